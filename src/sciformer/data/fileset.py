@@ -1,24 +1,39 @@
-"""What the readers of many files have in common: a class before the name of files, and parts drawn from all of them."""
+"""Sets of files: found, scanned, divided into parts and dealt into pieces, and what was left out of them is counted.
+
+A reader of a new kind of file is a `FileSet`, the section of a recipe, with a `FilePlan` that says how the rows of one
+file become a table.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field
 
 from ..errors import UserError
-from .columns import Array
-from .source import Data, find_files, locate
-from .split import Split
+from ..files.formats.base import Column, release, shared
+from .columns import Array, Table, concatenate
+from .random import key, mix
+from .source import Data, Source, Splits, find_files, fingerprint_files, locate, order_parts
+from .split import Split, sample_per_class
 
+Tagged = tuple[str, Path]
+"""The class of all samples of a file, or nothing, and the file."""
+Counts = Counter[Hashable]
+"""How much was found and left out, by the reason."""
+LABEL = "label"  # the column that has the class
+FOR_TOKENS, FOR_OBJECTIVE = "the tokens", "the objective"  # what needs a column
 TAG = re.compile(r"([^:/\\*?\[\]]+):(.+)", re.DOTALL)
 MAX_PIECES_IN_MEMORY = 8  # pieces that a data set keeps in memory
+MAX_FILES_PER_PIECE, MAX_TAGS_PER_PIECE = 16, 64  # in a piece, at most
 
 
 class TaggedFiles(Data):
@@ -41,29 +56,10 @@ class TaggedFiles(Data):
     def absolute_paths(self) -> Self:
         """The same section with absolute names of files."""
         found = {}
-        for key in ("files", "valid", "test"):
-            pairs = [split_tag(name) for name in getattr(self, key)]
-            found[key] = [f"{tag}:{locate(name)}" if tag else locate(name) for tag, name in pairs]
+        for part in ("files", "valid", "test"):
+            pairs = [split_tag(name) for name in getattr(self, part)]
+            found[part] = [f"{tag}:{locate(name)}" if tag else locate(name) for tag, name in pairs]
         return self.model_copy(update=found)
-
-
-class Found(Protocol):
-    """What was found in a file: the numbers of the samples that are kept, where it can be read from anew, and columns
-    that may be missing, and are."""
-
-    @property
-    def path(self) -> Path: ...
-    @property
-    def tag(self) -> str: ...
-    @property
-    def kept(self) -> Array: ...
-    @property
-    def edges(self) -> Array: ...
-    @property
-    def lacks(self) -> tuple[str, ...]: ...
-
-
-Scan = TypeVar("Scan", bound=Found)
 
 
 def split_tag(name: str | Path) -> tuple[str, str]:
@@ -77,7 +73,7 @@ def split_tag(name: str | Path) -> tuple[str, str]:
     return tag, rest
 
 
-def find_tagged_files(names: Sequence[str | Path], what: str) -> list[tuple[str, Path]]:
+def find_tagged_files(names: Sequence[str | Path], what: str) -> list[Tagged]:
     """Files with the class of all their samples, or nothing."""
     found: dict[Path, str] = {}
     for tag, name in map(split_tag, names):
@@ -90,40 +86,165 @@ def find_tagged_files(names: Sequence[str | Path], what: str) -> list[tuple[str,
     return [(tag, path) for path, tag in found.items()]
 
 
-def check_tags(files: Sequence[tuple[str, Path]]) -> None:
+def check_tags(files: Sequence[Tagged]) -> None:
     """Refuse files of which some have a class and others none."""
     bare = [path for tag, path in files if not tag]
     if bare and len(bare) < len(files):
-        raise UserError(
-            f"{bare[0]} has no class before its name, but other files have",
-            hint="Write a class before every name of files (NAME:FILES), or before no name.",
-            file=bare[0],
-        )
+        message = f"{bare[0]} has no class before its name, but other files have"
+        hint = "Write a class before every name of files (NAME:FILES), or before no name."
+        raise UserError(message, hint=hint, file=bare[0])
 
 
-def scan_files(
-    look: Callable[[Path, str], Scan],
-    files: Sequence[tuple[str, Path]],
-    part: str,
-    notes: list[str],
-    skip: bool,
-) -> list[Scan]:
-    """What is in the files of a part; bad ones are refused, or told in the notes."""
-    scans: list[Scan] = []
-    for tag, path in files:
-        try:
-            scans.append(look(path, tag))
-        except UserError as error:
-            if not skip:
-                hint = f"{error.hint} Or leave out files that cannot be read: --data.bad_files skip".strip()
-                raise error.with_fields(hint=hint if len(files) > 1 else error.hint) from error
-            notes.append(f"left out {path}: {error.message}.")
-    if not scans:
-        raise UserError(f"no file for {part} can be read", hint=" ".join(notes[:4]))
-    return scans
+# What is found in a file
 
 
-def note_missing_columns(scans: Sequence[Found], asked: Collection[str], notes: list[str], but: str = "") -> list[str]:
+@dataclass(frozen=True)
+class Words:
+    """A column of words of which few differ: the words, and for each sample the number of its own."""
+
+    words: Array
+    numbers: Array
+
+    @classmethod
+    def of(cls, column: Array) -> Words:
+        """The same column in less memory."""
+        words, numbers = np.unique(column, return_inverse=True)
+        return cls(words, numbers.astype(np.min_scalar_type(len(words))))
+
+    def __getitem__(self, rows: Any) -> Array:
+        return np.asarray(self.words[self.numbers[rows]])
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What was found in a file.
+
+    rows      samples in it, of which those numbered `kept` are used
+    edges     rows at which it can be read from anew
+    columns   those known before it is read: the class, and what divides and weighs the samples
+    counts    how much was left out, by the reason
+    lacks     columns that may be missing, and are; `has` are the others
+    lengths   of the lists of each sample
+    """
+
+    path: Path
+    tag: str
+    rows: int
+    edges: Array
+    kept: Array
+    columns: dict[str, Array | Words] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counter)
+    lacks: tuple[str, ...] = ()
+    has: frozenset[str] = frozenset()
+    lengths: dict[str, Array] = field(default_factory=dict)
+    file: Any = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a file: from `start` on, those numbered `kept`, or all up to `stop`."""
+
+    path: Path
+    tag: str
+    start: int
+    stop: int
+    kept: Array | None = None
+
+    def __len__(self) -> int:
+        return self.stop - self.start if self.kept is None else len(self.kept)
+
+    @property
+    def numbers(self) -> Array:
+        """The number of each row in the file."""
+        return self.start + (np.arange(self.stop - self.start) if self.kept is None else self.kept)
+
+
+class Seen(NamedTuple):
+    """What was found in some rows: the numbers of those kept, and of these the columns and the lengths of lists."""
+
+    kept: Array
+    columns: dict[str, Array]
+    lengths: dict[str, Array]
+    has: Collection[str]
+
+
+class FilePlan:
+    """How to read any of the files of a set."""
+
+    wishes: tuple[str, ...]
+    """Columns that are handed out where they are there."""
+    keeps_files: ClassVar[bool] = False
+    """Whether a scan keeps its file, which must then survive a pickle and a fork."""
+
+    def open(self, path: Path) -> Any:
+        """An open file, with `rows` and `edges`."""
+        raise NotImplementedError
+
+    def look(self, file: Any, tag: str, start: int, stop: int, counts: Counts) -> Seen:
+        """What is in the rows start .. stop - 1; what is left out is counted."""
+        raise NotImplementedError
+
+    def load(self, scan: Any, rows: Rows) -> Table:
+        """The samples of these rows."""
+        raise NotImplementedError
+
+    def aligned(self) -> Self:
+        """The same plan with nothing left out."""
+        raise NotImplementedError
+
+    def without(self, names: Collection[str]) -> Self:
+        """The same plan without columns that may be missing."""
+        return replace(self, wishes=tuple(name for name in self.wishes if name not in names))  # type: ignore[type-var]
+
+    def own(self, tag: str) -> Collection[str]:
+        """Columns that are made here, whether or not a file has some of that name."""
+        return ()
+
+    def scan(self, path: Path, tag: str, size: int) -> Scan:
+        """Look at all rows of a file, `size` at a time."""
+        file, counts, has = self.open(path), Counts(), set[str]()
+        seen, firsts = list[Seen](), list[int]()
+        for start, stop in stretches(file.edges, file.rows, size):
+            seen.append(self.look(file, tag, start, stop, counts))
+            firsts.append(start)
+            has |= set(seen[-1].has)
+        columns: dict[str, Array | Words] = {
+            name: np.concatenate([one.columns[name] for one in seen]) for name in seen[0].columns
+        }
+        if LABEL in columns:
+            columns[LABEL] = Words.of(columns[LABEL][:])
+        lengths, alike = dict[str, Array](), dict[tuple[int, ...], Array]()
+        for name in seen[0].lengths:
+            some = [one.lengths[name] for one in seen]
+            same = tuple(map(id, some))
+            lengths[name] = alike[same] = alike[same] if same in alike else np.concatenate(some)
+        kept = np.concatenate([one.kept + first for one, first in zip(seen, firsts)])
+        lacks = tuple(dict.fromkeys(name for name in (*self.wishes, *self.own(tag)) if name not in has))
+        own = file if self.keeps_files else None
+        return Scan(path, tag, file.rows, file.edges, kept, columns, counts, lacks, frozenset(has), lengths, own)
+
+
+def stretches(edges: Array, rows: int, size: int) -> Iterator[tuple[int, int]]:
+    """Runs of at most `size` rows, ended where reading can begin anew if there is such a place in their last half."""
+    start = 0
+    while start < rows:
+        stop = min(start + size, rows)
+        if stop < rows:
+            near = edges[(edges > start + size // 2) & (edges <= stop)]
+            stop = int(near[-1]) if len(near) else stop
+        yield start, stop
+        start = stop
+
+
+def known_columns(scans: Sequence[Scan], name: str, unit: str = "samples") -> Array:
+    """A column of all samples, which was found when the files were scanned."""
+    if lacking := [scan.path for scan in scans if name not in scan.columns]:
+        message = f"{lacking[0]} has no column `{name}`, which divides the {unit}"
+        raise UserError(message, key="data.split", file=lacking[0])
+    return np.concatenate([scan.columns[name][:] for scan in scans])
+
+
+def note_missing_columns(scans: Sequence[Scan], asked: Collection[str], notes: list[str], but: str = "") -> list[str]:
     """Columns (`but` one) that are missing in some files; those that only some lack, or that were `asked` for, are
     told in the notes."""
     names = list(dict.fromkeys(name for scan in scans for name in scan.lacks if name != but))
@@ -135,23 +256,6 @@ def note_missing_columns(scans: Sequence[Found], asked: Collection[str], notes: 
     return names
 
 
-def in_files(sizes: Iterable[int], rows: Array) -> list[Array]:
-    """Sorted numbers of samples, counted over files of these sizes, as numbers within each."""
-    ends = np.cumsum([0, *sizes])
-    cuts = np.searchsorted(rows, ends)
-    return [rows[low:high] - first for (low, high), first in zip(pairwise(cuts), ends)]
-
-
-def parts_of(scans: Mapping[str, Sequence[Scan]], drawn: Mapping[str, Array]) -> dict[str, list[tuple[Scan, Array]]]:
-    """The files of every part, with the numbers of their rows: those `drawn` from the files to train on, and all of the
-    parts that have files of their own."""
-    made = {}
-    for part, rows in drawn.items():
-        shares = in_files([len(scan.kept) for scan in scans["train"]], rows)
-        made[part] = [(scan, scan.kept[share]) for scan, share in zip(scans["train"], shares)]
-    return made | {part: [(scan, scan.kept) for scan in some] for part, some in scans.items() if part != "train"}
-
-
 def note_overlaps(groups: Mapping[str, Any], what: str) -> list[str]:
     """Notes on samples of a part's own files that stand in those to train on too, by what they are told apart."""
     known = set(groups["train"].tolist())
@@ -161,3 +265,288 @@ def note_overlaps(groups: Mapping[str, Any], what: str) -> list[str]:
         for part, count in counts.items()
         if count
     ]
+
+
+def in_files(sizes: Iterable[int], rows: Array) -> list[Array]:
+    """Sorted numbers of samples, counted over files of these sizes, as numbers within each."""
+    ends = np.cumsum([0, *sizes])
+    cuts = np.searchsorted(rows, ends)
+    return [rows[low:high] - first for (low, high), first in zip(pairwise(cuts), ends)]
+
+
+# Files of samples as a section of a recipe
+
+
+class FileSet(TaggedFiles):
+    """Samples of many files, found by scanning them, and read piece by piece.
+
+    A subclass says in `plan` how the rows of a file become a table, and in `describe_counts` what was left out; the
+    other methods below may be changed where a field needs it.
+    """
+
+    what: ClassVar[str] = "files"
+    """What the files are called."""
+    unit: ClassVar[str] = "sample"
+    """What a sample is called."""
+
+    bad_files: Literal["stop", "skip"] = "stop"
+    """What to do about files that cannot be read: stop, or go on without them and say so."""
+    chunk_size: int = Field(default=4096, ge=16)
+    """Samples read at a time (default: 4096); a training keeps several such chunks in memory, and mixes some."""
+
+    def plan(self, training: bool) -> Any:
+        """How to read the files: those to train on, or others."""
+        raise NotImplementedError
+
+    def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
+        """Sentences on what was left out of the samples, of which `kept` of `total` are used."""
+        return []
+
+    def find(self, names: Sequence[str | Path]) -> list[Tagged]:
+        """Files with the class of all their samples, or nothing."""
+        found = find_tagged_files(names, self.what)
+        check_tags(found)
+        return found
+
+    def rows_per_scan(self) -> int:
+        """Samples looked at at a time."""
+        return self.chunk_size
+
+    def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
+        """Refuse a part that cannot be used, after its files were scanned."""
+
+    def agree(self, plan: Any, scans: Sequence[Scan], notes: list[str], training: bool) -> Any:
+        """The plan for files that have not all the same columns."""
+        return plan.without(note_missing_columns(scans, (), notes))
+
+    def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
+        """Of all samples to divide, what may not be in two parts, and what has its share in each."""
+        by, strata = (known_columns(scans, name) if name else None for name in (split.by, split.stratify))
+        return by, strata
+
+    def learn(self, plan: Any, scans: Sequence[Scan], train: Array, notes: list[str]) -> Any:
+        """The plan with what is learned from the samples to train on, by number."""
+        return plan
+
+    def overlaps(self, scans: Mapping[str, Sequence[Scan]]) -> list[str]:
+        """Notes on samples that are in several parts."""
+        return []
+
+    def fingerprint(self, scans: Sequence[Scan]) -> dict[str, str]:
+        """What tells whether the files changed."""
+        return fingerprint_files([scan.path for scan in scans])
+
+    def slow(self, source: FilePieces, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
+        """Notes on what makes reading slow."""
+        packed = [scan.edges for scan in scans if not getattr(scan.file, "in_memory", False)]
+        widest = max((int(np.diff(edges).max(initial=0)) for edges in packed), default=0)
+        size = max(rows.stop - rows.start for rows in source.pieces[0])
+        if len(source.sizes) <= MAX_PIECES_IN_MEMORY or widest <= 2 * size:
+            return []
+        return [
+            f"Files are packed in runs of {widest:,} {self.unit}s, of which {size:,} are used at a time: "
+            f"a larger data.chunk_size than {self.chunk_size:,} reads them less often."
+        ]
+
+    def scan(self, plan: Any, log: Any, notes: list[str]) -> dict[str, list[Scan]]:
+        """What is in the files of each part that has some."""
+        self.split.less(self.valid, self.test)
+        named = {part: self.find(names) for part, names in self.named().items()}
+        return {part: self._scan_part(plan, files, log, notes, part) for part, files in named.items()}
+
+    def pieces(self, plan: Any, parts: Sequence[Part], mixed: bool = True, notes: Sequence[str] = ()) -> FilePieces:
+        """The samples of some rows of files, in pieces."""
+        return FilePieces(plan, parts, self.chunk_size, mixed, notes)
+
+    def open(self, log: Any = None) -> Splits:
+        """Look at all files, and divide their samples."""
+        plan, notes = self.plan(training=True), list[str]()
+        scans = self.scan(plan, log, notes)
+        every = [scan for some in scans.values() for scan in some]
+        plan = self.agree(plan, every, notes, training=True)
+        train, split = scans["train"], self.split.less("valid" in scans, "test" in scans)
+        rows = dict(split.divide(sum(len(scan.kept) for scan in train), *self.groups(train, split, notes)))
+        if (few := getattr(self, "labels_per_class", None)) is not None:
+            labels = known_columns(train, LABEL)
+            rows["train"] = sample_per_class(labels, rows["train"], few, split.lot, notes, self.unit)
+        plan = self.learn(plan, train, rows["train"], notes)
+        notes += self.overlaps(scans)
+        parts = {part: [(scan, scan.kept) for scan in some] for part, some in scans.items()}
+        for part, drawn in rows.items():
+            shares = in_files([len(scan.kept) for scan in train], drawn)
+            parts[part] = [(scan, scan.kept[share]) for scan, share in zip(train, shares)]
+        sources = {part: self.pieces(plan, some) for part, some in parts.items()}
+        notes += self.slow(sources["train"], train, [part for part in rows if part != "train"])
+        return Splits(order_parts(dict[str, Source](sources)), self.fingerprint(every), notes)
+
+    def read(self, files: Sequence[str | Path]) -> Source:
+        """The samples of other files in their order; classes and what else is only learned may be missing there."""
+        return self._others(files, self.plan(training=False))
+
+    def aligned(self, files: Sequence[str | Path]) -> Source:
+        """Every sample of other files, also one without entries."""
+        return self._others(files, self.plan(training=False).aligned())
+
+    def _others(self, files: Sequence[str | Path], plan: Any) -> Source:
+        size, notes = self.rows_per_scan(), list[str]()
+        scans = [plan.scan(path, tag, size) for tag, path in self.find(files)]
+        plan = self.agree(plan, scans, notes, training=False)
+        self._tell(scans, notes)
+        return self.pieces(plan, [(scan, scan.kept) for scan in scans], mixed=False, notes=notes)
+
+    def _scan_part(self, plan: Any, files: Sequence[Tagged], log: Any, notes: list[str], part: str) -> list[Scan]:
+        """What is in the files of a part; bad ones are refused, or told in the notes."""
+        if log is not None and len(files) > 1:
+            log(f"looking at {len(files):,} {self.what}")
+        scans: list[Scan] = []
+        for tag, path in files:
+            try:
+                scans.append(plan.scan(path, tag, self.rows_per_scan()))
+            except UserError as error:
+                release([path])
+                if self.bad_files == "stop":
+                    hint = f"{error.hint} Or leave out files that cannot be read: --data.bad_files skip".strip()
+                    raise error.with_fields(hint=hint if len(files) > 1 else error.hint) from error
+                notes.append(f"left out {path}: {error.message}.")
+        if not scans:
+            raise UserError(f"no file for {part} can be read", hint=" ".join(notes[:4]))
+        self._tell(scans, notes, f" for {part}", "" if part == "train" else f" of {part}")
+        self.check_part(files, scans, notes, part)
+        return scans
+
+    def _tell(self, scans: Sequence[Scan], notes: list[str], why: str = "", whose: str = "") -> None:
+        """Tell in the notes how much is not used; refuse it if nothing is left."""
+        counts = Counts()
+        for scan in scans:
+            counts.update(scan.counts)
+        total, kept = sum(scan.rows for scan in scans), sum(len(scan.kept) for scan in scans)
+        notes += self.describe_counts(counts, total, kept, whose)
+        if not kept:
+            raise UserError(f"all {total:,} {self.unit}s{why} are left out", hint=" ".join(notes))
+
+
+def wanted_columns(
+    state: Mapping[str, Any], carried: Sequence[str], key: str, training: bool
+) -> tuple[dict[str, str] | None, tuple[str, ...]]:
+    """Columns that a section was told to read (`Data.want`), with what they are for, and those that may be missing.
+
+    carried   columns that are carried along to the answers, as `key` says
+    """
+    if "names" not in state:
+        return None, ()
+    names = dict.fromkeys(state["names"], FOR_TOKENS)
+    truth = {name: FOR_OBJECTIVE for name in state["truth"] if name not in names} | dict.fromkeys(carried, key)
+    if training:
+        return names | truth, tuple(state["wishes"])
+    return names, tuple(dict.fromkeys([*state["wishes"], *truth]))
+
+
+# Samples of many files in pieces: each piece has its share of every class, or of many files, so that all are mixed
+
+
+Part = tuple[Scan, Array]
+"""A file, and the numbers of its rows."""
+
+
+class FilePieces:
+    """Samples of files, read a piece at a time; a process that loads one opens the files itself."""
+
+    def __init__(
+        self, plan: FilePlan, parts: Sequence[Part], chunk_size: int, mixed: bool = True, notes: Sequence[str] = ()
+    ) -> None:
+        self.plan, self.notes = plan, list(notes)
+        self.scans = {scan.path: scan for scan, _ in parts}
+        self.pieces = deal(parts, chunk_size, mixed)
+        self.sizes = [sum(map(len, some)) for some in self.pieces]
+
+    def load(self, piece: int) -> Table:
+        """The samples of a piece."""
+        return concatenate_shared([self.plan.load(self.scans[rows.path], rows) for rows in self.pieces[piece]])
+
+    def known_column(self, name: str, lists: bool = False) -> Array | None:
+        """The classes of all samples, or how long lists are, which was seen when the files were looked at."""
+        sides = {path: scan.lengths if lists else scan.columns for path, scan in self.scans.items()}
+        if (not lists and name != LABEL) or any(name not in side for side in sides.values()):
+            return None
+        runs = [rows for piece in self.pieces for rows in piece]
+        places = [np.searchsorted(self.scans[rows.path].kept, rows.numbers) for rows in runs]
+        return np.concatenate([sides[rows.path][name][place] for rows, place in zip(runs, places)])
+
+
+def deal(parts: Sequence[Part], chunk_size: int, mixed: bool = True) -> list[list[Rows]]:
+    """Pieces of about `chunk_size` samples, with an even share of every tag; where there are none, of every file, or of
+    groups of files."""
+    parts = [part for part in parts if len(part[1])]
+    if not parts:
+        return []
+    groups = _groups(parts) if mixed else [list(parts)]
+    total = sum(len(rows) for _, rows in parts)
+    count = -(-total // chunk_size)
+    pieces: list[list[Rows]] = [[] for _ in range(count)]
+    for group in groups:
+        for number, runs in enumerate(_shares(group, count, chunk_size)):
+            pieces[number] += runs
+    return [some for some in pieces if some]
+
+
+def _groups(parts: Sequence[Part]) -> list[list[Part]]:
+    tagged = len({scan.tag for scan, _ in parts}) > 1
+    groups: dict[str, list[Part]] = {}
+    for scan, rows in parts:
+        groups.setdefault(scan.tag if tagged else str(scan.path), []).append((scan, rows))
+    names, most = list(groups), MAX_TAGS_PER_PIECE if tagged else MAX_FILES_PER_PIECE
+    if len(names) > most:  # files of a class often stand together: they are dealt by chance
+        rng = mix(key("dealt") ^ mix(np.arange(len(names))))
+        names = [names[number] for number in np.argsort(rng, kind="stable")]
+    dealt: list[list[Part]] = [[] for _ in range(min(most, len(names)))]
+    for number, name in enumerate(names):
+        dealt[number % most] += groups[name]
+    return dealt
+
+
+def _shares(group: Sequence[Part], count: int, longest: int) -> list[list[Rows]]:
+    """The samples of a group in `count` shares, nearly even: an end moves to where a file can be read from anew, if
+    that is near."""
+    sizes = [len(rows) for _, rows in group]
+    firsts = np.cumsum([0, *sizes])
+    total = int(firsts[-1])
+    ends = [0]
+    for number in range(1, count):
+        place = total * number // count
+        file = int(np.searchsorted(firsts, place, side="right")) - 1
+        if file < len(group):
+            scan, rows = group[file]
+            inside = place - int(firsts[file])
+            at = scan.edges[np.argmin(np.abs(scan.edges - rows[min(inside, len(rows) - 1)]))]
+            moved = int(np.searchsorted(rows, at))
+            if abs(moved - inside) <= total // count // 8:
+                place = int(firsts[file]) + moved
+        ends.append(max(place, ends[-1]))
+    made = []
+    for low, high in pairwise([*ends, total]):
+        runs: list[Rows] = []
+        for (scan, rows), first in zip(group, firsts):
+            a, b = max(low - int(first), 0), min(high - int(first), len(rows))
+            if b > a:
+                runs += _runs(scan, rows[a:b], longest)
+        made.append(runs)
+    return made
+
+
+def _runs(scan: Scan, rows: Array, longest: int) -> list[Rows]:
+    start, stop = int(rows[0]), int(rows[-1]) + 1
+    pieces = max(1, round((stop - start) / longest))
+    cuts = np.linspace(start, stop, pieces + 1).astype(np.int64)
+    made = []
+    for low, high in pairwise(cuts):
+        some = rows[slice(*np.searchsorted(rows, [low, high]))]
+        if len(some):
+            first, last = int(some[0]), int(some[-1]) + 1
+            kept = None if len(some) == last - first else (some - first).astype(np.int32)
+            made.append(Rows(scan.path, scan.tag, first, last, kept))
+    return made
+
+
+def concatenate_shared(tables: Sequence[Table]) -> dict[str, Column]:
+    """Tables of the same columns, one after the other; lists that are equally long share one array of lengths."""
+    return dict(tables[0]) if len(tables) == 1 else shared(concatenate(tables))

@@ -17,6 +17,7 @@ from .columns import Array, Lists, Table, rows_of, select
 
 MAX_BYTES_HASHED_WHOLE, SAMPLED_BLOCK_BYTES, SAMPLED_BLOCKS = 256 << 20, 1 << 16, 64  # of fingerprints
 GLOB_CHARACTERS = "*?["  # of a glob
+STANDARD_PARTS = ("train", "valid", "test")  # parts that have keys of their own
 
 
 class Source(Protocol):
@@ -44,12 +45,10 @@ class Memory:
         self.sizes = [rows_of(self.table)]
 
     def load(self, piece: int) -> Table:
-        """The table."""
         return self.table
 
 
 def _as_column(name: str, column: Any) -> Array | Lists:
-    """A column, also where it was given as a list of Python."""
     if isinstance(column, (Lists, np.ndarray)):
         return column
     try:
@@ -72,7 +71,6 @@ class Chosen:
         self.sizes = [len(kept) for kept in self.rows]
 
     def load(self, piece: int) -> Table:
-        """The chosen samples of a piece."""
         return select(self.source.load(self.pieces[piece]), self.rows[piece])
 
 
@@ -83,6 +81,11 @@ class Splits:
     sources: dict[str, Source]
     fingerprint: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+
+def order_parts(sources: dict[str, Source]) -> dict[str, Source]:
+    """Train, valid, test, then the others."""
+    return {name: sources[name] for name in (*STANDARD_PARTS, *sources) if name in sources}
 
 
 class Data(Section):
@@ -150,6 +153,11 @@ def fingerprint(path: Path) -> str:
     return f"{size} bytes, {digest.hexdigest()[:16]}"
 
 
+def fingerprint_files(paths: Sequence[Path]) -> dict[str, str]:
+    """Fingerprints of files."""
+    return {str(path): fingerprint(path) for path in dict.fromkeys(paths)}
+
+
 def locate(name: str) -> str:
     """An absolute name of a file or glob; the last link of a file is not followed, for its name tells what it is."""
     path = Path(name).expanduser()
@@ -185,7 +193,6 @@ def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path
 
 
 def _beside(path: Path) -> str:
-    """What there is instead of a missing file."""
     import difflib
 
     folder = path.parent if path.parent.is_dir() else Path(".")

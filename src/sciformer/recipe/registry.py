@@ -25,8 +25,10 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
     },
     "format": {
         "csv": "sciformer.files.formats.delimited:CSV",
+        "ecsv": "sciformer.files.formats.memory:ECSV",
+        "fits": "sciformer.files.formats.fits:FITS",
         "hdf5": "sciformer.files.formats.hdf5:HDF5",
-        "npz": "sciformer.files.formats.padded:NPZ",
+        "npz": "sciformer.files.formats.npz:NPZ",
         "parquet": "sciformer.files.formats.parquet:PARQUET",
         "root": "sciformer.files.formats.root:ROOT",
     },

@@ -177,7 +177,7 @@ def test_what_is_no_jet_is_answered(tmp_path):
     with refuses("px, py, pz and energy", "Jet_pt", hint="data.new"):
         new("jets", ["a.root"])
     (tmp_path / "b.root").write_text("text")
-    with refuses("b.root", "ROOT, HDF5, Parquet or NPZ"):
+    with refuses("b.root", "HDF5, NPZ, Parquet, ROOT"):
         new("jets", ["b.root"])
     few = {f"part_{name}": Lists(np.ones(3, np.float32), np.ones(3, np.int64)) for name in ("px", "py", "pz", "energy")}
     write_root("c.root", few)

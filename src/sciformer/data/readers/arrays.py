@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,11 @@ import numpy as np
 from pydantic import Field
 
 from ...errors import UserError, nearest, one_of
-from ...files.atomic import atomic_write, make_folder
+from ...files.formats.npz import read_arrays
+from ...files.formats.padded import LENGTHS
 from ..columns import Lists, Table, rows_of
 from ..source import Chosen, Data, Memory, Source, Splits, find_files, fingerprint
 from ..split import Split, sample_per_class
-
-LENGTHS = "_lengths"
 
 
 class Arrays(Data):
@@ -36,18 +35,14 @@ class Arrays(Data):
     adds to a smaller."""
 
     def open(self, log: Any = None) -> Splits:
-        """Read the files and divide the samples."""
         paths = find_files(self.files, "NumPy files")
         source = self.read(paths)
         table = source.load(0)
         rows, notes = self.split.of_table(table, rows_of(table)), list[str]()
         if self.labels_per_class is not None:
             if "label" not in table:
-                raise UserError(
-                    f"data.labels_per_class needs a column `label`, but the columns are {', '.join(table)}",
-                    hint=nearest("label", table),
-                    key="data.labels_per_class",
-                )
+                message = f"data.labels_per_class needs a column `label`, but the columns are {', '.join(table)}"
+                raise UserError(message, hint=nearest("label", table), key="data.labels_per_class")
             rows["train"] = sample_per_class(
                 table["label"], rows["train"], self.labels_per_class, self.split.lot, notes
             )
@@ -74,12 +69,9 @@ class Arrays(Data):
             one_of(f"data.rename.{new}, a column of {path},", old, table, key=f"data.rename.{new}")
         kept = {name: column for name, column in table.items() if name not in self.rename.values()}
         if both := sorted(set(kept) & set(self.rename)):
-            raise UserError(
-                f"data.rename gives the name `{both[0]}` to a column, but {path} has another column of that name",
-                hint="Choose another name, or rename that column too.",
-                key=f"data.rename.{both[0]}",
-                file=path,
-            )
+            message = f"data.rename gives the name `{both[0]}` to a column, but {path} has another column of that name"
+            hint = "Choose another name, or rename that column too."
+            raise UserError(message, hint=hint, key=f"data.rename.{both[0]}", file=path)
         table = kept | {new: table[old] for new, old in self.rename.items()}
         for name, column in table.items():
             if not column.ndim:
@@ -121,39 +113,5 @@ def _joined(name: str, columns: list[Any], paths: list[Path]) -> Any:
 
 
 def _sort(column: Any) -> str:
-    """Numbers, texts, and others."""
     kind: str = column.dtype.kind
     return "number" if kind in "biuf" else kind
-
-
-def write_arrays(path: Path, columns: Mapping[str, Any], advice: str, packed: bool = False) -> None:
-    """An .npz file with these columns, whole or not there; `packed` takes less room and more time."""
-    make_folder(path.parent, advice)
-    with atomic_write(path, advice) as partial, partial.open("wb") as file:
-        (np.savez_compressed if packed else np.savez)(file, allow_pickle=False, **columns)
-
-
-def read_arrays(path: Path) -> dict[str, Any]:
-    """The columns of a file; anything pickled is refused."""
-    if path.suffix not in (".npz", ".npy"):
-        raise UserError(
-            f"{path} is not named .npz or .npy",
-            hint="Write a file with numpy.savez(path, image=..., label=...).",
-            file=path,
-        )
-    try:
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            return (
-                {"array": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-            )
-    except Exception as error:  # a damaged file makes NumPy raise a dozen different ones
-        if "pickle" in str(error).lower():
-            raise UserError(
-                f"{path} has Python objects, which can run code, not plain numbers or strings",
-                hint="Save plain arrays.",
-                file=path,
-            ) from error
-        raise UserError(
-            f"{path} is not a whole NumPy file: {error}", hint="Was it cut off? Write it again.", file=path
-        ) from error

@@ -69,6 +69,14 @@ COMPARISONS: dict[type[ast.AST], Operation] = {
     ast.Eq: np.equal,
     ast.NotEq: np.not_equal,
 }
+REDUCTIONS: dict[str, np.ufunc] = {
+    "any": np.logical_or,
+    "all": np.logical_and,
+    "max": np.maximum,
+    "min": np.minimum,
+    "sum": np.add,
+    "mean": np.add,
+}
 OWN_FUNCTIONS: dict[str, Operation] = {"power": _power}
 UNCONVERTED_FUNCTIONS = ("where", "ones_like", "zeros_like")  # functions that reckon with nothing
 
@@ -186,7 +194,7 @@ class Formula:
         except UserError as error:
             raise error.with_fields(message=f"{error.message} ({place(node, self.text)})") from error
         except (TypeError, ValueError, OverflowError) as error:
-            raise UserError(f"the values cannot be combined: {error} ({place(node, self.text)})") from error
+            raise error_at(f"the values cannot be combined: {error}", node, self.text) from error
         if scalar:
             return np.asarray(found).item()
         return Lists(found, lengths) if lists else found
@@ -194,16 +202,12 @@ class Formula:
     def _along(self, value: Value, lengths: Array, node: ast.expr) -> Any:
         if isinstance(value, Lists):
             if value.lengths is not lengths and not np.array_equal(value.lengths, lengths):
-                raise UserError(
-                    f"the lists must be as long as each other, but differ in some samples ({place(node, self.text)})"
-                )
+                raise error_at("the lists must be as long as each other, but differ in some samples", node, self.text)
             return value.values
         if isinstance(value, np.ndarray):
             if value.ndim > 1:
-                raise UserError(
-                    f"beside lists there must be a number for each sample, not an array {value.shape[1:]} "
-                    f"({place(node, self.text)})"
-                )
+                message = f"beside lists there must be a number for each sample, not an array {value.shape[1:]}"
+                raise error_at(message, node, self.text)
             return np.repeat(value, lengths)
         return value
 
@@ -212,39 +216,32 @@ class Formula:
         if isinstance(value, np.ndarray) and value.ndim == 2:
             value = Lists(value.reshape(-1), np.full(len(value), value.shape[1], np.int64))
         if not isinstance(value, Lists):
-            raise UserError(f"{name}(...) needs a list for each sample, not a single number ({place(node, self.text)})")
+            raise error_at(f"{name}(...) needs a list for each sample, not a single number", node, self.text)
         if name == "first":
             return self._entry(value, 0, node)
-        lengths, count = value.lengths, len(value)
+        lengths = value.lengths
         if name == "count":
             return lengths.astype(np.int64)
         filled = lengths > 0
         starts = (lengths.cumsum() - lengths)[filled]
-        if name in ("any", "all"):
-            found = np.full(count, name == "all")
-            operation: Any = np.logical_or if name == "any" else np.logical_and
-            if len(starts):
-                found[filled] = operation.reduceat(value.values != 0, starts)
-            return found
-        values = _number(value.values)
+        values = value.values != 0 if name in ("any", "all") else _number(value.values)
+        if name == "mean" or (name == "sum" and values.dtype.kind != "i"):
+            values = values.astype(np.float64)
+        made = REDUCTIONS[name].reduceat(values, starts) if len(starts) else values[:0]
         if name in ("max", "min"):
-            operation = np.maximum if name == "max" else np.minimum
-            made = operation.reduceat(values, starts) if len(starts) else values[:0]
             return _spread(made, filled)
-        values = values if values.dtype.kind == "i" and name == "sum" else values.astype(np.float64)
-        sums = np.zeros(count, values.dtype)
-        if len(starts):
-            sums[filled] = np.add.reduceat(values, starts)
-        return sums if name == "sum" else sums / np.where(filled, lengths, np.nan)
+        found = np.full(len(value), name == "all", values.dtype)
+        found[filled] = made
+        return found / np.where(filled, lengths, np.nan) if name == "mean" else found
 
     def _entry(self, value: Value, index: int, node: ast.expr) -> Array:
         """The entry of each list, counted from its end where negative."""
         if isinstance(value, np.ndarray) and value.ndim == 2:
             if not -value.shape[1] <= index < value.shape[1]:
-                raise UserError(f"the index must be below {value.shape[1]}, not {index} ({place(node, self.text)})")
+                raise error_at(f"the index must be below {value.shape[1]}, not {index}", node, self.text)
             return value[:, index]
         if not isinstance(value, Lists):
-            raise UserError(f"an index needs a list for each sample, not a single number ({place(node, self.text)})")
+            raise error_at("an index needs a list for each sample, not a single number", node, self.text)
         lengths = value.lengths
         there = lengths > index if index >= 0 else lengths >= -index
         stops = lengths.cumsum()
@@ -276,9 +273,6 @@ def _number(value: Any, scalar: bool = False) -> Any:
 MAX_CHARACTERS, MAX_DEPTH, MAX_EXPONENT = 10_000, 50, 64  # characters, nesting, exponents
 PREFIXES = ("np", "numpy", "ak", "awkward", "math")
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
-BINARY_NODES = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor)
-UNARY_NODES = (ast.USub, ast.UAdd, ast.Invert, ast.Not)
-COMPARISON_NODES = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 FUNCTIONS_OF_ONE = (
     "sqrt exp expm1 log log1p log2 log10 abs sign square floor ceil round isfinite isnan isinf sin cos tan arcsin "
 )
@@ -293,15 +287,10 @@ FUNCTIONS = {
 """Functions of each number, with the number of values they are given."""
 LIST_FUNCTIONS = ("sum", "max", "min", "mean", "count", "any", "all", "first")
 """Functions that make one number of a list."""
-FUNCTION_ALIASES = {
-    "absolute": "abs",
-    "fabs": "abs",
-    "atan2": "arctan2",
-    "pow": "power",
-    "num": "count",
-    "firsts": "first",
+FUNCTION_ALIASES = {"absolute": "abs", "fabs": "abs", "atan2": "arctan2", "pow": "power", "num": "count"}
+FUNCTION_ALIASES |= {"firsts": "first"} | {
+    f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")
 }
-FUNCTION_ALIASES |= {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
 
 
 def parsed(text: str) -> ast.expr:
@@ -340,57 +329,53 @@ def _allowed(node: ast.expr, text: str) -> list[ast.expr]:
     match node:
         case ast.Constant(value=bool() | int() | float() as value):
             if isinstance(value, int) and abs(value) >= 1 << 63:
-                raise UserError(f"whole numbers must be below 2**63 ({place(node, text)})")
+                raise error_at("whole numbers must be below 2**63", node, text)
             return []
         case (
             ast.Name(id="pi")
             | ast.Attribute(value=ast.Name(id="np" | "numpy" | "math"), attr="pi" | "e" | "inf" | "nan")
         ):
             return []
-        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, BINARY_NODES):
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY_OPERATIONS | LOGICAL_OPERATIONS:
             if isinstance(op, ast.Pow):
                 _exponent(right, text)
             return [left, right]
-        case ast.UnaryOp(op=op, operand=operand) if isinstance(op, UNARY_NODES):
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in UNARY_OPERATIONS:
             return [operand]
         case ast.BoolOp(values=values):
             return values
-        case ast.Compare(left=left, ops=ops, comparators=others) if all(isinstance(op, COMPARISON_NODES) for op in ops):
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in COMPARISONS for op in ops):
             return [left, *others]
         case ast.Subscript(value=value):
             if index_of(node) is None:
-                raise UserError(f"an index must be of the form x[:, 0] ({place(node, text)})")
+                raise error_at("an index must be of the form x[:, 0]", node, text)
             return [value]
         case ast.Call(func=func, args=given, keywords=words):
             name = function(func)
             if name not in FUNCTIONS and name not in LIST_FUNCTIONS:
-                raise UserError(
-                    f"{ast.unparse(func)[:40]!r} is not a known function ({place(node, text)})",
-                    hint=nearest(name, [*FUNCTIONS, *LIST_FUNCTIONS], 100),
-                )
-            axes = [word.value for word in words if word.arg == "axis"]
-            if len(axes) != len(words) or (
-                words and (name not in LIST_FUNCTIONS or ast.unparse(axes[0]) not in ("1", "-1"))
-            ):
-                raise UserError(f"{name}(...) cannot have the keyword {words[0].arg}= ({place(node, text)})")
+                hint = nearest(name, [*FUNCTIONS, *LIST_FUNCTIONS], 100)
+                raise error_at(f"{ast.unparse(func)[:40]!r} is not a known function", node, text, hint)
+            for word in words:
+                if word.arg != "axis" or name not in LIST_FUNCTIONS or ast.unparse(word.value) not in ("1", "-1"):
+                    raise error_at(f"{name}(...) cannot have the keyword {word.arg}=", node, text)
             count = 1 if name in LIST_FUNCTIONS else FUNCTIONS[name]
             if len(given) != count:
                 hint = f"Of two columns: {name}imum(a, b)." if name in ("max", "min") else ""
                 needed = f"{count} value{'s' * (count > 1)}"
-                raise UserError(f"{name}(...) needs {needed}, not {len(given)} ({place(node, text)})", hint=hint)
+                raise error_at(f"{name}(...) needs {needed}, not {len(given)}", node, text, hint)
             if name == "power":
                 _exponent(given[1], text)
             return given
     what = {ast.Attribute: "a part of an object", ast.Starred: "*"}.get(type(node), type(node).__name__.lower())
     hint = "Choose by where(condition, a, b)." if isinstance(node, ast.IfExp) else ""
     allowed = "names of columns, numbers, operators and known functions"
-    raise UserError(f"a formula can have {allowed}, not {what} ({place(node, text)})", hint=hint)
+    raise error_at(f"a formula can have {allowed}, not {what}", node, text, hint)
 
 
 def _exponent(node: ast.expr, text: str) -> None:
     inner = node.operand if isinstance(node, ast.UnaryOp) else node
     if isinstance(inner, ast.Constant) and isinstance(inner.value, (int, float)) and abs(inner.value) > MAX_EXPONENT:
-        raise UserError(f"an exponent can be {MAX_EXPONENT} at most, not {inner.value:g} ({place(node, text)})")
+        raise error_at(f"an exponent can be {MAX_EXPONENT} at most, not {inner.value:g}", node, text)
 
 
 def function(node: ast.expr) -> str:
@@ -426,3 +411,8 @@ def index_of(node: ast.Subscript) -> int | None:
 def place(node: ast.AST, text: str) -> str:
     """Where in the formula it stands."""
     return f"at character {getattr(node, 'col_offset', 0) + 1} of {text[:200]!r}"
+
+
+def error_at(message: str, node: ast.AST, text: str, hint: str = "") -> UserError:
+    """An error that says where in the formula it is."""
+    return UserError(f"{message} ({place(node, text)})", hint=hint)

@@ -17,12 +17,14 @@ import numpy as np
 from pydantic import Field
 
 from ...errors import UserError, one_of
+from ...files.formats.npz import read_arrays, write_arrays
+from ...files.formats.padded import LENGTHS
 from ...files.tables import check_table, create_table
 from ...progress import ProgressBar
 from ..columns import Array, Lists, Table, rows_of
 from ..source import Chosen, Data, Memory, Source, Splits
 from ..split import Split
-from .arrays import LENGTHS, Arrays, read_arrays, write_arrays
+from .arrays import Arrays
 from .sequence import SEQUENCES, chunk_rng, class_numbers, sample_sequence, shuffled_rounds
 
 LISTS = "lists"  # of a kept piece: the names of its columns of lists, which all have the same lengths
@@ -107,11 +109,9 @@ class SimulatedTable(Simulation):
         raise NotImplementedError
 
     def tables(self, suffix: str) -> Iterator[Table]:
-        """All samples, in one piece."""
         yield self.make()
 
     def open(self, log: Any = None, write: bool = True) -> Splits:
-        """Make the samples and divide them."""
         self.check()
         table = self.make()
         whole, rows = Memory(table), self.split.of_table(table, rows_of(table))
@@ -164,7 +164,6 @@ class SimulatedSequence(Simulation):
         return (self.version,)
 
     def describe(self) -> str:
-        """The options in words, part of the fingerprint; numbers of samples are not."""
         hidden = {"kind", "number", *SimulatedSequence.recipe_keys}
         options = ", ".join(f"{name} {value}" for name, value in self.model_dump(exclude=hidden).items())
         return f"{type(self).__name__.lower()}, version {self.version}: {options}"
@@ -198,7 +197,6 @@ class SimulatedSequence(Simulation):
         return class_numbers(self.noun, getattr(self, "classes", ()), known) if known else ()
 
     def check(self) -> None:
-        """Refuse classes that there are not."""
         self.class_numbers()
 
     def make(self, count: int, first: int = 0, part: str = "file") -> Table:
@@ -236,7 +234,6 @@ class SimulatedSequence(Simulation):
         return {"train": self.number, **others}
 
     def tables(self, suffix: str) -> Iterator[Table]:
-        """The samples of a file, in pieces."""
         for first in range(0, self.number, self.rows_per_write):
             yield self.make(min(self.rows_per_write, self.number - first), first)
 
@@ -254,7 +251,6 @@ class SimulatedSequence(Simulation):
         }
 
     def open(self, log: Any = None, write: bool = True) -> Splits:
-        """The parts, of which nothing is made yet."""
         self.check()
         counts = self.counts()
         sources: dict[str, Source] = {
@@ -290,7 +286,6 @@ class SimulatedPart:
         return self.in_memory[piece]
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
-        """A column that is drawn before samples are made."""
         return None if lists else self.section.known_column(name, sum(self.sizes), self.part)
 
     def _load(self, piece: int) -> Table:
@@ -322,7 +317,6 @@ def _packed(table: Table) -> dict[str, Array]:
 
 
 def _unpacked(columns: dict[str, Array], path: Path) -> Table:
-    """A table from the arrays of `_packed`."""
     if LENGTHS not in columns:
         return columns
     if LISTS not in columns:

@@ -15,13 +15,15 @@ from pydantic import Field
 
 from ...errors import UserError, one_of
 from ..columns import Array, Table, rows_of
-from ..source import Chosen, Data, Memory, Source, Splits, find_files, fingerprint, locate
+from ..source import STANDARD_PARTS as STANDARD_PARTS
+from ..source import Chosen, Data, Memory, Source, Splits, find_files, locate
+from ..source import fingerprint_files as fingerprint_files
+from ..source import order_parts as order_parts
 from ..split import Rows, Split
 
 MAX_UNPACKED_BYTES = 4 << 30  # bytes of an unpacked gzip file, which is held in memory
 CHUNK_BYTES = 1 << 24  # bytes looked at at a time
 MAX_ZERO_SHARE = 0.05  # share of zero bytes that no text has, however broken
-STANDARD_PARTS = ("train", "valid", "test")  # parts that have keys of their own
 REPLACE_OPTION = "--data.errors replace"
 ENCODING_HINT = (
     "Save it as UTF-8, for example: iconv -f latin1 -t utf-8 OLD > NEW; or take U+FFFD for what is broken: "
@@ -155,17 +157,6 @@ def key_of(part: str) -> str:
     return {"train": "files"}.get(part, part if part in STANDARD_PARTS else f"extra_parts.{part}")
 
 
-def order_parts(sources: dict[str, Source]) -> dict[str, Source]:
-    """Train, valid, test, then the others."""
-    names = dict.fromkeys((*STANDARD_PARTS, *sources))
-    return {name: sources[name] for name in names if name in sources}
-
-
-def fingerprint_files(paths: Sequence[Path]) -> dict[str, str]:
-    """Fingerprints of files."""
-    return {str(path): fingerprint(path) for path in dict.fromkeys(paths)}
-
-
 def strings(values: Sequence[str]) -> Array:
     """A column of texts."""
     column = np.empty(len(values), object)
@@ -204,11 +195,8 @@ def _unpacked(path: Path, changed: int) -> bytes:
             f"{path} is not a whole gzip file: {error}", hint="Was it cut off? Fetch it again.", file=path
         ) from error
     if len(text) > MAX_UNPACKED_BYTES:  # also what a small file made to burst would become
-        raise UserError(
-            f"{path} has more than {MAX_UNPACKED_BYTES >> 30} GiB of text",
-            hint="Unpack it: plain files of any size are read.",
-            file=path,
-        )
+        message = f"{path} has more than {MAX_UNPACKED_BYTES >> 30} GiB of text"
+        raise UserError(message, hint="Unpack it: plain files of any size are read.", file=path)
     return text
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from ...data.columns import Array, Lists, Table, concatenate
 from ...data.fileset import split_tag
 from ...errors import UserError
-from ...files.formats.base import EventFile, Layout, opened, release
+from ...files.formats.base import Layout, TableFile, opened, release
 from ...recipe import guess
 from ...recipe.page import Found, Page
 from .features import TYPE_FLAGS, VECTOR_COLUMNS
@@ -145,7 +145,7 @@ def _readable_files(paths: Sequence[Path]) -> tuple[list[Path], Layout, list[str
     return good, form, [f"left out {path}: {e.message}." for path, e in wrong.items()]
 
 
-def _sample_rows(file: EventFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
+def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
     """Rows from the beginning, middle and end, for files sorted by class."""
     real = {name: file.need(name, f"as in the first of the files, {name}") for name in names}
     starts = sorted({int(start) for start in np.linspace(0, max(0, file.rows - ROWS_PER_SAMPLE), SAMPLES_PER_FILE)})
@@ -174,7 +174,7 @@ def _file_layout(path: Path) -> Layout:
     return Layout(axes=axes, words=words)
 
 
-def _guess_axes(file: EventFile) -> dict[str, list[str]]:
+def _guess_axes(file: TableFile) -> dict[str, list[str]]:
     """Names for an array (n, particles, 4), by its values."""
     for stem in {name[:-2] for name in file.columns if name.endswith("_0")}:
         names = [f"{stem}_{number}" for number in range(4)]

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...data.columns import Array, Lists, Table
+from ...data.readers.series.curves import CurveFile, Objects, open_curves
 from ...data.readers.series.names import LABEL, QUALITY, Names, hits, plain
-from ...data.readers.series.plan import CurveFile, Objects, open_curves
 from ...data.readers.series.reader import SeriesFiles
 from ...data.source import Splits
 from ...errors import UserError
@@ -70,7 +70,7 @@ def guess_lightcurves(names: list[str], paths: list[Path]) -> Page:
     label = ask.column if ask.kind == "classify" else ""
     window = int(min(MAX_WINDOW, max(16, -(-np.quantile(seen.lengths, 0.99) // 8) * 8)))
     file, middle = seen.file, int(np.median(seen.lengths))
-    beside = [name for name, kind in file.table.kinds.items() if kind.listed == file.listed and not kind.words]
+    beside = [name for name, kind in file.columns.items() if kind.listed == file.listed and not kind.words]
     columns = asdict(file.names) | {"quality": next(iter(hits(QUALITY, beside)), "")}
     if label != "label":
         columns["label"] = ""

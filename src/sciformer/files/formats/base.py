@@ -1,13 +1,15 @@
-"""Files of events in columns: what every format answers, and which format a file has."""
+"""File formats: which one a file has, and what readers and writers of every format answer."""
 
 from __future__ import annotations
 
-import importlib
+import gzip
 import os
+import zlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,13 +19,7 @@ from ...recipe.registry import find, names
 from ..packages import broken
 
 MAX_OPEN_FILES = 64  # files kept open in each process
-MAGIC_BYTES = {b"root": "ROOT", b"\x89HDF": "HDF5", b"PAR1": "Parquet", b"PK\x03\x04": "NPZ"}
-MODULES = {
-    "ROOT": "sciformer.files.formats.root:RootFile",
-    "HDF5": "sciformer.files.formats.hdf5:HDF5File",
-    "Parquet": "sciformer.files.formats.parquet:ParquetFile",
-    "NPZ": "sciformer.files.formats.padded:NPZFile",
-}
+SNIFFED_BYTES = 512  # of the beginning of a file, by which its format is known
 Column = Array | Lists
 
 
@@ -54,30 +50,52 @@ class TableWriter:
 
 @dataclass(frozen=True)
 class Format:
-    """A file format.
+    """A file format; `register("format", NAME)(Format(...))` adds another.
 
     name       as messages call it
     suffixes   ends of the names of its files, the usual one first
     packages   packages that it needs, imported on use
     writer     writes tables to a file; None: it is read only
+    reader     opens a file, `reader(path, layout)`; None: it is written only
+    magic      bytes that its files begin with
+    sniff      whether a file that begins with these bytes has the format, where no fixed bytes tell
     """
 
     name: str
     suffixes: tuple[str, ...]
     packages: tuple[str, ...] = ()
     writer: type[TableWriter] | None = None
+    reader: Callable[[Path, Layout], TableFile] | None = None
+    magic: tuple[bytes, ...] = ()
+    sniff: Callable[[bytes], bool] | None = None
+
+    def recognises(self, begin: bytes) -> bool:
+        """Whether a file that begins with these bytes has the format."""
+        return begin.startswith(self.magic) or (self.sniff is not None and self.sniff(begin))
+
+
+def all_formats() -> list[Format]:
+    """The formats of the library and of plugins."""
+    return [find("format", name) for name in names("format")]
 
 
 def format_of(path: Path) -> Format:
-    """The format of a file, by its ending."""
-    known: dict[str, Format] = {}
-    for name in names("format"):
-        found: Format = find("format", name)
-        known |= dict.fromkeys(found.suffixes, found)
+    """The format of a file to write, by its ending."""
+    known = {suffix: one for one in all_formats() for suffix in one.suffixes}
     if path.suffix not in known:
         message = f"{path} has no ending of a known format, which are {', '.join(known)}"
         raise UserError(message, hint=nearest(path.suffix, known), file=path)
     return known[path.suffix]
+
+
+def recognise(path: Path) -> tuple[Format | None, bytes]:
+    """The format of a file to read, by how it begins (unpacked, if it is a .gz file), and these bytes."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            begin: bytes = file.read(SNIFFED_BYTES)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read: {error}", hint="Was it cut off? Fetch it again.", file=path) from error
+    return next((one for one in all_formats() if one.recognises(begin)), None), begin
 
 
 def as_text(column: Array) -> Array:
@@ -97,35 +115,58 @@ def as_text(column: Array) -> Array:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a file does not tell by itself; `words` is the one column that may hold words in place of numbers."""
+    """What a file does not tell by itself.
+
+    tree     the tree or table to read, by its name (or number)
+    mask     the array that says how many entries of padded ones are real
+    axes     names of columns for the last axis of an array
+    words    the one column of events that may hold words in place of numbers
+    nested   whether columns nested in others are read, and missing lists as empty ones
+    names    of the columns of a text without names; `usual_names` where it does not tell them itself
+    """
 
     tree: str = ""
     mask: str = ""
     axes: dict[str, list[str]] = field(default_factory=dict)
     words: str = ""
+    nested: bool = False
+    names: tuple[str, ...] = ()
+    usual_names: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.tree, self.mask, str(self.axes), self.words))
 
 
-class EventFile:
+class Kind(NamedTuple):
+    """What a column has for each row: a list of them or one, words or numbers."""
+
+    listed: bool
+    words: bool
+
+
+class TableFile:
     """An open file: `read` gives columns of some of its rows.
 
-    rows     events in it
-    columns  names of columns that can be read, and whether each is a `list` or a `value` of an event
-    others   names of what cannot be read, and what it is
+    rows     events, objects or observations in it
+    columns  names of columns of numbers, and whether each is a `list` or a `value` of a row
+    kinds    all columns that can be read, those of words too, in formats that tell
+    others   names of what cannot be read as numbers, and what it is
     edges    rows at which reading may begin without unpacking what comes before
+    header   single values that belong to the whole file
     """
 
     form = ""
+    in_memory = False
     rows: int
-    columns: dict[str, str]
-    others: dict[str, str]
     edges: Array
+    path: Any  # or the name of a table in memory
 
-    def __init__(self, path: Path, layout: Layout) -> None:
+    def __init__(self, path: Path | str, layout: Layout) -> None:
         self.path, self.layout = path, layout
-        self.columns, self.others = {}, {}
+        self.columns: dict[str, str] = {}
+        self.others: dict[str, str] = {}
+        self.kinds: dict[str, Kind] = {}
+        self.header: dict[str, Any] = {}
 
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
         """These columns of the rows start .. stop - 1."""
@@ -133,6 +174,22 @@ class EventFile:
 
     def close(self) -> None:
         """Give back what the system lends."""
+
+    def tables(self) -> Sequence[TableFile]:
+        """The tables of a file that may have several."""
+        return [self]
+
+    def add_column(self, name: str, kind: Kind, form: str) -> None:
+        """Take down a column that can be read; words are refused where numbers are expected."""
+        self.kinds[name] = kind
+        if kind.words and (kind.listed or name != self.layout.words):
+            self.others[name] = form
+        else:
+            self.columns[name] = "list" if kind.listed else "value"
+
+    def error(self, message: str, hint: str = "", key: str | None = None) -> UserError:
+        """An error that names the file; a table in memory has none."""
+        return UserError(message, hint=hint, key=key, file=self.path if isinstance(self.path, Path) else None)
 
     def find(self, name: str) -> str | None:
         """The column that a name means: its own, or its last part where no other ends alike."""
@@ -154,26 +211,13 @@ class EventFile:
         key = why if why.startswith("data.") else None
         needed = f"column `{name}`" + (f", needed for {why}," if why else "")
         if name in self.others:
-            raise UserError(
-                f"{needed} cannot be read from {self.path}: it is {self.others[name]}",
-                hint="Only plain numbers, and lists of them, are read.",
-                key=key,
-                file=self.path,
-            )
-        same = self._ends.get(name, [])
-        if same:
-            raise UserError(
-                f"{needed} is ambiguous in {self.path}: {', '.join(same[:8])}",
-                hint="Give the whole name.",
-                key=key,
-                file=self.path,
-            )
-        raise UserError(
-            f"{needed} is missing in {self.path}",
-            hint=f"{nearest(name, self.columns)} {hint}".strip(),
-            key=key,
-            file=self.path,
-        )
+            message = f"{needed} cannot be read from {self.path}: it is {self.others[name]}"
+            raise self.error(message, "Only plain numbers, and lists of them, are read.", key)
+        if same := self._ends.get(name, []):
+            message = f"{needed} is ambiguous in {self.path}: {', '.join(same[:8])}"
+            raise self.error(message, "Give the whole name.", key)
+        near = f"{nearest(name, self.columns)} {hint}".strip()
+        raise self.error(f"{needed} is missing in {self.path}", near, key)
 
     def read(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
         """Columns by the names asked for; lists that are equally long share their lengths."""
@@ -185,9 +229,7 @@ class EventFile:
             raise broken(self.path, self.form, error) from error
         for name, column in found.items():
             if len(column) != stop - start:
-                raise UserError(
-                    f"`{name}` in {self.path} must have {stop - start} entries, not {len(column)}", file=self.path
-                )
+                raise self.error(f"`{name}` in {self.path} must have {stop - start} entries, not {len(column)}")
         return shared(found)
 
 
@@ -207,38 +249,31 @@ def shared(table: dict[str, Column]) -> dict[str, Column]:
     return table
 
 
-def form_of(path: Path) -> str:
-    """The format of a file, by how it begins."""
-    with path.open("rb") as file:
-        begin = file.read(8)
-    for mark, form in MAGIC_BYTES.items():
-        if begin.startswith(mark):
-            return form
-    raise UserError(f"{path} is not a ROOT, HDF5, Parquet or NPZ file: it begins with {begin!r}", file=path)
-
-
-def open_file(path: Path, layout: Layout) -> EventFile:
-    """A file of any of the formats."""
-    form = form_of(path)
-    module, _, name = MODULES[form].partition(":")
-    kind: type[EventFile] = getattr(importlib.import_module(module), name)
+def open_file(path: Path, layout: Layout, form: Format | None = None) -> TableFile:
+    """A file of any of the formats (default: as it begins)."""
+    if form is None:
+        form, begin = recognise(path)
+        if form is None or form.reader is None:
+            known = ", ".join(one.name for one in all_formats() if one.reader and (one.magic or one.sniff))
+            raise UserError(f"{path} has none of the formats {known}: it begins with {begin[:8]!r}", file=path)
+    assert form.reader is not None
     try:
-        opened = kind(path, layout)
+        opened = form.reader(path, layout)
     except UserError:
         raise
     except Exception as error:
-        raise broken(path, form, error) from error
+        raise broken(path, form.name, error) from error
     if not opened.rows:
         opened.close()
-        raise UserError(f"{path} has no events", file=path)
+        raise UserError(f"{path} has no rows", file=path)
     return opened
 
 
 Key = tuple[int, Path, Layout]
-_OPENED: OrderedDict[Key, tuple[tuple[int, int], EventFile]] = OrderedDict()
+_OPENED: OrderedDict[Key, tuple[tuple[int, int], TableFile]] = OrderedDict()
 
 
-def opened(path: Path, layout: Layout) -> EventFile:
+def opened(path: Path, layout: Layout) -> TableFile:
     """A file that is open in this process; a worker opens its own, for handles do not survive a fork."""
     key, status = (os.getpid(), path, layout), path.stat()
     stamp = status.st_mtime_ns, status.st_size
@@ -262,12 +297,3 @@ def release(paths: Sequence[Path] = ()) -> None:
     """Close files of this process: these, or all."""
     for key in [key for key in _OPENED if not paths or key[1] in paths]:
         _close(key)
-
-
-def columns_of(path: Path | str, tree: str = "", mask: str = "") -> dict[str, str]:
-    """The columns of a file that can be read: whether each is a `list` or a `value` of an event."""
-    found = open_file(Path(path), Layout(tree, mask))
-    try:
-        return dict(found.columns)
-    finally:
-        found.close()

@@ -17,8 +17,9 @@ import numpy as np
 from ...data.columns import Array, Lists, Table
 from ...data.readers.text_parts import Errors, read_text, strings
 from ...errors import UserError
+from .base import Column, Layout, TableWriter, as_text
 from .base import Format as FileFormat
-from .base import TableWriter, as_text
+from .memory import MemoryTable
 
 Format = Literal["auto", "tsv", "csv", "jsonl"]
 DELIMITED_SUFFIXES = {
@@ -82,7 +83,6 @@ def read_rows(path: Path, form: Format = "auto", errors: Errors = "strict") -> G
 
 
 def _even(path: Path, rows: list[list[str]], lines: list[int]) -> Grid:
-    """Rows that have all as many cells as the first."""
     for row, line in zip(rows, lines):
         if len(row) != len(rows[0]):
             raise UserError(
@@ -125,11 +125,8 @@ def _json(path: Path, text: str) -> Grid:
     names: dict[str, None] = {}
     for line, value in found:
         if not isinstance(value, dict):
-            raise UserError(
-                f"line {line} of {path} must be an object with keys, not {json.dumps(value)[:60]}",
-                file=path,
-                line=line,
-            )
+            message = f"line {line} of {path} must be an object with keys, not {json.dumps(value)[:60]}"
+            raise UserError(message, file=path, line=line)
         names |= dict.fromkeys(value)
     rows = [[_cell(value.get(name)) for name in names] for _, value in found]
     return Grid(rows, [line for line, _ in found], list(names))
@@ -184,6 +181,57 @@ def is_number(cell: str) -> bool:
     return True
 
 
+def read_delimited(path: Path, layout: Layout) -> MemoryTable:
+    """A table of text, with commas, semicolons, tabs, bars or blanks between cells, and names in its first line.
+
+    Lines with # are left out, but the last of them before the numbers may have the names. A text of numbers without
+    names has those of the layout.
+    """
+    every = [(number, line) for number, line in enumerate(read_text(path).split("\n"), 1) if line.strip()]
+    lines = [(number, line) for number, line in every if not line.startswith("#")]
+    if not lines:
+        raise UserError(f"{path} has no table: it has no lines", file=path)
+    cells = _cells(path, [line for _, line in lines])
+    names = [cell.strip().strip('"') for cell in cells[0]]
+    if all(is_number(cell) for cell in names):
+        comments = [line.lstrip("#").strip() for number, line in every if number < lines[0][0]]
+        told = re.split(r"[,;|\s]+", comments[-1]) if comments else []
+        width, names = len(names), list(layout.names) or (told if len(told) == len(names) else [])
+        names = names or list(layout.usual_names[:width])
+        if len(names) != width:
+            message = f"{path} has {width} columns, but {len(names)} names for them"
+            hint = "Name them in order: --data.columns time value error ..."
+            raise UserError(message, hint=hint, key="data.columns", file=path)
+    else:
+        cells, lines = cells[1:], lines[1:]
+    if double := [name for place, name in enumerate(names) if name in names[:place]]:
+        raise UserError(f"{path} has two columns with the name {double[0]!r}", file=path)
+    for (number, line), row in zip(lines, cells):
+        if len(row) != len(names):
+            message = f"line {number} of {path} has {len(row)} cells, not {len(names)}: {line[:60]!r}"
+            hint = "Was the file cut off?" if number == lines[-1][0] else ""
+            raise UserError(message, hint=hint, file=path, line=number)
+    columns = [[cell.strip() for cell in column] for column in zip(*cells)] or [[] for _ in names]
+    made: dict[str, Column | None] = {name: measured(column) for name, column in zip(names, columns)}
+    table = MemoryTable(path, made, layout)
+    for name, column in zip(names, columns):
+        strange = [n for n, cell in enumerate(column) if cell.lower() not in MISSING_WORDS and not is_number(cell)]
+        if table.kinds[name].words and strange and 2 * len(strange) <= len(column):
+            table.odd[name] = f"{column[strange[0]][:40]!r} in line {lines[strange[0]][0]}"
+    return table
+
+
+def _cells(path: Path, lines: Sequence[str]) -> list[list[str]]:
+    bare = re.sub(r'"[^"]*"', "", lines[0])
+    sign = max(",;\t|", key=bare.count)
+    if not bare.count(sign):
+        return [line.split() for line in lines]
+    try:
+        return list(csv.reader(io.StringIO("\n".join(lines), newline=""), delimiter=sign))
+    except csv.Error as error:
+        raise UserError(f"{path} cannot be read as cells between {sign!r}: {error}", file=path) from error
+
+
 class CSVWriter(TableWriter):
     """A row for each sample, or for each entry of its lists.
 
@@ -223,4 +271,4 @@ def _flat_columns(table: Table) -> Iterator[tuple[str, Array]]:
             yield from ((f"{name}_{number}", part) for number, part in enumerate(cells.T))
 
 
-CSV = FileFormat("CSV", (".csv",), writer=CSVWriter)
+CSV = FileFormat("CSV", (".csv",), writer=CSVWriter, reader=read_delimited)

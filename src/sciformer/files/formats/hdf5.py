@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...data.columns import Array, Lists, Table
-from ...errors import UserError
-from ..packages import package
+from ..packages import require
 from .base import Column, Format, Layout, TableWriter
 from .padded import PaddedFile, flat_arrays
 
@@ -24,17 +23,14 @@ BLOCK_PREFIX = "values_block_"
 PICKLED_LIST = re.compile(rb"\(lp\d+\n((?:(?:V[^\n\\]*|S'[^'\n\\]*')\np\d+\na)*)\.")
 PICKLED_ITEM = re.compile(rb"(?:V([^\n]*)|S'([^'\n]*)')\np\d+\na")
 NUMBERED_NAME = re.compile(r"(.+)_(\d+)")
-FOUR_MOMENTUM, MAX_PARTICLES = (
-    ("E", "PX", "PY", "PZ"),
-    200,
-)  # the columns of the top tagging reference data (Zenodo 2603256) ...
+FOUR_MOMENTUM = ("E", "PX", "PY", "PZ")  # the columns of the top tagging reference data (Zenodo 2603256), ...
+MAX_PARTICLES = 200
 TRUTH_COLUMNS = ("truthE", "truthPX", "truthPY", "truthPZ")  # ... those that may follow
 LABEL_COLUMNS = ("ttv", "is_signal_new")  # ... and the whole numbers, the last of which is always there
 
 
 def _h5py() -> Any:
-    import h5py  # type: ignore[import-untyped,unused-ignore]
-
+    h5py = require("h5py", "HDF5 files")
     with suppress(ImportError):
         importlib.import_module("hdf5plugin")  # which teaches h5py further ways to unpack
     return h5py
@@ -47,7 +43,7 @@ class HDF5File(PaddedFile):
 
     def __init__(self, path: Path, layout: Layout) -> None:
         super().__init__(path, layout)
-        h5py = package(_h5py, "h5py", self.form)
+        h5py = _h5py()
         self.file = h5py.File(path, "r")
         self.frame: list[tuple[Any, Any, list[str]]] = []  # dataset, field of it, names of its numbers
         found: dict[str, Any] = {}
@@ -60,7 +56,6 @@ class HDF5File(PaddedFile):
             self.fill({name.replace("/", "."): dataset for name, dataset in found.items()})
 
     def close(self) -> None:
-        """Close the file."""
         self.file.close()
 
     def _unpacks(self, h5py: Any, name: str, dataset: Any) -> None:
@@ -68,15 +63,13 @@ class HDF5File(PaddedFile):
         for number in range(plan.get_nfilters()):
             code, *_, words = plan.get_filter(number)
             if not h5py.h5z.filter_avail(code):
-                raise UserError(
+                raise self.error(
                     f"`{name}` of {self.path} is compressed with {words.decode(errors='replace') or code}, "
                     "which h5py cannot unpack",
                     hint="Install more kinds of compression: pip install hdf5plugin",
-                    file=self.path,
                 )
 
     def _frames(self, found: dict[str, Any]) -> list[str]:
-        """The keys of tables that pandas wrote."""
         keys = [name.rpartition("/")[0] for name in found if name.rpartition("/")[2] in ("table", "axis0")]
         return [key for key in keys if b"frame" in _bytes(self.file[key].attrs.get("pandas_type", b""))] if keys else []
 
@@ -85,9 +78,7 @@ class HDF5File(PaddedFile):
             keys = [key for key in keys if key == self.layout.tree.strip("/")]
         if len(keys) != 1:
             known = f"has {len(keys)} tables: {', '.join(keys)}" if keys else f"has no table `{self.layout.tree}`"
-            raise UserError(
-                f"{self.path} {known}", hint="Choose a table with --data.tree NAME.", key="data.tree", file=self.path
-            )
+            raise self.error(f"{self.path} {known}", hint="Choose a table with --data.tree NAME.", key="data.tree")
         (key,) = keys
         if f"{key}/table" in found:
             table = found[f"{key}/table"]
@@ -122,11 +113,10 @@ class HDF5File(PaddedFile):
             )
         if kind in "iu" and width in (1, len(LABEL_COLUMNS)):
             return list(LABEL_COLUMNS[-width:])
-        raise UserError(
+        raise self.error(
             f"the names of the {width} columns of type {table.dtype[field].base} in {field} of {self.path} cannot be "
             "read without unpickling",
             hint="Write the table again with format='fixed', or as Parquet.",
-            file=self.path,
         )
 
     def _columns(self) -> None:
@@ -152,7 +142,6 @@ class HDF5File(PaddedFile):
         self.columns = {**dict.fromkeys(self.lists, "list"), **dict.fromkeys(self.single, "value")}
 
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """These columns of the rows start .. stop - 1."""
         if not self.frame:
             return super().get(names, start, stop)
         rows: dict[int, Array] = {}
@@ -219,10 +208,9 @@ class HDF5Writer(TableWriter):
         self.file.flush()
 
     def close(self, about: Mapping[str, Array]) -> None:
-        """Add the arrays on the table as a whole."""
         for name, column in about.items():
             self.file[name] = column.astype(object) if column.dtype.kind == "U" else column
         self.file.close()
 
 
-HDF5 = Format("HDF5", (".h5", ".hdf5"), ("h5py",), writer=HDF5Writer)
+HDF5 = Format("HDF5", (".h5", ".hdf5"), ("h5py",), writer=HDF5Writer, reader=HDF5File, magic=(b"\x89HDF",))

@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...data.columns import Array, Lists, Table, rows_of
 from ...errors import UserError, nearest
-from ..packages import package
-from .base import Column, EventFile, Format, Layout, TableWriter, as_text, shared
+from ..packages import require
+from .base import Column, TableFile, as_text, shared
 
 MASKS = ("mask", "valid", "lengths", "length", "counts", "count", "n")
 """Names that a mask or a count goes by, where none is given; behind `NAME_` they belong to NAME alone."""
 ZEROS = "zeros"
 
 
-class PaddedFile(EventFile):
+class PaddedFile(TableFile):
     """Arrays by name, with `.shape`, `.dtype` and slices: those of h5py and NumPy alike."""
 
     def fill(self, arrays: Mapping[str, Any]) -> None:
@@ -46,12 +45,8 @@ class PaddedFile(EventFile):
         if self.layout.mask not in ("", ZEROS):
             array = self.arrays.get(self.layout.mask)
             if array is None and not any(self.layout.mask in (one.dtype.names or ()) for one in self.arrays.values()):
-                raise UserError(
-                    f"data.mask must be an array of {self.path}, not {self.layout.mask!r}",
-                    hint=nearest(self.layout.mask, self.arrays),
-                    key="data.mask",
-                    file=self.path,
-                )
+                message = f"data.mask must be an array of {self.path}, not {self.layout.mask!r}"
+                raise self.error(message, hint=nearest(self.layout.mask, self.arrays), key="data.mask")
             if array is not None:
                 return len(array)
         counts: dict[int, int] = {}
@@ -112,11 +107,10 @@ class PaddedFile(EventFile):
     def _axes(self, name: str, width: int) -> list[str]:
         given = self.layout.axes.get(name, [f"{name}_{number}" for number in range(width)])
         if len(given) != width:
-            raise UserError(
+            raise self.error(
                 f"data.axes.{name} must have {width} names, as `{name}` of {self.path} has {width} numbers, "
                 f"not {len(given)}",
                 key=f"data.axes.{name}",
-                file=self.path,
             )
         return given
 
@@ -132,15 +126,13 @@ class PaddedFile(EventFile):
         return other == shape[:2] or (len(other) == 1 and name not in self.layout.axes and self._most(mask) <= shape[1])
 
     def _counts(self, mask: str) -> Array:
-        """All of a count."""
         if mask not in self.whole:
             counts = np.asarray(self.arrays[mask][:])
             if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts.astype(np.int64) < 0).any():
-                raise UserError(
+                raise self.error(
                     f"`{mask}` of {self.path} must have whole numbers of 0 or more, "
                     f"but is {counts.dtype} of shape {counts.shape}",
                     key="data.mask" if mask == self.layout.mask else None,
-                    file=self.path,
                 )
             self.whole[mask] = np.concatenate([[0], counts.astype(np.int64).cumsum()])
         return self.whole[mask]
@@ -158,7 +150,6 @@ class PaddedFile(EventFile):
         return int(np.diff(self._counts(mask)).max(initial=0))
 
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """These columns of the events start .. stop - 1."""
         blocks: dict[str, Array] = {}
 
         def block(array: str) -> Array:
@@ -210,30 +201,12 @@ class PaddedFile(EventFile):
         return real
 
 
-class NPZFile(PaddedFile):
-    """The arrays of an .npz file, which are read whole."""
-
-    form = "NPZ"
-
-    def __init__(self, path: Path, layout: Layout) -> None:
-        super().__init__(path, layout)
-        from ...data.readers.arrays import read_arrays
-
-        self.fill(read_arrays(path))
-
-
 # Awkward arrays as columns
-
-
-def _awkward() -> Any:
-    import awkward  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-    return awkward
 
 
 def column(array: Any, name: str) -> Column:
     """Numbers, or lists of numbers, of an awkward array."""
-    ak = package(_awkward, "awkward", "ROOT")
+    ak = require("awkward", "ROOT files")
     layout = ak.to_layout(array)
     if type(layout).__name__ == "ListOffsetArray" and type(layout.content).__name__ == "NumpyArray":
         offsets, content = np.asarray(layout.offsets.data), np.asarray(layout.content.data)
@@ -306,28 +279,3 @@ def flat_arrays(table: Table) -> dict[str, Array]:
         if isinstance(column, Lists):
             made[f"{name}{LENGTHS}"] = column.lengths
     return made
-
-
-class NPZWriter(TableWriter):
-    """An array for each column, compressed; all are kept in memory until the end."""
-
-    tabular = False
-
-    def __init__(self, path: Path, table: Table) -> None:
-        self.path, self.parts = path, {name: [column[:0]] for name, column in flat_arrays(table).items()}
-
-    def add(self, table: Table) -> None:
-        for name, column in flat_arrays(table).items():
-            self.parts[name].append(column)
-
-    def close(self, about: Mapping[str, Array]) -> None:
-        joined = {name: np.concatenate(parts) for name, parts in self.parts.items()}
-        columns = {name: column.astype(str) if column.dtype.kind == "O" else column for name, column in joined.items()}
-        with self.path.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **columns, **about)
-
-    def stop(self) -> None:
-        self.parts.clear()
-
-
-NPZ = Format("NPZ", (".npz",), writer=NPZWriter)

@@ -1,111 +1,147 @@
-"""Parquet files: columns of numbers and of lists of numbers, read by row groups."""
+"""Parquet files: numbers, words and lists of them, also nested ones, read by row groups."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...data.columns import Array, Lists, Table
-from ...errors import UserError
-from ..packages import package
-from .base import Column, EventFile, Format, Layout, TableWriter, as_text
+from ..packages import require
+from .base import Column, Format, Kind, Layout, TableFile, TableWriter, as_text
 
 
-def _parquet() -> Any:
-    import pyarrow.parquet  # type: ignore[import-untyped,unused-ignore]
+def arrow_package() -> Any:
+    """The package pyarrow, with what reads and writes Parquet files."""
+    for module in ("pyarrow.compute", "pyarrow.parquet"):
+        require(module, "Parquet files")
+    return require("pyarrow", "Parquet files")
 
-    return pyarrow.parquet
 
-
-class ParquetFile(EventFile):
-    """The columns of a Parquet file."""
+class ParquetFile(TableFile):
+    """The columns of a Parquet file; those nested in another one are called `outer.inner`."""
 
     form = "Parquet"
 
     def __init__(self, path: Path, layout: Layout) -> None:
         super().__init__(path, layout)
-        self.file = package(_parquet, "pyarrow", self.form).ParquetFile(path, memory_map=True)
-        self.rows = int(self.file.metadata.num_rows)
+        self.file = arrow_package().parquet.ParquetFile(path, memory_map=True)
         groups = [self.file.metadata.row_group(number).num_rows for number in range(self.file.num_row_groups)]
         self.edges = np.concatenate([[0], np.cumsum(groups)]).astype(np.int64)
-        for field in self.file.schema_arrow:
-            kind = _kind(field.type) or ("value" if field.name == layout.words and _words(field.type) else "")
-            if kind:
-                self.columns[field.name] = kind
-            else:
-                self.others[field.name] = f"{field.type}"
+        self.rows = int(self.edges[-1])
+        self.tops = {field.name: field.type for field in self.file.schema_arrow}
+        for top, whole in self.tops.items():
+            for name, kind in _leaves(top, whole) if layout.nested else [(top, whole)]:
+                if (found := _kind(kind)) is None:
+                    self.others[name] = f"{kind}"
+                else:
+                    self.add_column(name, found, f"{kind}")
 
     def close(self) -> None:
-        """Close the file."""
         self.file.close()
 
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """These columns of the rows start .. stop - 1."""
         first = int(np.searchsorted(self.edges, start, side="right")) - 1
-        last = int(np.searchsorted(self.edges, stop, side="left"))
-        table = self.file.read_row_groups(list(range(first, last)), columns=list(names), use_threads=False)
+        last = max(first + 1, int(np.searchsorted(self.edges, stop, side="left")))
+        roots = list(dict.fromkeys(name if name in self.tops else name.partition(".")[0] for name in names))
+        table = self.file.read_row_groups(list(range(first, last)), columns=roots, use_threads=False)
         table = table.slice(start - int(self.edges[first]), stop - start)
-        return {name: self._column(table.column(name), name) for name in names}
-
-    def _column(self, chunked: Any, name: str) -> Column:
-        array = chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0)
-        if hasattr(array, "chunks"):  # older versions combine into one chunk of many
-            array = array.chunk(0) if array.num_chunks else array
-        if _words(array.type):
-            return np.array(["" if word is None else word for word in array.to_pylist()], str)
-        if array.null_count:
-            if self.columns[name] == "list":
-                raise UserError(f"{array.null_count} events have no list in `{name}` of {self.path}", file=self.path)
-            return np.asarray(array.to_numpy(zero_copy_only=False), np.float64)
-        if self.columns[name] == "value":
-            return np.asarray(array.to_numpy(zero_copy_only=False))
-        lengths = array.value_lengths() if hasattr(array, "value_lengths") else None
-        flat = array.flatten()
-        values = flat.to_numpy(zero_copy_only=False)
-        if flat.null_count:
-            values = np.asarray(values, np.float64)  # a gap is NaN, and dropped as such
-        counts: Array
-        if lengths is None:
-            counts = np.full(len(array), array.type.list_size, np.int64)
-        else:
-            counts = np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
-        return Lists(np.asarray(values), counts)
+        arrays = {root: _whole(table.column(root)) for root in roots}
+        for name, array in arrays.items():
+            if array.null_count and not self.layout.nested and _is_list(array.type):
+                raise self.error(f"{array.null_count} events have no list in `{name}` of {self.path}")
+        return {name: _column(arrays, name) for name in names}
 
 
-def _kind(kind: Any) -> str:
-    """Whether a column has a list or a value for each row; nothing where it has neither."""
-    import pyarrow.types as types  # type: ignore[import-untyped,unused-ignore]
+def from_arrow(table: Any) -> dict[str, Column]:
+    """The columns of a table of pyarrow, those that are nested too."""
+    made: dict[str, Column] = {}
+    for field in table.schema:
+        arrays = {field.name: _whole(table.column(field.name))}
+        for name, kind in _leaves(field.name, field.type):
+            if _kind(kind) is not None:
+                made[name] = _column(arrays, name)
+    return made
 
-    def number(one: Any) -> bool:
-        return bool(types.is_integer(one) or types.is_floating(one) or types.is_boolean(one))
 
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return "list" if number(kind.value_type) else ""
-    return "value" if number(kind) else ""
+def _leaves(name: str, kind: Any) -> Iterator[tuple[str, Any]]:
+    """A column, or those nested in it."""
+    arrow, listed = arrow_package(), _is_list(kind)
+    record = kind.value_type if listed else kind
+    if not arrow.types.is_struct(record):
+        yield name, kind
+        return
+    for field in (record.field(place) for place in range(record.num_fields)):
+        yield f"{name}.{field.name}", arrow.list_(field.type) if listed else field.type
 
 
-def _words(kind: Any) -> bool:
-    """Whether a column has a word for each row, by itself or from a list of words."""
-    import pyarrow.types as types  # type: ignore[import-untyped,unused-ignore]
+def _is_list(kind: Any) -> bool:
+    types = arrow_package().types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
-    one = kind.value_type if types.is_dictionary(kind) else kind
-    return bool(types.is_string(one) or types.is_large_string(one))
+
+def _kind(kind: Any) -> Kind | None:
+    """What a column has for a row; None where it has neither numbers nor words."""
+    types, listed = arrow_package().types, _is_list(kind)
+    one = kind.value_type if listed else kind
+    one = one.value_type if types.is_dictionary(one) else one
+    if types.is_integer(one) or types.is_floating(one) or types.is_boolean(one) or types.is_decimal(one):
+        return Kind(listed, False)
+    return Kind(listed, True) if types.is_string(one) or types.is_large_string(one) or types.is_binary(one) else None
+
+
+def _whole(chunked: Any) -> Any:
+    """One array of a column in chunks."""
+    array = chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0)
+    if hasattr(array, "chunks"):  # older versions combine into one chunk of many
+        array = array.chunk(0) if array.num_chunks else arrow_package().array([], chunked.type)
+    return array
+
+
+def _column(arrays: Mapping[str, Any], name: str) -> Column:
+    """Numbers, words or lists; a missing number is NaN, a missing word empty, and a missing list has no entries."""
+    arrow, (root, _, inner) = arrow_package(), name.partition(".")
+    array = arrays[name] if name in arrays else arrays[root]
+    if name not in arrays and not _is_list(array.type):
+        array = arrow.compute.struct_field(array, inner)
+    if not _is_list(array.type):
+        return _values(array)
+    if arrow.types.is_fixed_size_list(array.type):
+        array = array.cast(arrow.list_(array.type.value_type))
+    flat, lengths = array.flatten(), array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    if arrow.types.is_struct(flat.type):
+        flat = arrow.compute.struct_field(flat, inner)
+    return Lists(_values(flat), np.asarray(lengths, np.int64))
+
+
+def _values(array: Any) -> Array:
+    types, arrow = arrow_package().types, arrow_package()
+    if types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if types.is_decimal(array.type):
+        array = array.cast(arrow.float64())
+    if types.is_binary(array.type):
+        array = array.cast(arrow.string())
+    if types.is_string(array.type) or types.is_large_string(array.type):
+        coded = array.fill_null("").dictionary_encode()
+        names = np.array([str(one) for one in coded.dictionary.to_pylist()] or [""], str)
+        return names[coded.indices.to_numpy(zero_copy_only=False)] if len(array) else np.zeros(0, "U1")
+    if array.null_count and not types.is_floating(array.type):
+        array = array.cast(arrow.float64())
+    values = array.to_numpy(zero_copy_only=False)
+    return np.asarray(values, np.float64) if values.dtype.kind == "O" else np.asarray(values)
 
 
 class ParquetWriter(TableWriter):
     """A row for each sample; lists and arrays are lists."""
 
     def __init__(self, path: Path, table: Table) -> None:
-        import pyarrow
-        import pyarrow.parquet
-
-        self.arrow = pyarrow
+        self.arrow = arrow_package()
         self.schema = self._rows(table).schema
-        self.writer = pyarrow.parquet.ParquetWriter(path, self.schema)
+        self.writer = self.arrow.parquet.ParquetWriter(path, self.schema)
 
     def _rows(self, table: Table) -> Any:
         return self.arrow.table({name: self._array(column) for name, column in table.items()})
@@ -128,4 +164,6 @@ class ParquetWriter(TableWriter):
         self.writer.close()
 
 
-PARQUET = Format("Parquet", (".parquet",), ("pyarrow",), writer=ParquetWriter)
+PARQUET = Format(
+    "Parquet", (".parquet", ".pq"), ("pyarrow",), writer=ParquetWriter, reader=ParquetFile, magic=(b"PAR1",)
+)

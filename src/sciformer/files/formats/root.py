@@ -15,8 +15,8 @@ import numpy as np
 
 from ...data.columns import Array, Lists, Table
 from ...errors import UserError, nearest
-from ..packages import package
-from .base import Column, EventFile, Format, Layout, TableWriter, as_text
+from ..packages import require
+from .base import Column, Format, Layout, TableFile, TableWriter, as_text
 
 TREES = ("TTree", "TNtuple", "TNtupleD", "TChain")
 TUPLES = ("ROOT::RNTuple", "ROOT::Experimental::RNTuple")
@@ -24,30 +24,26 @@ MAX_THREADS = 4  # that unpack at most
 
 
 def _uproot() -> Any:
-    import uproot  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
+    uproot = require("uproot", "ROOT files")
     unpacker: Any = getattr(uproot.compression, "_decompress_ZLIB", None)  # uproot.ZLIB.library is for writing
     if getattr(unpacker, "library", "") == "zlib" and importlib.util.find_spec("isal"):
         unpacker.library = "isal"  # the same bytes in half the time
     return uproot
 
 
-class RootFile(EventFile):
+class RootFile(TableFile):
     """A TTree or an RNTuple of a file."""
 
     form = "ROOT"
 
     def __init__(self, path: Path, layout: Layout) -> None:
         super().__init__(path, layout)
-        self.uproot = package(_uproot, "uproot", self.form)
-        self.file = self.uproot.open(path, handler=self.uproot.MemmapSource, array_cache=None, object_cache=None)
+        uproot = _uproot()
+        self.file = uproot.open(path, handler=uproot.MemmapSource, array_cache=None, object_cache=None)
         end, size = int(self.file.file.fEND), path.stat().st_size
         if size < end:  # some columns may still be there
-            raise UserError(
-                f"{path} has {size:,} bytes, but its own header says {end:,}",
-                hint="Fetch or write it again.",
-                file=path,
-            )
+            message = f"{path} has {size:,} bytes, but its own header says {end:,}"
+            raise UserError(message, hint="Fetch or write it again.", file=path)
         self.tree = self.file[self._name()]
         self.rows = int(self.tree.num_entries)
         self.split = hasattr(self.tree, "branches")  # a TTree, whose baskets are read here
@@ -57,7 +53,6 @@ class RootFile(EventFile):
             self._fields()
 
     def close(self) -> None:
-        """Close the file."""
         self.file.close()
 
     def _name(self) -> str:
@@ -66,23 +61,18 @@ class RootFile(EventFile):
         names = [name for name, kind in kinds.items() if kind in TREES or kind in TUPLES]
         if self.layout.tree:
             if self.layout.tree not in names:
-                raise UserError(
+                raise self.error(
                     f"{self.path} has no tree `{self.layout.tree}`, but {', '.join(names[:8]) or 'no tree at all'}",
                     hint=nearest(self.layout.tree, names),
                     key="data.tree",
-                    file=self.path,
                 )
             return self.layout.tree
         if not names:
             held = f", but {', '.join(list(kinds)[:4])}" if kinds else " and nothing else"
-            raise UserError(f"{self.path} has no tree{held}", file=self.path)
+            raise self.error(f"{self.path} has no tree{held}")
         if len(names) > 1:
-            raise UserError(
-                f"{self.path} has {len(names)} trees: {', '.join(names[:8])}",
-                hint="Choose a tree with --data.tree NAME.",
-                key="data.tree",
-                file=self.path,
-            )
+            message = f"{self.path} has {len(names)} trees: {', '.join(names[:8])}"
+            raise self.error(message, hint="Choose a tree with --data.tree NAME.", key="data.tree")
         return names[0]
 
     def _branches(self) -> None:
@@ -121,7 +111,6 @@ class RootFile(EventFile):
         self.edges = np.array([*(one.num_first_entry for one in self.tree.cluster_summaries), self.rows], np.int64)
 
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """These columns of the entries start .. stop - 1."""
         if not self.split:
             return self._fields_of(names, start, stop)
         return dict(zip(names, _map(lambda name: self._safely(name, start, stop), names)))
@@ -137,10 +126,9 @@ class RootFile(EventFile):
             return self._column(self.branch[name], start, stop)
         except Exception as error:  # whatever uproot raises for damaged baskets and foreign classes
             words = " ".join(str(error).split()) or type(error).__name__
-            raise UserError(
+            raise self.error(
                 f"entries {start} to {stop - 1} of `{name}` in {self.path} cannot be read: {words[:200]}",
                 hint="Was the file cut off? Fetch or write it again.",
-                file=self.path,
             ) from error
 
     def _column(self, branch: Any, start: int, stop: int) -> Column:
@@ -187,7 +175,6 @@ NUMBERS = {"bool", "float", "double", "char"} | {
 
 
 def _plain(meaning: Any) -> bool:
-    """Whether these are numbers as they stand."""
     if type(meaning).__name__ not in ("AsDtype", "AsDouble32", "AsFloat16"):
         return False
     form = np.dtype(meaning.to_dtype)
@@ -195,7 +182,6 @@ def _plain(meaning: Any) -> bool:
 
 
 def _headless(raw: Array, starts: Array, header: int) -> Array:
-    """The bytes without the header of each entry."""
     width = 2 if header % 2 == 0 and len(raw) % 2 == 0 and not (starts % 2).any() else 1
     words = raw.view(np.uint16 if width == 2 else np.uint8)
     kept = np.ones(len(words), bool)
@@ -236,9 +222,7 @@ class RootWriter(TableWriter):
     """
 
     def __init__(self, path: Path, table: Table) -> None:
-        import awkward  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-        self.awkward = awkward
+        self.awkward = require("awkward", "ROOT files")
         self.branches = branch_names(table)
         self.groups = self._counted_together(table)
         rows = self._rows(table)
@@ -309,4 +293,4 @@ def branch_names(names: Iterable[str]) -> dict[str, str]:
     return made
 
 
-ROOT = Format("ROOT", (".root",), ("uproot", "awkward"), writer=RootWriter)
+ROOT = Format("ROOT", (".root",), ("uproot", "awkward"), writer=RootWriter, reader=RootFile, magic=(b"root",))

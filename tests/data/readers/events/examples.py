@@ -3,6 +3,7 @@
 import numpy as np
 
 from sciformer.data.columns import Lists
+from sciformer.data.fileset import concatenate_shared
 from sciformer.data.readers.events.reader import EventFiles
 from sciformer.data.source import pieces
 
@@ -87,9 +88,7 @@ def section(*files, **options):
 
 def whole(source):
     """All pieces of a source as one table."""
-    from sciformer.data.readers.events.pieces import concatenate_events
-
-    return concatenate_events(list(pieces(source)))
+    return concatenate_shared(list(pieces(source)))
 
 
 def part(opened, name="train"):

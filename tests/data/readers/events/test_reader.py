@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from sciformer.data.columns import Lists, rows_of, select
-from sciformer.data.readers.events.reader import split_tag
+from sciformer.data.fileset import split_tag
 from sciformer.data.split import Split
 from tests.data.readers.events.examples import NAMES, part, same, section, table, whole, write_parquet, write_root
 from tests.errors import refuses

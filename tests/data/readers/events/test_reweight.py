@@ -4,10 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sciformer.data.readers.events.reader import EventFiles
 from sciformer.data.readers.events.reweight import Reweight
 from sciformer.data.split import Split
-from tests.data.readers.events.examples import part, table, write_root
+from tests.data.readers.events.examples import part, section, table, write_root
 from tests.errors import refuses
 
 EDGES = {"x_edges": [0.0, 1.0, 2.0, 3.0], "y_edges": [0.0, 10.0, 20.0]}
@@ -85,14 +84,9 @@ def test_every_class_keeps_its_sum(count, seed, cap):
 def test_weights_of_events_come_from_the_training_part(tmp_path):
     paths = [write_root(tmp_path / f"{name}.root", table(300, seed)) for name, seed in (("a", 1), ("b", 2))]
     options = {"x": "jet_pt", "y": "log(jet_mass + 1)", "x_edges": [20, 50, 80], "y_edges": [0, 1.0, 3]}
-    data = EventFiles(
-        kind="events",
-        files=[f"{name}:{path}" for name, path in zip(("one", "two"), paths)],
-        weight="1 + 0 * jet_pt",
-        reweight=options,
-        split=Split(valid=0.3, test=0),
-        chunk_size=64,
-    ).want(["part_px"], ["label", "weight"], ["jet_pt", "jet_mass"])
+    files = [f"{name}:{path}" for name, path in zip(("one", "two"), paths)]
+    data = section(*files, weight="1 + 0 * jet_pt", reweight=options, split=Split(valid=0.3, test=0), chunk_size=64)
+    data = data.want(["part_px"], ["label", "weight"], ["jet_pt", "jet_mass"])
     opened = data.open()
     train, valid = part(opened), part(opened, "valid")
     outside = (train["jet_pt"] < 20) | (train["jet_pt"] > 80)
@@ -108,4 +102,4 @@ def test_weights_of_events_come_from_the_training_part(tmp_path):
     assert any(f"{outside.sum()} of 420 samples to train on are outside" in note for note in opened.notes)
     assert (next(iter(data.read(paths).load(0)["weight"])), data.read(paths).sizes[0]) == (1, 60)
     with refuses(key="data.reweight", hint="data.label"):
-        EventFiles(kind="events", files=paths, reweight=options).want(["part_px"]).open()
+        section(*paths, reweight=options).want(["part_px"]).open()

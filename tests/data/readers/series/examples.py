@@ -8,12 +8,13 @@ from astropy.table import Table
 
 from sciformer.data.columns import Lists
 from sciformer.data.readers.series.reader import SeriesFiles
-from sciformer.data.source import pieces
 from sciformer.data.split import Split
+from tests.data.readers.events.examples import whole as whole
 from tests.paths import SHARED as DATA
 
 SHARED = DATA / "lightcurves"
 ALL = Split(valid=0, test=0)
+SINGLE = {"objectId": "12A", "type": "4A", "redshift": "D"}  # what an object has, and its form in FITS
 POINTS = {"time": "mjd", "value": "mag", "error": "magerr", "band": "filter"}  # ours, and those of the files
 
 
@@ -107,8 +108,7 @@ def write_fits_long(path, rows):
 
 def write_fits_arrays(path, rows):
     """A row for each object, arrays of any length; bands are a word with a letter for each point."""
-    single = {"objectId": "12A", "type": "4A", "redshift": "D"}
-    columns = [fits.Column(name, form, array=[row[name] for row in rows]) for name, form in single.items()]
+    columns = [fits.Column(name, form, array=[row[name] for row in rows]) for name, form in SINGLE.items()]
     columns.append(fits.Column("filter", "20A", array=["".join(row["filter"]) for row in rows]))
     for name, form in {"mjd": "PD()", "mag": "PE()", "magerr": "PE()"}.items():
         column = np.empty(len(rows), object)
@@ -121,9 +121,7 @@ def write_fits_arrays(path, rows):
 def write_fits_padded(path, rows):
     """A row for each object, arrays as long as the longest, filled with NaN."""
     longest = max(len(row["mjd"]) for row in rows)
-    columns = [fits.Column("objectId", "12A", array=[row["objectId"] for row in rows])]
-    columns += [fits.Column("type", "4A", array=[row["type"] for row in rows])]
-    columns += [fits.Column("redshift", "D", array=[row["redshift"] for row in rows])]
+    columns = [fits.Column(name, form, array=[row[name] for row in rows]) for name, form in SINGLE.items()]
     for name in ("mjd", "mag", "magerr"):
         filled = np.full((len(rows), longest), np.nan)
         for number, row in enumerate(rows):
@@ -148,13 +146,6 @@ def write_star(path, row, **header):
 
 def section(*files, **more):
     return SeriesFiles(kind="series", files=[str(file) for file in files], **more)
-
-
-def whole(source):
-    """All pieces of a source as one table."""
-    from sciformer.data.readers.events.pieces import concatenate_events
-
-    return concatenate_events(list(pieces(source)))
 
 
 def apart(table, name):

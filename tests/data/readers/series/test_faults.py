@@ -1,6 +1,5 @@
 """Light curves that are not as they should be: counted, handled as said, or refused with a way out."""
 
-import builtins
 import gzip
 
 import numpy as np
@@ -10,8 +9,9 @@ import pytest
 from astropy.io import fits
 
 from sciformer.data.columns import rows_of
-from sciformer.data.readers.series.clean import truths, words
-from sciformer.data.readers.series.plan import form_of
+from sciformer.data.readers.series.clean import truths
+from sciformer.data.readers.series.curves import form_of
+from sciformer.files.formats.memory import words
 from tests.data.readers.series import examples
 from tests.data.readers.series.examples import ALL, apart, objects, section, whole
 from tests.errors import refuses
@@ -223,21 +223,6 @@ def test_files_that_are_no_light_curves(tmp_path):
     with refuses("'NOTHING'", "0 PRIMARY, 1 LIGHTCURVE, 2 APERTURE", key="data.table", file=star):
         read(star, table="NOTHING")
     assert rows_of(read(star, table="1")[0]) == 1
-
-
-@pytest.mark.parametrize(("name", "lacking"), [("a.parquet", "pyarrow"), ("a.fits", "astropy"), ("a.ecsv", "astropy")])
-def test_a_missing_package_is_named(name, lacking, tmp_path, monkeypatch):
-    write_one = {"a.parquet": examples.write_lists, "a.fits": examples.write_fits_long, "a.ecsv": examples.write_ecsv}
-    path, load = write_one[name](tmp_path / name, objects(3)), builtins.__import__
-
-    def refuse(module, *others, **more):
-        if module.split(".")[0] == lacking:
-            raise ImportError(module)
-        return load(module, *others, **more)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    with refuses(f"`{lacking}`", hint="pip install 'sciformer[astro]'"):
-        section().read([path])
 
 
 @pytest.mark.parametrize(("name", "form"), [("a.parquet", "Parquet"), ("b.fits", "FITS"), ("c.ecsv", "ECSV")])

@@ -103,6 +103,8 @@ def test_a_series_in_ecsv(tmp_path):
 def test_tables_of_arrow_and_mappings():
     columns = {name: [np.asarray(row[name]).tolist() for row in ROWS] for name in ROWS[0]}
     same(read_series(pa.table(columns)), ROWS)
+    frame = type("Frame", (), {"columns": list(columns), "to_arrow": lambda self: pa.table(columns)})()  # as Polars has
+    same(read_series(frame), ROWS)
     nested = [{name: columns[name][place] for name in ("mjd", "mag", "magerr", "filter")} for place in range(6)]
     same(read_series(pa.table({"objectId": columns["objectId"], "lc": nested})), ROWS)
     same(read_series(columns), ROWS)

@@ -1,14 +1,14 @@
 """Light curves of every form, read alike; what is chosen and divided."""
 
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from sciformer.data.columns import rows_of
-from sciformer.data.readers.series.reader import SeriesFiles
 from sciformer.data.split import Split
-from sciformer.recipe.registry import find
 from tests.data.readers.series import examples
 from tests.data.readers.series.examples import ALL, apart, objects, same, section, whole
 from tests.errors import refuses
@@ -25,10 +25,6 @@ FORMS = {
     "long.fits": examples.write_fits_long,
     "arrays.fits": examples.write_fits_arrays,
 }
-
-
-def test_its_name():
-    assert find("data", "series") is SeriesFiles
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -76,6 +72,8 @@ def test_pieces_by_row_groups(tmp_path):
         for table in tables:
             same(table, [row for row in rows if row["objectId"] in set(table["id"])])
         assert sum(section().read([path]).sizes) == 150
+        sent = pickle.loads(pickle.dumps(opened.sources["test"]))  # as to a worker that is not forked
+        assert whole(sent)["id"].tolist() == tables[-1]["id"].tolist()
 
 
 def test_padded_arrays(tmp_path):
@@ -184,6 +182,6 @@ def test_the_index_of_a_frame_names_objects(tmp_path):
 def test_names_are_located(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     examples.write_lists(tmp_path / "a.parquet", ROWS)
-    data = SeriesFiles(kind="series", files=["A:a.parquet"], objects="meta.csv").absolute_paths()
+    data = section("A:a.parquet", objects="meta.csv").absolute_paths()
     assert data.files == [f"A:{tmp_path.resolve()}/a.parquet"]
     assert data.objects == f"{tmp_path.resolve()}/meta.csv"

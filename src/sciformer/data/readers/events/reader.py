@@ -2,45 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from ....errors import UserError
-from ....files.formats.base import Layout, release
-from ...columns import Array
+from ....files.formats.base import Column, Layout, TableFile, opened
+from ...columns import Array, Lists, Table, rows_of, select
 from ...fileset import (
+    FOR_OBJECTIVE,
+    LABEL,
     MAX_PIECES_IN_MEMORY,
-    TaggedFiles,
-    check_tags,
-    find_tagged_files,
+    Counts,
+    FilePieces,
+    FilePlan,
+    FileSet,
+    Rows,
+    Scan,
+    Seen,
+    Tagged,
+    Words,
+    known_columns,
     note_missing_columns,
-    parts_of,
-    scan_files,
-    split_tag,
+    wanted_columns,
 )
-from ...source import Source, Splits
+from ...split import Split
 from ..formula import Formula
-from ..text_parts import fingerprint_files, order_parts
-from .pieces import EventPieces
-from .plan import BY, FOR_OBJECTIVE, FOR_OBSERVERS, LABEL, WEIGHT, Plan, Scan, Words, X, Y
-from .reweight import Reweight
+from .reweight import Reweight, Weights
 
-__all__ = ["EventFiles", "split_tag"]
+ENTRY, FILE, WEIGHT = "entry", "file", "weight"  # columns that are made here
+FOR_OBSERVERS = "data.observers"  # what needs a column
+CLASSES = "Classes can also be given by tags (NAME:FILES), data.classes or data.label."
+X, Y, BY = "reweight.x", "reweight.y", "split.by"  # extra ones
+TRUE_CLASSES = "true classes"  # (n, classes), in passing
 
-WHAT = "files of events"
 
-
-class EventFiles(TaggedFiles):
+class EventFiles(FileSet):
     """Columns of numbers, and of lists of numbers, of events in files; only what is used is read, piece by piece.
 
     Entries of lists that are not finite in some column are left out, and so are samples without entries; both are
     counted. Formulas are those of `sciformer.data.readers.formula`: hypot(px, py), sum(energy) > 500, x[:, 0].
     """
+
+    what: ClassVar[str] = "files of events"
 
     files: list[str] = Field(default_factory=list)
     """Names or globs of the files to train on. A name before a colon is the class of all events in them, as column
@@ -69,8 +77,6 @@ class EventFiles(TaggedFiles):
     """Formula of a weight for each sample, as column `weight`; it counts where objective.weight names it."""
     reweight: Reweight | None = None
     """Weights that make the spectra of two columns alike for all classes; they multiply `weight`."""
-    bad_files: Literal["stop", "skip"] = "stop"
-    """What to do about files that cannot be read: stop, or go on without them and say so."""
     empty: Literal["drop", "keep"] = "drop"
     """What to do about samples without entries in any list."""
     most: int | None = Field(default=None, ge=1)
@@ -78,71 +84,28 @@ class EventFiles(TaggedFiles):
     chunk_size: int = Field(default=16384, ge=16)
     """Samples read at a time (default: 16384); a training keeps several such chunks in memory, and mixes some."""
 
-    def open(self, log: Any = None) -> Splits:
-        """Look at all files, and divide their samples."""
-        named = {part: self.find_event_files(names) for part, names in self.named().items()}
-        plan, notes = self._plan(training=True), list[str]()
-        scans = {part: self._scanned(plan, files, log, notes, part) for part, files in named.items()}
-        rows = self._divided(scans["train"])
-        if self.reweight is not None:
-            train = rows["train"]
-            columns = {name: _all(scans["train"], name)[train] for name in (LABEL, X, Y, WEIGHT)}
-            learned = self.reweight.learn(*columns.values())
-            plan = replace(plan, learned=learned)
-            if learned.outside:
-                share = f"{learned.outside:,} of {len(train):,} samples to train on"
-                notes.append(f"{share} are outside the edges of data.reweight: their weight is 0.")
-        if plan.weighs and WEIGHT not in self.state.get("truth", ()):
-            notes.append("The weights of data.weight count where objective.weight is `weight`; it is not.")
-        sources: dict[str, Source] = {
-            part: EventPieces(plan, some, self.chunk_size) for part, some in parts_of(scans, rows).items()
-        }
-        notes += self._slow(sources["train"], scans["train"], [part for part in rows if part != "train"])
-        paths = [scan.path for some in scans.values() for scan in some]
-        return Splits(order_parts(sources), fingerprint_files(paths), notes)
-
-    def read(self, files: Sequence[str | Path]) -> Source:
-        """The samples of other files in their order; classes, weights and observers may be missing there."""
-        return self._others(files, self._plan(training=False))
-
-    def aligned(self, files: Sequence[str | Path]) -> Source:
-        """Every event of other files."""
-        return self._others(files, replace(self._plan(training=False), chosen=None, empty=True))
-
-    def find_event_files(self, names: Sequence[str | Path]) -> list[tuple[str, Path]]:
-        """Files with the class of all their events, or nothing."""
-        found = find_tagged_files(names, WHAT)
+    def find(self, names: Sequence[str | Path]) -> list[Tagged]:
+        found = super().find(names)
         tags = {tag for tag, _ in found}
         if tags - {""} and (self.classes or self.label):
-            key = "classes" if self.classes else "label"
-            raise UserError(
-                f"classes are given twice: by tags and by data.{key}",
-                hint=f"Take out the tag {sorted(tags)[-1]}: or data.{key}.",
-                key=f"data.{key}",
-            )
+            own = "data.classes" if self.classes else "data.label"
+            hint = f"Take out the tag {sorted(tags)[-1]}: or {own}."
+            raise UserError(f"classes are given twice: by tags and by {own}", hint=hint, key=own)
         if self.classes and self.label:
-            raise UserError(
-                "data.classes and data.label are both given", hint="Take one of them out.", key="data.classes"
-            )
-        check_tags(found)
+            both = "data.classes and data.label are both given"
+            raise UserError(both, hint="Take one of them out.", key="data.classes")
         return found
 
-    def _plan(self, training: bool) -> Plan:
-        asked, names, wishes = "names" in self.state, dict[str, str](), list[str]()
-        if asked:
-            names = dict.fromkeys(self.state["names"], "the tokens")
-            wishes = list(self.state["wishes"])
-            truth = {name: FOR_OBJECTIVE for name in self.state["truth"] if name not in names}
-            truth |= dict.fromkeys(self.observers, FOR_OBSERVERS)
-            names, wishes = (names | truth, wishes) if training else (names, [*wishes, *truth])
+    def plan(self, training: bool) -> Plan:
+        names, wishes = wanted_columns(self.state, self.observers, FOR_OBSERVERS, training)
         select = self.select if training or self.select_new is None else self.select_new
         extra = {X: Formula(self.reweight.x), Y: Formula(self.reweight.y)} if self.reweight and training else {}
         if self.split.by and training:
             extra[BY] = Formula(self.split.by)
         return Plan(
             Layout(self.tree, self.mask, self.axes, self.label),
-            names if asked else None,
-            tuple(wishes),
+            names,
+            wishes,
             {name: Formula(text) for name, text in self.new.items()},
             Formula(select) if select else None,
             {name: Formula(text) for name, text in self.classes.items()},
@@ -156,96 +119,323 @@ class EventFiles(TaggedFiles):
             positive=tuple(self.state.get("positive", ())),
         )
 
-    def _scanned(
-        self, plan: Plan, files: Sequence[tuple[str, Path]], log: Any, notes: list[str], part: str
-    ) -> list[Scan]:
-        """What is in the files of a part; what was left out is told in the notes."""
-        if log is not None and len(files) > 1:
-            log(f"looking at {len(files):,} {WHAT}")
+    def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
+        notes, entries = list[str](), counts["entries"]
+        below = f"negative in {', '.join(f'`{name}`' for name in self.state.get('positive', ()))}"
+        if counts["selected"]:
+            notes.append(f"{counts['selected']:,} of {total:,} samples{whose} are not selected.")
+        for key, what in (("dropped", "not finite"), ("negative", below)):
+            if found := counts[key]:
+                notes.append(f"{found:,} of {found + entries:,} entries of lists{whose} are {what}: left out.")
+        if counts["empty"]:
+            notes.append(f"{counts['empty']:,} of {total:,} samples{whose} have no entries: left out.")
+        return notes
 
-        def look(path: Path, tag: str) -> Scan:
-            try:
-                return plan.scan(path, tag, self.chunk_size)
-            except UserError:
-                release([path])
-                raise
+    def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
+        """Refuse classes of which nothing is left, for their files or all their samples are left out."""
+        if LABEL not in self.state.get("truth", ()):
+            return
+        found = [words for scan in scans if isinstance(words := scan.columns.get(LABEL), Words)]
+        emptied = {key[1] for scan in scans for key in scan.counts if isinstance(key, tuple)}
+        lost = sorted(
+            {*(tag for tag, _ in files), *emptied} - {str(name) for one in found for name in one.words} - {""}
+        )
+        if lost:
+            raise UserError(f"all samples of the class {lost[0]} for {part} are left out", hint=" ".join(notes[:4]))
 
-        scans = scan_files(look, files, part, notes, self.bad_files == "skip")
-        _left_out(scans, notes, plan.positive, f" for {part}", "" if part == "train" else f" of {part}")
-        if LABEL in self.state.get("truth", ()):
-            _all_there({tag for tag, _ in files}, scans, notes, part)
-        return scans
+    def agree(self, plan: Plan, scans: Sequence[Scan], notes: list[str], training: bool) -> Plan:
+        return plan if training else plan.without(note_missing_columns(scans, self.observers, notes))
 
-    def _divided(self, scans: Sequence[Scan]) -> dict[str, Array]:
-        """The samples of each part that is drawn, counted over all files."""
-        split = self.split.less(self.valid, self.test)
-        groups = _all(scans, BY) if split.by else None
-        return dict(split.divide(sum(len(scan.kept) for scan in scans), groups))
+    def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
+        return (known_columns(scans, BY) if split.by else None), None
 
-    def _others(self, files: Sequence[str | Path], plan: Plan) -> Source:
-        scans = [plan.scan(path, tag, self.chunk_size) for tag, path in self.find_event_files(files)]
-        notes = list[str]()
-        plan = plan.without(note_missing_columns(scans, self.observers, notes))
-        _left_out(scans, notes, plan.positive)
-        return EventPieces(plan, [(scan, scan.kept) for scan in scans], self.chunk_size, mixed=False, notes=notes)
+    def learn(self, plan: Plan, scans: Sequence[Scan], train: Array, notes: list[str]) -> Plan:
+        if self.reweight is not None:
+            if any(LABEL not in scan.columns for scan in scans):
+                hint = "Give them by tags, data.classes or data.label."
+                raise UserError("data.reweight needs classes, but there are no classes", hint=hint, key="data.reweight")
+            learned = self.reweight.learn(*(known_columns(scans, name)[train] for name in (LABEL, X, Y, WEIGHT)))
+            plan = replace(plan, learned=learned)
+            if learned.outside:
+                share = f"{learned.outside:,} of {len(train):,} samples to train on"
+                notes.append(f"{share} are outside the edges of data.reweight: their weight is 0.")
+        if plan.weighs and WEIGHT not in self.state.get("truth", ()):
+            notes.append("The weights of data.weight count where objective.weight is `weight`; it is not.")
+        return plan
 
-    def _slow(self, source: Source, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
-        """Notes on what makes reading slow."""
-        notes = list[str]()
-        if len(source.sizes) <= MAX_PIECES_IN_MEMORY:
-            return notes
-        if drawn:
-            words = " and ".join(drawn)
-            notes.append(
-                f"{words} are drawn from all files, which are read for them too: files of their own are quicker."
-            )
-        assert isinstance(source, EventPieces)
-        size = max(rows.stop - rows.start for rows in source.pieces[0])
-        widest = max(int(np.diff(scan.edges).max(initial=0)) for scan in scans)
-        if widest > 2 * size:
-            notes.append(
-                f"Files are packed in runs of {widest:,} rows, of which {size:,} are used at a time: "
-                f"a larger data.chunk_size than {self.chunk_size:,} reads them less often."
-            )
+    def slow(self, source: FilePieces, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
+        notes = super().slow(source, scans, drawn)
+        if drawn and len(source.sizes) > MAX_PIECES_IN_MEMORY:
+            parts = " and ".join(drawn)
+            quicker = "which are read for them too: files of their own are quicker."
+            notes.insert(0, f"{parts} are drawn from all files, {quicker}")
         return notes
 
 
-def _left_out(
-    scans: Sequence[Scan], notes: list[str], positive: Collection[str], why: str = "", whose: str = ""
-) -> None:
-    """Tell in the notes how much is not used; refuse it if nothing is left."""
-    counts = {key: sum(scan.counts[key] for scan in scans) for key in scans[0].counts}
-    total, kept = sum(scan.rows for scan in scans), sum(len(scan.kept) for scan in scans)
-    if counts["selected"]:
-        notes.append(f"{counts['selected']:,} of {total:,} samples{whose} are not selected.")
-    if counts["dropped"]:
-        every = counts["dropped"] + counts["entries"]
-        notes.append(f"{counts['dropped']:,} of {every:,} entries of lists{whose} are not finite: left out.")
-    if counts["negative"]:
-        every = counts["negative"] + counts["entries"]
-        names = ", ".join(f"`{name}`" for name in positive)
-        notes.append(f"{counts['negative']:,} of {every:,} entries of lists{whose} are negative in {names}: left out.")
-    if counts["empty"]:
-        notes.append(f"{counts['empty']:,} of {total:,} samples{whose} have no entries: left out.")
-    if not kept:
-        raise UserError(f"all {total:,} samples{why} are left out", hint=" ".join(notes))
+@dataclass(frozen=True)
+class Plan(FilePlan):
+    """How to read any of the files.
+
+    names      columns that are handed out, and what they are for; None: all
+    wishes     those that are handed out where they are there
+    new        formulas of columns that no file has
+    chosen     which samples are kept
+    classes    formulas that are true for the samples of a class
+    label      column that has the class
+    weight     formula of the weights
+    weighs     whether there are weights
+    extra      formulas that are needed to divide and to weigh the samples, by the name given to their values
+    most       entries of a list that are kept
+    empty      whether samples without entries are kept
+    strict     whether every sample must have a class
+    learned    weights of classes in bins, of which `extra` has the columns
+    positive   columns of lists whose entries are left out below 0
+    """
+
+    layout: Layout
+    names: dict[str, str] | None
+    wishes: tuple[str, ...] = ()
+    new: dict[str, Formula] = field(default_factory=dict)
+    chosen: Formula | None = None
+    classes: dict[str, Formula] = field(default_factory=dict)
+    label: str = ""
+    weight: Formula | None = None
+    weighs: bool = False
+    extra: dict[str, Formula] = field(default_factory=dict)
+    most: int | None = None
+    empty: bool = False
+    strict: bool = True
+    learned: Weights | None = None
+    positive: tuple[str, ...] = ()
+
+    def load(self, scan: Scan, rows: Rows) -> dict[str, Column]:
+        file = self.open(scan.path)
+        table = self._read(file, rows.tag, rows.start, rows.stop, scanning=False)
+        made, *_ = finite(self._handed(file, table), self.most, self.positive)
+        made |= {name: table[name] for name in self.own(rows.tag) if name in table}
+        return made if rows.kept is None else select(made, rows.kept)
+
+    def open(self, path: Path) -> TableFile:
+        return opened(path, self.layout)
+
+    def look(self, file: TableFile, tag: str, start: int, stop: int, counts: Counts) -> Seen:
+        path, own = file.path, self.own(tag)
+        table = self._read(file, tag, start, stop, scanning=True)
+        made, dropped, negative = finite(self._handed(file, table), self.most, self.positive)
+        kept = np.ones(stop - start, bool)
+        if self.chosen is not None:
+            kept = np.nan_to_num(_single(self.chosen.of(table), "data.select", path)) != 0
+        for name, why in (self.names or {}).items():
+            if why == FOR_OBSERVERS and name in table:
+                _single(table[name], FOR_OBSERVERS, path, f"`{name}` of {FOR_OBSERVERS}")
+        lists = [column.lengths for column in made.values() if isinstance(column, Lists)]
+        counts["selected"] += int((~kept).sum())
+        counts["entries"] += int(max((lengths.sum() for lengths in lists), default=0))
+        counts["dropped"] += dropped
+        counts["negative"] += negative
+        if lists and not self.empty:
+            hollow = kept & (np.max(lists, 0) == 0)
+            counts["empty"] += int(hollow.sum())
+            kept &= ~hollow
+            if LABEL in own and LABEL in table:
+                counts.update(("emptied", str(name)) for name in np.unique(np.asarray(table[LABEL])[hollow]))
+        rows = np.flatnonzero(kept)
+        if TRUE_CLASSES in table and self.strict:
+            self._one_class(table, rows, start, path)
+        if self.strict and self.label:
+            self._no_gaps(np.asarray(table[self.label])[rows], start + rows, path)
+        found = {name: _single(one.of(table), f"data.{name}", path)[rows] for name, one in self.extra.items()}
+        for name in (LABEL, WEIGHT) if X in self.extra else (LABEL,):
+            if name in own and name in table:
+                found[name] = _single(table[name], None, path, f"the column `{name}`")[rows]
+        return Seen(rows, found, lengths_of(made, rows), set(table))
+
+    def aligned(self) -> Plan:
+        return replace(self, chosen=None, empty=True)
+
+    def without(self, names: Collection[str]) -> Plan:
+        kept = super().without(names)
+        return replace(kept, classes={}, label="") if LABEL in names else kept
+
+    def own(self, tag: str) -> set[str]:
+        return ({LABEL} if tag or self.classes or self.label else set()) | ({WEIGHT} if self.weighs else set())
+
+    # Which columns are read
+
+    def _handed(self, file: TableFile, table: Table) -> dict[str, Column]:
+        """The columns that are handed out, without the class and the weight."""
+        names = [*file.columns, *self.new] if self.names is None else [*self.names, *self.wishes]
+        return {name: table[name] for name in dict.fromkeys(names) if name in table}
+
+    def _read(self, file: TableFile, tag: str, start: int, stop: int, scanning: bool) -> dict[str, Column]:
+        """Columns of the file, new ones, the class and the weight."""
+        needed, optional = self._wanted(file, tag, scanning)
+        raw: dict[str, str] = {}
+        order: list[str] = []
+        for name, why in needed.items():
+            self._trace(file, name, why, raw, order, ())
+        for name in optional:
+            if self._there(file, name, ()):
+                self._trace(file, name, "", raw, order, ())
+        read = file.read(sorted(set(raw.values())), start, stop)
+        table = {name: read[found] for name, found in raw.items()}
+        if ENTRY not in table:
+            table[ENTRY] = np.arange(start, stop)
+        if FILE not in table and (FILE in needed or FILE in optional):
+            table[FILE] = np.full(stop - start, file.path.name)
+        for name in order:
+            table[name] = self.new[name].of(table)
+        self._classify(table, tag, file.path)
+        self._weigh(table, file.path)
+        return table
+
+    def _wanted(self, file: TableFile, tag: str, scanning: bool) -> tuple[dict[str, str], list[str]]:
+        """Names of columns with what they are for, and of those that may be missing."""
+        needed = dict.fromkeys([*file.columns, *self.new], "") if self.names is None else dict(self.names)
+        optional = list(self.wishes)
+        truth: dict[str, str] = {}
+        for formula in self.classes.values():
+            truth |= dict.fromkeys(formula.names, "data.classes")
+        if self.label:
+            truth[self.label] = "data.label"
+        if self.weight is not None:
+            truth |= dict.fromkeys(self.weight.names, "data.weight")
+        for name, formula in self.extra.items():
+            if scanning or (self.learned is not None and name != BY):
+                truth |= dict.fromkeys(formula.names, f"data.{name}")
+        if self.chosen is not None and scanning:
+            needed |= dict.fromkeys(self.chosen.names, "data.select")
+        if self.strict:
+            needed |= truth
+        else:
+            optional += truth
+        made = self.own(tag) - set(truth)
+        return {n: why for n, why in needed.items() if n not in made}, [n for n in optional if n not in made]
+
+    def _there(self, file: TableFile, name: str, inside: tuple[str, ...]) -> bool:
+        if name in self.new and name not in inside:
+            return all(self._there(file, one, (*inside, name)) for one in self.new[name].names)
+        return name in (ENTRY, FILE) or file.find(name) is not None
+
+    def _trace(
+        self, file: TableFile, name: str, why: str, raw: dict[str, str], order: list[str], inside: tuple[str, ...]
+    ) -> None:
+        """What to read, and what to reckon in which order, to have a column."""
+        if name in raw or name in order:
+            return
+        if name in inside:
+            if file.find(name) is None:
+                message = f"data.new is circular: {' -> '.join([*inside, name])}"
+                raise UserError(message, hint="Remove one of these formulas.", key="data.new")
+        elif name in self.new:
+            for one in self.new[name].names:
+                self._trace(file, one, f"data.new.{name}", raw, order, (*inside, name))
+            order.append(name)
+            return
+        if name in (ENTRY, FILE) and file.find(name) is None:
+            return
+        raw[name] = file.need(name, why, CLASSES if name == LABEL and why == FOR_OBJECTIVE else "")
+
+    # Classes and weights
+
+    def _classify(self, table: dict[str, Column], tag: str, path: Path) -> None:
+        rows = rows_of(table)
+        if tag:
+            table[LABEL] = np.full(rows, tag)
+        elif self.label and self.label in table:
+            table[LABEL] = table[self.label]
+        elif self.classes and all(name in table for formula in self.classes.values() for name in formula.names):
+            found = [_single(one.of(table), f"data.classes.{name}", path) for name, one in self.classes.items()]
+            flags = np.stack([np.nan_to_num(one) != 0 for one in found])  # (classes, n)
+            table[TRUE_CLASSES] = flags.T  # before a column of the file is overwritten that a formula may ask for
+            names = np.array([*self.classes, ""])
+            table[LABEL] = names[np.where(flags.sum(0) == 1, flags.argmax(0), len(self.classes))]
+
+    def _one_class(self, table: Table, rows: Array, start: int, path: Path) -> None:
+        flags = np.asarray(table[TRUE_CLASSES])[rows].T
+        wrong = flags.sum(0) != 1
+        if wrong.any():
+            first = int(wrong.argmax())
+            true = [name for name, flag in zip(self.classes, flags[:, first]) if flag]
+            message = f"entry {start + rows[first]} of {path} must have exactly one class of data.classes, not "
+            share = f"This holds for {int(wrong.sum()):,} of {len(rows):,} samples there"
+            raise UserError(
+                message + (" and ".join(true) or "no class"),
+                hint=f"{share}; leave them out with data.select.",
+                key="data.classes",
+                file=path,
+            )
+
+    def _no_gaps(self, words: Array, rows: Array, path: Path) -> None:
+        if words.dtype.kind == "U" and not (words != "").all():
+            first, count = rows[words == ""][0], int((words == "").sum())
+            message = f"entry {first} of {path} has no class in `{self.label}`"
+            hint = f"This holds for {count:,} of {len(words):,} samples there."
+            raise UserError(message, hint=hint, key="data.label", file=path)
+
+    def _weigh(self, table: dict[str, Column], path: Path) -> None:
+        if not self.weighs:
+            return
+        weight = np.ones(rows_of(table))
+        if self.weight is not None:
+            if any(name not in table for name in self.weight.names):
+                return  # of samples that are only to be answered
+            weight = _single(self.weight.of(table), "data.weight", path)
+        if self.learned is not None:
+            label = table[LABEL]
+            assert isinstance(label, np.ndarray)
+            x, y = (_single(self.extra[name].of(table), f"data.{name}", path) for name in (X, Y))
+            weight = weight * self.learned.of(label, x, y)
+        table[WEIGHT] = np.asarray(weight, np.float32)
 
 
-def _all_there(tags: Collection[str], scans: Sequence[Scan], notes: Sequence[str], part: str) -> None:
-    """Refuse classes of which nothing is left, for their files or all their samples are left out."""
-    kept = {str(name) for scan in scans if isinstance(words := scan.columns.get(LABEL), Words) for name in words.words}
-    lost = sorted({*tags, *(name for scan in scans for name in scan.emptied)} - kept - {""})
-    if lost:
-        raise UserError(f"all samples of the class {lost[0]} for {part} are left out", hint=" ".join(notes[:4]))
+def _single(column: Column, key: str | None, path: Path, what: str = "") -> Array:
+    if isinstance(column, Lists) or column.ndim != 1:
+        message = f"{what or key} must have a single value for each sample of {path}, not a list of values"
+        raise UserError(message, key=key, file=path)
+    return column
 
 
-def _all(scans: Sequence[Scan], name: str) -> Array:
-    """A column of all samples; where none was asked for, as the weight, ones."""
-    found = [scan.columns.get(name) for scan in scans]
-    if name == LABEL and any(column is None for column in found):
-        raise UserError(
-            "data.reweight needs classes, but there are no classes",
-            hint="Give them by tags, data.classes or data.label.",
-            key="data.reweight",
-        )
-    return np.concatenate([np.ones(len(s.kept)) if c is None else c[:] for s, c in zip(scans, found)])
+def lengths_of(table: Mapping[str, Column], rows: Array) -> dict[str, Array]:
+    """How long the lists of these rows are; columns that share their lengths still do."""
+    known: dict[int, Array] = {}
+    return {
+        name: known.setdefault(id(column.lengths), column.lengths[rows].astype(np.int32))
+        for name, column in table.items()
+        if isinstance(column, Lists)
+    }
+
+
+def finite(
+    table: Mapping[str, Column], most: int | None, positive: Collection[str] = ()
+) -> tuple[dict[str, Column], int, int]:
+    """The table without entries of lists that are not finite in some column, or below 0 in a `positive` one, and
+    without those beyond the first `most`; how many were not finite, and how many of the others were negative."""
+    made, dropped, negative = dict(table), 0, 0
+    groups: dict[int, list[str]] = {}
+    for name, column in table.items():
+        if isinstance(column, Lists):
+            groups.setdefault(id(column.lengths), []).append(name)
+    for names in groups.values():
+        columns = {name: column for name in names if isinstance(column := table[name], Lists)}
+        lengths = columns[names[0]].lengths
+        good: Array | None = None
+        for column in columns.values():
+            if column.values.dtype.kind == "f":
+                finite = np.isfinite(column.values)
+                if not finite.all():
+                    good = finite if good is None else good & finite
+        dropped += 0 if good is None else int((~good).sum())
+        for name in columns.keys() & set(positive):
+            below = columns[name].values < 0
+            if below.any():
+                negative += int((below if good is None else below & good).sum())
+                good = ~below if good is None else good & ~below
+        if most is not None and (lengths > most).any():
+            inside = np.arange(int(lengths.sum())) - np.repeat(lengths.cumsum() - lengths, lengths) < most
+            good = inside if good is None else good & inside
+        if good is not None:
+            sample = np.repeat(np.arange(len(lengths)), lengths)
+            left = np.bincount(sample[good], minlength=len(lengths)).astype(np.int64)
+            made |= {name: Lists(column.values[good], left) for name, column in columns.items()}
+    return made, dropped, negative

@@ -7,24 +7,24 @@ band become one. An upper limit may be without an error.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from ....errors import UserError
+from ....files.formats.memory import words
 from ...columns import Array, Lists
-from .names import on_disk
+from ...fileset import Counts
+from .names import column_error
 
 SameTime = Literal["mean", "first", "keep"]
 BadErrors = Literal["drop", "keep"]
 Column = Array | Lists
 TRUE_WORDS = frozenset(("true", "t", "yes", "y", "1", "<", ">", "limit", "upper", "ul", "u", "1.0"))
 FALSE_WORDS = frozenset(("false", "f", "no", "n", "0", "", "=", "detection", "nan", "none", "0.0", "-"))
-BLANKS = tuple(map(ord, " \t\n\r\xa0"))
 
 
 @dataclass(frozen=True)
@@ -37,73 +37,54 @@ class Rules:
     bands: tuple[str, ...] = ()
 
 
-@dataclass
-class Counts:
-    """How much was found and left out: `bands` has the points of each, where some are chosen; `without` the objects of
-    which something is not known that should be learned."""
-
-    found: Counter[str] = field(default_factory=Counter)
-    bands: Counter[str] = field(default_factory=Counter)
-    without: Counter[str] = field(default_factory=Counter)
-
-    def add(self, other: Counts) -> None:
-        """Those of more rows."""
-        self.found.update(other.found)
-        self.bands.update(other.bands)
-        self.without.update(other.without)
-
-
-def clean(table: Mapping[str, Column], rules: Rules, where: Path | str) -> tuple[dict[str, Column], Counts]:
+def clean(table: Mapping[str, Column], rules: Rules, where: Path | str, counts: Counts) -> dict[str, Column]:
     """The same objects with their observations in order; `quality` is used and not handed out.
 
     table   `time`, `value` and what there is of `error`, `band`, `limit`, `quality`, and other lists and columns
+    counts  takes how much was found and left out; points of each band, where some are chosen, as ("band", NAME)
     """
     lists = {name: column for name, column in table.items() if isinstance(column, Lists)}
     lengths = lists["time"].lengths
     for name, column in lists.items():
         _alike(name, column.lengths, lengths, table, where)
-    counts, points = Counts(), {name: column.values for name, column in lists.items()}
+    points = {name: column.values for name, column in lists.items()}
     sample = np.repeat(np.arange(len(lengths)), lengths)
     points, sample = _chosen(points, sample, rules, counts)
     points, sample = _sorted(points, sample, counts)
     points, sample = _single(points, sample, rules.same_time, counts)
-    counts.found["objects"] += len(lengths)
-    counts.found["kept points"] += len(sample)
     made = np.bincount(sample, minlength=len(lengths))
     rest = {name: column for name, column in table.items() if name not in lists}
-    return {**{name: Lists(values, made) for name, values in points.items()}, **rest}, counts
+    return {**{name: Lists(values, made) for name, values in points.items()}, **rest}
 
 
 def _alike(name: str, lengths: Array, times: Array, table: Mapping[str, Column], where: Path | str) -> None:
     if lengths is not times and not np.array_equal(lengths, times):
         row = int(np.argmax(lengths != times))
         which = f"object {table['id'][row]}" if isinstance(table.get("id"), np.ndarray) else f"row {row}"  # type: ignore[index]
-        raise UserError(
-            f"{which} of {where} has {times[row]:,} times, but {lengths[row]:,} entries of `{name}`",
-            file=on_disk(where),
-        )
+        message = f"{which} of {where} has {times[row]:,} times, but {lengths[row]:,} entries of `{name}`"
+        raise column_error(where, message)
 
 
 def _chosen(points: dict[str, Array], sample: Array, rules: Rules, counts: Counts) -> tuple[dict[str, Array], Array]:
     """The points that are kept, as numbers of the types that are handed out."""
-    found = counts.found
-    found["points"] += len(sample)
+    counts["points"] += len(sample)
     made = {"time": numbers(points["time"], np.float64), "value": numbers(points["value"], np.float32)}
     keep = np.isfinite(made["time"]) & np.isfinite(made["value"])
-    found["not finite"] += int((~keep).sum())
+    counts["not finite"] += int((~keep).sum())
     if "quality" in points:
         flagged = keep & (np.nan_to_num(numbers(points["quality"], np.float64)) != 0)
-        found["flagged"] += int(flagged.sum())
+        counts["flagged"] += int(flagged.sum())
         keep &= ~flagged
     if "band" in points:
         made["band"] = band = words(points["band"])
         nameless = keep & (band == "")
-        found["nameless"] += int(nameless.sum())
+        counts["nameless"] += int(nameless.sum())
         keep &= ~nameless
         if rules.bands:
-            counts.bands.update(dict(zip(*(part.tolist() for part in np.unique(band[keep], return_counts=True)))))
+            for name, number in zip(*np.unique(band[keep], return_counts=True)):
+                counts["band", str(name)] += int(number)
             other = keep & ~np.isin(band, rules.bands)
-            found["other bands"] += int(other.sum())
+            counts["other bands"] += int(other.sum())
             keep &= ~other
     if "limit" in points:
         made["limit"] = truths(points["limit"])
@@ -112,7 +93,7 @@ def _chosen(points: dict[str, Array], sample: Array, rules: Rules, counts: Count
         bad = keep & ~(np.isfinite(error) & (error > 0))
         error[bad] = np.nan
         bad &= ~made.get("limit", np.zeros(len(bad), bool))
-        found["bad errors"] += int(bad.sum())
+        counts["bad errors"] += int(bad.sum())
         if rules.bad_errors == "drop":
             keep &= ~bad
     for name, values in points.items():
@@ -124,12 +105,11 @@ def _chosen(points: dict[str, Array], sample: Array, rules: Rules, counts: Count
 
 
 def _sorted(points: dict[str, Array], sample: Array, counts: Counts) -> tuple[dict[str, Array], Array]:
-    """Points by time in each object."""
     time = points["time"]
     wrong = (np.diff(time) < 0) & (np.diff(sample) == 0)
     if not wrong.any():
         return points, sample
-    counts.found["unsorted"] += len(np.unique(sample[1:][wrong]))
+    counts["unsorted"] += len(np.unique(sample[1:][wrong]))
     order = np.lexsort((time, sample))
     return {name: values[order] for name, values in points.items()}, sample[order]
 
@@ -146,7 +126,7 @@ def _single(points: dict[str, Array], sample: Array, way: SameTime, counts: Coun
     new[1:] = False
     for values in (sample, points["time"], *(points[name] for name in ("band", "limit") if name in points)):
         new[1:] |= values[1:] != values[:-1]
-    counts.found["same time"] += int((~new).sum())
+    counts["same time"] += int((~new).sum())
     if way == "keep" or new.all():
         return points, sample
     if way == "first":
@@ -182,39 +162,6 @@ def numbers(values: Array, kind: Any) -> Array:
         return np.array(values, kind)
 
 
-def words(values: Any) -> Array:
-    """Names as texts: those of numbers without a point where they are whole; nothing is an empty one."""
-    values = np.asarray(values)
-    if values.dtype.kind == "U":
-        return np.char.strip(values) if len(values) and _blanks(values) else values
-    if values.dtype.kind == "S":
-        return np.char.strip(np.char.decode(values, "utf-8", "replace"))
-    if values.dtype.kind in "biu":
-        return values.astype(str)
-    different, place = np.unique(_plain(values) if values.dtype.kind == "O" else values, return_inverse=True)
-    return np.array([_word(one) for one in different.tolist()], str)[place] if len(values) else np.zeros(0, "U1")
-
-
-def _blanks(values: Array) -> bool:
-    """Whether some word may begin or end with a blank."""
-    letters = np.ascontiguousarray(values).view(np.uint32)
-    return any(bool((letters == blank).any()) for blank in BLANKS)
-
-
-def _plain(values: Array) -> Array:
-    return np.array([_word(one) for one in values.tolist()], str)
-
-
-def _word(value: Any) -> str:
-    if value is None or (isinstance(value, float) and np.isnan(value)):
-        return ""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace").strip()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()
-
-
 def truths(values: Any) -> Array:
     """Whether a point is an upper limit: numbers that are not 0, or words such as <, true, yes."""
     values = np.asarray(values)
@@ -223,16 +170,14 @@ def truths(values: Any) -> Array:
     found, place = np.unique(words(values), return_inverse=True)
     lower = [one.lower() for one in found.tolist()]
     if odd := [one for one in lower if one not in TRUE_WORDS | FALSE_WORDS]:
-        raise UserError(
-            f"upper limits must be told by true and false, 1 and 0, or by the sign <, not by {odd[0]!r}",
-            key="data.limit",
-        )
+        message = f"upper limits must be told by true and false, 1 and 0, or by the sign <, not by {odd[0]!r}"
+        raise UserError(message, key="data.limit")
     return np.array([one in TRUE_WORDS for one in lower], bool)[place]
 
 
-def describe_cleaning(counts: Counts, kept: int, rules: Rules, whose: str = "") -> list[str]:
+def describe_cleaning(found: Counts, objects: int, kept: int, rules: Rules, whose: str = "") -> list[str]:
     """Sentences on what was left out, sorted or merged."""
-    found, points, objects = counts.found, counts.found["points"], counts.found["objects"]
+    points = found["points"]
     merged = {"mean": "their mean is taken", "first": "the first is taken", "keep": "kept"}[rules.same_time]
     errors = "left out" if rules.bad_errors == "drop" else "kept, the error unknown (NaN)"
     of = {
@@ -246,14 +191,15 @@ def describe_cleaning(counts: Counts, kept: int, rules: Rules, whose: str = "") 
     notes = [f"{found[key]:,} of {points:,} points{whose} {text}." for key, text in of.items() if found[key]]
     if found["unsorted"]:
         notes.append(f"{found['unsorted']:,} of {objects:,} objects{whose} were not in the order of time: sorted.")
-    for name, number in counts.without.items():
+    without = {key[1]: count for key, count in found.items() if isinstance(key, tuple) and key[0] == "without"}
+    for name, number in without.items():
         if number:
             notes.append(f"{number:,} of {objects:,} objects{whose} have no `{name}`: left out.")
-    if short := objects - kept - counts.without.total():
+    if short := objects - kept - sum(without.values()):
         what = "no points" if rules.min_points == 1 else f"fewer than {rules.min_points:,} points"
         notes.append(f"{short:,} of {objects:,} objects{whose} have {what}: left out.")
     for band in rules.bands:
-        if band not in counts.bands:
-            known = ", ".join(sorted(counts.bands)) or "none"
-            notes.append(f"No point{whose} has the band {band} of data.bands; there are {known}.")
+        if not found["band", band]:
+            known = sorted(key[1] for key in found if isinstance(key, tuple) and key[0] == "band" and found[key])
+            notes.append(f"No point{whose} has the band {band} of data.bands; there are {', '.join(known) or 'none'}.")
     return notes

@@ -17,15 +17,18 @@ from typing import Any
 import numpy as np
 
 from ....errors import UserError
-from ....files.atomic import atomic_write
-from ...columns import Array, Lists, Table, rows_of, select
-from ..events.pieces import concatenate_events
-from .clean import BadErrors, Column, Counts, Rules, SameTime, clean, describe_cleaning, words
+from ....files.atomic import check_name
+from ....files.formats.memory import MemoryTable, from_astropy, from_mapping, words
+from ....files.formats.parquet import arrow_package, from_arrow
+from ....files.tables import write_table
+from ...columns import Lists, Table, rows_of, select
+from ...fileset import Counts, concatenate_shared
+from .clean import BadErrors, Column, Rules, SameTime, clean, describe_cleaning
+from .curves import CurveFile
 from .names import Names, need
-from .plan import CurveFile
-from .tables import Flat, _arrow, from_arrow, from_astropy, from_mapping
 
 WHERE = "the table"
+ROWS_PER_GROUP = 4096  # objects that are read at a time
 
 
 def read_series(
@@ -64,21 +67,18 @@ def read_series(
         names = Names(**{role: name or "" for role, name in given.items()}, quality=quality)
         tables = [what] if _is_table(what) else what
         parts = [_read(CurveFile(_flat(one), names), list(meta), alone=len(tables) == 1) for one in tables]
-        raw = concatenate_events(_numbered(parts))
+        raw = concatenate_shared(_numbered(parts))
     else:
         raw = _arrays(what, {"value": value, "error": error, "band": band, "limit": limit}, id, label, meta)
-    table, counts = clean(raw, rules, WHERE)
-    return _kept(table, counts, rules)
-
-
-def _kept(table: dict[str, Column], counts: Counts, rules: Rules) -> Table:
+    counts = Counts()
+    table = clean(raw, rules, WHERE, counts)
     assert isinstance(table["time"], Lists)
     rows = np.flatnonzero(table["time"].lengths >= rules.min_points)
-    notes = describe_cleaning(counts, len(rows), rules)
+    notes = describe_cleaning(counts, rows_of(table), len(rows), rules)
     if not len(rows):
         raise UserError(f"all {rows_of(table):,} objects are left out", hint=" ".join(notes))
     for note in notes:
-        warnings.warn(note, stacklevel=3)
+        warnings.warn(note, stacklevel=2)
     return select(table, rows)
 
 
@@ -86,8 +86,7 @@ def _is_table(what: Any) -> bool:
     return isinstance(what, Mapping) or any(hasattr(what, name) for name in ("colnames", "schema", "columns"))
 
 
-def _flat(what: Any) -> Flat:
-    """The columns of a table of any sort."""
+def _flat(what: Any) -> MemoryTable:
     if isinstance(what, Mapping):
         return from_mapping(what, WHERE)
     if hasattr(what, "colnames"):
@@ -95,15 +94,14 @@ def _flat(what: Any) -> Flat:
     if hasattr(what, "to_arrow"):
         what = what.to_arrow()
     elif not hasattr(what, "schema"):
-        what = _arrow().Table.from_pandas(what)
-    return Flat(WHERE, from_arrow(what))
+        what = arrow_package().Table.from_pandas(what)
+    return MemoryTable(WHERE, from_arrow(what))
 
 
 def _read(file: CurveFile, meta: Sequence[str], alone: bool) -> dict[str, Column]:
-    known = [name for name in file.kinds if name not in file.names.used().values() and not file.kinds[name].listed]
-    named = {name: need(name, file.kinds, WHERE, "for `meta`") for name in meta}
+    used, named = file.names.used().values(), {name: need(name, file.kinds, WHERE, "for `meta`") for name in meta}
     if not meta and alone and not file.single:
-        named = {name: name for name in known if file.listed or file.steady(name)}
+        named = {name: name for name in file.kinds if name not in used and file.of_object(name)}
     found = file.read(list(named.values()), 0, file.rows)
     roles = {role: found[role] for role in (*file.names.used(), "id", "label") if role in found}
     if isinstance(label := roles.get("label"), np.ndarray) and label.dtype.kind != "f":
@@ -160,37 +158,12 @@ def _each(entry: Any, count: int) -> Any:
 
 def write_series(path: str | Path, table: Table, overwrite: bool = False) -> Path:
     """A table of samples as a Parquet file, a row for each object with lists; returns its name."""
-    arrow, path = _arrow(), Path(path).expanduser()
-    if path.suffix != ".parquet":
-        raise UserError(
-            f"the name of the file must end in .parquet, not {path}",
-            hint=f"Call it {path.with_suffix('.parquet')}",
-            file=path,
-        )
+    path = Path(path).expanduser()
+    check_name(path, (".parquet",))
     if path.exists() and not overwrite:
-        raise UserError(
-            f"{path} exists already", hint="Name another file, or replace it with overwrite=True.", file=path
-        )
-    made = {}
-    for name, column in table.items():
-        if isinstance(column, Lists):
-            stops = np.concatenate([[0], np.cumsum(column.lengths)]).astype(np.int64)
-            made[name] = arrow.LargeListArray.from_arrays(arrow.array(stops), arrow.array(_plain(column.values)))
-        else:
-            made[name] = arrow.array(_plain(np.asarray(column)))
-    named = [f"{name}.list.element" if isinstance(table[name], Lists) else name for name in _worded(table)]
-    with atomic_write(path, advice="Name another place.") as partial:
-        arrow.parquet.write_table(
-            arrow.table(made), partial, row_group_size=4096, compression="zstd", use_dictionary=named
-        )
+        hint = "Name another file, or replace it with overwrite=True."
+        raise UserError(f"{path} exists already", hint=hint, file=path)
+    rows = np.arange(rows_of(table))
+    starts = range(0, max(1, len(rows)), ROWS_PER_GROUP)
+    write_table(path, (select(table, rows[start : start + ROWS_PER_GROUP]) for start in starts), overwrite=True)
     return path
-
-
-def _worded(table: Table) -> list[str]:
-    """Columns of words."""
-    values = {name: column.values if isinstance(column, Lists) else column for name, column in table.items()}
-    return [name for name, column in values.items() if column.dtype.kind in "OU"]
-
-
-def _plain(values: Array) -> Any:
-    return values.tolist() if values.dtype.kind == "O" else values

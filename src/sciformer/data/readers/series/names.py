@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
 
 from ....errors import UserError, nearest
+from ....files.formats.base import Kind
 
 NONE = "none"  # what the user writes where a column of a usual name is not meant
 TIME = (
@@ -49,13 +49,6 @@ WORDS = {
 }
 
 
-class Kind(NamedTuple):
-    """What a column has for each row: a list of them or one, words or numbers."""
-
-    listed: bool
-    words: bool
-
-
 @dataclass(frozen=True)
 class Names:
     """Names of columns for what is known of an object and of its observations; empty where there is none."""
@@ -89,9 +82,9 @@ def find(name: str, names: Iterable[str]) -> list[str]:
     return next((found for way in ways if (found := [one for one in known if way(one)])), [])
 
 
-def on_disk(path: Path | str) -> Path | None:
-    """The path of a file, for the fields of an error; a table in memory has none."""
-    return path if isinstance(path, Path) else None
+def column_error(path: Path | str, message: str, hint: str = "", key: str | None = None) -> UserError:
+    """An error on a table, which names its file; a table in memory has none."""
+    return UserError(message, hint=hint, key=key, file=path if isinstance(path, Path) else None)
 
 
 def need(name: str, names: Iterable[str], path: Path | str, why: str, key: str | None = None) -> str:
@@ -102,9 +95,8 @@ def need(name: str, names: Iterable[str], path: Path | str, why: str, key: str |
         return found[0]
     if found:
         several = f"`{name}` {why} means several columns of {path}: {', '.join(found)}"
-        raise UserError(several, hint="Give the whole name.", key=key, file=on_disk(path))
-    lacking = f"{path} has no column `{name}` {why}"
-    raise UserError(lacking, hint=nearest(name, known), key=key, file=on_disk(path))
+        raise column_error(path, several, "Give the whole name.", key)
+    raise column_error(path, f"{path} has no column `{name}` {why}", nearest(name, known), key)
 
 
 def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
@@ -116,23 +108,20 @@ def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
     }
     refused = {role for role, name in given.used().items() if name == NONE}
     numbers = [name for name, kind in kinds.items() if not kind.words]
-    nest = _nest(named)
+    nest = next((prefix for role in POINTS if role in named and (prefix := _prefix(named[role]))), "")
     if "time" not in named:
-        named["time"] = _one(TIME, numbers, kinds, nest, "time", path)
+        named["time"] = _time(numbers, kinds, nest, path)
     listed, nest = kinds[named["time"]].listed, nest or _prefix(named["time"])
     beside = [name for name in numbers if kinds[name].listed == listed and _prefix(name) == nest]
     beside = [name for name in beside if name not in named.values()]
     if "value" not in named:
-        named["value"] = _value(beside, refused, path)
+        named["value"] = _value(beside, path)
     for role in ("time", "value", "error"):
         if role in named and kinds[named[role]].listed != listed:
             many, few = "a list for each object", "a number in each row"
             must, has = (many, few) if listed else (few, many)
-            raise UserError(
-                f"`{named[role]}` of {path} must have {must}, as `{named['time']}` has, not {has}",
-                key=f"data.{role}",
-                file=on_disk(path),
-            )
+            message = f"`{named[role]}` of {path} must have {must}, as `{named['time']}` has, not {has}"
+            raise column_error(path, message, key=f"data.{role}")
         if role in named and kinds[named[role]].words:
             raise _worded(named[role], role, path)
     if not {"error"} & (named.keys() | refused):
@@ -153,9 +142,6 @@ def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
     return Names(**named)
 
 
-ADVICE = {"time": "Write times as numbers of days, such as MJD."}
-
-
 def error_of(value: str, names: Iterable[str]) -> str:
     """The column with the errors of a column of values, or nothing."""
     known = {plain(name): name for name in names}
@@ -172,60 +158,37 @@ def hits(usual: Sequence[str], names: Iterable[str]) -> list[str]:
     return next((found for one in usual if (found := [name for name in known if plain(name) == one])), [])
 
 
-def _nest(named: Mapping[str, str]) -> str:
-    """The column in which those that were named are nested."""
-    return next((nest for role in POINTS if role in named and (nest := _prefix(named[role]))), "")
-
-
 def _prefix(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def _one(
-    usual: Sequence[str], names: Sequence[str], kinds: Mapping[str, Kind], nest: str, role: str, path: Path | str
-) -> str:
+def _time(names: Sequence[str], kinds: Mapping[str, Kind], nest: str, path: Path | str) -> str:
     """The column of the times: lists before numbers."""
     inside = [name for name in names if not nest or _prefix(name) == nest]
-    found = hits(usual, [name for name in inside if kinds[name].listed]) or hits(usual, inside)
+    found = hits(TIME, [name for name in inside if kinds[name].listed]) or hits(TIME, inside)
     if len(found) == 1:
         return found[0]
-    if found:
-        raise _several(role, found, path)
-    if told := hits(usual, [name for name, kind in kinds.items() if kind.words]):
-        raise _worded(told[0], role, path)
-    raise _missing(role, kinds, path)
+    if not found and (told := hits(TIME, [name for name, kind in kinds.items() if kind.words])):
+        raise _worded(told[0], "time", path)
+    raise _unclear("time", found, kinds, path)
 
 
 def _worded(name: str, role: str, path: Path | str) -> UserError:
-    return UserError(
-        f"`{name}` of {path} must have numbers for data.{role}, not words",
-        hint=ADVICE.get(role, ""),
-        key=f"data.{role}",
-        file=on_disk(path),
-    )
+    hint = "Write times as numbers of days, such as MJD." if role == "time" else ""
+    return column_error(path, f"`{name}` of {path} must have numbers for data.{role}, not words", hint, f"data.{role}")
 
 
-def _several(role: str, names: Sequence[str], path: Path | str) -> UserError:
-    return UserError(
-        f"{path} has several columns with {WORDS[role]}: {', '.join(names)}",
-        hint=f"Say which: --data.{role} NAME",
-        key=f"data.{role}",
-        file=on_disk(path),
-    )
-
-
-def _missing(role: str, names: Iterable[str], path: Path | str) -> UserError:
+def _unclear(role: str, found: Sequence[str], names: Iterable[str], path: Path | str) -> UserError:
+    """The error for several columns, or none, of a usual name."""
     known = list(names)
     shown = ", ".join(known[:12]) + (f" and {len(known) - 12:,} more" if len(known) > 12 else "")
-    return UserError(
-        f"{path} has no column with a usual name for {WORDS[role]}: it has {shown or 'no columns'}",
-        hint=f"Say which: --data.{role} NAME",
-        key=f"data.{role}",
-        file=on_disk(path),
-    )
+    message = f"{path} has no column with a usual name for {WORDS[role]}: it has {shown or 'no columns'}"
+    if found:
+        message = f"{path} has several columns with {WORDS[role]}: {', '.join(found)}"
+    return column_error(path, message, f"Say which: --data.{role} NAME", f"data.{role}")
 
 
-def _value(names: Sequence[str], refused: set[str], path: Path | str) -> str:
+def _value(names: Sequence[str], path: Path | str) -> str:
     """The column of the values: one with errors before others, and fluxes, which may be negative, before magnitudes."""
     usual = [name for one in (*FLUX, *MAGNITUDE) for name in names if plain(name) == one]
     paired = [name for name in usual if error_of(name, [other for other in names if other != name])]
@@ -235,6 +198,4 @@ def _value(names: Sequence[str], refused: set[str], path: Path | str) -> str:
     near = [name for name in names if re.search("mag|flux", plain(name)) and not any(o in plain(name) for o in odd)]
     if len(near) == 1:
         return near[0]
-    if near:
-        raise _several("value", near, path)
-    raise _missing("value", names, path)
+    raise _unclear("value", near, names, path)

@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import Field
 
-from ....errors import UserError
-from ...columns import Array
+from ....errors import UserError, nearest
+from ....files.formats.base import Layout
+from ....files.formats.memory import words
+from ...columns import Array, Lists, Table, select
 from ...fileset import (
-    MAX_PIECES_IN_MEMORY,
-    TaggedFiles,
-    check_tags,
-    find_tagged_files,
+    Counts,
+    FilePlan,
+    FileSet,
+    Rows,
+    Scan,
+    Seen,
+    known_columns,
     note_missing_columns,
     note_overlaps,
-    parts_of,
-    scan_files,
+    wanted_columns,
 )
-from ...source import Source, Splits, find_files, fingerprint, locate
-from ...split import Split, sample_per_class
-from ..events.pieces import FilePieces
-from ..text_parts import fingerprint_files, order_parts
-from .clean import BadErrors, Counts, Rules, SameTime, describe_cleaning
-from .names import Names
-from .plan import Objects, Plan, Scan
+from ...source import find_files, fingerprint_files, locate
+from ...split import Split
+from .clean import BadErrors, Column, Rules, SameTime, clean, describe_cleaning
+from .curves import LAYOUT, CurveFile, Objects, open_curves
+from .names import INDEX, WORDS, Names, find, need, plain
 
-WHAT = "files of light curves"
+ROLES = ("time", "value", "error", "band", "limit", "id", "label")
+LISTS_ALWAYS_READ = ("clean",)  # lists that are handed out wherever they are
+OBJECTS_PER_SCAN = 1 << 16  # objects looked at at a time
+SPLIT = "data.split"
 
 
-class SeriesFiles(TaggedFiles):
+class SeriesFiles(FileSet):
     """Observations of objects: times, values, and what there is of errors, bands and upper limits.
 
     Parquet (a row for each object with lists or nested columns, or a row for each observation), CSV or other text,
@@ -47,6 +53,9 @@ class SeriesFiles(TaggedFiles):
 
     Parquet is read piece by piece (where the rows of objects stand together); others are held in memory.
     """
+
+    what: ClassVar[str] = "files of light curves"
+    unit: ClassVar[str] = "object"
 
     files: list[str] = Field(default_factory=list)
     """Names or globs of the files to train on. A name before a colon is the class of all objects in them:
@@ -92,41 +101,10 @@ class SeriesFiles(TaggedFiles):
     Upper limits are kept."""
     labels_per_class: int | None = Field(default=None, ge=1)
     """Train on so many objects of each class only, drawn by split.seed; a larger number adds to a smaller."""
-    bad_files: Literal["stop", "skip"] = "stop"
-    """What to do about files that cannot be read: stop, or go on without them and say so."""
     chunk_size: int = Field(default=4096, ge=16)
     """Objects read at a time (default: 4096); a training keeps several such chunks in memory, and mixes some."""
 
-    def open(self, log: Any = None) -> Splits:
-        """Look at all files, and divide their objects."""
-        self.split.less(self.valid, self.test)
-        named = {part: find_series_files(names) for part, names in self.named().items()}
-        plan, notes = self._plan(training=True), list[str]()
-        scans = {part: self._scanned(plan, files, log, notes, part) for part, files in named.items()}
-        every = [scan for some in scans.values() for scan in some]
-        plan = self._agreed(plan, every, notes)
-        rows = self._divided(scans["train"], notes)
-        notes += note_overlaps({part: _all(some, "id") for part, some in scans.items()}, "objects")
-        sources: dict[str, Source] = {
-            part: FilePieces(plan, some, self.chunk_size) for part, some in parts_of(scans, rows).items()
-        }
-        notes += self._slow(sources["train"], scans["train"])
-        found = fingerprint_files([scan.path for scan in every])
-        if self.objects:
-            found |= {str(path): fingerprint(path) for path in find_files([self.objects], "a table of objects")}
-        return Splits(order_parts(sources), found, notes)
-
-    def read(self, files: Sequence[str | Path]) -> Source:
-        """The objects of other files in their order; classes and what else is asked may be missing there."""
-        return self._others(files, self._plan(training=False))
-
-    def aligned(self, files: Sequence[str | Path]) -> Source:
-        """Every object of other files, also one without points."""
-        plan = self._plan(training=False)
-        return self._others(files, replace(plan, rules=replace(plan.rules, min_points=0)))
-
     def absolute_paths(self) -> Self:
-        """The same section with absolute names of files."""
         return super().absolute_paths().model_copy(update={"objects": locate(self.objects) if self.objects else ""})
 
     @property
@@ -134,119 +112,173 @@ class SeriesFiles(TaggedFiles):
         """What is done about observations that are not as they should be."""
         return Rules(self.min_points, self.same_time, self.bad_errors, tuple(self.bands))
 
-    def _plan(self, training: bool) -> Plan:
-        state = self.state
-        names: dict[str, str] | None = None
-        wishes: list[str] = []
-        if "names" in state:
-            names = dict.fromkeys(state["names"], "for the tokens")
-            truth = {name: "for the objective" for name in state["truth"] if name not in names}
-            wishes = list(state["wishes"])
-            names, wishes = (names | truth, wishes) if training else (names, [*wishes, *truth])
-            meta = dict.fromkeys(self.meta, "for data.meta")
-            names, wishes = ({**meta, **names}, wishes) if training else (names, [*wishes, *meta])
-        divide = [name for name in (self.split.by, self.split.stratify) if name and training]
-        roles = ("time", "value", "error", "band", "limit", "id", "label", "quality")
-        given = Names(**{role: getattr(self, role) for role in roles})
+    def plan(self, training: bool) -> Plan:
+        names, wishes = wanted_columns(self.state, self.meta, "data.meta", training)
+        given = Names(**{role: getattr(self, role) for role in (*ROLES, "quality")})
         there = self.objects and (training or Path(self.objects).expanduser().exists())
-        path = find_files([self.objects], "a table of objects")[0] if there else None
         return Plan(
             given,
             self.rules,
             names,
-            tuple(dict.fromkeys(wishes)),
-            tuple(divide) if training else (),
-            None if path is None else Objects(path, given),
-            self.table,
-            tuple(self.columns),
-            tuple(state.get("truth", ())) if training else (),
+            wishes,
+            tuple(name for name in (self.split.by, self.split.stratify) if name and training),
+            Objects(find_files([self.objects], "a table of objects")[0], given) if there else None,
+            replace(LAYOUT, tree=self.table, names=tuple(self.columns)),
+            tuple(self.state.get("truth", ())) if training else (),
         )
 
-    def _scanned(
-        self, plan: Plan, files: Sequence[tuple[str, Path]], log: Any, notes: list[str], part: str
-    ) -> list[Scan]:
-        """What is in the files of a part; what was left out is told in the notes."""
-        if log is not None and len(files) > 1:
-            log(f"looking at {len(files):,} {WHAT}")
-        scans = scan_files(plan.scan, files, part, notes, self.bad_files == "skip")
-        self._tell(scans, notes, f" for {part}", "" if part == "train" else f" of {part}")
-        return scans
+    def rows_per_scan(self) -> int:
+        return OBJECTS_PER_SCAN
 
-    def _tell(self, scans: Sequence[Scan], notes: list[str], why: str = "", whose: str = "") -> None:
-        """Tell in the notes how much is not used; refuse it if nothing is left."""
-        counts, kept, mine = Counts(), sum(len(scan.kept) for scan in scans), list[str]()
-        for scan in scans:
-            counts.add(scan.counts)
-        mine = describe_cleaning(counts, kept, self.rules, whose)
-        if not kept:
-            advice = " ".join(mine)
-            if counts.found["bad errors"] and self.bad_errors == "drop":
-                advice += " Keep points without: --data.bad_errors keep, or read no errors: --data.error none"
-            raise UserError(f"all {counts.found['objects']:,} objects{why} are left out", hint=advice)
-        notes += mine
+    def fingerprint(self, scans: Sequence[Scan]) -> dict[str, str]:
+        beside = find_files([self.objects], "a table of objects") if self.objects else []
+        return super().fingerprint(scans) | fingerprint_files(beside)
 
-    def _agreed(self, plan: Plan, scans: Sequence[Scan], notes: list[str]) -> Plan:
+    def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
+        notes = describe_cleaning(counts, total, kept, self.rules, whose)
+        if not kept and counts["bad errors"] and self.bad_errors == "drop":
+            notes.append("Keep points without: --data.bad_errors keep, or read no errors: --data.error none")
+        return notes
+
+    def agree(self, plan: Plan, scans: Sequence[Scan], notes: list[str], training: bool) -> Plan:
         """The plan for files that have the same columns; others are refused, or a column is left out and named."""
         for role in ("error", "band"):
             without = [scan for scan in scans if role not in scan.has]
             if without and len(without) < len(scans):
                 one = next(scan for scan in scans if role in scan.has)
-                raise UserError(
-                    f"{without[0].path} has no column for data.{role}, but {one.path} has "
-                    f"`{getattr(one.file.names, role)}`",
-                    hint=f"Leave it out everywhere: --data.{role} none",
-                    key=f"data.{role}",
-                    file=without[0].path,
-                )
+                own, path = getattr(one.file.names, role), without[0].path
+                message = f"{path} has no column for data.{role}, but {one.path} has `{own}`"
+                hint = f"Leave it out everywhere: --data.{role} none"
+                raise UserError(message, hint=hint, key=f"data.{role}", file=path)
         plan = plan.without(note_missing_columns(scans, self.meta, notes, but="limit"))
         return replace(plan, limits=any("limit" in scan.has for scan in scans))
 
-    def _divided(self, scans: Sequence[Scan], notes: list[str]) -> dict[str, Array]:
-        """The objects of each part that is drawn, counted over all files."""
-        split = self.split.less(self.valid, self.test)
-        groups = _all(scans, split.by or "id")
-        strata = _all(scans, split.stratify) if split.stratify else None
-        count = sum(len(scan.kept) for scan in scans)
-        if not split.by and (again := count - len(np.unique(groups))):
-            notes.append(f"{again:,} of {count:,} curves are of objects that have another: they stay in one part.")
-        rows = dict(split.divide(count, groups, strata))
-        if self.labels_per_class is not None:
-            rows["train"] = sample_per_class(
-                _all(scans, "label"), rows["train"], self.labels_per_class, split.lot, notes, "object"
+    def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
+        groups = known_columns(scans, split.by or "id", "objects")
+        if not split.by and (again := len(groups) - len(np.unique(groups))):
+            notes.append(
+                f"{again:,} of {len(groups):,} curves are of objects that have another: they stay in one part."
             )
-        return rows
+        return groups, known_columns(scans, split.stratify, "objects") if split.stratify else None
 
-    def _others(self, files: Sequence[str | Path], plan: Plan) -> Source:
-        scans, notes = [plan.scan(path, tag) for tag, path in find_series_files(files)], list[str]()
-        plan = self._agreed(plan, scans, notes)
-        self._tell(scans, notes)
-        return FilePieces(plan, [(scan, scan.kept) for scan in scans], self.chunk_size, mixed=False, notes=notes)
-
-    def _slow(self, source: Source, scans: Sequence[Scan]) -> list[str]:
-        """A note on what makes reading slow."""
-        packed = [scan.edges for scan in scans if not scan.file.held]
-        widest = max((int(np.diff(edges).max(initial=0)) for edges in packed), default=0)
-        if len(source.sizes) <= MAX_PIECES_IN_MEMORY or widest <= 2 * self.chunk_size:
-            return []
-        return [
-            f"Files are packed in runs of {widest:,} objects, of which {self.chunk_size:,} are used at a time: smaller "
-            f"row groups or a larger data.chunk_size are read less often."
-        ]
+    def overlaps(self, scans: Mapping[str, Sequence[Scan]]) -> list[str]:
+        return note_overlaps({part: known_columns(some, "id") for part, some in scans.items()}, "objects")
 
 
-def find_series_files(names: Sequence[str | Path]) -> list[tuple[str, Path]]:
-    """Files with the class of all their objects, or nothing."""
-    found = find_tagged_files(names, WHAT)
-    check_tags(found)
-    return found
+@dataclass(frozen=True)
+class Plan(FilePlan):
+    """How to read any of the files.
+
+    names    columns that are handed out, and what they are for; None: all that objects have
+    wishes   those that are handed out where they are there
+    divide   columns that are needed to divide the objects
+    truth    those of which every object must have a class or value; others are left out
+    limits   whether it is said of every point if it is an upper limit
+    """
+
+    given: Names
+    rules: Rules
+    names: dict[str, str] | None
+    wishes: tuple[str, ...] = ()
+    divide: tuple[str, ...] = ()
+    objects: Objects | None = None
+    layout: Layout = LAYOUT
+    truth: tuple[str, ...] = ()
+    limits: bool = False
+    keeps_files: ClassVar[bool] = True
+
+    def load(self, scan: Scan, rows: Rows) -> Table:
+        table = self._table(scan.file, scan.tag, rows.start, rows.stop, Counter())
+        if self.limits and "limit" not in table:
+            time = table["time"]
+            assert isinstance(time, Lists)
+            table["limit"] = Lists(np.zeros(len(time.values), bool), time.lengths)
+        return table if rows.kept is None else select(table, rows.kept)
+
+    def open(self, path: Path) -> CurveFile:
+        return open_curves(path, self.given, self.layout)
+
+    def look(self, file: CurveFile, tag: str, start: int, stop: int, counts: Counts) -> Seen:
+        table = self._table(file, tag, start, stop, counts)
+        time = table["time"]
+        assert isinstance(time, Lists)
+        keep = time.lengths >= self.rules.min_points
+        for name in self.truth:
+            without = keep & _unknown(table[name])
+            counts["without", name] += int(without.sum())
+            keep &= ~without
+        rows, found = np.flatnonzero(keep), dict[str, Array]()
+        for name in {"id", "label", *self.divide} & set(table):
+            column = table[name]
+            if isinstance(column, Lists):
+                raise file.error(f"`{name}` of {file.path} must have a single value for each object, not several")
+            found[name] = column[rows]
+        return Seen(rows, found, {}, set(table))
+
+    def aligned(self) -> Plan:
+        return replace(self, rules=replace(self.rules, min_points=0))
+
+    def _table(self, file: CurveFile, tag: str, start: int, stop: int, counts: Counts) -> dict[str, Column]:
+        more = self._more(file, tag)
+        found = file.read([name for name in more.values() if name], start, stop)
+        ids = found["id"]
+        assert isinstance(ids, np.ndarray)
+        raw = {role: found[role] for role in (*ROLES, "quality") if role in found}
+        if self.objects is not None and self.objects.label:
+            raw["label"] = self.objects.get(self.objects.label, ids)
+        if tag:
+            raw["label"] = np.full(len(ids), tag)
+        if isinstance(label := raw.get("label"), np.ndarray) and label.dtype.kind != "f":
+            raw["label"] = words(label)
+        for name, own in more.items():
+            column = found[own] if own else self.objects.get(name, ids) if self.objects else None
+            assert column is not None
+            raw[name] = words(column) if isinstance(column, np.ndarray) and column.dtype.kind in "OS" else column
+        return clean(raw, self.rules, file.path, counts)
+
+    def _more(self, file: CurveFile, tag: str) -> dict[str, str]:
+        """Further columns that are handed out: each with its name in the file, or nothing where `objects` has it."""
+        kinds, roles = file.kinds, {*file.names.used(), *file.told, "id"}
+        outside = self.objects.columns if self.objects is not None else {}
+        if tag or (self.objects is not None and self.objects.label):
+            roles.add("label")
+        if self.names is None:
+            used = {*file.names.used().values(), *file.header}
+            own = [name for name in kinds if name not in used and (name in LISTS_ALWAYS_READ or file.of_object(name))]
+            made = {name: name for name in own if name not in ROLES and plain(name) != INDEX}
+            made |= dict.fromkeys((name for name in outside if name not in ROLES), "")
+            for name in self.divide:
+                if name not in made and name not in roles:
+                    made[name] = need(name, kinds, file.path, f"for {SPLIT}", SPLIT)
+            return made
+        made = {}
+        for name, why in {**self.names, **dict.fromkeys(self.wishes, ""), **dict.fromkeys(self.divide, "")}.items():
+            if name in roles:
+                continue
+            if name in outside:
+                made[name] = ""
+            elif find(name, kinds):
+                made[name] = need(name, kinds, file.path, f"for {why or SPLIT}", _key(why or SPLIT))
+            elif name in self.names or name in self.divide:
+                raise self._lacking(name, why or SPLIT, [*kinds, *outside], file)
+        return made
+
+    def _lacking(self, name: str, why: str, known: Sequence[str], file: CurveFile) -> UserError:
+        if name not in WORDS:
+            return file.error(f"{file.path} has no column `{name}` for {why}", nearest(name, known), _key(why))
+        hint = f"Say which: --data.{name} NAME"
+        if name == "label":
+            hint += "; or name the class before the files, CLASS:NAME, or a table of objects, --data.objects"
+        message = f"{file.path} has no column with {WORDS[name]} for {why}: it has {', '.join(known[:16])}"
+        return file.error(message, hint, f"data.{name}")
 
 
-def _all(scans: Sequence[Scan], name: str) -> Array:
-    """A column of all objects."""
-    if lacking := [scan for scan in scans if name not in scan.columns]:
-        raise UserError(
-            f"{lacking[0].path} has no column `{name}`, which divides the objects",
-            key="data.split",
-            file=lacking[0].path,
-        )
-    return np.concatenate([scan.columns[name] for scan in scans])
+def _key(why: str) -> str | None:
+    return why if why.startswith("data.") else None
+
+
+def _unknown(column: Column) -> Array:
+    """Which objects have no class, or a value that is not finite."""
+    if isinstance(column, Lists) or column.dtype.kind in "biu":
+        return np.zeros(len(column), bool)
+    return ~np.isfinite(column) if column.dtype.kind == "f" else np.asarray(column == "")

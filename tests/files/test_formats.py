@@ -1,3 +1,4 @@
+import json
 import sys
 
 import h5py
@@ -5,9 +6,11 @@ import numpy as np
 import pytest
 import uproot
 
-from sciformer.data.columns import Lists
-from sciformer.files.formats.base import Layout, columns_of, form_of, open_file
+from sciformer.data.columns import Lists, select
+from sciformer.files.formats.base import Format, Kind, Layout, TableFile, TableWriter, open_file, recognise
 from sciformer.files.formats.padded import events_table
+from sciformer.files.tables import write_table
+from sciformer.recipe.registry import register
 from tests.data.readers.events.examples import (
     NAMES,
     add_tree,
@@ -44,8 +47,8 @@ def test_root_trees(tmp_path, basket):
         rows = np.arange(start, stop)
         same(found, {n: c.take(rows) if isinstance(c, Lists) else c[rows] for n, c in EVENTS.items()})
         assert len({id(found[name].lengths) for name in NAMES}) == 1
-    assert columns_of(path)["part_px"] == "list"
-    assert columns_of(path)["npart_px"] == columns_of(path)["jet_pt"] == "value"
+    assert open_file(path, Layout()).columns["part_px"] == "list"
+    assert open_file(path, Layout()).columns["npart_px"] == open_file(path, Layout()).columns["jet_pt"] == "value"
 
 
 def test_root_tuples(tmp_path):
@@ -64,7 +67,7 @@ def test_fixed_arrays_and_names_of_parts(tmp_path):
     found = read(path)
     assert found["wide"].shape == (4, 3)
     assert found["wide"].dtype == np.float32
-    assert columns_of(path) == {"wide": "value", "x": "value"}
+    assert open_file(path, Layout()).columns == {"wide": "value", "x": "value"}
 
 
 def test_which_tree(tmp_path):
@@ -137,7 +140,7 @@ def test_padded_arrays(tmp_path, name):
     path = save(tmp_path / name, {**wide, **SINGLE, "real": mask})
     same(read(path, EVENTS, mask="real"), EVENTS)
     same(read(path, EVENTS, mask="zeros"), EVENTS)
-    assert columns_of(path)["part_px"] == "value"  # nobody said what the second axis is
+    assert open_file(path, Layout()).columns["part_px"] == "value"  # nobody said what the second axis is
     with refuses("'rael'", key="data.mask", file=path, hint="'real'"):
         open_file(path, Layout(mask="rael"))
 
@@ -266,19 +269,25 @@ def test_tables_in_memory():
 def test_forms_are_known_by_how_files_begin(tmp_path):
     path = tmp_path / "named.root"
     write_parquet(path, EVENTS)
-    assert form_of(path) == "Parquet"
+    assert recognise(path)[0].name == "Parquet"
     same(whole(section().read([path])), EVENTS, NAMES)
 
 
-@pytest.mark.parametrize(("name", "module"), [("a.root", "uproot"), ("a.h5", "h5py"), ("a.parquet", "pyarrow.parquet")])
-def test_a_missing_package_is_named(tmp_path, monkeypatch, name, module):
-    path = tmp_path / name
-    {"a.root": write_root, "a.h5": lambda p, c: write_h5(p, SINGLE), "a.parquet": write_parquet}[name](path, EVENTS)
+@pytest.mark.parametrize(
+    ("name", "begin", "module", "hint"),
+    [
+        ("a.root", b"root", "uproot", "'sciformer[jets]'"),
+        ("a.h5", b"\x89HDF", "h5py", "h5py"),
+        ("a.parquet", b"PAR1", "pyarrow.parquet", "pyarrow"),
+        ("a.fits", b"SIMPLE  =", "astropy.io.fits", "'sciformer[astro]'"),
+        ("a.ecsv", b"# %ECSV", "astropy.table", "'sciformer[astro]'"),
+    ],
+)
+def test_a_missing_package_is_named(tmp_path, monkeypatch, name, begin, module, hint):
+    (tmp_path / name).write_bytes(begin)
     monkeypatch.setitem(sys.modules, module, None)
-    if module == "pyarrow.parquet":
-        monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with refuses(f"`{module.partition('.')[0]}`", hint="pip install "):
-        open_file(path, Layout())
+    with refuses(f"`{module.partition('.')[0]}`", hint=f"pip install {hint}"):
+        open_file(tmp_path / name, Layout())
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "listed.parquet", "a.npz"])
@@ -298,3 +307,50 @@ def test_classes_may_be_words(tmp_path, name):
         section(path, label="jet_pt", observers=["kind"]).want(["part_px"]).open()
     with refuses("`kind`", "kind > 0"):
         section(path, label="kind", select="kind > 0").want(["part_px"]).open()
+
+
+class ToyTable(TableFile):
+    """A table of JSON: a number or a list for each row of a column."""
+
+    def __init__(self, path, layout):
+        super().__init__(path, layout)
+        self.data = events_table(json.loads(path.read_text().removeprefix("TOY1 ")))
+        self.rows = len(next(iter(self.data.values())))
+        self.edges = np.array([0, self.rows])
+        for name, column in self.data.items():
+            self.add_column(name, Kind(isinstance(column, Lists), words=False), "numbers")
+
+    def get(self, names, start, stop):
+        return select({name: self.data[name] for name in names}, np.arange(start, stop))
+
+
+class ToyWriter(TableWriter):
+    """The same, written in one piece."""
+
+    def add(self, table):
+        lists = {name: jagged(column).tolist() for name, column in table.items()}
+        self.path.write_text("TOY1 " + json.dumps(lists))
+
+    def close(self, about):
+        pass
+
+
+@pytest.mark.usefixtures("own_plugins")
+def test_a_format_of_a_plugin_is_written_and_read(tmp_path):
+    path = tmp_path / "events.toy"
+    register("format", "toy")(Format("TOY", (".toy",), writer=ToyWriter, reader=ToyTable, magic=(b"TOY1",)))
+    write_table(path, [EVENTS])
+    same(whole(section().read([path])), EVENTS)
+    made = section(path, classes={"a": "label_a", "b": "label_b"}, select="jet_pt > 30", chunk_size=16)
+    opened = made.want(["part_px", "part_py"], ["label"]).open()
+    assert sum(sum(source.sizes) for source in opened.sources.values()) == (EVENTS["jet_pt"] > 30).sum()
+    (tmp_path / "other.toy").write_text("TOY2")
+    with refuses("ROOT, TOY", file=tmp_path / "other.toy"):
+        section(tmp_path / "other.toy").open()
+
+
+def test_events_of_a_table_in_fits(tmp_path):
+    from astropy.table import Table
+
+    Table(SINGLE).write(tmp_path / "a.fits")
+    same(whole(section().read([tmp_path / "a.fits"])), SINGLE)
