@@ -8,7 +8,8 @@ import pytest
 
 from sciformer.cli.main import main
 from sciformer.run import Run
-from tests.domains.text.interop.theirs import CORPUS, difference, make, save, transformers
+from tests.domains.text.foreign import CORPUS
+from tests.domains.text.interop.theirs import difference, make, save, transformers
 
 LINES = CORPUS * 3
 
