@@ -1,4 +1,4 @@
-"""The command line. The verbs stand in `verbs/`; torch is imported inside them, so that help is quick.
+"""The command line. The verbs stand beside this file; torch is imported inside them, so that help is quick.
 
 Exit status: 0 done · 1 a fault of Sciformer's own, with a traceback · 2 a mistake that can be mended, with what to do ·
 128 + n stopped by signal n after saving (130 Ctrl-C, 143 SIGTERM); the same command goes on from there.
