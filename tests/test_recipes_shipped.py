@@ -109,7 +109,7 @@ MILLIONS = {
 
 def kind(name):
     recipe = Recipe.load(name)
-    tokens = recipe.tokens.values() if isinstance(recipe.tokens, dict) else [recipe.tokens]
+    tokens = recipe.streams.values()
     data = "" if "patches" in {one.kind for one in tokens} else recipe.data.kind  # images are drawn alike
     return *(one.kind for one in tokens), data, recipe.model.kind, recipe.model.trunk, recipe.objective.kind
 

@@ -32,7 +32,7 @@ def log_nothing(text: str) -> None:
 
 def data_with_columns(recipe: Recipe) -> Data:
     """The data of a recipe, told which columns its tokens and its objective use."""
-    tokens = list(recipe.tokens.values()) if isinstance(recipe.tokens, Mapping) else [recipe.tokens]
+    tokens = recipe.streams.values()
     names = {name for one in tokens for name in one.required_columns}
     wishes = {name for one in tokens for name in one.optional_columns}
     positive = {name for one in tokens for name in one.nonnegative_columns}
@@ -63,8 +63,7 @@ class Assembly:
 
     def __init__(self, recipe: Recipe, splits: Splits | None) -> None:
         self.recipe, self.splits = recipe, splits
-        found = recipe.tokens if isinstance(recipe.tokens, Mapping) else {"tokens": recipe.tokens}
-        self.tokens: dict[str, Tokens] = {name: tokens.fresh() for name, tokens in found.items()}
+        self.tokens: dict[str, Tokens] = {name: tokens.fresh() for name, tokens in recipe.streams.items()}
         self.objective: Objective = recipe.objective.fresh()
         self._datasets: dict[str, Dataset] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -339,8 +339,3 @@ def _read_json(path: Path) -> Any:
         raise UserError(f"{path} is missing", hint="Is the run folder whole?", file=path) from error
     except ValueError as error:
         raise UserError(f"{path} is not plain JSON: {error}", hint="Is the run folder whole?", file=path) from error
-
-
-def load_plugins(paths: Iterable[str | Path]) -> list[plugin.Plugin]:
-    """The users' own files, by explicit choice."""
-    return [plugin.load(path) for path in paths]

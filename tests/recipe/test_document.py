@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.errors import UserError
-from sciformer.recipe.document import Place, RecipeError, differences, flatten, from_mapping, lay_over, read
+from sciformer.recipe.document import RecipeError, differences, flatten, from_mapping, lay_over, read
+from sciformer.recipe.yaml import Place
 from tests.errors import refuses
 
 

@@ -70,9 +70,9 @@ def test_nothing_yet_is_none_and_a_file_is_a_mistake(tmp_path):
         put(tmp_path / "file" / "below", 1)
 
 
-def test_pruning_keeps_the_newest_and_the_protected(tmp_path):
-    put(tmp_path, 10, 20, 30, 40, 50, keep=2, protect={10})
-    assert steps(tmp_path) == [10, 40, 50]
+def test_pruning_keeps_the_newest(tmp_path):
+    put(tmp_path, 10, 20, 30, 40, 50, keep=2)
+    assert steps(tmp_path) == [40, 50]
     assert (tmp_path / "latest").read_text() == "step-0000050\n"
     put(tmp_path, 45, keep=2)  # resumed before step 50: what is later goes, what was just written stays
     assert steps(tmp_path) == [40, 45]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,6 @@ class Checked:
     def fact(self, group: str, name: str, words: str) -> None:
         """Keep a fact under its group."""
         self.facts.setdefault(group, {})[name] = words
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain JSON."""
-        return asdict(self)
 
     @contextmanager
     def trying(self, what: str) -> Iterator[None]:
@@ -107,9 +103,8 @@ def _recipe(checked: Checked, recipe: Recipe, plugins: Sequence[Plugin]) -> None
     checked.fact("Recipe", "name", recipe.name)
     if recipe.about.title:
         checked.fact("Recipe", "title", recipe.about.title)
-    kinds = [getattr(recipe, section) for section in ("data", "tokens", "model", "objective")]
-    words = [", ".join(s.kind for s in kind.values()) if isinstance(kind, dict) else kind.kind for kind in kinds]
-    checked.fact("Recipe", "made of", " · ".join(words))
+    tokens = ", ".join(stream.kind for stream in recipe.streams.values())
+    checked.fact("Recipe", "made of", f"{recipe.data.kind} · {tokens} · {recipe.model.kind} · {recipe.objective.kind}")
     if plugins:
         checked.fact("Recipe", "plugins", ", ".join(plugin.name for plugin in plugins))
 

@@ -22,7 +22,7 @@ from ..evaluation.evaluate import autocast, evaluate
 from ..inspect.cost import Cost, cost, format_large, samples_at_once
 from ..progress import duration
 from ..tokens.protocols import Readout
-from ..train.distributed import Ranks
+from ..train.distributed import Ranks, device_name
 from ..train.engine import Engine
 from ..train.folder import Folder
 from ..train.optimizers import optimizer_state
@@ -48,7 +48,7 @@ def try_training(
 
 def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Callable[[str], None]) -> None:
     settings, ranks = engine.settings, engine.ranks
-    checked.fact("Model", "device", _describe_device(ranks.device))
+    checked.fact("Model", "device", device_name(ranks.device))
     batch = engine.fetch[0]
     expected = _expected_loss(engine)
     log("one step")
@@ -309,9 +309,3 @@ def _free_memory(device: torch.device) -> float:
         return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):  # not Linux
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-
-
-def _describe_device(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{device.type} ({torch.get_num_threads()} threads)" if device.type == "cpu" else device.type

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,17 +63,17 @@ Plugins = Annotated[
 ]
 
 
-def load_recipe(name: str, **more: str) -> Recipe:
-    """The recipe of this name, with the changes of the command line; `train__init_from` is one more."""
+def load_recipe(name: str, more: Mapping[str, str] | None = None, without: Collection[str | None] = ()) -> Recipe:
+    """The recipe of this name, with the changes of the command line, `more` of them, and `without` some keys."""
     from ..recipe import Recipe
 
-    changes = {**RECIPE_CHANGES, **{key.replace("__", "."): value for key, value in more.items()}}
+    changes = {key: value for key, value in RECIPE_CHANGES.items() if key not in without} | (more or {})
     return Recipe.load(name, changes, where="on the command line")
 
 
 def load_recipes(names: tuple[str, ...]) -> list[Recipe]:
     """Several recipes with the changes of the command line; each takes those of the changes that are keys of it."""
-    from ..recipe import Recipe, RecipeError
+    from ..recipe import RecipeError
     from ..recipe.validate import UnknownKeyError
 
     unknown: dict[str, set[str | None]] = {}
@@ -87,14 +88,7 @@ def load_recipes(names: tuple[str, ...]) -> list[Recipe]:
         load_recipe(names[0])  # a key that none of them has: this raises
     for name, keys in unknown.items():
         log(f"{', '.join(sorted(map(str, keys)))}: not a key of {name}, which stays as it is")
-    return [
-        Recipe.load(
-            name,
-            {key: value for key, value in RECIPE_CHANGES.items() if key not in unknown.get(name, ())},
-            where="on the command line",
-        )
-        for name in names
-    ]
+    return [load_recipe(name, without=unknown.get(name, ())) for name in names]
 
 
 def load_plugins(paths: tuple[Path, ...]) -> list[Plugin]:

@@ -106,33 +106,12 @@ def train(
     accept_changes: Accepted = False,
     plugin: Plugins = (),
     quiet: Quiet = False,
+    init_from: Annotated[Path | str | None, Parameter(parse=False)] = None,
 ) -> None:
     """Train a recipe; the same command again resumes."""
-    _train(recipe, run, fresh, accept_changes, plugin, quiet)
-
-
-app.command(train, sort_key=4, help_epilogue=TRAIN_HELP)
-app.command(
-    train,
-    name="pretrain",
-    sort_key=4.1,
-    help="Train on plenty of data what `finetune` then begins with: `train` under another name.",
-    help_epilogue=TRAIN_HELP,
-)
-
-
-def _train(
-    recipe: str,
-    run: Path | None,
-    fresh: bool,
-    accept_changes: bool,
-    plugin: tuple[Path, ...],
-    quiet: bool,
-    init_from: Path | str | None = None,
-) -> None:
-    """What train, pretrain and finetune do; the last with a run to `init_from`, or "" where the recipe names it."""
+    # Only `finetune` gives init_from: a folder, or "" where the recipe must name it.
     plugins = load_plugins(plugin)
-    made = load_recipe(recipe, **({"train__init_from": str(init_from)} if init_from else {}))
+    made = load_recipe(recipe, {"train.init_from": str(init_from)} if init_from else {})
     if init_from is not None and not made.train.init_from:
         found = find_runs()
         more = f"Runs here: {', '.join(found[:6])}." if found else "Make one: sciformer pretrain RECIPE."
@@ -145,6 +124,16 @@ def _train(
     done = train_run(made, run, fresh=fresh, accept_changes=accept_changes, plugins=plugins, show=not quiet)
     if rank() == 0:
         show_run(done, console())
+
+
+app.command(train, sort_key=4, help_epilogue=TRAIN_HELP)
+app.command(
+    train,
+    name="pretrain",
+    sort_key=4.1,
+    help="Train on plenty of data what `finetune` then begins with: `train` under another name.",
+    help_epilogue=TRAIN_HELP,
+)
 
 
 @app.command(sort_key=4.2, help_epilogue=TRAIN_HELP)
@@ -171,7 +160,8 @@ def finetune(
     from_
         Folder of the run to begin with: that of `pretrain`, say. It is the key train.init_from of the recipe.
     """
-    _train(recipe, run, fresh, accept_changes, plugin, quiet, from_ or "")
+    options = {"run": run, "fresh": fresh, "accept_changes": accept_changes, "plugin": plugin, "quiet": quiet}
+    train(recipe, **options, init_from=from_ or "")  # type: ignore[arg-type]
 
 
 @app.command(sort_key=5, help_epilogue=TRAIN_HELP)

@@ -16,34 +16,7 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
-from .yaml import (
-    Keys,
-    Loader,
-    Place,
-    Tree,
-    describe_syntax_error,
-    dotted_key,
-    parse_brackets,
-    parse_scalar,
-    to_one_line,
-)
-
-__all__ = [
-    "Document",
-    "Keys",
-    "Place",
-    "RecipeError",
-    "differences",
-    "dotted_key",
-    "flatten",
-    "from_mapping",
-    "lay_over",
-    "parse_brackets",
-    "parse_scalar",
-    "read",
-    "to_plain_values",
-    "write",
-]
+from .yaml import Keys, Loader, Place, Tree, describe_syntax_error, dotted_key, parse_scalar, to_one_line
 
 MAX_FILE_BYTES = 1_000_000  # of a file at most
 CODE_KEYS = ("plugin", "import", "_target_", "class_path")  # keys by which other libraries let a file name code
@@ -57,8 +30,8 @@ class RecipeError(UserError):
     The key, file, line and hint of the whole are those of the first mistake.
     """
 
-    def __init__(self, problems: Iterable[UserError | str]) -> None:
-        self.errors = [UserError(problem) if isinstance(problem, str) else problem for problem in problems]
+    def __init__(self, problems: Iterable[UserError]) -> None:
+        self.errors = list(problems)
         self.problems = [str(error) for error in self.errors]
         first = self.errors[0].fields if self.errors else {}
         super().__init__(**{**first, "message": "\n".join(error.message for error in self.errors)})

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ..errors import UserError
-from .document import Keys, parse_brackets, parse_scalar
+from .yaml import Keys, parse_brackets, parse_scalar
 
 TYPE_WORDS = {
     int: ("a whole number", "whole numbers"),

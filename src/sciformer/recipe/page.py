@@ -11,6 +11,7 @@ from ..errors import UserError
 from ..files.atomic import atomic_write, check_name
 from . import document
 from .recipe import Recipe
+from .yaml import Keys
 
 SECTIONS = ("base", "about", "data", "tokens", "model", "objective", "train")
 COMMENT_COLUMN = 34
@@ -64,7 +65,7 @@ def write_page(path: Path, head: Sequence[str], found: Iterable[Found]) -> None:
     ordered = sorted(found, key=lambda one: SECTIONS.index(one.key.partition(".")[0]))
     values = {one.key: one.value for one in ordered if one.value is not None}
     Recipe.from_dict(values)
-    whys: dict[document.Keys, str] = {tuple(one.key.split(".")): _printable(one.why) for one in ordered}
+    whys: dict[Keys, str] = {tuple(one.key.split(".")): _printable(one.why) for one in ordered}
     tree = document.from_mapping(values, str(path)).values
     text = document.write(tree, lambda keys: whys.get(keys, ""), width=COMMENT_COLUMN)
     comment = "".join(f"# {_printable(line)}".rstrip() + "\n" for line in head)

@@ -25,6 +25,7 @@ from . import registry
 from .field import EXTENSION_POINTS, PLUGIN_FIELDS, Field, fields, places
 
 LOADED_PLUGINS: dict[str, Plugin] = {}
+MANIFEST_HINT = "Write FIELD = Field(...) there; `from sciformer.recipe.field import Field`."
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,9 @@ def load(path: str | Path) -> Plugin:
     if known and known.sha256 == plugin.sha256:
         return known
     if known and known.path == path:
-        message = f"{path.name} has changed since it was loaded"
-        raise UserError(message, hint="Start Python anew.", key="--plugin", file=path)
+        raise _error(path, f"{path.name} has changed since it was loaded", "Start Python anew.")
     if known:
-        message = f"two plugins are called {path.name}: {known.path} and {path}"
-        raise UserError(message, hint="Rename one of them.", key="--plugin", file=path)
+        raise _error(path, f"two plugins are called {path.name}: {known.path} and {path}", "Rename one of them.")
     before, manifests = {point: dict(some) for point, some in registry.REGISTERED.items()}, dict(PLUGIN_FIELDS)
     try:
         name = f"sciformer_plugin_{path.stem}"
@@ -80,16 +79,18 @@ def _read(path: Path) -> dict[str, bytes]:
     if path.is_dir():
         if not (path / "__init__.py").is_file():
             message = f"--plugin must name a Python file or a folder with a manifest, but {path} has no __init__.py"
-            hint = "Write one with FIELD = Field(...); `from sciformer.recipe.field import Field`."
-            raise UserError(message, hint=hint, key="--plugin", file=path)
+            raise _error(path, message, MANIFEST_HINT)
         files = sorted(file for file in path.rglob("*") if file.suffix in (".py", ".yaml") and file.is_file())
         return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
     if not path.is_file():
-        raise UserError(f"--plugin must name a Python file, but {path} does not exist", key="--plugin", file=path)
+        raise _error(path, f"--plugin must name a Python file, but {path} does not exist")
     if path.suffix != ".py":
-        message = f"--plugin must name a Python file, but {path.name} does not end in .py"
-        raise UserError(message, key="--plugin", file=path)
+        raise _error(path, f"--plugin must name a Python file, but {path.name} does not end in .py")
     return {path.name: path.read_bytes()}
+
+
+def _error(path: Path, message: str, hint: str = "", line: int | None = None) -> UserError:
+    return UserError(message, hint=hint, key="--plugin", file=path, line=line)
 
 
 def _hash(code: Mapping[str, bytes]) -> str:
@@ -124,12 +125,11 @@ def check_plugins(
                 key="--plugin",
             )
         if plugin.sha256 != entry["sha256"] and not accepted:
-            raise UserError(
+            raise _error(
+                plugin.path,
                 f"{plugin.path} (sha256 {plugin.sha256[:12]}) is not the {plugin.name} with which this run was made "
                 f"(sha256 {entry['sha256'][:12]})",
-                hint="Pass the file as it was then, or accept the changed file explicitly.",
-                key="--plugin",
-                file=plugin.path,
+                "Pass the file as it was then, or accept the changed file explicitly.",
             )
 
 
@@ -149,8 +149,7 @@ def _import(name: str, path: Path, code: bytes, folder: Path | None = None) -> M
             raise
         reason, line = _reason(error, folder or path)
         message = f"{path.name} cannot be imported: {reason}"
-        hint = "Correct the file and try again."
-        raise UserError(message, hint=hint, key="--plugin", file=folder or path, line=line) from error
+        raise _error(folder or path, message, "Correct the file and try again.", line) from error
     return module
 
 
@@ -190,12 +189,7 @@ def _import_folder(name: str, folder: Path, code: Mapping[str, bytes]) -> Field:
         module = _import(name, folder / "__init__.py", code["__init__.py"], folder)
         manifest = getattr(module, "FIELD", None)
         if not isinstance(manifest, Field):
-            raise UserError(
-                f"{folder.name}/__init__.py has no manifest",
-                hint="Write FIELD = Field(...) there; `from sciformer.recipe.field import Field`.",
-                key="--plugin",
-                file=folder,
-            )
+            raise _error(folder, f"{folder.name}/__init__.py has no manifest", MANIFEST_HINT)
         others = {point: [*registry.SHARED_PLACES[point], *places(point)] for point in EXTENSION_POINTS}
         taken = [
             f"{point} {one}" for point in EXTENSION_POINTS for one in getattr(manifest, point) if one in others[point]
@@ -203,7 +197,7 @@ def _import_folder(name: str, folder: Path, code: Mapping[str, bytes]) -> Field:
         if taken or folder.name in fields():
             what = ", ".join(taken) or f"the field {folder.name}"
             message = f"{folder.name} adds {what}, which Sciformer or another plugin has already"
-            raise UserError(message, hint="Choose other names.", key="--plugin", file=folder)
+            raise _error(folder, message, "Choose other names.")
     except BaseException:
         sys.meta_path.remove(finder)
         raise
@@ -236,11 +230,7 @@ def _check(path: Path, before: Mapping[str, Mapping[str, Any]]) -> None:
     taken = [f"{section} {name}" for section, name in new if name in before[section]]
     if taken:
         message = f"{path.name} registers {', '.join(taken)}, which another plugin has registered already"
-        raise UserError(message, hint="Choose other names.", key="--plugin", file=path)
+        raise _error(path, message, "Choose other names.")
     if not new and not path.is_dir():
-        raise UserError(
-            f"{path.name} registers nothing",
-            hint='Write @register("tokens", "my-tokens") above a class; `from sciformer import register`.',
-            key="--plugin",
-            file=path,
-        )
+        hint = 'Write @register("tokens", "my-tokens") above a class; `from sciformer import register`.'
+        raise _error(path, f"{path.name} registers nothing", hint)

@@ -19,22 +19,11 @@ from typing import Any
 
 from ..errors import UserError
 from . import document
-from .document import Document, Keys, Place, RecipeError, differences
+from .document import Document, RecipeError
 from .field import fields, package_of
-from .options import Option, annotation_at, field_at, format_value, options, parse_arguments, parse_typed
+from .options import annotation_at, field_at, format_value, parse_typed
 from .validate import SECTIONS, About, classes_of, section_of, unknown_key_error, value_at, without_replaced_keys
-
-__all__ = [
-    "About",
-    "Option",
-    "Recipe",
-    "RecipeError",
-    "describe",
-    "differences",
-    "options",
-    "parse_arguments",
-    "recipes",
-]
+from .yaml import Keys, Place
 
 MEASURED_KEYS = ("command", "hardware", "time", "score")
 MAX_BASES = 8  # recipes in a chain of `base:` at most
@@ -76,6 +65,11 @@ class Recipe:
     def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
         """This recipe laid over the sections of another: what it leaves open is theirs, what it says stays."""
         return _validate(document.lay_over(document.from_mapping(below, label), self.source), None, label)
+
+    @property
+    def streams(self) -> dict[str, Any]:
+        """The sections of tokens by stream; a single one is called `tokens`."""
+        return self.tokens if isinstance(self.tokens, dict) else {"tokens": self.tokens}
 
     def to_dict(self) -> dict[str, Any]:
         """All values, defaults included, as plain nested dicts."""

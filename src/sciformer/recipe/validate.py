@@ -12,12 +12,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..errors import UserError
 from . import document
-from .document import Document, Keys, dotted_key
+from .document import Document
 from .field import SECTIONS_WITH_KIND
 from .options import alternatives, annotation_at, describe_mismatch, describe_type, field_at, format_value, keys_of
 from .registry import find, names
 from .renamed import KEYS as RENAMED
 from .renamed import new_value
+from .yaml import Keys, dotted_key
 
 SECTIONS = ("about", *SECTIONS_WITH_KIND, "train")
 ABSENT = object()

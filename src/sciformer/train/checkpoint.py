@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
@@ -59,9 +59,8 @@ def save(
     state: dict[str, Any],
     *,
     keep: int = 2,
-    protect: Collection[int] = (),
 ) -> Path:
-    """Write the checkpoint of a step; when it is on the disk, remove all but the newest `keep` and the protected.
+    """Write the checkpoint of a step; when it is on the disk, remove all but the newest `keep`.
 
     Checkpoints of later steps go too: they belong to a future that a run resumed before them has left.
     """
@@ -96,7 +95,7 @@ def save(
         if isinstance(error, (OSError, SafetensorError)):
             raise _write_error(folder, final, needed, error) from error
         raise
-    _prune(folder, step, keep, protect)
+    _prune(folder, step, keep)
     return final
 
 
@@ -181,9 +180,9 @@ def _tidy(folder: Path) -> None:
                 os.rename(path, final)
 
 
-def _prune(folder: Path, step: int, keep: int, protect: Collection[int]) -> None:
-    """Remove what is neither among the newest nor protected, and what was replaced."""
-    kept = {*[number for number in steps(folder) if number <= step][-keep:], *protect}
+def _prune(folder: Path, step: int, keep: int) -> None:
+    """Remove what is not among the newest, and what was replaced."""
+    kept = [number for number in steps(folder) if number <= step][-keep:]
     for number, path in _find_checkpoints(folder):
         if number not in kept or path.name.startswith("."):
             gone = folder / f".partial-step-{number:07d}-{os.getpid()}"

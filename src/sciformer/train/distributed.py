@@ -194,22 +194,21 @@ def find_device(name: str) -> torch.device:
         raise UserError(
             f"train.device must be auto, cpu, cuda, cuda:1 or mps, not {name!r}", key="train.device"
         ) from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(
-            f"train.device is {name}, and this machine has no CUDA device",
-            hint="Use train.device: cpu or auto.",
-            key="train.device",
-        )
+    available = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    if device.type in available and not available[device.type]():
+        message = f"train.device is {name}, and this machine has no {device.type.upper()} device"
+        raise UserError(message, hint="Use train.device: cpu or auto.", key="train.device")
     if device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
         raise UserError(
             f"train.device is {name}, and the number of CUDA devices of this machine is {torch.cuda.device_count()}",
             hint="They are counted from cuda:0.",
             key="train.device",
         )
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise UserError(
-            f"train.device is {name}, and this machine has no MPS device",
-            hint="Use train.device: cpu or auto.",
-            key="train.device",
-        )
     return device
+
+
+def device_name(device: torch.device) -> str:
+    """The name of a GPU; of a CPU, the number of its threads."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({torch.get_num_threads()} threads)" if device.type == "cpu" else device.type

@@ -100,7 +100,8 @@ class Engine:
         self.since = (0, time.monotonic())
         stop = Stop()
         try:
-            with self.own_state(), stop.listening(), closing(self._batches(last)) as batches:
+            loaded = load(self.fetch, self.number, last, workers=self.settings.workers, log=self.log)
+            with self.own_state(), stop.listening(), closing(loaded) as batches:
                 pretrained = self.assembly.pretrained
                 if self.number == 0 and pretrained is not None and pretrained.can_answer:
                     self._judge(board)  # what is begun with answers already: nothing worse is kept
@@ -114,8 +115,8 @@ class Engine:
                         self._read_result(*before)  # the step before: by now the device has done it
                     before = self.number, updated, batch
                     done = self.number == last
-                    judges = self._is_due(self.every) or self.number == self.total
-                    saves = self._is_due(self.save_every) or done or asked > 0
+                    judges = self.number % self.every == 0 or self.number == self.total
+                    saves = self.number % self.save_every == 0 or done or asked > 0
                     if judges or saves:
                         self._read_result(*before)
                         before = None
@@ -148,18 +149,6 @@ class Engine:
             allow_many_shapes(self.updater.compiled),
         ):
             yield
-
-    def _batches(self, last: int) -> Generator[Batch]:
-        return load(
-            self.fetch,
-            self.number,
-            last,
-            workers=self.settings.workers,
-            log=self.log,
-        )
-
-    def _is_due(self, every: int) -> bool:
-        return self.number % every == 0
 
     def _remember(self, updated: StepResult, batch: Batch) -> None:
         """Add to the moving average of the weights, without waiting for the device."""

@@ -89,7 +89,7 @@ class Pretrained:
         return made
 
     def _check_same_tokens(self, recipe: Recipe) -> None:
-        ours, theirs = (_streams(one.tokens) for one in (recipe, self.recipe))
+        ours, theirs = recipe.streams, self.recipe.streams
         if ours.keys() != theirs.keys():
             raise UserError(
                 f"the streams of tokens differ: {', '.join(ours)} here, {', '.join(theirs)} in {self.path}",
@@ -239,10 +239,6 @@ def freeze(step: Step) -> None:
 
 def _enters_trunk(part: nn.Module | None) -> bool:
     return isinstance(part, ClassToken)
-
-
-def _streams(tokens: Any) -> dict[str, Any]:
-    return dict(tokens) if isinstance(tokens, Mapping) else {"tokens": tokens}
 
 
 def _list_changes(changed: list[tuple[str, Any, Any]]) -> str:

@@ -13,6 +13,7 @@ from .._version import __version__
 from ..assembly import Assembly
 from ..errors import UserError
 from ..recipe import Recipe, plugin
+from .distributed import device_name
 from .engine import Engine
 from .folder import Folder
 from .progress import ProgressReporter
@@ -25,7 +26,7 @@ def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Pl
         "sciformer": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "device": _device_name(engine.ranks.device),
+        "device": device_name(engine.ranks.device),
         "ranks": engine.ranks.world,
         "plugins": plugin.record_plugins(plugins),
         "data": assembly.splits.fingerprint,
@@ -47,7 +48,7 @@ def announce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Progres
     """Say what is about to be trained, and what is odd about it."""
     count = sum(weight.numel() for weight in engine.step.parameters())
     samples = ", ".join(f"{len(assembly.dataset(part)):,} {part}" for part in assembly.parts())
-    where = _device_name(engine.ranks.device)
+    where = device_name(engine.ranks.device)
     teller.log(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.total:,} steps on {where}")
     for text in [] if assembly.splits is None or resumed else assembly.splits.notes:
         teller.log(f"note: {text}")
@@ -67,9 +68,3 @@ def announce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Progres
                 "it answers already: judged before the first step, nothing worse is kept; "
                 "a low train.learning_rate spares it"
             )
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{device.type} ({torch.get_num_threads()} threads)" if device.type == "cpu" else device.type
