@@ -10,15 +10,11 @@ from rich.console import Console
 from torch import nn
 
 import sciformer.check.check as check_module
-from sciformer.assembly import Assembly
 from sciformer.check import estimate
 from sciformer.check.check import check, show_check
 from sciformer.data.columns import Lists
 from sciformer.recipe import Recipe, plugin
-from sciformer.train.distributed import Ranks
-from sciformer.train.engine import Engine
-from sciformer.train.folder import Folder
-from sciformer.train.progress import ProgressReporter
+from tests.train.tiny import engine
 
 TEXT = {"model.dim": 8, "model.depth": 1, "model.heads": 2, "tokens.context": 16, "train.steps": 40, "train.batch": 4}
 
@@ -212,11 +208,10 @@ def test_samples_at_once_are_doubled_until_memory_runs_out(images):
                 raise torch.OutOfMemoryError
             return (inputs.stream.columns["patch"].sum() * torch.ones((), requires_grad=True)), {}
 
-    ranks = Ranks(torch.device("cpu"))
-    engine = Engine(Assembly.open(images()), Folder("never"), ranks, ProgressReporter(show=False))
-    engine.step = Small()
+    made = engine(images(), "never")
+    made.step = Small()
     heard = []
-    assert estimate._largest_batch_on_cuda(engine, 32, heard.append) == 8
+    assert estimate._largest_batch_on_cuda(made, 32, heard.append) == 8
     assert heard[-1] == "trying 16 samples at once"
 
 

@@ -15,7 +15,7 @@ from sciformer.train.finetune import Pretrained, load_pretrained
 from sciformer.train.folder import Folder
 from sciformer.train.weights import load_weights
 from tests.errors import refuses
-from tests.train.tiny import assert_same, go, image_recipe, in_ranks, left, listening, text_recipe
+from tests.train.tiny import after_updates, assert_same, go, image_recipe, in_ranks, left, listening, text_recipe
 
 BODY = ("entrance.", "trunk.")
 
@@ -195,21 +195,18 @@ def test_only_the_heads_of_a_frozen_model_learn(runs, lines, tmp_path):
     assert_same(go(recipe, tmp_path / "parts"), reference)
 
 
-def test_what_is_fixed_has_no_dropout(runs, lines, tmp_path, monkeypatch):
-    from sciformer.train.engine import Engine
-
+def test_what_is_fixed_has_no_dropout(runs, lines, tmp_path):
     seen = []
-    monkeypatch.setattr(Engine, "_remember", lambda engine, updated, batch: seen.append(modes(engine.step.model)))
 
-    def modes(model):
-        return {name: child.training for name, child in model.named_children()}
+    def note(made, batch):
+        seen.append({name: child.training for name, child in made.step.model.named_children()})
 
-    go(labelled(lines, runs / "text", train__freeze=True), tmp_path / "frozen")
-    assert len(seen) == 8  # before and after judging
-    assert all(one == {"entrance": False, "trunk": False, "heads": True, "pooling": True} for one in seen)
-    seen.clear()
-    go(labelled(lines, runs / "text"), tmp_path / "free")
-    assert all(all(one.values()) for one in seen)
+    with after_updates(note):
+        go(labelled(lines, runs / "text", train__freeze=True), tmp_path / "frozen")
+        go(labelled(lines, runs / "text"), tmp_path / "free")
+    assert len(seen) == 16  # before and after judging
+    assert all(one == {"entrance": False, "trunk": False, "heads": True, "pooling": True} for one in seen[:8])
+    assert all(all(one.values()) for one in seen[8:])
 
 
 def test_freezing_what_has_no_heads_is_refused(runs, tmp_path):

@@ -234,9 +234,3 @@ def test_checking_a_recipe_by_tokens(tmp_path):
     assert many.figures["memory_bytes"] > few.figures["memory_bytes"]
     batches = go(text_recipe(tmp_path, train__tokens=99, train__pad_to_multiple=4), tmp_path / "run").about["batches"]
     assert f"({STEPS / batches:.3g} passes)" in many.facts["Time"]["the training"]
-
-
-def test_settings_that_contradict_each_other():
-    with pytest.raises(ValueError, match=r"train.tokens puts samples of similar length together"):
-        Train(tokens=100, bucket=False)
-    assert Train(tokens=100, bucket=False, packed=True).tokens == 100
