@@ -20,42 +20,6 @@ SIZES = ["--size=8", "--number=8", "--chains=6", "--samples=1"]
 LATTICES = [word.replace("--", "--data.") for word in SIZES]
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("RANK", raising=False)
-
-
-@pytest.fixture
-def told(capsys):
-    """What a command line that must succeed prints; what it says beside is kept as `told.err`."""
-
-    def run(*words):
-        status = main(list(words))
-        printed = capsys.readouterr()
-        run.err = printed.err
-        assert status == 0, printed.err
-        assert "\x1b" not in printed.out + printed.err
-        assert max(map(len, printed.out.splitlines()), default=0) <= 80, "narrower than the terminal"
-        return printed.out
-
-    return run
-
-
-@pytest.fixture
-def refused(capsys):
-    """What a command line that must be refused is answered."""
-
-    def run(*words):
-        assert main(list(words)) == 2
-        printed = capsys.readouterr()
-        assert printed.err.startswith("error: ")
-        return printed.out + printed.err
-
-    return run
-
-
 def without_drawing(run):
     """A report for where nobody looks at it."""
     return run.folder.write("report.html", "")
