@@ -47,11 +47,8 @@ def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
     alone = len(tokens) == 1
     found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
     if len(found) > 1:
-        raise UserError(
-            f"only one stream of tokens can be cut into windows, not {', '.join(found)}",
-            hint="Set window: null for the others.",
-            key=f"tokens.{list(found)[-1]}.window",
-        )
+        message = f"only one stream of tokens can be cut into windows, not {', '.join(found)}"
+        raise UserError(message, hint="Set window: null for the others.", key=f"tokens.{list(found)[-1]}.window")
     return found
 
 

@@ -58,11 +58,8 @@ class Run:
         self.folder = Folder(path)
         self.path, self.accept_changes = self.folder.path, accept_changes
         if not self.folder.recipe.exists():
-            raise UserError(
-                f"{self.path} is not the folder of a run",
-                hint="Train one: sciformer train RECIPE --run FOLDER",
-                file=self.path,
-            )
+            message = f"{self.path} is not the folder of a run"
+            raise UserError(message, hint="Train one: sciformer train RECIPE --run FOLDER", file=self.path)
         self.about: dict[str, Any] = _read_json(self.path / "run.json")
         plugin.check_plugins(self.about.get("plugins", []), list(plugins), accepted=accept_changes)
 
@@ -128,11 +125,9 @@ class Run:
         Other data are refused: what was trained on would be judged as if it had been kept apart.
         """
         if "imported" in self.about and not self.about["data"]:
-            raise UserError(
-                f"the run {self.path} has no data: it was imported",
-                hint="Name files to judge, or import it again with --data.files FILE.",
-                file=self.path,
-            )
+            message = f"the run {self.path} has no data: it was imported"
+            hint = "Name files to judge, or import it again with --data.files FILE."
+            raise UserError(message, hint=hint, file=self.path)
         opened = Assembly.open(self.recipe, self.assembly.state(), write=False)
         assert opened.splits is not None
         advice = "Name files to judge, or open the run with Run(..., accept_changes=True)."
@@ -276,17 +271,12 @@ def _train(
 def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
     """Make the folder and keep others out of it."""
     if folder.recipe.exists() and not (folder.path / "run.json").exists():
-        raise UserError(
-            f"a run needs a folder of its own, and {folder.path} has a recipe.yaml of yours in it",
-            hint="Use another --run.",
-            file=folder.path,
-        )
+        message = f"a run needs a folder of its own, and {folder.path} has a recipe.yaml of yours in it"
+        raise UserError(message, hint="Use another --run.", file=folder.path)
     if folder.recipe.exists() and "imported" in _read_json(folder.path / "run.json"):
-        raise UserError(
-            f"a run needs a folder of its own, and {folder.path} has an imported model in it",
-            hint=f"Begin with its weights: sciformer finetune RECIPE --from {folder.path} --run FOLDER",
-            file=folder.path,
-        )
+        message = f"a run needs a folder of its own, and {folder.path} has an imported model in it"
+        hint = f"Begin with its weights: sciformer finetune RECIPE --from {folder.path} --run FOLDER"
+        raise UserError(message, hint=hint, file=folder.path)
     folder.create()
     held.enter_context(folder.lock())
     if fresh:

@@ -37,12 +37,9 @@ def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None
         _import_data(source, run, out, overwrite)
         return
     if out is not None or overwrite:
-        raise UserError(
-            f"--out and --overwrite are for a data file (.yaml) alone, not for {source}",
-            hint="A model becomes a run: name its folder with --run.",
-            key="--overwrite" if out is None else "--out",
-            file=source,
-        )
+        message = f"--out and --overwrite are for a data file (.yaml) alone, not for {source}"
+        hint = "A model becomes a run: name its folder with --run."
+        raise UserError(message, hint=hint, key="--overwrite" if out is None else "--out", file=source)
     from ..interop import import_model
 
     name = source.resolve().name

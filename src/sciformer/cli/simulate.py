@@ -115,11 +115,9 @@ def write_files(section: Simulation, out: Path | None, by_class: Path | None, ov
     from ..files.tables import check_table
 
     if (out is None) == (by_class is None):
-        raise UserError(
-            "--out and --by-class cannot be given together" if out else "there is no place to write to",
-            hint=f"Name a file, --out {section.noun}{section.suffixes[0]}, or a folder, --by-class FOLDER.",
-            key="--out",
-        )
+        message = "--out and --by-class cannot be given together" if out else "there is no place to write to"
+        hint = f"Name a file, --out {section.noun}{section.suffixes[0]}, or a folder, --by-class FOLDER."
+        raise UserError(message, hint=hint, key="--out")
     section.check()
     files = {out: section} if out is not None else section.files_by_class(by_class or Path())
     for path in files:

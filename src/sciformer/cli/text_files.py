@@ -98,8 +98,5 @@ def _standard_input() -> str:
     except UnicodeDecodeError as error:
         place = error.start + len(raw) - len(error.object)  # counted without a byte order mark
         line = raw[:place].count(10) + 1
-        raise UserError(
-            f"the standard input is not UTF-8 text: {raw[place : place + 4].hex(' ')} in line {line}",
-            hint="Send it through: iconv -f latin1 -t utf-8",
-            line=line,
-        ) from error
+        message = f"the standard input is not UTF-8 text: {raw[place : place + 4].hex(' ')} in line {line}"
+        raise UserError(message, hint="Send it through: iconv -f latin1 -t utf-8", line=line) from error

@@ -119,11 +119,8 @@ def check_plugins(
         plugin = now.get(entry["name"])
         if plugin is None:
             others = f"only {', '.join(sorted(now))}" if now else "no plugin"
-            raise UserError(
-                f"this run was made with the plugin {entry['name']}, but {others} was given",
-                hint=f"Pass --plugin {entry['name']}, with the path to that file.",
-                key="--plugin",
-            )
+            message = f"this run was made with the plugin {entry['name']}, but {others} was given"
+            raise UserError(message, hint=f"Pass --plugin {entry['name']}, with the path to that file.", key="--plugin")
         if plugin.sha256 != entry["sha256"] and not accepted:
             raise _error(
                 plugin.path,

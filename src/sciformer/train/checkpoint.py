@@ -118,17 +118,11 @@ def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -
             log(f"The checkpoint {path.name} cannot be used: {fault}.")
     if not faults:
         found = ", ".join(map(str, steps(folder)))
-        raise UserError(
-            f"{folder} has no checkpoint of step {step}" + (f", only of {found}" if found else ""),
-            hint="Name a step that is there." if found else "",
-            file=folder,
-        )
+        message = f"{folder} has no checkpoint of step {step}" + (f", only of {found}" if found else "")
+        raise UserError(message, hint="Name a step that is there." if found else "", file=folder)
     what = "" if step is None else f" of step {step}"
-    raise UserError(
-        f"{folder} has no intact checkpoint{what}: {'; '.join(faults)}",
-        hint="Restore one from a copy, or move the folder away to start afresh.",
-        file=folder,
-    )
+    message = f"{folder} has no intact checkpoint{what}: {'; '.join(faults)}"
+    raise UserError(message, hint="Restore one from a copy, or move the folder away to start afresh.", file=folder)
 
 
 def steps(folder: Path) -> list[int]:
@@ -248,11 +242,8 @@ def _manifest_files(path: Path, step: int) -> dict[str, dict[str, Any]]:
         manifest = _parse(file.read(1 << 20), "manifest.json")
     form, files = manifest.get("format"), manifest.get("files")
     if type(form) is int and form > FORMAT:
-        raise UserError(
-            f"the checkpoint {path} has format {form}, and this Sciformer reads format {FORMAT}",
-            hint="A newer Sciformer wrote it: update Sciformer.",
-            file=path,
-        )
+        message = f"the checkpoint {path} has format {form}, and this Sciformer reads format {FORMAT}"
+        raise UserError(message, hint="A newer Sciformer wrote it: update Sciformer.", file=path)
     if form != FORMAT or manifest.get("step") != step or type(files) is not dict or "state.json" not in files:
         raise Unsound("its manifest.json is not that of this step")
     for name, seal in files.items():

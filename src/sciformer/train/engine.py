@@ -178,11 +178,9 @@ class Engine:
         record = {"step": number, "left_out": True, "samples": found or batch.ids[:10].tolist()}
         self.ranks.lead(lambda: self.folder.append(record))
         if self.bad >= self.settings.max_skipped:
-            raise UserError(
-                f"the gradient was not finite at {self.bad} steps in a row, the last with {where}",
-                hint="Weights and last checkpoint are intact. Look at those samples, or lower train.learning_rate.",
-                key=None if found else "train.learning_rate",
-            )
+            message = f"the gradient was not finite at {self.bad} steps in a row, the last with {where}"
+            hint = "Weights and last checkpoint are intact. Look at those samples, or lower train.learning_rate."
+            raise UserError(message, hint=hint, key=None if found else "train.learning_rate")
 
     def _log(self, number: int) -> None:
         """One line: the means over the steps since the last one that were not left out."""

@@ -42,12 +42,9 @@ class Pretrained:
     def __init__(self, path: str | Path) -> None:
         folder = Folder(Path(path).expanduser())
         if not folder.recipe.exists():
-            raise UserError(
-                f"train.init_from names {path}, which is not the folder of a run",
-                hint=f"Make a run with `sciformer pretrain RECIPE --run {path}`, or name another with --from RUN.",
-                key="train.init_from",
-                file=path,
-            )
+            message = f"train.init_from names {path}, which is not the folder of a run"
+            hint = f"Make a run with `sciformer pretrain RECIPE --run {path}`, or name another with --from RUN."
+            raise UserError(message, hint=hint, key="train.init_from", file=path)
         self.path = folder.path.resolve()
         self.recipe = Recipe.load(folder.recipe)
         self.weights, kept = load_weights(folder.model)
@@ -56,11 +53,8 @@ class Pretrained:
         try:
             self.state: dict[str, Any] = json.loads((folder.model / "statistics.json").read_text("utf-8"))
         except (OSError, ValueError) as error:
-            raise UserError(
-                f"what was learned from data cannot be read from {folder.model}: {error}",
-                hint="Is the run whole?",
-                file=folder.model / "statistics.json",
-            ) from error
+            message = f"what was learned from data cannot be read from {folder.model}: {error}"
+            raise UserError(message, hint="Is the run whole?", file=folder.model / "statistics.json") from error
         self.about: dict[str, Any] = {}  # what was taken, once a model was filled
 
     def over(self, recipe: Recipe) -> Recipe:
@@ -69,12 +63,9 @@ class Pretrained:
         It then says where its weights come from.
         """
         if recipe.train.init_from_hash not in ("", self.hash):
-            raise UserError(
-                f"the weights in {self.path} are {self.hash}, and the recipe names {recipe.train.init_from_hash}",
-                hint="Leave out train.init_from_hash to begin with these.",
-                key="train.init_from_hash",
-                file=self.path,
-            )
+            message = f"the weights in {self.path} are {self.hash}, and the recipe names {recipe.train.init_from_hash}"
+            hint = "Leave out train.init_from_hash to begin with these."
+            raise UserError(message, hint=hint, key="train.init_from_hash", file=self.path)
         sections = {key: value for key, value in self.recipe.to_dict().items() if key in ("tokens", "model")}
         ours, theirs = recipe.model.plain, self.recipe.model.plain
         if ours is not theirs and (issubclass(ours, theirs) or issubclass(theirs, ours)):
@@ -91,11 +82,8 @@ class Pretrained:
     def _check_same_tokens(self, recipe: Recipe) -> None:
         ours, theirs = recipe.streams, self.recipe.streams
         if ours.keys() != theirs.keys():
-            raise UserError(
-                f"the streams of tokens differ: {', '.join(ours)} here, {', '.join(theirs)} in {self.path}",
-                key="tokens",
-                file=self.path,
-            )
+            message = f"the streams of tokens differ: {', '.join(ours)} here, {', '.join(theirs)} in {self.path}"
+            raise UserError(message, key="tokens", file=self.path)
         for name, tokens in ours.items():
             where = "tokens" if len(ours) == 1 else f"tokens.{name}"
             keys = [f"{where}.{key}" for key in tokens.may_differ_when_finetuning]
@@ -103,12 +91,9 @@ class Pretrained:
             if theirs[name].kind != tokens.kind:
                 changed = [(f"{where}.kind", theirs[name].kind, tokens.kind)]
             if changed:
-                raise UserError(
-                    f"the tokens differ from those in {self.path}: {_list_changes(changed)}",
-                    hint="Leave these keys out, and they are taken from there.",
-                    key=changed[0][0],
-                    file=self.path,
-                )
+                message = f"the tokens differ from those in {self.path}: {_list_changes(changed)}"
+                hint = "Leave these keys out, and they are taken from there."
+                raise UserError(message, hint=hint, key=changed[0][0], file=self.path)
 
     def fill(self, model: nn.Module, recipe: Recipe, objective: Objective) -> None:
         """Put the weights into a model wherever name and shape agree; `about` then says which.
@@ -128,12 +113,9 @@ class Pretrained:
             if names <= fitting and (same or part == "pooling"):
                 taken |= names
             elif recipe.train.freeze and _enters_trunk(getattr(model, part, None)):
-                raise UserError(
-                    f"train.freeze fixes the class token, and {self.path} has no class token",
-                    hint="Take another model.pool, for example mean, or train it all.",
-                    key="model.pool",
-                    file=self.path,
-                )
+                message = f"train.freeze fixes the class token, and {self.path} has no class token"
+                hint = "Take another model.pool, for example mean, or train it all."
+                raise UserError(message, hint=hint, key="model.pool", file=self.path)
         with torch.no_grad():
             for name in sorted(taken):
                 own[name].copy_(self.weights[name])
@@ -196,12 +178,8 @@ def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained 
         return recipe, None
     init_from, there = recipe.train.init_from, Path(recipe.train.init_from).expanduser()
     if there.resolve() == folder.path.resolve():
-        raise UserError(
-            f"train.init_from names {init_from}, the folder of this run itself",
-            hint="Use another --run.",
-            key="train.init_from",
-            file=folder.path,
-        )
+        message = f"train.init_from names {init_from}, the folder of this run itself"
+        raise UserError(message, hint="Use another --run.", key="train.init_from", file=folder.path)
     if not checkpoint.steps(folder.checkpoints):
         found = Pretrained(init_from)
         return absolute_paths(found.over(recipe)), found

@@ -226,12 +226,9 @@ class Folder:
                 if type(record) is not dict:
                     raise ValueError(f"a {type(record).__name__}")
             except (ValueError, RecursionError) as error:
-                raise UserError(
-                    f"line {number} of {self.log} is not a JSON record: {line[:60]!r}",
-                    hint="Delete the line, or restore the log from a copy.",
-                    file=self.log,
-                    line=number,
-                ) from error
+                message = f"line {number} of {self.log} is not a JSON record: {line[:60]!r}"
+                hint = "Delete the line, or restore the log from a copy."
+                raise UserError(message, hint=hint, file=self.log, line=number) from error
             lines.append((line, record))
         return lines
 

@@ -167,11 +167,9 @@ class OptimizerStep:
             except torch.OutOfMemoryError as error:
                 size = min(self.micro_batch or len(batch), len(batch))
                 if reason := why_one_pass(self.objective):
-                    raise UserError(
-                        f"a step does not fit into memory with {size} samples at once, and {reason}",
-                        hint="Use a smaller train.batch or a smaller model.",
-                        key="train.batch",
-                    ) from error
+                    message = f"a step does not fit into memory with {size} samples at once, and {reason}"
+                    hint = "Use a smaller train.batch or a smaller model."
+                    raise UserError(message, hint=hint, key="train.batch") from error
                 if size == 1 or self.ranks.world > 1:
                     smaller = f"Set train.micro_batch: {size // 2}"
                     raise UserError(
@@ -276,11 +274,9 @@ def check_one_pass(objective: Objective, settings: Train, ranks: Ranks) -> None:
     """Refuse settings that would divide what an objective needs whole."""
     reason = why_one_pass(objective)
     if reason and settings.micro_batch:
-        raise UserError(
-            f"train.micro_batch cannot be used, because {reason}",
-            hint="Leave train.micro_batch out; a smaller train.batch needs less memory.",
-            key="train.micro_batch",
-        )
+        message = f"train.micro_batch cannot be used, because {reason}"
+        hint = "Leave train.micro_batch out; a smaller train.batch needs less memory."
+        raise UserError(message, hint=hint, key="train.micro_batch")
     if objective.preconditions and settings.shard == "full" and ranks.world > 1:
         raise UserError(
             f"train.shard: full cannot be used, because `objective.kind: {objective.kind}` transforms the gradient of "
@@ -337,11 +333,8 @@ def working_precision(settings: Train, device: torch.device) -> torch.dtype | No
     if settings.precision == "auto":
         return torch.bfloat16 if device.type == "cuda" else None
     if settings.precision == "bfloat16" and device.type != "cuda":
-        raise UserError(
-            f"train.precision: bfloat16 needs a CUDA device, not the device {device}",
-            hint="Use auto or float32.",
-            key="train.precision",
-        )
+        message = f"train.precision: bfloat16 needs a CUDA device, not the device {device}"
+        raise UserError(message, hint="Use auto or float32.", key="train.precision")
     return torch.bfloat16 if settings.precision == "bfloat16" else None
 
 

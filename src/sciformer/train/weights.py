@@ -54,11 +54,8 @@ def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]
         folder.mkdir(parents=True, exist_ok=True)
         replace(folder / "weights.safetensors", save(plain, metadata=header))
     except OSError as error:
-        raise UserError(
-            f"the model cannot be written to {folder}: {error}",
-            hint="Free some space; nothing old was lost.",
-            file=folder,
-        ) from error
+        message = f"the model cannot be written to {folder}: {error}"
+        raise UserError(message, hint="Free some space; nothing old was lost.", file=folder) from error
 
 
 def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -81,11 +78,8 @@ def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"{path} cannot be read: {error}", hint="Run the training again: it resumes.", file=path
         ) from error
     if int(header.get("format", "0")) > FORMAT:
-        raise UserError(
-            f"the model has format {header['format']}, and this Sciformer reads format {FORMAT} or older",
-            hint="Update Sciformer.",
-            file=path,
-        )
+        message = f"the model has format {header['format']}, and this Sciformer reads format {FORMAT} or older"
+        raise UserError(message, hint="Update Sciformer.", file=path)
     if header.get("sha256") != digest(weights):
         raise UserError(
             f"{path} is damaged: its weights differ from what was written", hint="Copy it again.", file=path
