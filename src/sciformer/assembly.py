@@ -151,12 +151,7 @@ class Assembly:
             name: self._windows(one, training, len(source.sizes)) for name, one in windowed_streams(self.tokens).items()
         }
         return Dataset(
-            source,
-            self.tokens,
-            windows=windows,
-            labels=self.objective.labels,
-            asked=self.objective.stream,
-            until=until,
+            source, self.tokens, windows=windows, labels=self.objective.labels, asked=self.objective.stream, until=until
         )
 
     def _windows(self, tokens: Windowed, training: bool, pieces: int) -> Windows:

@@ -122,11 +122,9 @@ def test_completion_is_installed_in_the_home_folder(tmp_path):
         ("recipes text/gpt-chr", ["Did you mean text/gpt-char"]),
         ("recipes --data.size 3", ["--data.size", "Name a recipe"]),
         ("compare text/gpt-chr", ["Did you mean text/gpt-char"]),
+        ("compare spins/ising-vit --seeds 0", ["seed"]),
         ("compare spins/ising-vit --grid rate", ["train.learning_rate=1e-3,3e-4"]),
-        (
-            "compare spins/ising-vit --grid train.learning_rats=1,2",
-            ["Did you mean train.learning_rate?"],
-        ),
+        ("compare spins/ising-vit --grid train.learning_rats=1,2", ["Did you mean train.learning_rate?"]),
         ("generate runs/x", ["runs/x", "sciformer train RECIPE"]),
         ("report model.pt", ["model.pt", "run code"]),
         ("report .", ["no run at .", "folder"]),

@@ -8,13 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from sciformer.recipe.options import (
-    describe_mismatch,
-    format_value,
-    options,
-    parse_arguments,
-    parse_typed,
-)
+from sciformer.recipe.options import describe_mismatch, format_value, options, parse_arguments, parse_typed
 from tests.errors import refuses
 
 

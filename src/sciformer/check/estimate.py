@@ -207,11 +207,7 @@ def _memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str],
     once = min(engine.updater.micro_batch or len(batch), len(batch))
     fixed = found.training_bytes - found.activation_bytes * samples_at_once(settings, few)
     needed, free = fixed + found.activation_bytes * once, _free_memory(device)
-    checked.figures |= {
-        "flops_per_sample": found.flops_per_sample,
-        "memory_bytes": needed,
-        "free_bytes": free,
-    }
+    checked.figures |= {"flops_per_sample": found.flops_per_sample, "memory_bytes": needed, "free_bytes": free}
     checked.fact(
         "Model", "operations", f"{format_large(found.flops_per_sample, 'FLOP')} a sample, forward and backward"
     )

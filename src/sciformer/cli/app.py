@@ -52,8 +52,7 @@ Fresh = Annotated[
 Accepted = Annotated[
     bool,
     Parameter(
-        name="--accept-changes",
-        help="Go on although the recipe, the data or a plugin changed since the run was begun.",
+        name="--accept-changes", help="Go on although the recipe, the data or a plugin changed since the run was begun."
     ),
 ]
 Quiet = Annotated[bool, Parameter(name="--quiet", help="No progress.")]

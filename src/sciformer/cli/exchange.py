@@ -64,15 +64,7 @@ def _import_data(source: Path, run: Path | None, out: Path | None, overwrite: bo
 
 
 @app.command(sort_key=13, help_epilogue="")
-def export(
-    run: RunName,
-    /,
-    *,
-    out: Path,
-    format: str = "",
-    overwrite: bool = False,
-    plugin: Plugins = (),
-) -> None:
+def export(run: RunName, /, *, out: Path, format: str = "", overwrite: bool = False, plugin: Plugins = ()) -> None:
     """Write the best model of a run for others: for `transformers` of Hugging Face, or as an ONNX graph.
 
     huggingface: config.json, model.safetensors and tokenizer.json. An encoder becomes a Bert, a decoder a GPT2 or

@@ -52,14 +52,7 @@ def evaluate(
 
 
 @app.command(sort_key=6.5, help_epilogue="")
-def calibrate(
-    run: RunName,
-    /,
-    *,
-    part: str = "valid",
-    undo: bool = False,
-    plugin: Plugins = (),
-) -> None:
+def calibrate(run: RunName, /, *, part: str = "valid", undo: bool = False, plugin: Plugins = ()) -> None:
     """Make answers as sure as they are right: one temperature of all probabilities, or one factor of deviations.
 
     It is fitted to a part that was not trained on and kept beside the weights; evaluate, predict, report and the ONNX

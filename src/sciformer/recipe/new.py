@@ -24,13 +24,7 @@ def kinds() -> dict[str, Guess]:
     return {name: find("new", name) for name in names("new")}
 
 
-def new(
-    kind: str,
-    files: Sequence[str | Path],
-    out: str | Path | None = None,
-    *,
-    overwrite: bool = False,
-) -> Path:
+def new(kind: str, files: Sequence[str | Path], out: str | Path | None = None, *, overwrite: bool = False) -> Path:
     """Write a commented recipe for files of a kind, and say where.
 
     kind        what the files hold, by the name that a field gave it (`kinds()`); it may be left out where the name of

@@ -37,17 +37,8 @@ KEYS = {
         "grain": "noise_std",
         "normal": "unicode_form",
     },
-    "data": {
-        "least": "min_points",
-        "piece": "chunk_size",
-        "labels": "labels_per_class",
-        "more": "extra_parts",
-    },
-    "objective": {
-        "along": "plot_against",
-        "share": "mask_ratio",
-        "whole": "whole_words",
-    },
+    "data": {"least": "min_points", "piece": "chunk_size", "labels": "labels_per_class", "more": "extra_parts"},
+    "objective": {"along": "plot_against", "share": "mask_ratio", "whole": "whole_words"},
 }
 """By section, old key -> new key."""
 

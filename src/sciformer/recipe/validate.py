@@ -120,10 +120,14 @@ def _unknown_kind(section: str, keys: Keys, kind: Any, source: Document) -> User
     """A kind that no one registered: its new name, or which one is like it."""
     at, known = (*keys, "kind"), names(section)
     if (new := new_value(f"{section}.kind", kind)) in known:
-        return source.error(at, f"{dotted_key(at)}: {kind} is now called {new}", f"Write {dotted_key(at)}: {new}.")
+        return _renamed_error(at, kind, new, source)
     near = difflib.get_close_matches(str(kind), known, n=1)
     hint = f"Did you mean {near[0]}?" if near else "A kind of your own needs --plugin FILE."
     return source.error(at, f"{dotted_key(at)} must be one of {', '.join(known)}, not {format_value(kind)}", hint)
+
+
+def _renamed_error(at: Keys, old: Any, new: str | None, source: Document) -> UserError:
+    return source.error(at, f"{dotted_key(at)}: {old} is now called {new}", f"Write {dotted_key(at)}: {new}.")
 
 
 def _are_streams(tokens: Any) -> bool:
@@ -184,7 +188,7 @@ def _validation_error(at: Keys, section: Keys, detail: Any, source: Document, cl
         return _section_error(at, section, detail["ctx"]["error"], source)
     value = value_at(source.values, at)
     if isinstance(value, str) and (new := new_value(dotted_key(at), value)):
-        return source.error(at, f"{dotted_key(at)}: {value} is now called {new}", f"Write {dotted_key(at)}: {new}.")
+        return _renamed_error(at, value, new, source)
     return _type_error(at, value, source, classes)
 
 

@@ -53,12 +53,7 @@ class Unsound(Exception):
 
 
 def save(
-    folder: Path,
-    step: int,
-    tensors: Mapping[str, Mapping[str, Tensor]],
-    state: dict[str, Any],
-    *,
-    keep: int = 2,
+    folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any], *, keep: int = 2
 ) -> Path:
     """Write the checkpoint of a step; when it is on the disk, remove all but the newest `keep`.
 

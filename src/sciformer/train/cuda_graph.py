@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -81,11 +81,12 @@ class CudaGraphStep:
         return _Recording(place, capture(work, self.pool), grads)
 
 
-class _Recording:
-    """One shape: where its inputs go, what is to be called then, and which gradients that leaves."""
+class _Recording(NamedTuple):
+    """The graph of one shape: memory of its inputs, replay, and the gradients it writes."""
 
-    def __init__(self, place: Tensor, replay: Callable[[], None], grads: list[Tensor | None]) -> None:
-        self.place, self.replay, self.grads = place, replay, grads
+    place: Tensor
+    replay: Callable[[], None]
+    grads: list[Tensor | None]
 
 
 def capture(work: Callable[[], None], pool: Any) -> Callable[[], None]:

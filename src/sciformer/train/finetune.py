@@ -66,7 +66,7 @@ class Pretrained:
             message = f"the weights in {self.path} are {self.hash}, and the recipe names {recipe.train.init_from_hash}"
             hint = "Leave out train.init_from_hash to begin with these."
             raise UserError(message, hint=hint, key="train.init_from_hash", file=self.path)
-        sections = {key: value for key, value in self.recipe.to_dict().items() if key in ("tokens", "model")}
+        sections = _shared_sections(self.recipe)
         ours, theirs = recipe.model.plain, self.recipe.model.plain
         if ours is not theirs and (issubclass(ours, theirs) or issubclass(theirs, ours)):
             # One is the other with something more, as a masked autoencoder is an encoder: what both have is the same.
@@ -140,8 +140,7 @@ class Pretrained:
         ]
         if not odd:
             return
-        theirs, ours = ({key: one.to_dict()[key] for key in ("model", "tokens")} for one in (self.recipe, recipe))
-        changed = differences(theirs, ours, HARMLESS_KEYS)
+        changed = differences(_shared_sections(self.recipe), _shared_sections(recipe), HARMLESS_KEYS)
         shapes = [tuple(side[odd[0]].shape) if odd[0] in side else "none" for side in (own, self.weights)]
         found = _list_changes(changed) or "another form"
         raise UserError(
@@ -185,8 +184,7 @@ def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained 
         return absolute_paths(found.over(recipe)), found
     own = Recipe.load(folder.recipe)
     if own.train.init_from:
-        sections = {key: value for key, value in own.to_dict().items() if key in ("tokens", "model")}
-        recipe = recipe.inherit_from(sections, f"in {folder.path}")
+        recipe = recipe.inherit_from(_shared_sections(own), f"in {folder.path}")
     return absolute_paths(
         recipe.change(
             {
@@ -217,6 +215,10 @@ def freeze(step: Step) -> None:
 
 def _enters_trunk(part: nn.Module | None) -> bool:
     return isinstance(part, ClassToken)
+
+
+def _shared_sections(recipe: Recipe) -> dict[str, Any]:
+    return {key: value for key, value in recipe.to_dict().items() if key in ("tokens", "model")}
 
 
 def _list_changes(changed: list[tuple[str, Any, Any]]) -> str:
