@@ -100,17 +100,8 @@ def test_from_simulated_lattices_to_answers_as_tables(told, tmp_path, monkeypatc
             assert row["class"] == answer
             assert float(row["score_ordered"]) + float(row["score_disordered"]) == pytest.approx(share.sum())
 
-    line = [
-        "compare",
-        "spins/ising-vit",
-        "spins/ising-cnn",
-        "--seeds",
-        "2",
-        *SMALL,
-        *FEW,
-        *LATTICES,
-        "--data.cache=cache",
-    ]
+    line = ["compare", "spins/ising-vit", "spins/ising-cnn", "--seeds", "2"]
+    line += [*SMALL, *FEW, *LATTICES, "--data.cache=cache"]
     found = told(*line)
     assert re.search(r"ising-vit +ising-cnn", found)
     assert "mean ± sample standard deviation over seeds" in found.replace("\n", " ")

@@ -18,14 +18,8 @@ from tests.errors import refuses
 )
 def test_arguments_are_parted_without_loss(changes):
     changes = {key: [word for word in some if not word.startswith("--")] for key, some in changes.items()}
-    line = [
-        "train",
-        "my.yaml",
-        *(word for key, some in changes.items() for word in (f"--{key}", *some)),
-        "--run",
-        "a.b",
-    ]
-    rest, found = parse_arguments(line)
+    words = [word for key, some in changes.items() for word in (f"--{key}", *some)]
+    rest, found = parse_arguments(["train", "my.yaml", *words, "--run", "a.b"])
     assert rest == ["train", "my.yaml", "--run", "a.b"]
     assert found == {key: True if not some else some if len(some) > 1 else some[0] for key, some in changes.items()}
 

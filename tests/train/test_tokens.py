@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.assembly import Assembly
 from sciformer.check.check import check
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.dataset import Dataset
 from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
-from sciformer.data.sampler import PackedSampler, TokenBudgetSampler, make_sampler
+from sciformer.data.sampler import PackedSampler, TokenBudgetSampler
 from sciformer.data.source import Memory
 from sciformer.data.windows import Windows
 from sciformer.domains.text.tokens import Text, as_table
@@ -27,7 +26,7 @@ from sciformer.train.optimizers import make_optimizer
 from sciformer.train.step import OptimizerStep
 from tests.models.sections import section
 from tests.objectives.examples import make, ready
-from tests.train.tiny import STEPS, assert_near, assert_same, go, in_ranks, left, listening, noting, text_recipe
+from tests.train.tiny import STEPS, assert_near, assert_same, engine, go, in_ranks, left, listening, noting, text_recipe
 
 CPU = torch.device("cpu")
 SMALL = {"dim": 8, "depth": 2, "heads": 2}
@@ -133,16 +132,7 @@ def test_few_shapes():
 
 def test_the_order_of_a_recipe(tmp_path):
     def order(**changes):
-        assembly = Assembly.open(text_recipe(tmp_path, **changes))
-        train = assembly.recipe.train
-        return make_sampler(
-            assembly.dataset("train"),
-            train.batch,
-            train.tokens,
-            multiple=train.pad_to_multiple,
-            packed=train.packed,
-            shift=1,
-        )
+        return engine(text_recipe(tmp_path, **changes), tmp_path / "run").order
 
     assert type(order()).__name__ == "BatchSampler"
     found = order(train__tokens=40, train__pad_to_multiple=4)

@@ -66,8 +66,8 @@ def load_recipe(name: str, more: Mapping[str, str] | None = None, without: Colle
     """The recipe of this name, with the changes of the command line, `more` of them, and `without` some keys."""
     from ..recipe import Recipe
 
-    changes = {key: value for key, value in RECIPE_CHANGES.items() if key not in without} | (more or {})
-    return Recipe.load(name, changes, where="on the command line")
+    changes = {key: value for key, value in RECIPE_CHANGES.items() if key not in without}
+    return Recipe.load(name, {**changes, **(more or {})}, where="on the command line")
 
 
 def load_recipes(names: tuple[str, ...]) -> list[Recipe]:

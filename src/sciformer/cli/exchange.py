@@ -6,12 +6,12 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..recipe.field import extensions
-from .app import CHANGES_HELP, Plugins, RunName, app, open_run
+from .app import CHANGES_HELP, Overwrite, Plugins, RunName, app, open_run
 from .terminal import RECIPE_CHANGES, log
 
 
 @app.command(name="import", sort_key=12, help_epilogue=CHANGES_HELP)
-def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None, overwrite: bool = False) -> None:
+def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None, overwrite: Overwrite = False) -> None:
     """Make a run of a model of others: `generate`, `predict`, `embed`, `evaluate`, `finetune --from` then work on it.
 
     Weights are read from safetensors, or as nothing but weights from a .bin or .pth file: no code of others is ever
@@ -30,8 +30,6 @@ def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None
         Folder of the run to be made; runs/NAME unless given.
     out
         Of a data file (.yaml) of weaver, which becomes a recipe: its name; NAME-recipe.yaml unless given.
-    overwrite
-        Replace a recipe that is there already.
     """
     if source.suffix in (".yaml", ".yml"):
         _import_data(source, run, out, overwrite)

@@ -15,6 +15,7 @@ from .app import (
     Accepted,
     Fresh,
     Into,
+    Overwrite,
     Plugins,
     Quiet,
     RecipeName,
@@ -54,7 +55,7 @@ def new(
     /,
     *,
     out: Path | None = None,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a recipe for your own files: columns found, sizes guessed, every guess explained.
 
@@ -64,8 +65,6 @@ def new(
         Their names, or those of folders; most may have their class before them, QCD:qcd.root.
     out
         Where to write the recipe; here, named after the first file, unless given.
-    overwrite
-        Replace a recipe that is there already.
     """
     no_changes("Change the recipe when it is written.")
     from ..recipe.new import new as write_recipe
@@ -175,7 +174,7 @@ def compare(
     labels: str = "",
     folds: int | None = None,
     plugin: Plugins = (),
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train several recipes with several seeds, and put them into one table with mean and spread.
 
@@ -193,8 +192,6 @@ def compare(
     folds
         Divide the data into so many folds (data.split.folds) and judge each recipe on all of them, one after the other;
         `{fold}` in train.init_from stands for the number of the fold: --train.init_from runs/pretrained-{fold}.
-    quiet
-        No progress.
     """
     plugins = load_plugins(plugin)
     made = load_recipes(recipe)

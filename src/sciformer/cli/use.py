@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from .app import Plugins, Quiet, RunName, app, load_plugins, open_run
+from .app import Overwrite, Plugins, Quiet, RunName, app, load_plugins, open_run
 from .terminal import console
 
 Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standard input
@@ -77,7 +77,7 @@ def predict(
     /,
     *,
     out: Path = Path("predictions.csv"),
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     plugin: Plugins = (),
 ) -> None:
@@ -91,8 +91,6 @@ def predict(
         Files of the form it was trained on.
     out
         Where to write them: .csv, .h5, .npz, .parquet or .root (a TTree called tree); predictions.csv unless given.
-    overwrite
-        Replace a table that is there already.
     """
     from ..evaluation.predictions import write_predictions
     from ..files.tables import check_table

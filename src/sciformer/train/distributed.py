@@ -194,8 +194,8 @@ def find_device(name: str) -> torch.device:
         raise UserError(
             f"train.device must be auto, cpu, cuda, cuda:1 or mps, not {name!r}", key="train.device"
         ) from error
-    available = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
-    if device.type in available and not available[device.type]():
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available.get(device.type, True):
         message = f"train.device is {name}, and this machine has no {device.type.upper()} device"
         raise UserError(message, hint="Use train.device: cpu or auto.", key="train.device")
     if device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
