@@ -95,7 +95,7 @@ class Engine:
     def run(self, stop_after: int | None = None) -> None:
         """Train to the end, or pause after so many steps (as a signal would make it)."""
         last = self.total if stop_after is None else min(self.total, stop_after)
-        self.board = board = Board(self.folder.path / "tensorboard", self.number) if self.ranks.first else None
+        self.board = Board(self.folder.path / "tensorboard", self.number) if self.ranks.first else None
         self.teller.begin(self.total, self.number)
         self.since = (0, time.monotonic())
         stop = Stop()
@@ -104,7 +104,7 @@ class Engine:
             with self.own_state(), stop.listening(), closing(loaded) as batches:
                 pretrained = self.assembly.pretrained
                 if self.number == 0 and pretrained is not None and pretrained.can_answer:
-                    self._judge(board)  # what is begun with answers already: nothing worse is kept
+                    self._judge()  # what is begun with answers already: nothing worse is kept
                 before: tuple[int, StepResult, Batch] | None = None
                 for batch in batches:
                     count, asked, signals = self.ranks.sum(batch.count, float(bool(stop)), float(stop.signal))
@@ -120,7 +120,7 @@ class Engine:
                     if judges or saves:
                         self._read_result(*before)
                         before = None
-                    if judges and self._judge(board):
+                    if judges and self._judge():
                         self.early = saves = done = True
                     if saves:
                         self._save()
@@ -131,8 +131,8 @@ class Engine:
                         break
         finally:
             self.teller.end()
-            if board is not None:
-                board.end()
+            if self.board is not None:
+                self.board.end()
 
     def close(self) -> None:
         """Free what the training compiled; `run` may be called again, and would compile it again."""
@@ -210,7 +210,7 @@ class Engine:
 
     # Judging and saving
 
-    def _judge(self, board: Board | None) -> bool:
+    def _judge(self) -> bool:
         """Judge the model; keep it if it is the best; return whether the training should stop early."""
         began = time.monotonic()
         part, found = self._evaluate()
@@ -227,11 +227,11 @@ class Engine:
             record["bounds"] = bounds
 
         def write() -> None:
-            assert board is not None
+            assert self.board is not None
             self.folder.append(record)
             shown = self.step.objective.headline(found.scores)
             self.teller.scores(self.number, {name: found.scores[name] for name in shown}, better)
-            board.add(record)
+            self.board.add(record)
             if better:
                 about = {"step": self.number, "scores": scores} | ({"bounds": bounds} if bounds else {})
                 save_weights(self.folder.model, weights, about)
