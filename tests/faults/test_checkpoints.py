@@ -42,7 +42,7 @@ def test_damaged_checkpoint(tmp_path, texts, name, damage):
     with listening() as said:
         go(recipe, tmp_path)
     assert any("step-0000010 cannot be used" in text for text in said)
-    assert "going on from step 8" in said
+    assert any(text.endswith("from step 8") for text in said)
     assert_same(tmp_path, reference)
 
 

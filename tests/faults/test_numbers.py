@@ -75,9 +75,9 @@ def test_nan_in_a_batch(tmp_path, images, monkeypatch, value):
     poison(monkeypatch, [6], value)
     with listening() as said:
         run = go(recipe, tmp_path / "run")
-    assert [text for text in said if "left out" in text] == [
-        f"step 7: the gradient was not finite; the update was left out (NaN or infinity in the samples [{sample}])"
-    ]
+    (line,) = (text for text in said if "not finite" in text)
+    assert line.startswith("step 7: ")
+    assert f"samples [{sample}]" in line
     assert [line for line in run.records if "left_out" in line] == [{"step": 7, "left_out": True, "samples": [sample]}]
     assert [line["step"] for line in run.records if "loss" in line] == [n + 1 for n in range(STEPS) if n != 6]
     before, after = (checkpoint.load(run.folder.checkpoints, log=pytest.fail, step=step).tensors for step in (6, 7))
@@ -233,7 +233,7 @@ def test_out_of_memory(tmp_path, texts, monkeypatch):
     with listening() as said:
         go(recipe, tmp_path / "run", stop_after=7)
         assert sizes[:3] == [4, 2, 1]
-        assert sum("out of memory: going on with" in text for text in said) == 2
+        assert sum(text.startswith("out of memory: ") for text in said) == 2
         run = go(recipe, tmp_path / "run")
     assert sum("out of memory" in text for text in said) == 2  # remembered
     assert max(sizes[3:]) == 1  # also where it is judged

@@ -79,9 +79,8 @@ def test_what_cannot_be_recorded_is_told_and_done_otherwise(tmp_path, monkeypatc
         expected, found = (one(batch, number, batch.count).read() for one in (plain, other))
         assert found == pytest.approx(expected, rel=1e-6)
     assert other.recorded is None
-    assert said == [
-        "the step cannot be recorded whole, so its halves are (operation not permitted when stream is capturing)"
-    ]
+    (line,) = said
+    assert line.endswith("(operation not permitted when stream is capturing)")
 
 
 def test_shapes_tell_batches_apart(tmp_path):

@@ -80,7 +80,7 @@ def test_weights_and_tokens_are_taken_and_the_rest_is_drawn(runs, lines):
     assert start.about["parameters"] == body
     assert start.about["new"] == ["heads.class.layer.1.bias", "heads.class.layer.1.weight"]
     assert start.about["left"] == []
-    assert f"begun with {start.about['tensors']} tensors ({body:,} parameters) of {runs / 'text'}" in start.words()
+    assert f"{start.about['tensors']} tensors ({body:,} parameters) of {runs / 'text'}" in start.words()
 
 
 def test_what_is_left_open_is_theirs(runs, lines):
@@ -149,12 +149,12 @@ def test_a_run_that_was_stopped_needs_the_other_no_more(runs, lines, tmp_path, s
     reference = left(go(recipe, tmp_path / "whole"))
     with listening() as said:
         go(recipe, tmp_path / "parts", stop_after=stop)
-    assert sum("begun with" in line for line in said) == 1
+    assert sum(f"of {other}" in line for line in said) == 1
     kept = Run(tmp_path / "parts").about["init_from"]
     shutil.rmtree(other)
     with listening() as said:
         run = go(recipe, tmp_path / "parts")
-    assert not any("begun with" in line for line in said)
+    assert not any(f"of {other}" in line for line in said)
     assert_same(run, reference)
     assert Run(run.path).about["init_from"] == kept
     assert kept["run"] == str(other)
@@ -251,7 +251,7 @@ def test_the_verbs(runs, lines, tmp_path, monkeypatch, capsys):
     assert "of " + str(tmp_path / "runs" / "hide") in capsys.readouterr().err
     assert Run("runs/mood").recipe.model.dim == 8
     assert main(["finetune", "mood.yaml", "--from", "runs/mood", "--run", "runs/more"]) == 0
-    assert "it answers already: judged before the first step" in capsys.readouterr().err
+    assert "evaluated before the first step" in capsys.readouterr().err
     assert main(["finetune", "mood.yaml", "--from", "runs/hide"]) == 0
     assert "already complete" in capsys.readouterr().err
     assert main(["check", "mood.yaml", "--train.init_from", "runs/hide"]) == 0
