@@ -1,20 +1,20 @@
 """Sciformer: one transformer, any token.
 
-    Recipe           what is trained on what: load, change, save
-    Run              the folder of a training: scores, predictions, report
-    UserError        a mistake that can be mended: what was expected, what was found, what to do next
-    Stopped          a training was asked to stop by a signal, and did so after saving
+    Recipe           data, tokens, model, objective and training of a run: load, change, save
+    Run              a run folder: scores, predictions, report
+    UserError        an error that the user can correct, with message, hint, key, file and line
+    Stopped          a training was stopped by a signal, after saving a checkpoint
 
-    Tokens, Readout  the ground of a domain of your own, and of its way back from vectors to tokens; what else tokens
-                     can do is declared with the classes of `sciformer.tokens.protocols`
-    Stream           tokens of many samples, end to end
-    register         makes a class of your own known to recipes
-    load_plugin      imports the file it stands in
-    check_tokens     tells what is wrong with it
+    Tokens, Readout  base classes of your own tokens, and of predictions of tokens; further abilities are declared with
+                     the classes of `sciformer.tokens.protocols`
+    Stream           tokens of many samples, concatenated
+    register         makes a class of your own available in recipes
+    load_plugin      imports your Python file or folder
+    check_tokens     conformance tests of your tokens
 
 Verbs live in packages of their own: `sciformer.run.train`, `sciformer.generation`, `sciformer.compare`,
-`sciformer.check`. The mathematics is `sciformer.nn`. Nothing is imported before it is asked for, so that the
-version and the command line's help come without PyTorch.
+`sciformer.check`. The layers are in `sciformer.nn`. Names are imported on first use, so that the version and the help
+of the command line do not need PyTorch.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *PLACES})
 
 
-if not TYPE_CHECKING:  # a checker of types should still see a name that is not there
+if not TYPE_CHECKING:  # type checkers should still report unknown names
 
     def __getattr__(name: str) -> Any:
         if name not in PLACES:

@@ -1,4 +1,4 @@
-"""A recipe put together: data opened, tokens and objective fitted, the network built."""
+"""Assemble a recipe: open the data, fit tokens and objective, build the network."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Log = Callable[[str], None]
 
 
 def log_nothing(text: str) -> None:
-    """Say nothing."""
+    """Discard a message."""
 
 
 def data_with_columns(recipe: Recipe) -> Data:
-    """The data of a recipe, told which columns its tokens and its objective use."""
-    tokens = list(recipe.tokens.values()) if isinstance(recipe.tokens, Mapping) else [recipe.tokens]
+    """Data section of a recipe, with the columns that its tokens and objective use."""
+    tokens = recipe.streams.values()
     names = {name for one in tokens for name in one.required_columns}
     wishes = {name for one in tokens for name in one.optional_columns}
     positive = {name for one in tokens for name in one.nonnegative_columns}
@@ -42,29 +42,28 @@ def data_with_columns(recipe: Recipe) -> Data:
 
 
 def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
-    """The stream that is cut into windows, if any: the only one, or of several the one with random windows."""
+    """The stream to cut into windows, if any: the only one, or the one with random windows."""
     kinds = {name: one for name, one in tokens.items() if isinstance(one, Windowed)}
     alone = len(tokens) == 1
     found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
     if len(found) > 1:
-        raise UserError(
-            f"only one stream of tokens can be cut into windows, not {', '.join(found)}",
-            hint="Set window: null for the others.",
-            key=f"tokens.{list(found)[-1]}.window",
-        )
+        message = f"only one stream of tokens can be cut into windows, not {', '.join(found)}"
+        raise UserError(message, hint="Set window: null for the others.", key=f"tokens.{list(found)[-1]}.window")
     return found
 
 
 class Assembly:
-    """The parts of a recipe, working together. `Assembly.open` reads the data; `Assembly.from_state` needs none."""
+    """Data, tokens, objective and network of a recipe.
+
+    `Assembly.open` reads the data; `Assembly.from_state` works without data.
+    """
 
     pretrained: Pretrained | None = None
-    """Another run whose weights a new network begins with."""
+    """Run whose weights initialize a new network."""
 
     def __init__(self, recipe: Recipe, splits: Splits | None) -> None:
         self.recipe, self.splits = recipe, splits
-        found = recipe.tokens if isinstance(recipe.tokens, Mapping) else {"tokens": recipe.tokens}
-        self.tokens: dict[str, Tokens] = {name: tokens.fresh() for name, tokens in found.items()}
+        self.tokens: dict[str, Tokens] = {name: tokens.fresh() for name, tokens in recipe.streams.items()}
         self.objective: Objective = recipe.objective.fresh()
         self._datasets: dict[str, Dataset] = {}
 
@@ -77,15 +76,15 @@ class Assembly:
         write: bool = True,
         pretrained: Pretrained | None = None,
     ) -> Assembly:
-        """Open the data, and fit what is learned from the training part, or take it from a stored `state`.
+        """Open the data; fit tokens and objective to the training part, or restore their `state`.
 
-        write       whether the data may keep files of their own, such as a cache
-        pretrained  another run, whose tokens and weights are taken
+        write       whether the data may write files of their own, such as a cache
+        pretrained  run whose token state and weights are used
         """
         data = data_with_columns(recipe)
         splits = data.open(log) if write else data.reopen(log)
         if "train" not in splits.sources:
-            raise UserError(f"the data have no part to train on, only {', '.join(splits.sources)}", key="data")
+            raise UserError(f"the data have no training part, only {', '.join(splits.sources)}", key="data")
         made = cls(recipe, splits)
         if state is not None:
             made.restore(state)
@@ -102,7 +101,7 @@ class Assembly:
         return made
 
     def _fit_tokens(self, source: Source) -> None:
-        """Each stream learns for itself, but those that learn the same do so once."""
+        """Fit each stream; streams with a common vocabulary are fitted once."""
         fitted: list[Tokens] = []
         for tokens in self.tokens.values():
             twin = None
@@ -116,30 +115,30 @@ class Assembly:
 
     @classmethod
     def from_state(cls, recipe: Recipe, state: Mapping[str, Any]) -> Assembly:
-        """Without data, from what was learned before."""
+        """Assemble without data, from a stored state."""
         made = cls(recipe, None)
         made.restore(state)
         return made
 
     def state(self) -> dict[str, Any]:
-        """What was learned from the data, as plain JSON."""
+        """Fitted state of tokens and objective, as plain JSON."""
         return {
             "tokens": {name: tokens.state for name, tokens in self.tokens.items()},
             "objective": self.objective.state,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """The way back from `state`."""
+        """Restore the fitted state of tokens and objective."""
         self._restore_tokens(state)
         self.objective.state.update(copy.deepcopy(state["objective"]))
 
     def _restore_tokens(self, state: Mapping[str, Any]) -> None:
         for name, tokens in self.tokens.items():
-            one_of("the stream of tokens in the stored state", name, state["tokens"])
+            one_of("a stream of the stored state", name, state["tokens"])
             tokens.state.update(copy.deepcopy(state["tokens"][name]))
 
     def dataset(self, part: str) -> Dataset:
-        """The samples of a part of the data; windows of the training may overlap, others follow each other."""
+        """Samples of a part of the data; only windows of the training part may overlap."""
         assert self.splits is not None
         if part not in self._datasets:
             one_of("the part of the data", part, self.splits.sources)
@@ -147,20 +146,17 @@ class Assembly:
         return self._datasets[part]
 
     def samples(self, source: Source | Table, training: bool = False, until: float | None = None) -> Dataset:
-        """The samples of any source or table, tokenised as the recipe says; to be judged, perhaps only so far as
-        `until` after the first token of each."""
+        """Samples of a source or table, tokenised as in the recipe.
+
+        until   keep only tokens up to this distance from the first one of each sample
+        """
         if isinstance(source, Mapping):
             source = Memory(source)
         windows = {
             name: self._windows(one, training, len(source.sizes)) for name, one in windowed_streams(self.tokens).items()
         }
         return Dataset(
-            source,
-            self.tokens,
-            windows=windows,
-            labels=self.objective.labels,
-            asked=self.objective.stream,
-            until=until,
+            source, self.tokens, windows=windows, labels=self.objective.labels, asked=self.objective.stream, until=until
         )
 
     def _windows(self, tokens: Windowed, training: bool, pieces: int) -> Windows:
@@ -169,19 +165,21 @@ class Assembly:
             return tokens.make_windows(lookahead, stride, "tail" if stride else "loose")
         if not training or self.objective.unit != "tokens":  # each token once
             return tokens.make_windows(lookahead)
-        # Windows anywhere make an epoch as long as the text. Data in many pieces are read piece by piece, and
-        # would not be seen whole: there windows follow each other.
+        # With windows at every token an epoch has as many windows as the text has tokens. Data in many pieces are read
+        # piece by piece and would not be seen completely: there windows do not overlap.
         assert tokens.window_shape is not None
         stride = stride or (tokens.window_shape if pieces > 1 else (1,) * len(tokens.window_shape))
-        whole = stride == tokens.window_shape and not lookahead  # end to end: what is left of a text is not lost
+        whole = (
+            stride == tokens.window_shape and not lookahead
+        )  # without overlap: keep the rest of a text as a shorter window
         return tokens.make_windows(lookahead, stride, "tail" if whole else "full")
 
     def parts(self) -> list[str]:
-        """The names of the parts of the data."""
+        """Names of the parts of the data."""
         return [] if self.splits is None else list(self.splits.sources)
 
     def network(self, seed: int | None = None) -> nn.Module:
-        """The network, its first weights drawn with the seed of the recipe unless another is given, or taken."""
+        """Build the network, with random weights (default: seed of the recipe) or pretrained ones."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.train.seed if seed is None else seed)
             built: nn.Module = self.recipe.model.build(self.tokens, self.objective)
@@ -190,15 +188,15 @@ class Assembly:
         return built
 
     def carried(self) -> dict[str, Carried]:
-        """The tensors that the objective carries from step to step; first values are drawn with the recipe's seed."""
+        """Tensors that the objective carries between steps, initialized with the recipe's seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.train.seed)
             return self.objective.carried(self.tokens)
 
     def source(self, files: list[str] | list[Path]) -> Source:
-        """Other files of the same form, of which only the sizes are known as yet."""
+        """Open other files of the same format; only their sizes are read."""
         return data_with_columns(self.recipe).read(files)
 
     def read(self, files: list[str] | list[Path]) -> Dataset:
-        """The samples of other files of the same form."""
+        """Samples of other files of the same format."""
         return self.samples(self.source(files))

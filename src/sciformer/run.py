@@ -1,11 +1,11 @@
-"""A run: the folder of a training, and what can be done with it."""
+"""Runs: train a recipe in a run folder; open, evaluate and use a run."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +33,7 @@ from .train.provenance import announce, describe_run, update_metadata
 from .train.resume import absolute_paths, check_same_data, check_same_recipe
 from .train.weights import load_into, load_weights
 
-# What a training leaves in its folder, and `fresh` removes.
+# Files of a training, which `fresh` removes.
 RUN_FILES = (
     "recipe.yaml",
     "run.json",
@@ -52,17 +52,14 @@ RUN_FILES = (
 
 
 class Run:
-    """The folder of a training. `Run("runs/mine")` opens one; nothing is read before it is wanted."""
+    """A run folder: `Run("runs/mine")`. Files are read on first use."""
 
     def __init__(self, path: str | Path, plugins: Sequence[plugin.Plugin] = (), accept_changes: bool = False) -> None:
         self.folder = Folder(path)
         self.path, self.accept_changes = self.folder.path, accept_changes
         if not self.folder.recipe.exists():
-            raise UserError(
-                f"{self.path} is not the folder of a run",
-                hint="Train one: sciformer train RECIPE --run FOLDER",
-                file=self.path,
-            )
+            message = f"{self.path} is not a run folder"
+            raise UserError(message, hint="Train a run: sciformer train RECIPE --run FOLDER", file=self.path)
         self.about: dict[str, Any] = _read_json(self.path / "run.json")
         plugin.check_plugins(self.about.get("plugins", []), list(plugins), accepted=accept_changes)
 
@@ -71,31 +68,31 @@ class Run:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The recipe as it was run, every value explicit."""
+        """The recipe of the run, with all values."""
         return Recipe.load(self.folder.recipe)
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The lines of the log."""
+        """Records of the log, `metrics.jsonl`."""
         return self.folder.records()
 
     @cached_property
     def assembly(self) -> Assembly:
-        """Tokens and objective with what they learned, without the data; calibrated, where that was done."""
+        """Tokens and objective with their fitted state and calibration, without data."""
         made = Assembly.from_state(self.recipe, _read_json(self.folder.model / "statistics.json"))
         made.objective.state.update(self.calibration.get("state", {}))
         return made
 
     @property
     def calibration(self) -> dict[str, Any]:
-        """What `sciformer calibrate` found, and by which part; empty unless it was done."""
+        """Result of `sciformer calibrate`; empty if the run is not calibrated."""
         path = self.folder.calibration
         found: dict[str, Any] = _read_json(path) if path.exists() else {}
         return found
 
     @cached_property
     def step(self) -> Step:
-        """The best model with its objective, ready to judge."""
+        """The best model with its objective, on its device and in evaluation mode."""
         weights, self.kept = load_weights(self.folder.model)
         step = Step(self.assembly.network(), self.assembly.objective)
         load_into(step.model, weights, place, f"the model in {self.folder.model}", self.folder.model)
@@ -103,13 +100,13 @@ class Run:
 
     @property
     def model(self) -> torch.nn.Module:
-        """The best model."""
+        """The best model of the run, on its device."""
         model: torch.nn.Module = self.step.model
         return model
 
     @cached_property
     def device(self) -> torch.device:
-        """Where the model works: as in training, or on the CPU where there is no such device here."""
+        """Device of the training, or the CPU if it is not available here."""
         try:
             return find_device(self.recipe.train.device)
         except UserError:
@@ -117,30 +114,28 @@ class Run:
 
     @property
     def scores(self) -> dict[str, float]:
-        """The scores of the best model on the validation part."""
+        """Scores of the best model on the validation part."""
         kept = load_weights(self.folder.model)[1]
         bounds = kept.get("bounds", ())
         return {name: AtLeast(value) if name in bounds else value for name, value in kept.get("scores", {}).items()}
 
     def data(self) -> Assembly:
-        """The data of the run opened again, with what was learned from them then; nothing is written.
+        """Open the data of the run again, with the fitted state; nothing is written.
 
-        Other data are refused: what was trained on would be judged as if it had been kept apart.
+        Changed data are refused: the split would differ, and training samples could be in the test part.
         """
         if "imported" in self.about and not self.about["data"]:
-            raise UserError(
-                f"the run {self.path} has no data: it was imported",
-                hint="Name files to judge, or import it again with --data.files FILE.",
-                file=self.path,
-            )
+            message = f"the run {self.path} has no data, because it was imported"
+            hint = "Name files to evaluate, or import it again with --data.files FILE."
+            raise UserError(message, hint=hint, file=self.path)
         opened = Assembly.open(self.recipe, self.assembly.state(), write=False)
         assert opened.splits is not None
-        advice = "Name files to judge, or open the run with Run(..., accept_changes=True)."
+        advice = "Name files to evaluate, or open the run with Run(..., accept_changes=True)."
         check_same_data(self.about.get("data", {}), opened.splits.fingerprint, self.accept_changes, log_nothing, advice)
         return opened
 
     def evaluate(self, part: str = "test", files: Sequence[str | Path] = (), limit: int | None = None) -> Evaluation:
-        """Scores on a part of the run's data, or on other files of the same form."""
+        """Evaluate on a part of the run's data, or on other files of the same format."""
         dataset = self.samples(part, files)
         found = evaluate(self.step, self.assembly, dataset, device=self.device, limit=limit)
         if limit is None:
@@ -150,7 +145,7 @@ class Run:
         return found
 
     def samples(self, part: str = "test", files: Sequence[str | Path] = ()) -> Dataset:
-        """The samples of a part of the run's data (valid or train where there is no test), or of other files."""
+        """Samples of other files, or of a part of the data (without a test part: valid or train)."""
         if files:
             return self.assembly.read([Path(file) for file in files])
         opened = self.data()
@@ -160,7 +155,10 @@ class Run:
         return opened.dataset(part)
 
     def predict(self, what: Table | Sequence[str | Path] | str | Path) -> dict[str, Any]:
-        """Answers for files or for a table of columns: probabilities and classes, values and deviations."""
+        """Predictions for files or for a table of columns, beside the columns of the samples.
+
+        Classification gives probabilities and classes, regression values and standard deviations.
+        """
         size = max(64, min(512, self.recipe.train.batch))
         found = predict(self.step, self.assembly, self._dataset(what), self.device, size)
         answers: dict[str, Any] = dict(found.outputs)
@@ -176,12 +174,12 @@ class Run:
         files = [what] if isinstance(what, (str, Path)) else what
         if not all(isinstance(file, (str, Path)) for file in files):
             raise UserError(
-                f"the samples must be names of files, or columns by name: {{NAME: array}}, not {type(what).__name__}"
+                f"predict needs file names or a table of columns {{NAME: array}}, not {type(what).__name__}"
             )
         return self.assembly.read([Path(file) for file in files])
 
     def report(self) -> Path:
-        """Write report.html anew, and say where."""
+        """Write report.html and return its path."""
         from .inspect.report.report import write_report
 
         return write_report(self)
@@ -198,11 +196,11 @@ def train(
     report: bool = True,
     stop_after: int | None = None,
 ) -> Run:
-    """Train a recipe in a run folder; where one was begun, go on from its last checkpoint.
+    """Train a recipe in a run folder, or resume from its last checkpoint.
 
-    fresh           start over: what an earlier training left in the folder is removed
-    accept_changes  go on although the recipe, the data or a plugin changed since the beginning
-    stop_after      pause after so many steps, as if asked to stop
+    fresh           start over: remove the files of an earlier training
+    accept_changes  resume even if the recipe, the data or a plugin changed
+    stop_after      save and pause after this step
     """
     recipe = absolute_paths(recipe if isinstance(recipe, Recipe) else Recipe.load(recipe))
     device = find_device(recipe.train.device)
@@ -215,7 +213,7 @@ def train(
             return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
     except UserError:
         if made and ranks.first and not (folder.path / "run.json").exists():
-            shutil.rmtree(folder.path, ignore_errors=True)  # nothing was begun in it
+            shutil.rmtree(folder.path, ignore_errors=True)  # no training was started in it
         raise
 
 
@@ -230,7 +228,7 @@ def _train(
     stop_after: int | None,
 ) -> Run:
     began = time.monotonic()
-    # The first rank may simulate or download what the others then find.
+    # The first rank may simulate or download data, which the others then find.
     old, assembly = ranks.in_turn(lambda: _open(recipe, folder, teller, accept_changes, plugins))
     recipe = assembly.recipe
     engine = Engine(assembly, folder, ranks, teller)
@@ -247,7 +245,7 @@ def _train(
         folder.write("recipe.yaml", recipe.to_yaml())
         folder.write("model/statistics.json", json.dumps(assembly.state()))
         if not engine.complete and folder.calibration.exists():
-            remove(folder.calibration)  # of another model than the one that is to come
+            remove(folder.calibration)  # it belongs to the old model
         folder.rewind(engine.number or -1)
 
     ranks.lead(write)
@@ -263,7 +261,7 @@ def _train(
             if ranks.first:
                 about["seconds"] += time.monotonic() - began
                 update_metadata(folder, about, teller)
-    if engine.complete:  # also where the run was killed between its last step and this
+    if engine.complete:  # also if the run was killed after its last step
         engine.average_checkpoints()
     done = Run(folder.path, plugins, accept_changes)
     if engine.complete and ranks.first:
@@ -274,19 +272,14 @@ def _train(
 
 
 def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
-    """Make the folder and keep others out of it."""
+    """Create and lock the run folder; refuse folders that belong to something else."""
     if folder.recipe.exists() and not (folder.path / "run.json").exists():
-        raise UserError(
-            f"a run needs a folder of its own, and {folder.path} has a recipe.yaml of yours in it",
-            hint="Use another --run.",
-            file=folder.path,
-        )
+        message = f"{folder.path} cannot be a run folder: it contains a recipe.yaml that is not from a run"
+        raise UserError(message, hint="Use another --run.", file=folder.path)
     if folder.recipe.exists() and "imported" in _read_json(folder.path / "run.json"):
-        raise UserError(
-            f"a run needs a folder of its own, and {folder.path} has an imported model in it",
-            hint=f"Begin with its weights: sciformer finetune RECIPE --from {folder.path} --run FOLDER",
-            file=folder.path,
-        )
+        message = f"{folder.path} contains an imported model, so it cannot be trained in place"
+        hint = f"Fine-tune it in another folder: sciformer finetune RECIPE --from {folder.path} --run FOLDER"
+        raise UserError(message, hint=hint, file=folder.path)
     folder.create()
     held.enter_context(folder.lock())
     if fresh:
@@ -296,9 +289,9 @@ def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
 def _open(
     recipe: Recipe, folder: Folder, teller: ProgressReporter, accept_changes: bool, plugins: Sequence[plugin.Plugin]
 ) -> tuple[dict[str, Any], Assembly]:
-    """What run.json says where there is something to go on from, and the data, opened; both fit what was begun."""
+    """Read run.json of a run to resume, and open the data; refuse changes."""
     recipe, pretrained = load_pretrained(recipe, folder)
-    begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint everything may still change
+    begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint, changes are allowed
     old: dict[str, Any] = _read_json(folder.path / "run.json") if begun else {}
     if begun:
         plugin.check_plugins(old.get("plugins", []), list(plugins), accepted=accept_changes)
@@ -312,7 +305,7 @@ def _open(
 
 
 def _last_checkpoint(folder: Folder, ranks: Ranks, teller: ProgressReporter) -> checkpoint.Checkpoint | None:
-    """The newest sound one, the same for all ranks."""
+    """Load the newest intact checkpoint, the same on all ranks."""
     found: list[checkpoint.Checkpoint | None] = [None]
     ranks.lead(lambda: found.append(checkpoint.load(folder.checkpoints, log=teller.log)))
     saved = found[-1]
@@ -323,7 +316,7 @@ def _last_checkpoint(folder: Folder, ranks: Ranks, teller: ProgressReporter) -> 
 
 
 def _clear(folder: Folder) -> None:
-    """Remove what a training leaves, and nothing else."""
+    """Remove the files of a training, and no others."""
     for name in RUN_FILES:
         for path in folder.path.glob(name):
             if path.is_dir() and not path.is_symlink():
@@ -336,11 +329,6 @@ def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
-        raise UserError(f"{path} is missing", hint="Is the run folder whole?", file=path) from error
+        raise UserError(f"{path} is missing", hint="Is the run folder complete?", file=path) from error
     except ValueError as error:
-        raise UserError(f"{path} is not plain JSON: {error}", hint="Is the run folder whole?", file=path) from error
-
-
-def load_plugins(paths: Iterable[str | Path]) -> list[plugin.Plugin]:
-    """The users' own files, by explicit choice."""
-    return [plugin.load(path) for path in paths]
+        raise UserError(f"{path} is not valid JSON: {error}", hint="Is the run folder complete?", file=path) from error

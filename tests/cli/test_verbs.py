@@ -20,42 +20,6 @@ SIZES = ["--size=8", "--number=8", "--chains=6", "--samples=1"]
 LATTICES = [word.replace("--", "--data.") for word in SIZES]
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("RANK", raising=False)
-
-
-@pytest.fixture
-def told(capsys):
-    """What a command line that must succeed prints; what it says beside is kept as `told.err`."""
-
-    def run(*words):
-        status = main(list(words))
-        printed = capsys.readouterr()
-        run.err = printed.err
-        assert status == 0, printed.err
-        assert "\x1b" not in printed.out + printed.err
-        assert max(map(len, printed.out.splitlines()), default=0) <= 80, "narrower than the terminal"
-        return printed.out
-
-    return run
-
-
-@pytest.fixture
-def refused(capsys):
-    """What a command line that must be refused is answered."""
-
-    def run(*words):
-        assert main(list(words)) == 2
-        printed = capsys.readouterr()
-        assert printed.err.startswith("error: ")
-        return printed.out + printed.err
-
-    return run
-
-
 def without_drawing(run):
     """A report for where nobody looks at it."""
     return run.folder.write("report.html", "")
@@ -99,7 +63,6 @@ def test_from_a_text_of_ones_own_to_a_model_that_writes(told, tmp_path, monkeypa
 
     scores = told("evaluate", "runs/fox")
     assert scores.startswith("scores on the part valid, ")
-    assert "(there is no part test)" in scores
     assert "token_accuracy" in scores
     assert told("evaluate", "runs/fox", "fox.txt").startswith("scores on fox.txt, ")
     assert told("report", "runs/fox") == "wrote runs/fox/report.html\n"
@@ -124,29 +87,20 @@ def test_from_simulated_lattices_to_answers_as_tables(told, tmp_path, monkeypatc
     assert found.endswith("report: vit/report.html\nnext: sciformer inspect vit\n")
     monkeypatch.setattr("sciformer.run.Run.report", without_drawing)
     assert told("evaluate", "vit", "--part", "scan").startswith("scores on the part scan, ")
-    assert told("predict", "vit", "new/spins.npz") == "wrote 48 answers to predictions.csv\n"
+    assert told("predict", "vit", "new/spins.npz") == "wrote 48 predictions to predictions.csv\n"
     with open("predictions.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 48
     assert {"temperature", "score_ordered", "score_disordered", "class"} <= set(rows[0])
-    assert told("predict", "vit", "new/spins.npz", "--out", "deep/a.npz") == "wrote 48 answers to deep/a.npz\n"
+    assert told("predict", "vit", "new/spins.npz", "--out", "deep/a.npz") == "wrote 48 predictions to deep/a.npz\n"
     with np.load("deep/a.npz", allow_pickle=False) as found:
         assert found["probabilities"].shape == (48, 2)
         for row, answer, share in zip(rows, found["class"], found["probabilities"]):
             assert row["class"] == answer
             assert float(row["score_ordered"]) + float(row["score_disordered"]) == pytest.approx(share.sum())
 
-    line = [
-        "compare",
-        "spins/ising-vit",
-        "spins/ising-cnn",
-        "--seeds",
-        "2",
-        *SMALL,
-        *FEW,
-        *LATTICES,
-        "--data.cache=cache",
-    ]
+    line = ["compare", "spins/ising-vit", "spins/ising-cnn", "--seeds", "2"]
+    line += [*SMALL, *FEW, *LATTICES, "--data.cache=cache"]
     found = told(*line)
     assert re.search(r"ising-vit +ising-cnn", found)
     assert "mean ± sample standard deviation over seeds" in found.replace("\n", " ")
@@ -159,7 +113,7 @@ def test_from_simulated_lattices_to_answers_as_tables(told, tmp_path, monkeypatc
 
 
 def test_recipes_and_the_keys_of_one(told, capsys, tmp_path):
-    assert told("recipes").endswith("\nsciformer recipes NAME lists the keys of one; sciformer train NAME runs it\n")
+    assert "sciformer recipes NAME" in told("recipes").splitlines()[-1]
     assert main(["recipes", "text/gpt-char", "--model.depth", "7"]) == 0
     (tmp_path / "mine.yaml").write_text(capsys.readouterr().out)
     assert re.search(r"depth: 7 +# Number of blocks", (tmp_path / "mine.yaml").read_text())
@@ -259,7 +213,7 @@ def test_a_recipe_with_problems_fails_the_check(capsys, tmp_path):
     found = capsys.readouterr().out.replace(" \n", " ")
     assert "problem: the data: " in found
     assert "--data.files" in found
-    assert found.endswith("1 problem to mend\n")
+    assert found.splitlines()[-1].startswith("1 problem")
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -133,7 +133,7 @@ def test_from_the_command_line(run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     line = ["predict", str(run[0].path), str(run[1]), "--out", "scores.root"]
     assert main(line) == 0
-    assert capsys.readouterr().out == "wrote 30 answers to scores.root\n"
+    assert capsys.readouterr().out == "wrote 30 predictions to scores.root\n"
     assert main(line) == 2
     said = capsys.readouterr().err
     assert "scores.root" in said
@@ -188,6 +188,6 @@ def test_a_format_of_a_plugin_is_written(run, tmp_path, monkeypatch, capsys):
     assert ".csv, .h5, .npz, .parquet or .root" in capsys.readouterr().err
     (tmp_path / "toy_format.py").write_text(TOY_FORMAT)
     assert main([*line, "--plugin", "toy_format.py"]) == 0
-    assert capsys.readouterr().out == "wrote 30 answers to scores.toy\n"
+    assert capsys.readouterr().out == "wrote 30 predictions to scores.toy\n"
     names = [line.partition(":")[0] for line in (tmp_path / "scores.toy").read_text().splitlines()]
     assert names == ["label", "score_0", "score_1", "class"]

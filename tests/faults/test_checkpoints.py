@@ -42,7 +42,7 @@ def test_damaged_checkpoint(tmp_path, texts, name, damage):
     with listening() as said:
         go(recipe, tmp_path)
     assert any("step-0000010 cannot be used" in text for text in said)
-    assert "going on from step 8" in said
+    assert any(text.endswith("from step 8") for text in said)
     assert_same(tmp_path, reference)
 
 
@@ -139,7 +139,7 @@ def test_smuggled_pickle(tmp_path, texts):
         (tmp_path / place).write_bytes(bomb)
     with listening() as said:
         run = go(recipe, tmp_path)
-    assert any("also holds 'weights.pt': no part of it, and never opened" in text for text in said)
+    assert any("'weights.pt'" in text and "step-0000010" in text for text in said)
     assert_same(run, reference)
     assert run.evaluate("valid").scores["loss"] == pytest.approx(run.scores["loss"], rel=1e-6)
     (tmp_path / "model" / "weights.safetensors").unlink()

@@ -75,9 +75,9 @@ def test_nan_in_a_batch(tmp_path, images, monkeypatch, value):
     poison(monkeypatch, [6], value)
     with listening() as said:
         run = go(recipe, tmp_path / "run")
-    assert [text for text in said if "left out" in text] == [
-        f"step 7: the gradient was not finite; the update was left out (NaN or infinity in the samples [{sample}])"
-    ]
+    (line,) = (text for text in said if "not finite" in text)
+    assert line.startswith("step 7: ")
+    assert f"samples [{sample}]" in line
     assert [line for line in run.records if "left_out" in line] == [{"step": 7, "left_out": True, "samples": [sample]}]
     assert [line["step"] for line in run.records if "loss" in line] == [n + 1 for n in range(STEPS) if n != 6]
     before, after = (checkpoint.load(run.folder.checkpoints, log=pytest.fail, step=step).tensors for step in (6, 7))
@@ -155,7 +155,7 @@ def test_nan_in_validation(tmp_path, value, ranks):
     (row,) = np.flatnonzero((table["image"] == wanted).all((1, 2)))
     table["image"][row, 0, 0] = value
     np.savez(path, **table, unused=np.full(30, np.nan))
-    words = ("valid", " 1 ", "[3]", "valid loss is nan")
+    words = ("valid", "1 sample", "[3]", "valid loss is nan")
     if ranks == 1:
         with refuses(*words):
             go(recipe, tmp_path / "run")
@@ -180,10 +180,8 @@ def test_nan_of_a_model(tmp_path, images, monkeypatch):
     monkeypatch.setattr(engine, "evaluate", judged)
     with listening() as said:
         run = go(images[0], tmp_path)
-    assert [text.partition(":")[0] for text in said if "valid loss is nan, though the data are" in text] == [
-        "step 5",
-        f"step {STEPS}",
-    ]
+    steps = [text.partition(":")[0] for text in said if ": valid loss is nan" in text]
+    assert steps == ["step 5", f"step {STEPS}"]
     assert left(run)[1]["about"]["step"] == 10
 
 
@@ -233,7 +231,7 @@ def test_out_of_memory(tmp_path, texts, monkeypatch):
     with listening() as said:
         go(recipe, tmp_path / "run", stop_after=7)
         assert sizes[:3] == [4, 2, 1]
-        assert sum("out of memory: going on with" in text for text in said) == 2
+        assert sum(text.startswith("out of memory: ") for text in said) == 2
         run = go(recipe, tmp_path / "run")
     assert sum("out of memory" in text for text in said) == 2  # remembered
     assert max(sizes[3:]) == 1  # also where it is judged

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.errors import UserError
-from sciformer.recipe.document import Place, RecipeError, differences, flatten, from_mapping, lay_over, read
+from sciformer.recipe.document import RecipeError, differences, flatten, from_mapping, lay_over, read
+from sciformer.recipe.yaml import Place
 from tests.errors import refuses
 
 
@@ -47,28 +48,30 @@ def test_a_child_wins_and_the_rest_is_the_bases(base, child):
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
+    ("content", "hint", "expected"),
     [
-        ("", [(None, None, "empty")]),
-        ("# nothing\n", [(None, None, "empty")]),
-        ("\n- 1\n", [(None, 2, "`- 1`")]),
-        ("model:\n\tdepth: 3\n", [(None, 2, "`depth: 3`")]),
-        ("a: [1, 2\nb: 3\n", [(None, 2, "']', but got ':': `b: 3`")]),
-        ("a: 1\nb: 3: 4\n", [(None, 2, "mapping values are not allowed here: `b: 3: 4`")]),
-        ("a: \x07\n", [(None, 1, "'\\x07'")]),
-        ("a: 1\n---\nb: 2\n", [(None, 2, "`---`")]),
-        ("? [a]\n: 3\n", [(None, 1, "key")]),
-        (b"\x89PNG\r\n\x00", [(None, None, "UTF-8")]),
-        ("a: ü".encode("latin-1"), [(None, None, "UTF-8")]),
-        ("a: 1".encode("utf-16"), [(None, None, "UTF-8")]),
-        ("a: x" + "x" * 10**6, [(None, None, "1 MB")]),
-        ("a: 1\na: 2\nb:\n  c: 1\n  c: 2\n", [("a", 2, "line 1"), ("b.c", 5, "line 4")]),
+        ("", "`base:`", [(None, None, "empty")]),
+        ("# nothing\n", "", [(None, None, "empty")]),
+        ("\n- 1\n", "", [(None, 2, "`- 1`")]),
+        ("model:\n\tdepth: 3\n", "spaces", [(None, 2, "`depth: 3`")]),
+        ("a: [1, 2\nb: 3\n", "", [(None, 2, "']', but got ':': `b: 3`")]),
+        ("a: 1\nb: 3: 4\n", "", [(None, 2, "mapping values are not allowed here: `b: 3: 4`")]),
+        ("a: \x07\n", "", [(None, 1, "'\\x07'")]),
+        ("a: 1\n---\nb: 2\n", "", [(None, 2, "`---`")]),
+        ("? [a]\n: 3\n", "", [(None, 1, "key")]),
+        (b"\x89PNG\r\n\x00", "YAML", [(None, None, "UTF-8")]),
+        ("a: ü".encode("latin-1"), "YAML", [(None, None, "UTF-8")]),
+        ("a: 1".encode("utf-16"), "YAML", [(None, None, "UTF-8")]),
+        ("a: x" + "x" * 10**6, "files of their own", [(None, None, "1 MB")]),
+        ("a: 1\na: 2\nb:\n  c: 1\n  c: 2\n", "", [("a", 2, "line 1"), ("b.c", 5, "line 4")]),
         (
             "a: !!python/object/apply:os.system ['touch owned']\nb: [!!python/name:os.system '']\nc: !mine 3\n",
+            "",
             [("a", 1, "!!python/object/apply:os.system"), ("b", 2, "!!python/name:os.system"), ("c", 3, "!mine")],
         ),
         (
             "plugin: a.py\nmodel: {_target_: x}\ndata:\n  - class_path: x\n  - {b: {import: x}}\n",
+            "--plugin FILE",
             [
                 ("plugin", 1, "plugin"),
                 ("model._target_", 2, "model._target_"),
@@ -78,25 +81,11 @@ def test_a_child_wins_and_the_rest_is_the_bases(base, child):
         ),
     ],
 )
-def test_a_file_is_refused_with_its_key_line_and_text(tmp_path, content, expected):
+def test_a_file_is_refused_with_its_key_line_text_and_what_to_do(tmp_path, content, hint, expected):
     found = refusal(tmp_path, content)
+    assert hint in found[0].hint
     assert [(error.key, error.line) for error in found] == [(key, line) for key, line, _ in expected]
     assert all(mention in error.message for error, (_, _, mention) in zip(found, expected))
-
-
-@pytest.mark.parametrize(
-    ("content", "hint"),
-    [
-        ("", "`base:`"),
-        ("model:\n\tdepth: 3\n", "spaces"),
-        (b"\x89PNG\r\n\x00", "YAML"),
-        ("plugin: a.py\n", "--plugin FILE"),
-        ("a: x" + "x" * 10**6, "files of their own"),
-    ],
-)
-def test_a_file_that_is_refused_is_answered_with_what_to_do(tmp_path, content, hint):
-    (error,) = refusal(tmp_path, content)
-    assert hint in error.hint
 
 
 def bomb(levels: int, width: int) -> str:

@@ -8,14 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from sciformer.recipe.options import (
-    describe_mismatch,
-    describe_type,
-    format_value,
-    options,
-    parse_arguments,
-    parse_typed,
-)
+from sciformer.recipe.options import describe_mismatch, format_value, options, parse_arguments, parse_typed
 from tests.errors import refuses
 
 
@@ -25,14 +18,8 @@ from tests.errors import refuses
 )
 def test_arguments_are_parted_without_loss(changes):
     changes = {key: [word for word in some if not word.startswith("--")] for key, some in changes.items()}
-    line = [
-        "train",
-        "my.yaml",
-        *(word for key, some in changes.items() for word in (f"--{key}", *some)),
-        "--run",
-        "a.b",
-    ]
-    rest, found = parse_arguments(line)
+    words = [word for key, some in changes.items() for word in (f"--{key}", *some)]
+    rest, found = parse_arguments(["train", "my.yaml", *words, "--run", "a.b"])
     assert rest == ["train", "my.yaml", "--run", "a.b"]
     assert found == {key: True if not some else some if len(some) > 1 else some[0] for key, some in changes.items()}
 
@@ -96,6 +83,9 @@ def test_what_is_typed_is_read_by_the_type_of_its_field(annotation, text, value)
     assert (found, type(found)) == (value, type(value))
 
 
+SIDE = Annotated[int, Field(ge=1)]
+
+
 class Warm(BaseModel, use_attribute_docstrings=True):
     steps: Annotated[int, Field(ge=1)] = 10
     """How long
@@ -128,6 +118,7 @@ def test_options_of_a_section():
         (dict[str, bool], "keys with true or false each"),
         (list[Path], "a list of paths"),
         (Annotated[float, Field(gt=0, le=1)], "a number, above 0, at most 1"),
+        (SIDE | tuple[SIDE, SIDE], "a whole number, at least 1 or a list of 2 whole numbers, at least 1"),
         (Warm | None, "the keys steps or null"),
         (Any, "any value"),
         (complex, "complex"),
@@ -151,10 +142,3 @@ def test_long_values_are_cut():
     assert format_value("a" * 200) == '"' + "a" * 76 + "..."
     assert format_value([*range(10)]) == "[0, 1, 2, 3, 4, 5, 6, 7, ...]"
     assert format_value({"a": 1}) == "the keys a"
-
-
-def test_bounds_inside_of_a_choice_are_told():
-    side = Annotated[int, Field(ge=1)]
-    assert (
-        describe_type(side | tuple[side, side]) == "a whole number, at least 1 or a list of 2 whole numbers, at least 1"
-    )

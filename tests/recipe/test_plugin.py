@@ -5,10 +5,14 @@ import sys
 
 import pytest
 
+from sciformer.domains.jets.simulate.jets import Jets
 from sciformer.errors import UserError
+from sciformer.evaluation.predictions import write_predictions
+from sciformer.files.tables import write_table
 from sciformer.metrics import METRICS
-from sciformer.recipe import describe, options, recipes, registry
+from sciformer.recipe import Recipe, describe, options, recipes, registry
 from sciformer.recipe.plugin import Plugin, check_plugins, load, record_plugins
+from sciformer.run import train
 from tests.errors import refuses
 
 BEADS = '''\
@@ -71,7 +75,7 @@ def test_two_files_of_one_name_or_one_file_of_two_contents_are_refused(write):
     assert "Rename" in error.hint
     error = refusal(write(BEADS + "# changed\n"))
     assert "test_beads.py" in error.message
-    assert "Start Python anew" in error.hint
+    assert "Python" in error.hint
     assert "tokens test-own-beads" in refusal(write(BEADS, "other.py")).message
 
 
@@ -174,7 +178,7 @@ def test_a_folder_is_a_field(folder):
     assert load(path) is plugin
     assert not list(path.rglob("__pycache__"))
     (path / "tokens.py").write_text("")
-    assert "Start Python anew" in refusal(path).hint  # any of its files counts
+    assert "Python" in refusal(path).hint  # any of its files counts
     assert registry.find("tokens", "test-beads").model_fields["size"].default == 3
 
 
@@ -196,3 +200,69 @@ def test_a_folder_that_cannot_be_a_plugin(folder, changes, mentions, line):
 
 def test_a_folder_may_not_be_called_like_a_field(folder):
     assert "the field jets" in refusal(folder("jets")).message
+
+
+# One file each: a format, a trunk, a metric
+
+FORMAT = """\
+import json
+import numpy as np
+from sciformer.data.columns import Lists
+from sciformer.files.formats.base import Format, TableWriter
+from sciformer.files.formats.memory import MemoryTable
+from sciformer.files.formats.padded import events_table
+from sciformer.recipe.registry import register
+
+def read(path, layout):
+    return MemoryTable(path, events_table(json.loads(path.read_text()[4:])), layout)
+
+class Writer(TableWriter):
+    def add(self, table):
+        self.path.write_text("TOY " + json.dumps({name: rows(column) for name, column in table.items()}))
+
+    def close(self, about):
+        pass
+
+def rows(column):
+    if isinstance(column, Lists):
+        return [part.tolist() for part in np.split(column.values, np.cumsum(column.lengths)[:-1])]
+    return column.tolist()
+
+register("format", "toy")(Format("TOY", (".toy",), writer=Writer, reader=read, magic=(b"TOY ",)))
+"""
+TRUNK = """\
+from sciformer.nn.trunks.deep_sets import DeepSets, DeepSetsOptions
+from sciformer.recipe.registry import register
+
+@register("trunk", "toy_sets")
+class ToySetsOptions(DeepSetsOptions):
+    factor: int = 2
+
+    def build_trunk(self, form, causal=False, memory_dim=None):
+        return DeepSets(form.width, [self.factor * self.dim] * self.depth)
+"""
+METRIC = """\
+from sciformer.metrics import metric
+from sciformer.recipe.registry import register
+
+@register("metric", "toy_doubt")
+@metric("lower", ("probabilities",), "mean distance of the largest probability from 1")
+def toy_doubt(probabilities):
+    return float(1 - probabilities.max(1).mean())
+"""
+
+
+def test_a_format_a_trunk_and_a_metric_are_one_file_each(write, tmp_path):
+    files = {"toy_format.py": FORMAT, "toy_trunk.py": TRUNK, "toy_metric.py": METRIC}
+    plugins = [load(write(text, name)) for name, text in files.items()]
+    jets = Jets(number=40, classes=["QCD", "Hbb"]).make(40)
+    write_table(tmp_path / "jets.toy", [{**jets, "label": (jets["label"] == "QCD").astype(int)}])
+    changes = {"data": {"kind": "events", "files": [str(tmp_path / "jets.toy")]}, "objective.kind": "classify"}
+    changes |= {"model.trunk": "toy_sets", "model.dim": 8, "model.factor": 3, "objective.metrics": ["toy_doubt"]}
+    changes |= {"train.steps": 3, "train.batch": 8, "train.device": "cpu", "train.best": "toy_doubt"}
+    recipe = Recipe.load("jets/pfn", changes)
+    run = train(recipe, tmp_path / "run", plugins=plugins, show=False, report=False)
+    assert run.model.trunk.dim == 24
+    assert 0 < run.evaluate("test").scores["toy_doubt"] < 0.5
+    assert write_predictions(run, [tmp_path / "jets.toy"], tmp_path / "answers.toy") == 40
+    assert b"score_0" in (tmp_path / "answers.toy").read_bytes()

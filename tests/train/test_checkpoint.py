@@ -70,9 +70,9 @@ def test_nothing_yet_is_none_and_a_file_is_a_mistake(tmp_path):
         put(tmp_path / "file" / "below", 1)
 
 
-def test_pruning_keeps_the_newest_and_the_protected(tmp_path):
-    put(tmp_path, 10, 20, 30, 40, 50, keep=2, protect={10})
-    assert steps(tmp_path) == [10, 40, 50]
+def test_pruning_keeps_the_newest(tmp_path):
+    put(tmp_path, 10, 20, 30, 40, 50, keep=2)
+    assert steps(tmp_path) == [40, 50]
     assert (tmp_path / "latest").read_text() == "step-0000050\n"
     put(tmp_path, 45, keep=2)  # resumed before step 50: what is later goes, what was just written stays
     assert steps(tmp_path) == [40, 45]
@@ -146,18 +146,21 @@ def test_what_is_wrong_is_said(tmp_path):
         manifest(files={"state.json": checkpoint._seal(broken / "state.json"), "weights.safetensors": seal})()
 
     faults = {
-        "weights.safetensors is no safetensors file": junk,
+        "weights.safetensors is not a safetensors file": junk,
         "weights.safetensors is missing": lambda: (broken / "weights.safetensors").unlink(),
         "manifest.json is missing": lambda: (broken / "manifest.json").unlink(),
-        "no readable JSON": lambda: (broken / "manifest.json").write_text("[" * 100_000),
-        "holds no JSON object": lambda: (broken / "manifest.json").write_text("[]"),
+        "not valid JSON": lambda: (broken / "manifest.json").write_text("[" * 100_000),
+        "contain a JSON object": lambda: (broken / "manifest.json").write_text("[]"),
         "not that of this step": manifest(step=3),
         "no size and hash of state.json": manifest(files={"state.json": {}}),
         "names '../../x.safetensors'": manifest(files={"state.json": evil, "../../x.safetensors": evil}),
         "names 'x.pkl'": manifest(files={"state.json": evil, "x.pkl": evil}),
         "weights.safetensors is a link": lambda: link("weights.safetensors", spare / "weights.safetensors"),
         "manifest.json is a link": lambda: link("manifest.json", spare / "manifest.json"),
-        "state.json is no plain file": lambda: ((broken / "state.json").unlink(), os.mkfifo(broken / "state.json")),
+        "state.json is not a regular file": lambda: (
+            (broken / "state.json").unlink(),
+            os.mkfifo(broken / "state.json"),
+        ),
         "it is a link or a file": lambda: (shutil.rmtree(broken), broken.symlink_to(spare)),
     }
     for text, damage in faults.items():
@@ -183,8 +186,9 @@ def test_latest_is_a_hint_and_smuggled_files_are_never_opened(tmp_path):
     (tmp_path / "latest").unlink()
     (tmp_path / "step-0000001" / "weights.pt").write_bytes(b"cos\nsystem\n(S'touch owned'\ntR.")
     (tmp_path / "step-0000001" / "x\x1b.pkl").mkdir()
-    text = "The checkpoint step-0000001 also holds 'weights.pt', 'x\\x1b.pkl': no part of it, and never opened."
-    assert get(tmp_path)[1] == [text]
+    (text,) = get(tmp_path)[1]
+    assert "step-0000001" in text
+    assert "'weights.pt', 'x\\x1b.pkl'" in text
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["the next step", "the same step"])
@@ -238,7 +242,7 @@ def test_an_error_at_any_call_leaves_the_old_or_the_new_and_no_rubbish(tmp_path,
         if len(calls) < fatal:
             break
     assert len(errors) > 15
-    text = r"No space left.* 1,\d{3},\d{3} bytes .* [\d,]+ bytes "
+    text = r"No space left.*\b1,\d{3},\d{3} bytes .* [\d,]+ bytes "
     assert [error for error in errors if not re.search(text, error.message)] == []
     assert {Path(error.file).name for error in errors} == {f"step-{number:07d}"}
     assert all("step 2" in error.hint for error in errors)

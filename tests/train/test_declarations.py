@@ -9,16 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from sciformer.assembly import Assembly
 from sciformer.objectives.base import CARRIED, Carried, Objective
 from sciformer.recipe.registry import REGISTERED
 from sciformer.run import Run
-from sciformer.train.distributed import Ranks
-from sciformer.train.engine import Engine
-from sciformer.train.folder import Folder
-from sciformer.train.progress import ProgressReporter
 from tests.errors import refuses
-from tests.train.tiny import assert_near, assert_same, go, image_recipe, in_ranks, left
+from tests.train.tiny import assert_near, assert_same, engine, go, image_recipe, in_ranks, left
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -103,10 +98,6 @@ def registered(monkeypatch):
 
 def recipe(folder, kind, **changes):
     return image_recipe(folder, objective={"kind": kind}, **changes)
-
-
-def engine(recipe, folder):
-    return Engine(Assembly.open(recipe), Folder(folder), Ranks(torch.device("cpu")), ProgressReporter(False))
 
 
 @pytest.mark.parametrize("kind", ["contrast", "newton"])

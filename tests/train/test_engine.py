@@ -10,26 +10,27 @@ from functools import partial
 import pytest
 import torch
 
-from sciformer.assembly import Assembly
 from sciformer.domains.images.tokens import Patches
-from sciformer.models.decoder import Decoder, DecoderNetwork
-from sciformer.recipe import Recipe, registry
+from sciformer.evaluation.evaluate import evaluate
+from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from sciformer.train import checkpoint
 from sciformer.train.config import NEUTRAL_KEYS, Train
-from sciformer.train.distributed import Ranks
 from sciformer.train.engine import Engine
-from sciformer.train.folder import Folder
-from sciformer.train.progress import ProgressReporter
 from sciformer.train.weights import load_weights
 from tests.errors import refuses
-from tests.train.tiny import BATCHES, STEPS, assert_same, go, image_recipe, left, listening, text_recipe
-
-
-def engine(recipe, folder):
-    made = Folder(folder)
-    made.create()
-    return Engine(Assembly.open(recipe), made, Ranks(torch.device("cpu")), ProgressReporter(show=False))
+from tests.train.tiny import (
+    BATCHES,
+    STEPS,
+    after_updates,
+    assert_same,
+    engine,
+    go,
+    image_recipe,
+    left,
+    listening,
+    text_recipe,
+)
 
 
 def test_the_log(tmp_path):
@@ -58,16 +59,13 @@ def test_the_log_of_images_learns(tmp_path):
 def test_the_average_is_that_of_a_naive_loop(tmp_path):
     made = engine(text_recipe(tmp_path, train__ema=0.8), tmp_path / "run")
     naive = {name: weight.detach().double() for name, weight in made.step.model.named_parameters()}
-    before = Engine._remember
 
-    def remember(self, updated, batch):
-        before(self, updated, batch)
-        keep = min(0.8, (1 + self.number) / (10 + self.number))
-        for name, weight in self.step.model.named_parameters():
+    def average(made, batch):
+        keep = min(0.8, (1 + made.number) / (10 + made.number))
+        for name, weight in made.step.model.named_parameters():
             naive[name] = keep * naive[name] + (1 - keep) * weight.detach().double()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_remember", remember)
+    with after_updates(average):
         made.run()
     for name, weight in made.ema.items():
         torch.testing.assert_close(weight, naive[name].float())
@@ -80,13 +78,11 @@ def test_the_average_is_that_of_a_naive_loop(tmp_path):
 def test_best_and_last(tmp_path, monkeypatch):
     """The kept model is the best one; the last checkpoint goes on from the last step."""
     losses = iter([3.0, math.nan, 1.0, 2.0, 1.0, 4.0, math.nan])
-    real = Engine._evaluate
 
-    def judged(self):
-        part, found = real(self)
-        return part, dataclasses.replace(found, scores={"loss": next(losses)})
+    def judged(*given, **options):
+        return dataclasses.replace(evaluate(*given, **options), scores={"loss": next(losses)})
 
-    monkeypatch.setattr(Engine, "_evaluate", judged)
+    monkeypatch.setattr("sciformer.train.engine.evaluate", judged)
     run = go(text_recipe(tmp_path, train__evaluate_every=2), tmp_path / "run")
     weights, about = load_weights(run.folder.model)
     assert about == {"step": 6, "scores": {"loss": 1.0}}
@@ -153,33 +149,6 @@ def test_the_mean_of_the_last_checkpoints_is_kept_and_judged(tmp_path):
     saved = [checkpoint.load(run.folder.checkpoints, log=pytest.fail, step=step) for step in (8, 12, 14)]
     for name, weight in weights.items():
         torch.testing.assert_close(weight, torch.stack([one.tensors["weights"][name] for one in saved]).mean(0))
-    assert run.evaluate("valid").scores == pytest.approx(run.scores)
-
-
-class WithBuffers(DecoderNetwork):
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.norm = torch.nn.BatchNorm1d(self.dim)
-
-    def decode(self, view, watch=None, cache=None):
-        x = super().decode(view, watch, cache)
-        return self.norm(x.flatten(0, 1)).view_as(x)
-
-
-class Buffered(Decoder):
-    def build(self, tokens, objective):
-        (only,) = tokens.values()
-        return WithBuffers(self, only, objective, self.make_trunk(only, causal=True))
-
-
-def test_buffers_are_saved_and_restored(tmp_path, monkeypatch):
-    monkeypatch.setitem(registry.REGISTERED, "model", {"buffered": Buffered})
-    recipe = text_recipe(tmp_path, model__kind="buffered", model__dim=8, model__depth=1, model__heads=2)
-    reference = left(go(recipe, tmp_path / "whole"))
-    assert int(reference[0]["model norm.num_batches_tracked"]) == reference[1]["about"]["step"]
-    go(recipe, tmp_path / "run", stop_after=6)
-    run = go(recipe, tmp_path / "run")
-    assert_same(run, reference)
     assert run.evaluate("valid").scores == pytest.approx(run.scores)
 
 
@@ -259,10 +228,21 @@ def test_settings():
     assert Train(steps=5).total(7) == 5
     assert Train(epochs=1.5).total(7) == 10
     assert Train(epochs=0.01).total(7) == 1
-    with pytest.raises(ValueError, match="not both"):
-        Train(steps=1, epochs=1)
-    with pytest.raises(ValueError, match="betas"):
-        Train(betas=(0.9, 1.0))
+    assert Train(tokens=100, bucket=False, packed=True).tokens == 100
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"steps": 1, "epochs": 1}, "train.epochs"),
+        ({"betas": (0.9, 1.0)}, "train.betas"),
+        ({"tokens": 100, "bucket": False}, "train.bucket"),
+        ({"schedule": "flat", "min_lr_ratio": 0}, "train.min_lr_ratio"),
+    ],
+)
+def test_settings_that_contradict_each_other(options, key):
+    with pytest.raises(ValueError, match=key):
+        Train(**options)
 
 
 def test_a_run_knows_itself(tmp_path):

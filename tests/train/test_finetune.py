@@ -15,7 +15,7 @@ from sciformer.train.finetune import Pretrained, load_pretrained
 from sciformer.train.folder import Folder
 from sciformer.train.weights import load_weights
 from tests.errors import refuses
-from tests.train.tiny import assert_same, go, image_recipe, in_ranks, left, listening, text_recipe
+from tests.train.tiny import after_updates, assert_same, go, image_recipe, in_ranks, left, listening, text_recipe
 
 BODY = ("entrance.", "trunk.")
 
@@ -80,7 +80,7 @@ def test_weights_and_tokens_are_taken_and_the_rest_is_drawn(runs, lines):
     assert start.about["parameters"] == body
     assert start.about["new"] == ["heads.class.layer.1.bias", "heads.class.layer.1.weight"]
     assert start.about["left"] == []
-    assert f"begun with {start.about['tensors']} tensors ({body:,} parameters) of {runs / 'text'}" in start.words()
+    assert f"{start.about['tensors']} tensors ({body:,} parameters) of {runs / 'text'}" in start.words()
 
 
 def test_what_is_left_open_is_theirs(runs, lines):
@@ -149,12 +149,12 @@ def test_a_run_that_was_stopped_needs_the_other_no_more(runs, lines, tmp_path, s
     reference = left(go(recipe, tmp_path / "whole"))
     with listening() as said:
         go(recipe, tmp_path / "parts", stop_after=stop)
-    assert sum("begun with" in line for line in said) == 1
+    assert sum(f"of {other}" in line for line in said) == 1
     kept = Run(tmp_path / "parts").about["init_from"]
     shutil.rmtree(other)
     with listening() as said:
         run = go(recipe, tmp_path / "parts")
-    assert not any("begun with" in line for line in said)
+    assert not any(f"of {other}" in line for line in said)
     assert_same(run, reference)
     assert Run(run.path).about["init_from"] == kept
     assert kept["run"] == str(other)
@@ -195,21 +195,18 @@ def test_only_the_heads_of_a_frozen_model_learn(runs, lines, tmp_path):
     assert_same(go(recipe, tmp_path / "parts"), reference)
 
 
-def test_what_is_fixed_has_no_dropout(runs, lines, tmp_path, monkeypatch):
-    from sciformer.train.engine import Engine
-
+def test_what_is_fixed_has_no_dropout(runs, lines, tmp_path):
     seen = []
-    monkeypatch.setattr(Engine, "_remember", lambda engine, updated, batch: seen.append(modes(engine.step.model)))
 
-    def modes(model):
-        return {name: child.training for name, child in model.named_children()}
+    def note(made, batch):
+        seen.append({name: child.training for name, child in made.step.model.named_children()})
 
-    go(labelled(lines, runs / "text", train__freeze=True), tmp_path / "frozen")
-    assert len(seen) == 8  # before and after judging
-    assert all(one == {"entrance": False, "trunk": False, "heads": True, "pooling": True} for one in seen)
-    seen.clear()
-    go(labelled(lines, runs / "text"), tmp_path / "free")
-    assert all(all(one.values()) for one in seen)
+    with after_updates(note):
+        go(labelled(lines, runs / "text", train__freeze=True), tmp_path / "frozen")
+        go(labelled(lines, runs / "text"), tmp_path / "free")
+    assert len(seen) == 16  # before and after judging
+    assert all(one == {"entrance": False, "trunk": False, "heads": True, "pooling": True} for one in seen[:8])
+    assert all(all(one.values()) for one in seen[8:])
 
 
 def test_freezing_what_has_no_heads_is_refused(runs, tmp_path):
@@ -254,7 +251,7 @@ def test_the_verbs(runs, lines, tmp_path, monkeypatch, capsys):
     assert "of " + str(tmp_path / "runs" / "hide") in capsys.readouterr().err
     assert Run("runs/mood").recipe.model.dim == 8
     assert main(["finetune", "mood.yaml", "--from", "runs/mood", "--run", "runs/more"]) == 0
-    assert "it answers already: judged before the first step" in capsys.readouterr().err
+    assert "evaluated before the first step" in capsys.readouterr().err
     assert main(["finetune", "mood.yaml", "--from", "runs/hide"]) == 0
     assert "already complete" in capsys.readouterr().err
     assert main(["check", "mood.yaml", "--train.init_from", "runs/hide"]) == 0

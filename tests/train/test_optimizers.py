@@ -12,7 +12,7 @@ from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step
 from sciformer.train.config import Train
 from sciformer.train.distributed import Ranks
-from sciformer.train.optimizers import learning_rate, make_optimizer, optimizer_state, restore_optimizer, scales
+from sciformer.train.optimizers import learning_rate, make_optimizer, optimizer_state, scales
 from sciformer.train.step import OptimizerStep
 from tests.objectives.examples import make, ready
 
@@ -135,24 +135,3 @@ def test_a_step_left_out_leaves_the_state_as_it_was():
             assert all(torch.equal(before[name], after[name]) for name in after)
         assert all(tensor.isfinite().all() for tensor in after.values())
     assert {float(value) for name, value in after.items() if name.startswith("step ")} == {3.0}
-
-
-def test_the_state_goes_out_and_back_by_name():
-    model, twin = nn.Linear(3, 2), nn.Linear(3, 2)
-    twin.load_state_dict(model.state_dict())
-    optimizers = [make_optimizer(one, Train(), CPU) for one in (model, twin)]
-    names = [{id(weight): name for name, weight in one.named_parameters()} for one in (model, twin)]
-
-    def step(one, optimizer):
-        for i, weight in enumerate(one.parameters()):
-            weight.grad = torch.full_like(weight, 0.1 + i)
-        optimizer.step()
-
-    step(model, optimizers[0])
-    state = optimizer_state(optimizers[0], names[0])
-    assert set(state) == {f"{key} {name}" for key in ("step", "exp_avg", "exp_avg_sq") for name in ("weight", "bias")}
-    twin.load_state_dict(model.state_dict())
-    restore_optimizer(optimizers[1], names[1], state, lambda value, like: value.clone())
-    for one, optimizer in zip((model, twin), optimizers):
-        step(one, optimizer)
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters()))

@@ -25,16 +25,6 @@ def test_steps_and_scores_in_plain_lines():
     assert scores == "step 10: validation loss 1.5000  accuracy 0.2500  (best so far)"
 
 
-def test_silence(capsys):
-    teller = ProgressReporter(show=False)
-    teller.begin(10, 0)
-    teller.step(1, RECORD)
-    teller.scores(1, {"loss": 1.0}, best=False)
-    teller.log("nothing")
-    teller.end()
-    assert capsys.readouterr() == ("", "")
-
-
 def test_tensorboard_is_not_needed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)  # import fails
     board = Board(tmp_path / "tensorboard", 3)

@@ -21,13 +21,17 @@ from tests.train.tiny import text_recipe
 CPU = torch.device("cpu")
 
 
-def updater(folder, double=True, dropout=0.0, **settings):
-    """An updater of a small model, and a batch of eight lines of different length."""
-    recipe = text_recipe(folder, train__batch=8, model__dropout=dropout)
-    assembly = Assembly.open(recipe)
+def opened(folder, dropout=0.0):
+    """The assembly of a small model, and batches of eight lines of different length by number."""
+    assembly = Assembly.open(text_recipe(folder, train__batch=8, model__dropout=dropout))
     train = assembly.dataset("train")
-    order = BatchSampler(len(train), 8, 0)
-    batch = Fetch(train, order, assembly.tokens, assembly.objective)[0]
+    return assembly, Fetch(train, BatchSampler(len(train), 8, 0), assembly.tokens, assembly.objective)
+
+
+def updater(folder, double=True, dropout=0.0, **settings):
+    """An updater of a small model, and a batch."""
+    assembly, batches = opened(folder, dropout)
+    batch = batches[0]
     assert len({*batch.stream.lengths}) > 3  # ragged
     step = Step(assembly.network(), assembly.objective)
     step = step.double() if double else step

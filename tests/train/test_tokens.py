@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.assembly import Assembly
 from sciformer.check.check import check
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.dataset import Dataset
 from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
-from sciformer.data.sampler import PackedSampler, TokenBudgetSampler, make_sampler
+from sciformer.data.sampler import PackedSampler, TokenBudgetSampler
 from sciformer.data.source import Memory
 from sciformer.data.windows import Windows
 from sciformer.domains.text.tokens import Text, as_table
@@ -27,7 +26,7 @@ from sciformer.train.optimizers import make_optimizer
 from sciformer.train.step import OptimizerStep
 from tests.models.sections import section
 from tests.objectives.examples import make, ready
-from tests.train.tiny import STEPS, assert_near, assert_same, go, in_ranks, left, listening, noting, text_recipe
+from tests.train.tiny import STEPS, assert_near, assert_same, engine, go, in_ranks, left, listening, noting, text_recipe
 
 CPU = torch.device("cpu")
 SMALL = {"dim": 8, "depth": 2, "heads": 2}
@@ -133,16 +132,7 @@ def test_few_shapes():
 
 def test_the_order_of_a_recipe(tmp_path):
     def order(**changes):
-        assembly = Assembly.open(text_recipe(tmp_path, **changes))
-        train = assembly.recipe.train
-        return make_sampler(
-            assembly.dataset("train"),
-            train.batch,
-            train.tokens,
-            multiple=train.pad_to_multiple,
-            packed=train.packed,
-            shift=1,
-        )
+        return engine(text_recipe(tmp_path, **changes), tmp_path / "run").order
 
     assert type(order()).__name__ == "BatchSampler"
     found = order(train__tokens=40, train__pad_to_multiple=4)
@@ -202,7 +192,7 @@ def test_many_shapes_are_told(tmp_path, monkeypatch):
                 text_recipe(tmp_path, train__tokens=40, train__pad_to_multiple=4, train__compile=compiled),
                 tmp_path / f"{told}",
             )
-        assert sum("shapes, and a step is compiled for each: train.pad_to_multiple" in line for line in said) == told
+        assert sum("train.pad_to_multiple" in line for line in said) == told
 
 
 def test_joined_texts_are_one_run_cut_anywhere():
@@ -228,15 +218,9 @@ def test_checking_a_recipe_by_tokens(tmp_path):
         check(text_recipe(tmp_path, train__tokens=n, train__pad_to_multiple=4), run=tmp_path / "run") for n in (5, 99)
     )
     assert few.problems == many.problems == []
-    assert [note for note in few.notes if "each is a batch of its own" in note] == [few.notes[-1]]
+    assert [note for note in few.notes if "train.tokens" in note] == [few.notes[-1]]
     assert not many.notes
     assert "for about 1 samples" in few.facts["Time"]["a step"]
     assert many.figures["memory_bytes"] > few.figures["memory_bytes"]
     batches = go(text_recipe(tmp_path, train__tokens=99, train__pad_to_multiple=4), tmp_path / "run").about["batches"]
     assert f"({STEPS / batches:.3g} passes)" in many.facts["Time"]["the training"]
-
-
-def test_settings_that_contradict_each_other():
-    with pytest.raises(ValueError, match=r"train.tokens puts samples of similar length together"):
-        Train(tokens=100, bucket=False)
-    assert Train(tokens=100, bucket=False, packed=True).tokens == 100

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from sciformer.assembly import Assembly
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from sciformer.train import checkpoint
+from sciformer.train.distributed import Ranks
 from sciformer.train.engine import Engine
+from sciformer.train.folder import Folder
 from sciformer.train.progress import ProgressReporter
 from sciformer.train.weights import load_weights
 
@@ -97,19 +100,32 @@ def assert_near(run, reference, bound):
     assert {key: value for key, value in apart.items() if not value <= bound} == {}
 
 
+def engine(recipe, folder):
+    """The engine of a recipe, on the CPU and without a word."""
+    made = Folder(folder)
+    made.create()
+    return Engine(Assembly.open(recipe), made, Ranks(torch.device("cpu")), ProgressReporter(show=False))
+
+
 @contextlib.contextmanager
-def at_step(number, act, rank=None):
-    """Call `act` after the update of this number (in one rank only, if given)."""
+def after_updates(act):
+    """Call `act(engine, batch)` after every update."""
     before = Engine._remember
 
     def remember(engine, updated, batch):
         before(engine, updated, batch)
-        if engine.number == number and rank in (None, engine.ranks.rank):
-            act()
+        act(engine, batch)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_remember", remember)
         yield
+
+
+def at_step(number, act, rank=None):
+    """Call `act` after the update of this number (in one rank only, if given)."""
+    return after_updates(
+        lambda engine, batch: act() if engine.number == number and rank in (None, engine.ranks.rank) else None
+    )
 
 
 @contextlib.contextmanager
@@ -121,18 +137,9 @@ def listening():
         yield said
 
 
-@contextlib.contextmanager
 def noting(ids):
     """Note the ids of the samples of every update, by its number."""
-    before = Engine._remember
-
-    def remember(engine, updated, batch):
-        before(engine, updated, batch)
-        ids.setdefault(engine.number, []).append(batch.ids.tolist())
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_remember", remember)
-        yield
+    return after_updates(lambda engine, batch: ids.setdefault(engine.number, []).append(batch.ids.tolist()))
 
 
 def start(work, answer=None, seconds=60):

@@ -1,1 +1,1 @@
-"""A recipe tried before a long run: keys, files, one step, memory and time."""
+"""Check of a recipe before a long run: keys, files, one step, memory and time."""

@@ -1,9 +1,9 @@
-"""A recipe tried out before a long run: keys, files, tokens, one real step, time, memory and disk.
+"""Check a recipe before a long run: keys, files, tokens, one real step, time, memory and disk.
 
     checked = check(Recipe.load("text/gpt-char", {"data.files": ["input.txt"]}))
-    checked.problems                    sentences, each with what to do; none: ready
+    checked.problems                    sentences with hints; empty if the recipe is ready
 
-Nothing is written but what a reader keeps for itself (a cache of simulated data).
+Nothing is written, except the cache of a reader (simulated data).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,19 @@ from ..train.folder import Folder
 from ..train.step import bad_samples
 from .estimate import try_training
 
-MAX_CHECKED_SAMPLES = 2048  # of each part that are looked at, unless all are
-MAX_TEXT_LETTERS = 256  # of a text in the small table for tokens
+MAX_CHECKED_SAMPLES = 2048  # samples checked per part, without `deep`
+MAX_TEXT_LETTERS = 256  # characters of a text in the small table for tokens
 
 
 @dataclass
 class Checked:
-    """What was found: sentences about what must and what may be mended, facts in words, figures as numbers."""
+    """Result of a check.
+
+    problems   errors to correct before training
+    notes      warnings
+    facts      findings in words, by group and name
+    figures    findings as numbers
+    """
 
     name: str
     problems: list[str] = field(default_factory=list)
@@ -50,19 +56,15 @@ class Checked:
     facts: dict[str, dict[str, str]] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
     bad: dict[str, list[int]] = field(default_factory=dict)
-    """Samples of each part whose tokens hold a number that is not finite."""
+    """Samples of each part whose tokens contain NaN or infinity."""
 
     def fact(self, group: str, name: str, words: str) -> None:
-        """Keep a fact under its group."""
+        """Add a fact to a group."""
         self.facts.setdefault(group, {})[name] = words
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain JSON."""
-        return asdict(self)
 
     @contextmanager
     def trying(self, what: str) -> Iterator[None]:
-        """Turn what goes wrong inside into a problem."""
+        """Turn an exception inside the context into a problem."""
         try:
             yield
         except RecipeError as error:
@@ -81,11 +83,11 @@ def check(
     run: str | Path = "runs",
     log: Callable[[str], None] = log_nothing,
 ) -> Checked:
-    """Try a recipe out, on the device and the data it names; what is wrong is collected, not raised.
+    """Check a recipe on its device and data; problems are collected, not raised.
 
-    plugins  the users' files that were loaded; tokens from them go through the whole conformance suite
-    deep     look at every sample of every part, not at the first ones
-    run      where the run would be: its disk must have room for the checkpoints
+    plugins  loaded plugins; their tokens are tested with the whole conformance suite
+    deep     check every sample of every part, not only the first ones
+    run      folder of the planned run: its disk must have space for the checkpoints
     """
     checked = Checked(recipe.name if isinstance(recipe, Recipe) else str(recipe))
     with checked.trying("the recipe"):
@@ -107,9 +109,8 @@ def _recipe(checked: Checked, recipe: Recipe, plugins: Sequence[Plugin]) -> None
     checked.fact("Recipe", "name", recipe.name)
     if recipe.about.title:
         checked.fact("Recipe", "title", recipe.about.title)
-    kinds = [getattr(recipe, section) for section in ("data", "tokens", "model", "objective")]
-    words = [", ".join(s.kind for s in kind.values()) if isinstance(kind, dict) else kind.kind for kind in kinds]
-    checked.fact("Recipe", "made of", " · ".join(words))
+    tokens = ", ".join(stream.kind for stream in recipe.streams.values())
+    checked.fact("Recipe", "made of", f"{recipe.data.kind} · {tokens} · {recipe.model.kind} · {recipe.objective.kind}")
     if plugins:
         checked.fact("Recipe", "plugins", ", ".join(plugin.name for plugin in plugins))
 
@@ -143,24 +144,24 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
             checked.notes.append(f"{int((lengths == 0).sum())} samples of {part} have no tokens.")
         _count_bad_samples(checked, assembly, part, first)
     if "valid" not in parts:
-        checked.notes.append("There is no part `valid`: the best model is chosen on training data. See data.split.")
+        checked.notes.append("There is no part `valid`: the best model is selected on training data. See data.split.")
     batch, count = assembly.recipe.train.batch, len(assembly.dataset("train"))
     if tokens := assembly.recipe.train.tokens:
         if over := int((assembly.dataset("train").widths - assembly.objective.lookahead > tokens).sum()):
-            checked.notes.append(f"{over} samples have more tokens than train.tokens: each is a batch of its own.")
+            checked.notes.append(f"{over} samples have more tokens than train.tokens: each forms a batch of its own.")
     elif batch > count:
         checked.notes.append(
-            f"train.batch is {batch}, but there are {count} samples to train on: batches have {count}."
+            f"train.batch is {batch}, but there are only {count} training samples: batches have {count}."
         )
 
 
 def _count_bad_samples(checked: Checked, assembly: Assembly, part: str, first: Batch) -> None:
-    """Count samples with numbers that are not finite; whether a model bears those of tokens, the step shows."""
+    """Count samples with NaN or infinity; the step shows whether the model accepts them."""
     tokens = bad_samples(Batch(first.streams, {}, first.ids))
     if tokens:
         checked.bad[part] = tokens
         checked.notes.append(
-            f"{len(tokens)} of {len(first)} samples of {part} hold NaN or infinity, the first is sample {tokens[0]}."
+            f"{len(tokens)} of {len(first)} samples of {part} contain NaN or infinity; the first is sample {tokens[0]}."
         )
     for name, column in first.samples.items():
         if column.dtype.kind == "f" and not np.isfinite(column).all():
@@ -184,12 +185,12 @@ def _tokens(checked: Checked, assembly: Assembly, stream: str, own: bool) -> Non
     missing = list(section.tokenize(table).columns) if rough else []
     found = check_tokens(section, table, missing=missing, draw=own)
     checked.problems += [f"tokens {problem}" for problem in found]
-    words = f"{len(found)} promises of tokens broken" if found else "every promise of tokens is kept"
-    checked.fact("Tokens", f"{stream}: {section.kind}", words + (" (your own)" if own else ""))
+    words = f"{len(found)} conformance tests failed" if found else "all conformance tests passed"
+    checked.fact("Tokens", f"{stream}: {section.kind}", words + (" (from a plugin)" if own else ""))
 
 
 def _small_table(table: Table, count: int) -> dict[str, Any] | None:
-    """A few samples, texts in them cut short: one long text stands for several."""
+    """A few samples with truncated texts; a short table is repeated."""
     if not rows_of(table):
         return None
     small: dict[str, Any] = dict(select(table, np.arange(count) % rows_of(table)))
@@ -204,7 +205,7 @@ def _small_table(table: Table, count: int) -> dict[str, Any] | None:
 
 
 def show_check(checked: Checked, console: Console) -> None:
-    """Print what was found: facts, notes, problems, and whether the training can begin."""
+    """Print facts, notes and problems, and whether the recipe is ready to train."""
     table = RichTable(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(no_wrap=True)
@@ -220,7 +221,7 @@ def show_check(checked: Checked, console: Console) -> None:
         console.print(Text("problem: ", style="bold red") + Text(problem))
     if checked.problems:
         number = len(checked.problems)
-        console.print(Text(f"{number} {'problem' if number == 1 else 'problems'} to mend", style="bold red"))
+        console.print(Text(f"{number} {'problem' if number == 1 else 'problems'} to correct", style="bold red"))
     else:
         console.print(Text("ready to train", style="bold green"))
 

@@ -1,4 +1,4 @@
-"""What a training will take: one real step, then the time, memory and disk of all, measured or estimated."""
+"""Cost of a training: one real step, then time, memory and disk, measured or estimated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..evaluation.evaluate import autocast, evaluate
 from ..inspect.cost import Cost, cost, format_large, samples_at_once
 from ..progress import duration
 from ..tokens.protocols import Readout
-from ..train.distributed import Ranks
+from ..train.distributed import Ranks, device_name
 from ..train.engine import Engine
 from ..train.folder import Folder
 from ..train.optimizers import optimizer_state
@@ -33,14 +33,14 @@ from ..train.weights import named_tensors
 if TYPE_CHECKING:
     from .check import Checked
 
-TIMED_STEPS, MAX_TIMING_SECONDS = 5, 10.0  # steps that are timed, and seconds after which it is enough
-MAX_TRIED_BATCH = 4096  # samples at once that are tried
+TIMED_STEPS, MAX_TIMING_SECONDS = 5, 10.0  # timed steps, and seconds after which timing stops
+MAX_TRIED_BATCH = 4096  # largest micro-batch that is tried
 
 
 def try_training(
     checked: Checked, assembly: Assembly, ranks: Ranks, run: Path, deep: bool, log: Callable[[str], None]
 ) -> None:
-    """One step on a real batch; what it shows, what is measured and what follows from it are kept in `checked`."""
+    """Run one step on a real batch; add loss, time, memory and disk to `checked`."""
     engine = Engine(assembly, Folder(run / "never-written"), ranks, ProgressReporter(show=False))
     with closing(engine), engine.own_state():
         _try_engine(checked, engine, run, deep, log)
@@ -48,20 +48,20 @@ def try_training(
 
 def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Callable[[str], None]) -> None:
     settings, ranks = engine.settings, engine.ranks
-    checked.fact("Model", "device", _describe_device(ranks.device))
+    checked.fact("Model", "device", device_name(ranks.device))
     batch = engine.fetch[0]
     expected = _expected_loss(engine)
     log("one step")
     loss, gradient = engine.updater(batch, 0, batch.count).read()
     fine = math.isfinite(loss) and math.isfinite(gradient)
     checked.figures |= {"loss": loss, "gradient": gradient}
-    words = f"{loss:.4f}" + (f", guessing gives {expected:.4f}" if expected else "")
+    words = f"{loss:.4f}" + (f", random guessing gives {expected:.4f}" if expected else "")
     checked.fact("Model", "loss at the start", words)
     if not fine:
         found = bad_samples(batch)
-        where = f" Samples {found[:10]} hold NaN or infinity." if found else ""
-        advice = "Clean these samples." if found else "Look at the scale of the inputs, or lower train.learning_rate."
-        checked.problems.append(f"The first step gives a loss of {loss} or a gradient without end.{where} {advice}")
+        where = f" Samples {found[:10]} contain NaN or infinity." if found else ""
+        advice = "Correct these samples." if found else "Check the scale of the inputs, or lower train.learning_rate."
+        checked.problems.append(f"The first step has a non-finite loss or gradient (loss {loss}).{where} {advice}")
         return
     for part, ids in checked.bad.items():
         _check_missing_values(checked, engine, part, ids)
@@ -69,8 +69,8 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
         checked.figures["expected_loss"] = expected
         if loss > 1.3 * expected + 0.3:
             checked.notes.append(
-                f"The loss at the start, {loss:.3f}, is above that of guessing, {expected:.3f}: "
-                "are the inputs scaled to numbers near one?"
+                f"The initial loss, {loss:.3f}, is above that of random guessing, {expected:.3f}: "
+                "check that the inputs are scaled to numbers near 1."
             )
     parameters = sum(weight.numel() for weight in engine.step.parameters() if weight.requires_grad)
     checked.figures["parameters"] = parameters
@@ -82,18 +82,18 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
     _disk(checked, engine, run)
     if engine.updater.micro_batch != settings.micro_batch:
         checked.notes.append(
-            f"Memory ran out with a whole batch; {engine.updater.micro_batch} at a time fit: see train.micro_batch."
+            f"A batch does not fit into memory, but {engine.updater.micro_batch} samples do: see train.micro_batch."
         )
 
 
 def _expected_loss(engine: Engine) -> float | None:
-    """The loss of guessing: ln(classes), or ln(vocabulary) where a readout gives a score to each token of one."""
+    """Loss of random guessing: ln(classes), or ln(vocabulary) for a readout of tokens."""
     objective: Any = engine.assembly.objective
     if "classes" in objective.state:
         return math.log(len(objective.state["classes"]))
     model: Any = engine.step.model
     readout = getattr(model, "readout", None)
-    inner: Any = getattr(readout, "readout", readout)  # behind a layer of its own
+    inner: Any = getattr(readout, "readout", readout)  # a readout behind a further layer
     if not isinstance(readout, Readout) or type(inner).forward is Readout.forward:
         return None
     weight = next(readout.parameters())
@@ -103,28 +103,28 @@ def _expected_loss(engine: Engine) -> float | None:
 
 
 def _check_missing_values(checked: Checked, engine: Engine, part: str, ids: list[int]) -> None:
-    """Whether the model bears samples with numbers that are not finite, by learned stand-ins."""
+    """Check that the loss is finite for samples with missing values."""
     some, assembly = np.asarray(ids[:64]), engine.assembly
     batch = assembly.dataset(part).batch(some)
     made = prepare(batch, assembly.tokens, assembly.objective, SampleRandom(0, 0, some), training=False)
     with torch.no_grad(), autocast(engine.ranks.device, engine.updater.precision):
         loss, _ = engine.step(made.inputs(engine.ranks.device))
     if not bool(torch.isfinite(loss)):
-        advice = "Clean or drop them; a training leaves out the updates they are in, and stops after train.max_skipped."
+        advice = "Correct or remove them; a training skips their steps and stops after train.max_skipped."
         checked.problems.append(
-            f"{len(ids)} samples of {part} with NaN or infinity make the loss {float(loss)}. {advice}"
+            f"{len(ids)} samples of {part} contain NaN or infinity and give a loss of {float(loss)}. {advice}"
         )
 
 
 def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None]) -> None:
-    """Seconds of a step, prepared and computed, after the first one; of an evaluation; of the whole training."""
+    """Time a step (without the first), an evaluation, and estimate the whole training."""
     log("timing some steps")
     settings, device = engine.settings, engine.ranks.device
     steps = _steps(engine, most + 3)
     preparing, computing = _time_steps(engine, steps[:most])
     prepare_s, compute_s = float(np.median(preparing)), float(np.median(computing))
     if device.type == "cpu" and (threads := torch.get_num_threads()) > 1:
-        torch.set_num_threads(1)  # a small model, or a machine that others use too, may be quicker so
+        torch.set_num_threads(1)  # one thread may be faster for a small model or on a shared machine
         alone = float(np.median(_time_steps(engine, steps[most:])[1]))
         torch.set_num_threads(threads)
         if compute_s > 1.5 * alone:
@@ -133,10 +133,10 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
                 f"but {_format_seconds(alone)} with one: "
                 "set OMP_NUM_THREADS=1 before you train."
             )
-    beside = settings.workers > 0 or device.type == "cuda"  # then batches are prepared meanwhile
+    beside = settings.workers > 0 or device.type == "cuda"  # batches are prepared in parallel
     step = max(compute_s, prepare_s / max(1, settings.workers)) if beside else compute_s + prepare_s
     if beside and prepare_s / max(1, settings.workers) > compute_s:
-        checked.notes.append("Batches take longer to prepare than to compute: raise train.workers.")
+        checked.notes.append("Batches take longer to prepare than to compute: increase train.workers.")
     part = "valid" if "valid" in engine.assembly.parts() else "train"
     count = len(engine.assembly.dataset(part))
     count = count if part == "valid" else min(count, 1024)
@@ -164,7 +164,7 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
     }
     train = engine.assembly.dataset("train")
     passes = engine.total / engine.order.batches
-    if train.windows is not None:  # windows may overlap, and show each token several times
+    if train.windows is not None:  # windows may overlap and show each token several times
         shown = len(train) * train.width if train.width is not None else int(train.widths.sum())
         passes *= shown / max(1, int(train.whole_lengths.sum()))
     held = f"{engine.order.batch}" if settings.tokens is None else f"about {len(train) / engine.order.batches:.0f}"
@@ -175,7 +175,7 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
 
 
 def _steps(engine: Engine, count: int) -> list[int]:
-    """So many steps; of a compiled step those whose batches have the shape of the first one, compiled already."""
+    """Numbers of steps to time; if compiled, steps with the batch shape of the first one."""
     order = engine.order
     numbers = range(1, 50 * count) if engine.updater.compiled else range(1, count + 1)
     alike = [number for number in numbers if order.room(*order.at(number)) == order.room(0, 0)]
@@ -183,7 +183,7 @@ def _steps(engine: Engine, count: int) -> list[int]:
 
 
 def _time_steps(engine: Engine, steps: list[int]) -> tuple[list[float], list[float]]:
-    """Seconds to prepare and to compute each of some steps; when they take long, of fewer."""
+    """Seconds to prepare and to compute each step, until `MAX_TIMING_SECONDS`."""
     preparing, computing = [], []
     began = time.monotonic()
     for number in steps:
@@ -207,19 +207,15 @@ def _memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str],
     once = min(engine.updater.micro_batch or len(batch), len(batch))
     fixed = found.training_bytes - found.activation_bytes * samples_at_once(settings, few)
     needed, free = fixed + found.activation_bytes * once, _free_memory(device)
-    checked.figures |= {
-        "flops_per_sample": found.flops_per_sample,
-        "memory_bytes": needed,
-        "free_bytes": free,
-    }
+    checked.figures |= {"flops_per_sample": found.flops_per_sample, "memory_bytes": needed, "free_bytes": free}
     checked.fact(
         "Model", "operations", f"{format_large(found.flops_per_sample, 'FLOP')} a sample, forward and backward"
     )
-    words = f"about {format_large(needed, 'B')} with {once} samples at once; {format_large(free, 'B')} are free"
+    words = f"about {format_large(needed, 'B')} for micro-batches of {once} samples; {format_large(free, 'B')} are free"
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
         checked.figures["peak_bytes"] = peak
-        words = f"{format_large(peak, 'B')} in the steps that were tried; {format_large(free, 'B')} are free beside"
+        words = f"{format_large(peak, 'B')} at most in the timed steps; another {format_large(free, 'B')} are free"
     checked.fact("Memory", "the training", words)
     most = min(MAX_TRIED_BATCH, len(engine.assembly.dataset("train")))
     fits = (
@@ -230,27 +226,27 @@ def _memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str],
     checked.figures["largest_micro"] = fits
     least = "at least " if 2 * fits > most else ""
     how = "tried" if device.type == "cuda" else "estimated"
-    checked.fact("Memory", "samples at once", f"{least}{fits:,} fit ({how})" if fits else "not even one fits")
+    checked.fact("Memory", "micro-batch", f"{least}{fits:,} samples fit ({how})" if fits else "no sample fits")
     if device.type != "cuda" and needed > free:
-        advice = f"Set train.micro_batch: {fits}." if fits else "Make model.dim or model.depth smaller."
+        advice = f"Set train.micro_batch: {fits}." if fits else "Reduce model.dim or model.depth."
         checked.problems.append(
-            f"A step needs about {format_large(needed, 'B')}, "
-            f"and {format_large(free, 'B')} of memory are free. {advice}"
+            f"A step needs about {format_large(needed, 'B')} of memory, "
+            f"but {format_large(free, 'B')} are free. {advice}"
         )
 
 
 def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:
-    """The largest power of two whose activations fit into what is left."""
+    """Largest power of two whose activations fit into the memory left."""
     fits = min(most, int(left / max(1.0, found.activation_bytes))) if left > 0 else 0
     return 1 << (fits.bit_length() - 1) if fits else 0
 
 
 def _largest_batch_on_cuda(engine: Engine, most: int, log: Callable[[str], None]) -> int:
-    """The largest power of two with which a step, not compiled, does not run out of memory."""
+    """Largest power of two for which an uncompiled step does not run out of memory."""
     size = fits = 1
     dataset, assembly = engine.assembly.dataset("train"), engine.assembly
     while size <= most:
-        log(f"trying {size} samples at once")
+        log(f"trying a micro-batch of {size} samples")
         ids = np.arange(size)
         batch = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, SampleRandom(0, 0, ids), training=True)
         try:
@@ -274,7 +270,7 @@ def _disk(checked: Checked, engine: Engine, run: Path) -> None:
     weights = sum(weight.nbytes for weight in named_tensors(engine.step.model).values())
     one = weights + sum(value.nbytes for value in optimizer_state(engine.optimizer, engine.names).values())
     one += sum(value.nbytes for value in engine.ema.values())
-    count = max(settings.keep, settings.average_last) + 1  # the next is whole before an old one goes
+    count = max(settings.keep, settings.average_last) + 1  # a new one is complete before an old one is removed
     needed = count * one + 2 * weights
     place = run.resolve()
     while not place.exists():
@@ -285,9 +281,9 @@ def _disk(checked: Checked, engine: Engine, run: Path) -> None:
     words += f"{format_large(free, 'B')} are free"
     checked.fact("Disk", str(run), words)
     if needed > free:
-        advice = "Make room, choose another --run, or lower train.keep."
+        advice = "Free disk space, choose another --run, or lower train.keep."
         checked.problems.append(
-            f"Checkpoints need {format_large(needed, 'B')}, {format_large(free, 'B')} are free on {place}. {advice}"
+            f"Checkpoints need {format_large(needed, 'B')}, but {format_large(free, 'B')} are free on {place}. {advice}"
         )
 
 
@@ -301,7 +297,7 @@ def _wait(device: torch.device) -> None:
 
 
 def _free_memory(device: torch.device) -> float:
-    """Bytes of memory that are free on a device."""
+    """Free memory of a device in bytes."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
     try:
@@ -309,9 +305,3 @@ def _free_memory(device: torch.device) -> float:
         return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):  # not Linux
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-
-
-def _describe_device(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{device.type} ({torch.get_num_threads()} threads)" if device.type == "cpu" else device.type

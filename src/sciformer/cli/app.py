@@ -1,7 +1,8 @@
-"""The command line's frame: the app, the types of its arguments, and what the verbs share."""
+"""The command-line app: argument types and helpers shared by all commands."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,13 +20,13 @@ CHANGES_HELP = """\
 Any key of a recipe can be changed: `--model.depth 8 --train.learning_rate 3e-4 --data.files a.txt b.txt`.
 `sciformer recipes NAME` lists the keys of a recipe with their meaning."""
 EXIT_STATUS_HELP = """\
-Exit status: 0 done, 1 a fault of ours, 2 a mistake that can be mended, 128 + n stopped by signal n after
-saving; the same command goes on from there."""
-FIRST_RUN_HELP = """A first try: `sciformer train spins/ising-vit` simulates its own data and takes a minute or two."""
+Exit status: 0 success, 1 internal error of Sciformer, 2 user error, 128 + n stopped by signal n. A training saves
+a checkpoint before it stops; the same command resumes it."""
+FIRST_RUN_HELP = """First run: `sciformer train spins/ising-vit` simulates its own data and takes a minute or two."""
 
 app = App(
     name="sciformer",
-    help="One transformer, any token: train, compare, explain and use transformers on scientists' data.",
+    help="One transformer, any token: train, compare, explain and use transformers on scientific data.",
     help_epilogue=f"{FIRST_RUN_HELP}\n\n{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}",
     version=__version__,
     help_format="markdown",
@@ -35,44 +36,49 @@ app = App(
 app.register_install_completion_command()
 app["--install-completion"].help_epilogue = ""
 
-RecipeName = Annotated[str, Parameter(help="A name from `sciformer recipes`, or a .yaml file.")]
+RecipeName = Annotated[str, Parameter(help="Name from `sciformer recipes`, or a .yaml file.")]
 RunName = Annotated[Path, Parameter(help="Folder of a run.")]
 Into = Annotated[
     Path | None,
     Parameter(
         name="--run",
-        help="Folder of the run: log, checkpoints, model and report. runs/NAME unless given; a run named as recipe "
-        "goes on.",
+        help="Run folder, for log, checkpoints, model and report (default: runs/NAME). If RECIPE is a run folder, "
+        "that run is resumed.",
     ),
 ]
 Fresh = Annotated[
-    bool, Parameter(name="--fresh", help="Start over: what an earlier training left in the folder is removed.")
+    bool, Parameter(name="--fresh", help="Start over: remove the files of an earlier training from the folder.")
 ]
 Accepted = Annotated[
     bool,
     Parameter(
         name="--accept-changes",
-        help="Go on although the recipe, the data or a plugin changed since the run was begun.",
+        help="Resume even if the recipe, the data or a plugin changed since the run was started.",
     ),
 ]
-Quiet = Annotated[bool, Parameter(name="--quiet", help="No progress.")]
-Overwrite = Annotated[bool, Parameter(name="--overwrite", help="Replace a file that is there already.")]
+Quiet = Annotated[bool, Parameter(name="--quiet", help="Show no progress.")]
+Overwrite = Annotated[bool, Parameter(name="--overwrite", help="Replace an existing file.")]
 Plugins = Annotated[
-    tuple[Path, ...], Parameter(name="--plugin", help="Python file of your own; give it for each file.")
+    tuple[Path, ...],
+    Parameter(name="--plugin", help="Python file or folder of your own to load; repeat the option for several."),
 ]
 
 
-def load_recipe(name: str, **more: str) -> Recipe:
-    """The recipe of this name, with the changes of the command line; `train__init_from` is one more."""
+def load_recipe(name: str, more: Mapping[str, str] | None = None, without: Collection[str | None] = ()) -> Recipe:
+    """Load a recipe with the changes of the command line.
+
+    more      further changes
+    without   keys of changes to leave out
+    """
     from ..recipe import Recipe
 
-    changes = {**RECIPE_CHANGES, **{key.replace("__", "."): value for key, value in more.items()}}
-    return Recipe.load(name, changes, where="on the command line")
+    changes = {key: value for key, value in RECIPE_CHANGES.items() if key not in without}
+    return Recipe.load(name, {**changes, **(more or {})}, where="on the command line")
 
 
 def load_recipes(names: tuple[str, ...]) -> list[Recipe]:
-    """Several recipes with the changes of the command line; each takes those of the changes that are keys of it."""
-    from ..recipe import Recipe, RecipeError
+    """Load several recipes; each takes the changes whose keys it has."""
+    from ..recipe import RecipeError
     from ..recipe.validate import UnknownKeyError
 
     unknown: dict[str, set[str | None]] = {}
@@ -84,29 +90,22 @@ def load_recipes(names: tuple[str, ...]) -> list[Recipe]:
             if len(unknown[name]) < len(error.errors) or len(names) == 1:
                 raise
     if set.intersection(*(unknown.get(name, set()) for name in names)):
-        load_recipe(names[0])  # a key that none of them has: this raises
+        load_recipe(names[0])  # raises: no recipe has this key
     for name, keys in unknown.items():
-        log(f"{', '.join(sorted(map(str, keys)))}: not a key of {name}, which stays as it is")
-    return [
-        Recipe.load(
-            name,
-            {key: value for key, value in RECIPE_CHANGES.items() if key not in unknown.get(name, ())},
-            where="on the command line",
-        )
-        for name in names
-    ]
+        log(f"{', '.join(sorted(map(str, keys)))}: not a key of {name}; this recipe is unchanged")
+    return [load_recipe(name, without=unknown.get(name, ())) for name in names]
 
 
 def load_plugins(paths: tuple[Path, ...]) -> list[Plugin]:
-    """The users' own files."""
+    """Import the files and folders given with --plugin."""
     from ..recipe import plugin
 
     return [plugin.load(path) for path in paths]
 
 
 def open_run(path: Path, plugins: tuple[Path, ...]) -> Run:
-    """The run in this folder."""
-    no_changes("A run has its own recipe.")
+    """Open a run folder; changes of recipe keys are refused."""
+    no_changes("A run keeps the recipe it was trained with.")
     check_run(path)
     loaded = load_plugins(plugins)
     from ..run import Run

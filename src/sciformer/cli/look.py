@@ -1,4 +1,4 @@
-"""Verbs that look: report, inspect."""
+"""The commands report and inspect: figures of a trained model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .terminal import log
 
 @app.command(sort_key=9, help_epilogue="")
 def report(run: RunName, /, *, plugin: Plugins = ()) -> None:
-    """Write the report of a run anew: one HTML file that needs nothing else."""
+    """Write the report of a run again, as one self-contained HTML file."""
     print(f"wrote {open_run(run, plugin).report()}")
 
 
@@ -18,16 +18,16 @@ def report(run: RunName, /, *, plugin: Plugins = ()) -> None:
 def inspect(
     run: RunName, /, *, out: Path | None = None, samples: int = 3, part: str = "", plugin: Plugins = ()
 ) -> None:
-    """Pictures of what a model attends to and what its answers rest on, drawn on the samples themselves.
+    """Draw attention maps and attributions of a model on its samples.
 
     Parameters
     ----------
     out
-        Folder for the pictures; RUN/inspect unless given.
+        Folder for the figures (default: RUN/inspect).
     samples
-        How many samples to draw; 3 unless given.
+        Number of samples to draw (default: 3).
     part
-        Of which part of the data; test, or valid where there is none, unless given.
+        Part of the data to draw from (default: test; valid if there is no test part).
     """
     opened = open_run(run, plugin)
     from ..files.atomic import make_folder

@@ -1,7 +1,9 @@
-"""The command line. The verbs stand beside this file; torch is imported inside them, so that help is quick.
+"""Entry point of the command line.
 
-Exit status: 0 done · 1 a fault of Sciformer's own, with a traceback · 2 a mistake that can be mended, with what to do ·
-128 + n stopped by signal n after saving (130 Ctrl-C, 143 SIGTERM); the same command goes on from there.
+The commands are in the modules of this folder. They import torch inside their functions, so that help is fast.
+
+Exit status: 0 success · 1 internal error, with a traceback · 2 user error, with a hint · 128 + n stopped by signal n
+after saving a checkpoint (130 Ctrl-C, 143 SIGTERM); the same command resumes the training.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from . import exchange, look, simulate, train, use
 from .app import app
 from .terminal import RECIPE_CHANGES, console, run_and_report
 
-COMMAND_MODULES = (train, use, look, simulate, exchange)  # each adds its verbs to the app when it is imported
+COMMAND_MODULES = (train, use, look, simulate, exchange)  # importing a module adds its commands to the app
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command line; return its exit status."""
+    """Run a command line and return its exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     RECIPE_CHANGES.clear()
 
@@ -35,5 +37,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run() -> None:
-    """The entry point of the installed command."""
+    """Entry point of the installed command."""
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""What the command line shows: recipes on the shelf, scores of a run."""
+"""Terminal output: the list of recipes, scores of a run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def read_measured() -> dict[str, dict[str, Any]]:
-    """The measured figures by id, as they were when this version was made."""
+    """Measured scores by id, as recorded for this release."""
     path = importlib.resources.files("sciformer.recipe") / "measured.json"
     found: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
     return found
 
 
 def describe_measured(name: str) -> str:
-    """A measured figure in words, with its spread where it has one, and what it is of; or the word unmeasured."""
+    """A measured score in words: value, spread, id, seeds, hardware; or `unmeasured`."""
     row = read_measured().get(name)
     if row is None:
         return "unmeasured"
@@ -47,7 +47,7 @@ def _format_spread(spread: float | list[float] | None) -> str:
 
 
 def show_recipes(console: Console) -> None:
-    """Every shipped recipe with what is known of it."""
+    """Print title, paper, data and measured score of every shipped recipe."""
     for name in recipes():
         about = describe(name)
         console.print(Text(name, style="bold") + Text(f"  {about.title or ''}", style="not bold"))
@@ -61,11 +61,11 @@ def show_recipes(console: Console) -> None:
                 console.print(
                     Text("\n".join(f"    {'' if n else head + ':':10}{line}" for n, line in enumerate(lines)))
                 )
-    console.print("\nsciformer recipes NAME lists the keys of one; sciformer train NAME runs it", markup=False)
+    console.print("\nsciformer recipes NAME lists its keys; sciformer train NAME trains it", markup=False)
 
 
 def evaluate_run(run: Run, part: str | None, files: Sequence[Path], console: Console) -> None:
-    """Judge a run's best model on files or on a part of its data, and print its scores and what they are of."""
+    """Evaluate the best model of a run on files or on a part of its data, and print the scores."""
     parts: dict[str, int] = run.about.get("samples", {})
     if part is None:
         part = next((name for name in ("test", "valid") if name in parts), "train")
@@ -86,11 +86,13 @@ def evaluate_run(run: Run, part: str | None, files: Sequence[Path], console: Con
 def _warn_same_part(part: str, parts: Collection[str], files: bool) -> str:
     if files or part == "test" or "test" in parts:
         return ""
-    return " (the model was trained on them; see data.split)" if part == "train" else " (there is no part test)"
+    return (
+        " (the model was trained on these samples; see data.split)" if part == "train" else " (there is no test part)"
+    )
 
 
 def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table without lines, its first column to the left and the others to the right."""
+    """A table without rules; the first column is left-aligned, the others right-aligned."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for place, name in enumerate(head):
         table.add_column(Text(name), justify="right" if place else "left")
@@ -100,12 +102,12 @@ def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def show_scores(found: Evaluation, console: Console) -> None:
-    """Print the scores of an evaluation."""
+    """Print the scores of an evaluation as a table."""
     console.print(plain_table(["score", "value"], [[name, f"{value:.6g}"] for name, value in found.scores.items()]))
 
 
 def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
-    """Rows with the same keys as a table; none: nothing."""
+    """Print rows with equal keys as a table; print nothing if there are none."""
     if not rows:
         return
     cells = [[f"{value:.4f}" if isinstance(value, float) else f"{value}" for value in row.values()] for row in rows]
@@ -114,7 +116,7 @@ def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
 
 
 def show_run(run: Run, console: Console) -> None:
-    """What a training found, where it lies, and what to try next."""
+    """Print the scores of a finished training, its report and a next command."""
     from ..metrics import AtLeast
 
     path = run.path / "scores.json"
@@ -142,7 +144,7 @@ def show_run(run: Run, console: Console) -> None:
 
 
 def _describe_crossing(along: dict[str, Any]) -> str:
-    """Where the answer changes along a column, in a sentence."""
+    """The value of a column at which the prediction changes, as a sentence."""
     if along.get("crossing") is None:
         return ""
     error = along.get("error")

@@ -1,8 +1,9 @@
-"""The verb `simulate`: a command for each simulation, from the fields of its section.
+"""The command `simulate`, with a subcommand for each simulation.
 
     sciformer simulate jets jets.root --number 2000 --classes QCD Tbqq
 
-A command is made when its name is used, so that help on other verbs imports no simulation.
+The options of a subcommand are the fields of the simulation's section. It is built when its name is used, so that
+help on other commands imports no simulation.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .terminal import no_changes
 if TYPE_CHECKING:
     from ..data.readers.simulation import Simulation
 
-ByClass = Annotated[Path | None, Parameter(help="In place of a file: a folder to write a file for each class into.")]
+ByClass = Annotated[Path | None, Parameter(help="Folder for one file per class, instead of a single file.")]
 simulator = App(name="simulate", help="Simulate data and write them to a file.", sort_key=11, help_epilogue="")
 app.command(simulator)
 
@@ -39,7 +40,7 @@ def simulate(
 ) -> None:
     """Simulate data and write them to a file."""
     load_plugins(plugin)
-    one_of("what to simulate", what, names("simulation"))
+    one_of("the name of a simulation", what, names("simulation"))
     simulator.command(make_command(what), name=what, help_epilogue="")
     try:
         app(["simulate", what, *more], exit_on_error=False, print_error=False, result_action="return_value")
@@ -48,20 +49,20 @@ def simulate(
 
 
 def __getattr__(name: str) -> Callable[..., None]:
-    """The command of a simulation; cyclopts imports commands by their place."""
+    """Subcommand of a simulation; cyclopts imports commands as `module:name`."""
     if name not in built_in("simulation"):
         raise AttributeError(name)
     return make_command(name)
 
 
 def import_commands() -> None:
-    """Import all simulations, for the help that lists them."""
+    """Import all simulations, for the help that lists their titles."""
     for name in built_in("simulation"):
         simulator[name]
 
 
 def make_command(name: str) -> Callable[..., None]:
-    """The command of a simulation: an option for each field but the `recipe_keys`."""
+    """Build the subcommand of a simulation: an option for each field except the `recipe_keys`."""
     kind: type[Simulation] = find("simulation", name)
     keys = [key for key in kind.model_fields if key not in ("kind", *kind.recipe_keys)]
 
@@ -74,7 +75,7 @@ def make_command(name: str) -> Callable[..., None]:
         plugin: tuple[Path, ...] = (),
         **given: Any,
     ) -> None:
-        no_changes(f"It has options of its own: {', '.join(map(_option, keys))}")
+        no_changes(f"Use the options of this command: {', '.join(map(_option, keys))}")
         load_plugins(plugin)
         try:
             write_files(build(kind, name, given), out, by_class, overwrite, not quiet)
@@ -98,7 +99,7 @@ def make_command(name: str) -> Callable[..., None]:
 
 
 def build(kind: type[Simulation], name: str, given: Mapping[str, Any]) -> Simulation:
-    """The section with these options; words are read as the types of the fields."""
+    """Build the section of a simulation; option texts are parsed by the field types."""
     words = {key: list(word) if isinstance(word, tuple) else word for key, word in given.items() if word is not None}
     values = {key: parse_typed(word, annotation_inside(kind, key)) for key, word in words.items()}
     try:
@@ -110,16 +111,14 @@ def build(kind: type[Simulation], name: str, given: Mapping[str, Any]) -> Simula
 
 
 def write_files(section: Simulation, out: Path | None, by_class: Path | None, overwrite: bool, show: bool) -> None:
-    """Write the samples to a file, or a file for each class into a folder."""
+    """Write the samples to one file, or to one file per class in a folder."""
     from ..data.readers.simulation import write_simulation
     from ..files.tables import check_table
 
     if (out is None) == (by_class is None):
-        raise UserError(
-            "--out and --by-class cannot be given together" if out else "there is no place to write to",
-            hint=f"Name a file, --out {section.noun}{section.suffixes[0]}, or a folder, --by-class FOLDER.",
-            key="--out",
-        )
+        message = "--out and --by-class cannot be used together" if out else "the output file is missing"
+        hint = f"Name a file, --out {section.noun}{section.suffixes[0]}, or a folder, --by-class FOLDER."
+        raise UserError(message, hint=hint, key="--out")
     section.check()
     files = {out: section} if out is not None else section.files_by_class(by_class or Path())
     for path in files:
@@ -143,11 +142,11 @@ def _default(kind: type[Simulation], key: str) -> Any:
 def _out(kind: type[Simulation], place: Any) -> Any:
     from ..files.tables import table_suffixes
 
-    return Annotated[place, Parameter(help=f"The file to write: {', '.join(kind.suffixes or table_suffixes())}.")]
+    return Annotated[place, Parameter(help=f"File to write: {', '.join(kind.suffixes or table_suffixes())}.")]
 
 
 def _annotation(kind: type[Simulation], key: str) -> Any:
-    """The type and the help of an option: a flag, or words that the section checks."""
+    """Type and help of an option: a flag, or text that the section validates."""
     info, wanted = kind.model_fields[key], annotation_inside(kind, key)
     default = None if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
     text = " ".join((info.description or "").split())

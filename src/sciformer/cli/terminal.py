@@ -1,4 +1,4 @@
-"""The command line's manners: consoles, complaints, hints after a mistake, and only one voice of many ranks."""
+"""Terminal helpers: consoles, error messages, suggestions, and output of the first rank only."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from cyclopts import CycloptsError
     from rich.console import Console
 
-MAX_LISTED_NAMES = 12  # names that are listed in a hint
-RECIPE_CHANGES: dict[str, Any] = {}  # of the recipe, on this command line
+MAX_LISTED_NAMES = 12  # names listed in a hint at most
+RECIPE_CHANGES: dict[str, Any] = {}  # changed keys of the recipe, from the command line
 
 
 def rank() -> int:
-    """Of this process, where torchrun started several."""
+    """Rank of this process under torchrun, else 0."""
     return int(os.environ.get("RANK", "0"))
 
 
 def console(stderr: bool = False) -> Console:
-    """Where to print; without colours unless it is a terminal. A reader that goes away is a BrokenPipeError."""
+    """A console, with colours on a terminal only; a closed pipe raises BrokenPipeError."""
     from rich.console import Console as RichConsole
 
     class Quiet(RichConsole):
@@ -38,13 +38,13 @@ def console(stderr: bool = False) -> Console:
 
 
 def log(text: str) -> None:
-    """How it goes, beside what is printed."""
+    """Print a message to stderr, on the first rank only."""
     if rank() == 0:
         print(text, file=sys.stderr)
 
 
 def run_and_report(work: Callable[[], Any]) -> int:
-    """Do the work of a command line; the exit status, after what there is to say. Faults of our own go on up."""
+    """Run a command and return its exit status; print user errors, raise internal ones."""
     from cyclopts import CycloptsError
 
     try:
@@ -64,7 +64,7 @@ def run_and_report(work: Callable[[], Any]) -> int:
     except KeyboardInterrupt:
         log("interrupted")
         return 130
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         discard_output()
         return 0
     except SystemExit as error:
@@ -72,7 +72,7 @@ def run_and_report(work: Callable[[], Any]) -> int:
 
 
 def complain(text: str) -> None:
-    """An error, said to the person at the terminal."""
+    """Print an error to stderr, with the rank if it is not the first."""
     from rich.text import Text
 
     who = f"rank {rank()}: " if rank() else ""
@@ -80,7 +80,7 @@ def complain(text: str) -> None:
 
 
 def discard_output() -> None:
-    """Nobody reads what we print (as after `| head`): what is left in the buffers goes nowhere."""
+    """Send buffered output to /dev/null after the reader closed the pipe."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -93,26 +93,26 @@ def discard_output() -> None:
 
 
 def no_changes(advice: str) -> None:
-    """Refuse changes of keys where they would change nothing."""
+    """Refuse changes of recipe keys in commands that do not use them."""
     if RECIPE_CHANGES:
         key = next(iter(RECIPE_CHANGES))
-        raise UserError(f"--{key} cannot be used here, where keys of a recipe are not changed", hint=advice, key=key)
+        raise UserError(f"--{key} changes a recipe key, which this command does not allow", hint=advice, key=key)
 
 
 def describe_usage_error(error: CycloptsError) -> str:
-    """A mistake in a command line in words, with what may have been meant and where to read on."""
+    """Describe a usage error, with a suggestion and the help command."""
     from cyclopts import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 
     verb = " ".join(error.command_chain or ())
     more = f"`sciformer {verb} --help`" if verb else "`sciformer --help`"
     error.verbose = False
     if isinstance(error, MissingArgumentError) and error.argument is not None:
-        stands = error.argument.index is not None  # it may stand without a word before it
+        stands = error.argument.index is not None  # a positional argument
         name = error.argument.name.lstrip("-").upper() if stands else error.argument.name
         if not name.startswith("-"):
             return f"`sciformer {verb}` needs {name}. {_suggest_argument(name)}See {more}."
     if isinstance(error, UnusedCliTokensError):
-        return f"{error.unused_tokens[0] if error.unused_tokens else ''!r} is one name too many. See {more}."
+        return f"{error.unused_tokens[0] if error.unused_tokens else ''!r} is one argument too many. See {more}."
     text = str(error).rstrip()
     wrong = (error.unused_tokens or [""])[0]
     if isinstance(error, UnknownCommandError) and wrong.startswith("-"):
@@ -124,22 +124,22 @@ def describe_usage_error(error: CycloptsError) -> str:
 
 
 def _suggest_argument(name: str) -> str:
-    """What could have been given for a missing argument."""
+    """Values that could be given for a missing argument."""
     greedy = next((key for key, value in RECIPE_CHANGES.items() if isinstance(value, list)), "")
     if greedy:
-        return f"All that follows --{greedy} belongs to it, so write {name} before it. "
+        return f"All words after --{greedy} are its values, so write {name} before it. "
     if name == "RECIPE":
         from ..recipe import recipes
 
         found = recipes()
-        return f"There are {_join_names(found)}; or a .yaml file of yours. `sciformer recipes` tells of each. "
+        return f"Known recipes: {_join_names(found)}; or a .yaml file. `sciformer recipes` describes each. "
     if name == "RUN":
         found = find_runs()
         return f"Runs here: {_join_names(found)}. " if found else "Train one first: `sciformer train RECIPE`. "
     if name == "WHAT":
-        return f"There are: {', '.join(sorted(built_in('simulation')))}. "
+        return f"Known simulations: {', '.join(sorted(built_in('simulation')))}. "
     if name == "KIND":
-        return f"There are: {', '.join(places('new'))}. "
+        return f"Known kinds: {', '.join(places('new'))}. "
     return ""
 
 
@@ -148,7 +148,7 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def _suggest_key(option: str, words: list[str]) -> str:
-    """The keys of the recipe on the command line that are called like an unknown option: --depth is --model.depth."""
+    """Suggest the recipe key for an unknown option: --model.depth for --depth."""
     from ..recipe import Recipe
     from ..recipe.document import flatten
 
@@ -171,25 +171,25 @@ def _suggest_key(option: str, words: list[str]) -> str:
 
 
 def find_runs(folder: Path = Path("runs")) -> list[str]:
-    """The runs that lie where runs usually do."""
+    """Run folders below `runs/`."""
     found = [path.parent for pattern in ("*", "*/*", "*/*/*") for path in folder.glob(f"{pattern}/run.json")]
     return sorted(map(str, found))
 
 
 def check_run(path: Path) -> None:
-    """Refuse what is not the folder of a run, and name the nearest that is."""
+    """Refuse a path that is not a run folder, with the nearest run folder."""
     if path.suffix in (".pt", ".pth", ".ckpt", ".pkl", ".bin"):
-        hint = "Files of this kind can run code when they are opened; Sciformer never opens them."
-        raise UserError(f"{path} is not the folder of a run", hint=hint, file=path)
+        hint = "Files of this type can run code when they are opened; Sciformer never opens them."
+        raise UserError(f"{path} is not a run folder", hint=hint, file=path)
     if path.is_file():
         run = next((above for above in path.resolve().parents if (above / "run.json").exists()), None)
         hint = f"Its run is {run}." if run else ""
-        raise UserError(f"{path} is a file, not the folder of a run", hint=hint, file=path)
+        raise UserError(f"{path} is a file, not a run folder", hint=hint, file=path)
     if (path / "recipe.yaml").exists():
         return
     there = find_runs() + find_runs(path)
     near = difflib.get_close_matches(str(path), there, n=1, cutoff=0.6)
     hint = f"Did you mean {near[0]}?" if near else f"Runs here: {_join_names(there)}." if there else ""
-    why = "it is a folder of something else" if path.is_dir() else "that folder does not exist"
+    why = "the folder has no recipe.yaml" if path.is_dir() else "the folder does not exist"
     hint = hint or "Train a run: sciformer train RECIPE --run FOLDER"
     raise UserError(f"there is no run at {path}: {why}", hint=hint, file=path)

@@ -1,4 +1,4 @@
-"""Files of lines through a model, for the command line: read, translated with progress, written whole or not at all."""
+"""Translate and continue text files line by line, for the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def translate_file(
     run: Run, file: Path, out: Path | None, beam: int | None, penalty: float | None, picture: Path | None, line: int
 ) -> None:
-    """Translate a file into another or onto the terminal; draw the alignment of one of its lines if wanted."""
+    """Translate a file to a file or to stdout; draw the alignment of one line if asked."""
     from ..generation.translate import translate
 
     if picture is not None:
@@ -28,7 +28,9 @@ def translate_file(
             check_writable(place)
     lines = read_text_lines(file)
     if picture is not None and not 1 <= line <= len(lines):
-        raise UserError(f"--line must be 1 to {len(lines)}, a line of {file}, not {line}", key="--line", file=file)
+        raise UserError(
+            f"--line must be between 1 and {len(lines)}, the lines of {file}, not {line}", key="--line", file=file
+        )
     with ProgressBar(len(lines), "sentences") as bar:
         answers = translate(run, lines, beam=beam, penalty=penalty, on_progress=bar.update)
     if out is None:
@@ -49,16 +51,19 @@ def translate_file(
 
 
 def check_prompts(prompt: str | None, file: Path | None, out: Path | None) -> None:
-    """Refuse what does not go together, before anything is read."""
+    """Refuse contradictory options of `generate` before any file is read."""
     if prompt is not None and file is not None:
-        raise UserError("--prompt and --file cannot be given together", hint="Give one of them.", key="--prompt")
+        raise UserError("--prompt and --file cannot be used together", hint="Use one of them.", key="--prompt")
     if out is not None and file is None:
         hint = "Name the file of prompts with --file; without --out the text is printed."
-        raise UserError("--out needs --file, with the prompts", hint=hint, key="--out")
+        raise UserError("--out needs a file of prompts (--file)", hint=hint, key="--out")
 
 
 def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes: Any) -> None:
-    """Go on from each line of a file; the answers keep the order of the lines. An empty line begins a text."""
+    """Generate a text for each line of a file, in the order of the lines.
+
+    An empty line has no prompt.
+    """
     from ..generation.generate import generate_many
 
     if out is not None:
@@ -81,7 +86,7 @@ def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes:
 
 
 def read_text_lines(file: Path) -> list[str]:
-    """The lines of a file, plain or gzip, or of the standard input where it is called -."""
+    """Lines of a text file, plain or gzip, or of the standard input for `-`."""
     from ..data.readers.text_parts import read_lines
     from ..data.source import find_files
 
@@ -98,8 +103,5 @@ def _standard_input() -> str:
     except UnicodeDecodeError as error:
         place = error.start + len(raw) - len(error.object)  # counted without a byte order mark
         line = raw[:place].count(10) + 1
-        raise UserError(
-            f"the standard input is not UTF-8 text: {raw[place : place + 4].hex(' ')} in line {line}",
-            hint="Send it through: iconv -f latin1 -t utf-8",
-            line=line,
-        ) from error
+        message = f"the standard input is not UTF-8 text: {raw[place : place + 4].hex(' ')} in line {line}"
+        raise UserError(message, hint="Convert it first: iconv -f latin1 -t utf-8", line=line) from error

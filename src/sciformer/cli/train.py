@@ -1,4 +1,4 @@
-"""Verbs that lead to a trained model: recipes, new, check, train, pretrain, finetune, compare."""
+"""The commands recipes, new, check, train, pretrain, finetune and compare."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .app import (
     Accepted,
     Fresh,
     Into,
+    Overwrite,
     Plugins,
     Quiet,
     RecipeName,
@@ -26,22 +27,22 @@ from .app import (
 from .terminal import console, find_runs, log, no_changes, rank
 
 TRAIN_HELP = f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}"
-KIND_HELP = f"What the files hold: {', '.join(places('new'))}. Not needed where names say it, as those of pictures do."
+KIND_HELP = f"Contents of the files: {', '.join(places('new'))}. Optional if the file names show it, as for images."
 
 
 @app.command(sort_key=1, help_epilogue="")
 def recipes(name: str | None = None, /) -> None:
-    """List what can be run, with paper, data and measured score; or all keys of one recipe, with their meaning.
+    """List all recipes with paper, data and measured score; or all keys of one recipe with their meaning.
 
     Parameters
     ----------
     name
-        A recipe: its keys, values and meanings are printed, ready to be saved as a file of your own.
+        Recipe whose keys, values and meanings are printed; the output can be saved as a recipe of your own.
     """
     from .show import show_recipes
 
     if name is None:
-        no_changes("Name a recipe to change.")
+        no_changes("Name the recipe to change.")
         show_recipes(console())
     else:
         print(load_recipe(name).to_yaml(), end="")
@@ -54,36 +55,34 @@ def new(
     /,
     *,
     out: Path | None = None,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
 ) -> None:
-    """Write a recipe for your own files: columns found, sizes guessed, every guess explained.
+    """Write a recipe for your own files: find columns, guess sizes, explain every guess.
 
     Parameters
     ----------
     files
-        Their names, or those of folders; most may have their class before them, QCD:qcd.root.
+        Files or folders. A class can be written before most of them: QCD:qcd.root.
     out
-        Where to write the recipe; here, named after the first file, unless given.
-    overwrite
-        Replace a recipe that is there already.
+        Recipe to write (default: named after the first file, in the current folder).
     """
-    no_changes("Change the recipe when it is written.")
+    no_changes("Change the recipe after it is written.")
     from ..recipe.new import new as write_recipe
 
     path = write_recipe(kind, list(files), out, overwrite=overwrite)
     if getattr(load_recipe(str(path)).data, "bad_files", "") == "skip":
-        print(f"some files cannot be read and are left out: the head of {path} names them")
+        print(f"some files cannot be read and are skipped: the head of {path} names them")
     print(f"wrote {path}\nnext: sciformer check {path}\n      sciformer train {path}")
 
 
 @app.command(sort_key=3, help_epilogue=CHANGES_HELP)
 def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False) -> None:
-    """Try a recipe before a long run: keys, files, tokens, one step, memory and time.
+    """Check a recipe before a long run: keys, files, tokens, one step, memory and time.
 
     Parameters
     ----------
     deep
-        Read every file to its end.
+        Check all samples of every part, not only the first ones.
     """
     plugins = load_plugins(plugin)
     made = load_recipe(recipe)
@@ -106,37 +105,16 @@ def train(
     accept_changes: Accepted = False,
     plugin: Plugins = (),
     quiet: Quiet = False,
+    init_from: Annotated[Path | str | None, Parameter(parse=False)] = None,
 ) -> None:
-    """Train a recipe; the same command again resumes."""
-    _train(recipe, run, fresh, accept_changes, plugin, quiet)
-
-
-app.command(train, sort_key=4, help_epilogue=TRAIN_HELP)
-app.command(
-    train,
-    name="pretrain",
-    sort_key=4.1,
-    help="Train on plenty of data what `finetune` then begins with: `train` under another name.",
-    help_epilogue=TRAIN_HELP,
-)
-
-
-def _train(
-    recipe: str,
-    run: Path | None,
-    fresh: bool,
-    accept_changes: bool,
-    plugin: tuple[Path, ...],
-    quiet: bool,
-    init_from: Path | str | None = None,
-) -> None:
-    """What train, pretrain and finetune do; the last with a run to `init_from`, or "" where the recipe names it."""
+    """Train a recipe; run the same command again to resume."""
+    # Only `finetune` passes init_from: a run folder, or "" if the recipe must name it.
     plugins = load_plugins(plugin)
-    made = load_recipe(recipe, **({"train__init_from": str(init_from)} if init_from else {}))
+    made = load_recipe(recipe, {"train.init_from": str(init_from)} if init_from else {})
     if init_from is not None and not made.train.init_from:
         found = find_runs()
         more = f"Runs here: {', '.join(found[:6])}." if found else "Make one: sciformer pretrain RECIPE."
-        raise UserError("a run to begin with is missing", hint=f"Name it with --from RUN. {more}", key="--from")
+        raise UserError("finetune needs a pretrained run", hint=f"Name it with --from RUN. {more}", key="--from")
     if run is None and Path(recipe).is_dir():
         run = Path(recipe)
     from ..run import train as train_run
@@ -145,6 +123,16 @@ def _train(
     done = train_run(made, run, fresh=fresh, accept_changes=accept_changes, plugins=plugins, show=not quiet)
     if rank() == 0:
         show_run(done, console())
+
+
+app.command(train, sort_key=4, help_epilogue=TRAIN_HELP)
+app.command(
+    train,
+    name="pretrain",
+    sort_key=4.1,
+    help="Train a model to fine-tune later; the same as `train`.",
+    help_epilogue=TRAIN_HELP,
+)
 
 
 @app.command(sort_key=4.2, help_epilogue=TRAIN_HELP)
@@ -159,19 +147,20 @@ def finetune(
     plugin: Plugins = (),
     quiet: Quiet = False,
 ) -> None:
-    """Train a recipe that begins with the weights of another run; the same command again resumes.
+    """Fine-tune: train a recipe from the weights of another run; run the same command again to resume.
 
-    Embedding and trunk are taken from the other run, heads only where the question is the same. So are its vocabulary,
-    and all keys of `tokens` and `model` that neither the recipe nor the command line gives: their sizes need not be
-    repeated. With `--train.freeze` only the heads learn; `--train.layer_decay 0.9` lets lower blocks learn more slowly,
-    `--train.head_lr_scale 10` the heads faster. The new run is whole in itself: the other one may be deleted later.
+    Embedding and trunk are copied from the other run; heads are copied if the objective is the same. The new run also
+    takes the vocabulary and all keys of `tokens` and `model` that neither the recipe nor the command line sets. With
+    `--train.freeze` only the heads are trained. `--train.layer_decay 0.9` lowers the learning rate of lower blocks;
+    `--train.head_lr_scale 10` raises that of the heads. The new run does not need the other run afterwards.
 
     Parameters
     ----------
     from_
-        Folder of the run to begin with: that of `pretrain`, say. It is the key train.init_from of the recipe.
+        Folder of the pretrained run; sets the recipe key train.init_from.
     """
-    _train(recipe, run, fresh, accept_changes, plugin, quiet, from_ or "")
+    options = {"run": run, "fresh": fresh, "accept_changes": accept_changes, "plugin": plugin, "quiet": quiet}
+    train(recipe, **options, init_from=from_ or "")  # type: ignore[arg-type]
 
 
 @app.command(sort_key=5, help_epilogue=TRAIN_HELP)
@@ -185,26 +174,24 @@ def compare(
     labels: str = "",
     folds: int | None = None,
     plugin: Plugins = (),
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Train several recipes with several seeds, and put them into one table with mean and spread.
+    """Train several recipes with several seeds and compare their scores, with mean and spread.
 
     Parameters
     ----------
     seeds
-        How many seeds: 0, 1, 2, ...; 3 unless given.
+        Number of seeds: 0, 1, 2, ... (default: 3).
     run
-        Folder of all these runs; runs/compare unless given.
+        Folder of all runs (default: runs/compare).
     grid
-        Values to try for a key, `--grid train.learning_rate=1e-3,3e-4`; the best by validation is compared.
+        Values to try for a key: `--grid train.learning_rate=1e-3,3e-4`. The best on the validation part is compared.
     labels
-        Train with few labels too: `--labels 20,100,all`, so many of each class (data.labels_per_class), or all there
-        are; each number has its rows, its verdict and its place in a picture.
+        Numbers of labels per class to train with: `--labels 20,100,all` (data.labels_per_class). Each number has its
+        own rows, verdict and point in the figure.
     folds
-        Divide the data into so many folds (data.split.folds) and judge each recipe on all of them, one after the other;
-        `{fold}` in train.init_from stands for the number of the fold: --train.init_from runs/pretrained-{fold}.
-    quiet
-        No progress.
+        Number of folds for cross-validation (data.split.folds). `{fold}` in train.init_from is replaced by the number
+        of the fold: --train.init_from runs/pretrained-{fold}.
     """
     plugins = load_plugins(plugin)
     made = load_recipes(recipe)

@@ -1,4 +1,4 @@
-"""Verbs that use a trained model: evaluate, calibrate, predict, translate, embed, generate."""
+"""The commands evaluate, calibrate, predict, translate, embed and generate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from .app import Plugins, Quiet, RunName, app, load_plugins, open_run
+from .app import Overwrite, Plugins, Quiet, RunName, app, load_plugins, open_run
 from .terminal import console
 
 Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standard input
@@ -26,19 +26,19 @@ def evaluate(
     out: Path | None = None,
     plugin: Plugins = (),
 ) -> None:
-    """Scores of a run's best model, on a part of its data or on other files.
+    """Evaluate the best model of a run on a part of its data or on other files.
 
     Parameters
     ----------
     files
-        Other files of the same form, with the truth in them.
+        Other files in the format of the training data, with labels or targets.
     part
-        train, valid, test or another part that the data have; test, or valid where there is none, unless given.
+        train, valid, test or another part of the data (default: test; valid if there is no test part).
     until
-        How soon the answer is known: `--until 10,20,50` judges each sample by what is at most so far after its first
-        token, in units of its axis (days of a light curve; tokens of a text), as a table and a picture.
+        Evaluate on the beginning of each sample: `--until 10,20,50` keeps the tokens up to this distance from the first
+        one, in units of its axis (days of a light curve, tokens of a text). The scores are printed and drawn.
     out
-        Of --until: where to draw it, .png, .pdf or .svg; RUN/until.png unless given.
+        Figure of --until: .png, .pdf or .svg (default: RUN/until.png).
     """
     opened = open_run(run, plugin)
     if until is not None:
@@ -52,25 +52,18 @@ def evaluate(
 
 
 @app.command(sort_key=6.5, help_epilogue="")
-def calibrate(
-    run: RunName,
-    /,
-    *,
-    part: str = "valid",
-    undo: bool = False,
-    plugin: Plugins = (),
-) -> None:
-    """Make answers as sure as they are right: one temperature of all probabilities, or one factor of deviations.
+def calibrate(run: RunName, /, *, part: str = "valid", undo: bool = False, plugin: Plugins = ()) -> None:
+    """Calibrate the probabilities of a run by a temperature, or its standard deviations by a factor.
 
-    It is fitted to a part that was not trained on and kept beside the weights; evaluate, predict, report and the ONNX
-    export then have it. Which class is likeliest, and which value is expected, does not change.
+    The calibration is fitted to a part that was not trained on and stored beside the weights. The commands evaluate,
+    predict, report and the ONNX export use it. Predicted classes and predicted values do not change.
 
     Parameters
     ----------
     part
-        What it is fitted to; valid unless given.
+        Part of the data to fit the calibration to (default: valid).
     undo
-        Take it back.
+        Remove the calibration.
     """
     from ..evaluation.calibrate import calibrate_run
 
@@ -84,22 +77,20 @@ def predict(
     /,
     *,
     out: Path = Path("predictions.csv"),
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     plugin: Plugins = (),
 ) -> None:
-    """Answers for new files, as a table: a score for each class, and the columns of the samples beside.
+    """Write predictions for new files as a table, beside the columns of the samples.
 
-    Samples keep their order. Large files are read, answered and written piece by piece.
+    Samples keep their order. Large files are read, predicted and written in chunks.
 
     Parameters
     ----------
     files
-        Files of the form it was trained on.
+        Files in the format of the training data.
     out
-        Where to write them: .csv, .h5, .npz, .parquet or .root (a TTree called tree); predictions.csv unless given.
-    overwrite
-        Replace a table that is there already.
+        Table to write: .csv, .h5, .npz, .parquet or .root, a TTree called tree (default: predictions.csv).
     """
     from ..evaluation.predictions import write_predictions
     from ..files.tables import check_table
@@ -108,7 +99,7 @@ def predict(
     check_table(out)
     opened = open_run(run, plugin)
     count = write_predictions(opened, files, out, overwrite, not quiet)
-    print(f"wrote {count:,} answer{'' if count == 1 else 's'} to {out}")
+    print(f"wrote {count:,} prediction{'' if count == 1 else 's'} to {out}")
 
 
 @app.command(sort_key=7, help_epilogue="")
@@ -124,22 +115,22 @@ def translate(
     line: int = 1,
     plugin: Plugins = (),
 ) -> None:
-    """Translate a file line by line; the answers keep the order of the lines.
+    """Translate a file line by line; the output keeps the order of the lines.
 
     Parameters
     ----------
     file
-        Text, one sentence a line, plain or .gz; - reads from the terminal or a pipe.
+        Text file with one sentence per line, plain or .gz; - reads the standard input.
     out
-        File to write; printed unless given.
+        File to write (default: standard output).
     beam
-        Hypotheses kept while writing; as in the recipe unless given.
+        Beam size (default: that of the recipe).
     penalty
-        Power of the length penalty; as in the recipe unless given.
+        Exponent of the length penalty (default: that of the recipe).
     alignment
-        Draw what a sentence looks at while it is translated: name of a picture, .png, .pdf or .svg.
+        Figure of the attention alignment of one sentence: .png, .pdf or .svg.
     line
-        The number of the sentence to draw; the first unless given.
+        Number of the sentence to draw (default: 1).
     """
     opened = open_run(run, plugin)
     from .text_files import translate_file
@@ -161,25 +152,25 @@ def embed(
     by: str = "label",
     plugin: Plugins = (),
 ) -> None:
-    """One vector for each sample, in the order of the samples: sentence vectors, say.
+    """Write one embedding vector per sample, for example sentence embeddings.
 
     Parameters
     ----------
     files
-        Files of the form it was trained on.
+        Files in the format of the training data.
     out
-        Where to write them: .npy (the vectors alone), or a table of any format (.parquet, .npz, .h5 ...) with the id
-        of each sample, or its number, and the other columns of the samples; vectors.parquet unless given.
+        File to write (default: vectors.parquet): .npy with the vectors alone, or a table (.parquet, .npz, .h5, ...)
+        with the id or number of each sample and its other columns.
     pool
-        From tokens to a vector: mean, max, last or class_token; as the model does it unless given.
+        Pooling of the tokens: mean, max, last or class_token (default: the pooling of the model).
     unit
-        Scale vectors to length one, so that their products are cosines.
+        Scale vectors to length 1, so that their dot products are cosines.
     stream
-        Of several streams of tokens, the one that becomes a vector; the one that was asked about unless given.
+        Stream of tokens to embed, if there are several (default: the stream of the objective).
     map
-        Draw the samples too, in the two directions in which the vectors differ most: a picture, .png, .pdf or .svg.
+        Figure of the samples along the first two principal components: .png, .pdf or .svg.
     by
-        Of --map: the column that gives their colours; label unless given.
+        Column that colours the samples of --map (default: label).
     """
     from ..evaluation.embed import check_vectors, write_vectors
     from ..evaluation.embed import embed as embed_samples
@@ -221,37 +212,37 @@ def generate(
     compile: bool | None = None,
     plugin: Plugins = (),
 ) -> None:
-    """Write text with a trained decoder, as it comes; or for each line of a file.
+    """Generate text with a trained decoder, from a prompt or for each line of a file.
 
     Parameters
     ----------
     prompt
-        The text to go on from; the beginning of a text or a line unless given.
+        Text to continue (default: the beginning of a text or a line).
     file
-        Prompts, one a line, plain or .gz; - reads from the terminal or a pipe. Many are written at once.
+        File of prompts, one per line, plain or .gz; - reads the standard input. Prompts are processed in batches.
     out
-        File for what is written to these prompts, one a line in their order (line breaks as \\n), or .jsonl for
-        prompts and texts as they are; printed unless given.
+        File for the generated texts, one per line in the order of the prompts, with line breaks as \\n; or .jsonl with
+        prompts and texts (default: standard output).
     length
-        Tokens to write; 500 unless given.
+        Number of tokens to generate (default: 500).
     temperature
-        0 takes the likeliest token each time; below 1 is careful, above 1 bold; 1 unless given.
+        Sampling temperature (default: 1). 0 always takes the most likely token.
     top_k
-        Choose among so many likeliest tokens.
+        Sample from the k most likely tokens only.
     top_p
-        Choose among the likeliest tokens that together have this probability.
+        Sample from the most likely tokens whose probabilities add up to p (nucleus sampling).
     repetition
-        Above 1: make tokens that were there before less likely; 1.2 does much.
+        Repetition penalty (default: 1, none). Above 1, tokens that occurred before become less likely.
     stop
-        End before this text; give it for each.
+        Text at which generation stops; repeat the option for several.
     beam
-        Search for the likeliest text with so many hypotheses, instead of drawing; the text comes as a whole.
+        Beam size (default: 1). Above 1, beam search replaces sampling.
     seed
-        The same seed writes the same text.
+        Random seed; the same seed gives the same text.
     precision
-        Of the weights: float32 or bfloat16; auto: as in training.
+        Precision of the weights: float32, bfloat16, or auto (default: auto, as in training).
     compile
-        Compile a step first, on a CUDA device: a minute that pays for long texts. Where it pays unless given.
+        Compile the decoding step on a CUDA device, which takes about a minute (default: if the text is long enough).
     """
     wishes: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "repetition": repetition}
     wishes |= {"stop": stop, "beam": beam, "seed": seed, "precision": precision, "compiled": compile}

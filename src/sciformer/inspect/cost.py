@@ -142,7 +142,7 @@ def setting(page: Page, run: Run) -> None:
     """What was run, where and when, on its report."""
     page.section("What was run")
     recipe, about, log = run.recipe, run.about, run.folder.log
-    tokens = recipe.tokens.values() if isinstance(recipe.tokens, dict) else [recipe.tokens]
+    tokens = recipe.streams.values()
     kinds = [*(each.kind for each in tokens), recipe.model.kind, recipe.objective.kind]
     plugins = [f"{one['name']} ({one['sha256'][:12]})" for one in about.get("plugins", [])]
     said = {

@@ -1,4 +1,4 @@
-"""Recipes: what is trained on what. Load, inherit, change, validate, save; names and plugins."""
+"""Recipes: load, inherit, change, validate and save them; registry and plugins."""
 
 from .document import RecipeError, differences
 from .options import Option, options, parse_arguments

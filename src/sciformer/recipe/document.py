@@ -1,7 +1,7 @@
-"""A recipe as a document: a tree of plain values in which every key remembers the place it came from.
+"""A recipe as a document: a tree of plain values with the file and line of every key.
 
-Documents are read from YAML, laid over one another (`base:`, then the file, then the command line) and written again.
-Nothing here knows a section's class, and nothing in a file can run code.
+Documents are read from YAML, merged (`base:`, then the file, then the command line) and written again. They do not
+depend on the classes of the sections, and nothing in a file can run code.
 """
 
 from __future__ import annotations
@@ -16,49 +16,22 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
-from .yaml import (
-    Keys,
-    Loader,
-    Place,
-    Tree,
-    describe_syntax_error,
-    dotted_key,
-    parse_brackets,
-    parse_scalar,
-    to_one_line,
-)
+from .yaml import Keys, Loader, Place, Tree, describe_syntax_error, dotted_key, parse_scalar, to_one_line
 
-__all__ = [
-    "Document",
-    "Keys",
-    "Place",
-    "RecipeError",
-    "differences",
-    "dotted_key",
-    "flatten",
-    "from_mapping",
-    "lay_over",
-    "parse_brackets",
-    "parse_scalar",
-    "read",
-    "to_plain_values",
-    "write",
-]
-
-MAX_FILE_BYTES = 1_000_000  # of a file at most
-CODE_KEYS = ("plugin", "import", "_target_", "class_path")  # keys by which other libraries let a file name code
+MAX_FILE_BYTES = 1_000_000
+CODE_KEYS = ("plugin", "import", "_target_", "class_path")  # keys with which other libraries let a file name code
 
 
 class RecipeError(UserError):
-    """All mistakes found in a recipe, one line each.
+    """All errors found in a recipe, one line each.
 
-    errors      each mistake with its own message, hint, key, file and line
+    errors      each error with its own message, hint, key, file and line
     problems    the same as texts
-    The key, file, line and hint of the whole are those of the first mistake.
+    Its own key, file, line and hint are those of the first error.
     """
 
-    def __init__(self, problems: Iterable[UserError | str]) -> None:
-        self.errors = [UserError(problem) if isinstance(problem, str) else problem for problem in problems]
+    def __init__(self, problems: Iterable[UserError]) -> None:
+        self.errors = list(problems)
         self.problems = [str(error) for error in self.errors]
         first = self.errors[0].fields if self.errors else {}
         super().__init__(**{**first, "message": "\n".join(error.message for error in self.errors)})
@@ -67,39 +40,39 @@ class RecipeError(UserError):
 
 @dataclass(frozen=True)
 class Document:
-    """A tree of plain values, the place of each key ('my.yaml line 7'), and that of the whole."""
+    """A tree of plain values, with the place of each key (`my.yaml line 7`) and of the whole."""
 
     values: dict[str, Any]
     places: dict[Keys, Place]
     whole: Place
     layers: dict[Keys, int] = field(default_factory=dict)
-    """How many documents lie below the one that set a key; 0 for keys that are not here."""
+    """Number of documents below the one that set a key; 0 for missing keys."""
 
     @property
     def label(self) -> str:
-        """What the whole is called."""
+        """Name of the whole document in messages."""
         return self.whole.name
 
     def where(self, keys: Keys) -> Place:
-        """The place of a key, or of the nearest key around it."""
+        """Place of a key, or of the nearest key that contains it."""
         around = (keys[:end] for end in range(len(keys), -1, -1))
         return next((self.places[part] for part in around if part in self.places), self.whole)
 
     def error(self, keys: Keys, message: str, hint: str = "") -> UserError:
-        """What is wrong with a key, said with its place."""
+        """Error about a key, with its place."""
         return self.where(keys).error(message, keys, hint)
 
 
 def from_mapping(mapping: Mapping[str, Any], label: str) -> Document:
-    """A document from Python, or the dotted keys of a change: {"model.depth": 8} is {"model": {"depth": 8}}."""
+    """Build a document from nested or dotted keys: {"model.depth": 8}."""
     values: dict[str, Any] = {}
     problems: list[UserError] = []
     whole = Place(label)
     for name, value in mapping.items():
         *around, last = str(name).split(".")
         if not all((*around, last)):
-            hint = "Keys are words with dots between them, as in model.depth."
-            problems.append(whole.error(f"{name} is not a key", (str(name),), hint))
+            hint = "Keys are words separated by dots, as in model.depth."
+            problems.append(whole.error(f"{name} is not a valid key", (str(name),), hint))
         inner = values
         for key in around:
             if not isinstance(inner.get(key), dict):
@@ -113,7 +86,7 @@ def from_mapping(mapping: Mapping[str, Any], label: str) -> Document:
 
 
 def to_plain_values(value: Any) -> Any:
-    """A copy in dicts, lists, texts and numbers only; other objects stay for the validation to judge."""
+    """Copy as dicts, lists, texts and numbers; other objects are left to the validation."""
     if isinstance(value, Mapping):
         return {str(to_plain_values(key)): to_plain_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -122,7 +95,7 @@ def to_plain_values(value: Any) -> Any:
 
 
 def flatten(values: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
-    """The values at the ends of the tree, each with its keys; a list is one value."""
+    """Leaf values of the tree with their keys; a list is one value."""
     if isinstance(values, dict) and (values or not keys):
         for key, value in values.items():
             yield from flatten(value, (*keys, key))
@@ -131,7 +104,7 @@ def flatten(values: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
 
 
 def lay_over(base: Document, child: Document) -> Document:
-    """The child's values over those of its base: mappings key by key, lists and single values as a whole."""
+    """Merge a document over its base: mappings key by key; lists and single values are replaced."""
     replaced: set[Keys] = set()
     values = _merge(base.values, child.values, (), replaced)
     kept = {
@@ -148,9 +121,11 @@ def lay_over(base: Document, child: Document) -> Document:
 def differences(
     old: Mapping[str, Any], new: Mapping[str, Any], ignore: Collection[str] = ()
 ) -> list[tuple[str, Any, Any]]:
-    """Where two dumped recipes differ, by dotted key; a key that is absent counts as null.
+    """Differences of two dumped recipes: (dotted key, old value, new value).
 
-    ignore    keys that may differ, with all that stands under them
+    A missing key counts as null.
+
+    ignore    keys that may differ, with all keys below them
     """
     left, right = ({dotted_key(keys): value for keys, value in flatten(dict(side)) if keys} for side in (old, new))
     found = []
@@ -163,7 +138,7 @@ def differences(
 
 
 def read(file: Path | Traversable, label: str) -> Document:
-    """The document in a YAML file; everything that is wrong with the file as such is refused here."""
+    """Read a YAML file; refuse files that are too large, not text, empty or not YAML."""
     whole = Place(label, str(file))
     try:
         with file.open("rb") as stream:
@@ -171,7 +146,7 @@ def read(file: Path | Traversable, label: str) -> Document:
     except OSError as error:
         raise RecipeError([whole.error(f"the file cannot be read ({error.strerror})")]) from error
     if len(raw) > MAX_FILE_BYTES:
-        hint = "A recipe is a short text; data belong in files of their own."
+        hint = "A recipe is a short text; put data into files of their own."
         raise RecipeError([whole.error("the file is larger than 1 MB", hint=hint)])
     try:
         text = raw.decode("utf-8-sig")
@@ -189,7 +164,11 @@ def read(file: Path | Traversable, label: str) -> Document:
         line = node.start_mark.line
         found = text.splitlines()[line].strip()
         raise RecipeError(
-            [whole.at(line + 1).error(f"a recipe must be made of sections such as `model:`, not `{found}`")]
+            [
+                whole.at(line + 1).error(
+                    f"a recipe must consist of sections such as `model:`, but this line is `{found}`"
+                )
+            ]
         )
     tree = Tree(whole, parse_scalar)
     try:
@@ -203,7 +182,7 @@ def read(file: Path | Traversable, label: str) -> Document:
 
 
 def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys = (), width: int = 0) -> str:
-    """The tree as YAML, one key a line, comments from column `width` on."""
+    """Write the tree as YAML, one key per line, with comments from column `width` on."""
     lines = []
     for key, value in values.items():
         inside = (*keys, key)
@@ -219,7 +198,7 @@ def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys 
 
 def _merge(base: Any, child: Any, keys: Keys, replaced: set[Keys]) -> Any:
     if child is None and len(keys) == 1 and isinstance(base, dict):
-        return base  # a section whose lines are all commented out says nothing
+        return base  # an empty section, whose lines are all commented out, changes nothing
     if not (isinstance(base, dict) and isinstance(child, dict)) or _starts_anew(base, child, keys):
         replaced.add(keys)
         return child
@@ -228,10 +207,10 @@ def _merge(base: Any, child: Any, keys: Keys, replaced: set[Keys]) -> Any:
 
 
 def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> bool:
-    """Whether the child means something else, so that the base's keys would be unknown to it or, worse, known.
+    """Whether the child replaces the keys of the base instead of merging with them.
 
-    A `depth` chosen for a decoder is no choice for an encoder: another `kind` begins with the defaults of its own. And
-    a mapping inside a section, written as {}, has nothing of the base left in it.
+    A new `kind` starts with its own defaults: a `depth` chosen for a decoder may not suit an encoder. A mapping inside
+    a section that is written as {} is emptied.
     """
     if keys == ("tokens",) and child:  # one stream over several, or several over one
         streams = all(isinstance(value, dict) and "kind" in value for value in child.values())
@@ -240,7 +219,7 @@ def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> boo
 
 
 def _find_code_keys(document: Document) -> list[UserError]:
-    """The keys by which a file would choose what is imported."""
+    """Errors for keys that name code to import."""
 
     def search(value: Any, keys: Keys) -> Iterator[Keys]:
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
@@ -251,6 +230,6 @@ def _find_code_keys(document: Document) -> list[UserError]:
 
     hint = "Pass --plugin FILE on the command line."
     return [
-        document.error(keys, f"{dotted_key(keys)}: a recipe cannot name code", hint)
+        document.error(keys, f"{dotted_key(keys)} is not allowed: a recipe cannot name code to import", hint)
         for keys in search(document.values, ())
     ]

@@ -1,4 +1,4 @@
-"""The manifest of a field of science: the names it adds to the library, and where each leads.
+"""The manifest of a field of science: the names it adds, and the objects behind them.
 
     FIELD = Field(
         title="Jets of particles",
@@ -6,8 +6,8 @@
         simulation={"jets": ".simulate.jets:Jets"},
     )
 
-A folder below `domains/` has such a `FIELD` in its `__init__.py`, and so has the folder of a plugin. Places are
-`module:attribute` relative to that folder; they are imported when a name is used, so that listing the fields is cheap.
+Every folder below `domains/` has a `FIELD` in its `__init__.py`, and so has the folder of a plugin. Values are places
+`module:attribute`, relative to that folder. They are imported when a name is used, so that listing the fields is fast.
 Nothing else in the library names a field.
 """
 
@@ -22,27 +22,27 @@ from typing import Any
 
 DOMAINS_PACKAGE = "sciformer.domains"
 SECTIONS_WITH_KIND = ("data", "tokens", "model", "objective")
-"""Sections of a recipe whose class is chosen by their `kind`."""
+"""Sections of a recipe whose `kind` selects their class."""
 EXTENSION_POINTS = (*SECTIONS_WITH_KIND, "trunk", "position", "pooling", "metric", "format", "simulation", "new")
-"""What the manifest of a field lists by name, and a plugin can register with `register(point, name)`."""
+"""Extension points: keys of a manifest, and first argument of `register(point, name)`."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """What a field adds.
+    """Manifest of a field: the names it adds at each extension point.
 
     title        the field in a few words
-    uses         other fields whose parts it uses; it is absent where one of these is
-    data, tokens, model, objective   classes that a recipe names under `kind`
-    trunk        functions (model section, width of the tokens) -> module, for `model.trunk`
-    simulation   classes of simulated data: a `kind` of `data`, and `sciformer simulate NAME`
-    position, pooling, metric, format   as in `EXTENSION_POINTS`
-    new          `Guess`es of `sciformer new NAME` (`recipe/guess.py`)
-    importers    `Importer`s of models of others, asked in turn
-    data_files   importers of others' data configurations: functions of `sciformer import FILE.yaml`
-    exporters    `Exporter`s of runs, asked in turn
+    uses         other fields that it needs; without them it is not loaded
+    data, tokens, model, objective   classes for the `kind` of a section
+    trunk        classes of options for `model.trunk`
+    simulation   simulated data: a `kind` of `data`, and `sciformer simulate NAME`
+    position, pooling, metric, format   see `EXTENSION_POINTS`
+    new          `Guess` objects for `sciformer new NAME` (`recipe/guess.py`)
+    importers    `Importer` objects for models of other libraries, tried in turn
+    data_files   functions for `sciformer import FILE.yaml`, data configurations of other libraries
+    exporters    `Exporter` objects for runs, tried in turn
     report       functions (page, found) that add a section to the report of a run
-    renamed      by key of a recipe (`data.kind`), old name -> new name
+    renamed      recipe key (`data.kind`) -> {old name: new name}
     """
 
     title: str
@@ -66,17 +66,17 @@ class Field:
 
 
 PLUGIN_FIELDS: dict[str, tuple[str, Field]] = {}
-"""Fields of plugins: name -> package and manifest."""
+"""Fields of plugins: name -> (package, manifest)."""
 
 
 def fields() -> dict[str, Field]:
-    """The fields by name: the folders below `domains/`, and those of plugins."""
+    """All fields by name: folders below `domains/` and plugin folders."""
     return {**_library_fields(), **{name: one for name, (_, one) in PLUGIN_FIELDS.items()}}
 
 
 @cache
 def _library_fields() -> dict[str, Field]:
-    """The folders below `domains/`, without those that use a field that is not there."""
+    """Fields below `domains/` whose required fields (`uses`) exist."""
     package = importlib.import_module(DOMAINS_PACKAGE)
     names = sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg)
     found: dict[str, Field] = {name: importlib.import_module(f"{DOMAINS_PACKAGE}.{name}").FIELD for name in names}
@@ -87,12 +87,12 @@ def _library_fields() -> dict[str, Field]:
 
 
 def package_of(field: str) -> str:
-    """The package of a field."""
+    """Name of the Python package of a field."""
     return PLUGIN_FIELDS[field][0] if field in PLUGIN_FIELDS else f"{DOMAINS_PACKAGE}.{field}"
 
 
 def places(what: str) -> dict[str, str]:
-    """Name -> absolute place `module:attribute`, over all fields, of one of `EXTENSION_POINTS`."""
+    """Name -> absolute place `module:attribute` at an extension point, over all fields."""
     return {
         name: f"{package_of(home)}{place}"
         for home, one in fields().items()
@@ -101,13 +101,13 @@ def places(what: str) -> dict[str, str]:
 
 
 def load(place: str) -> Any:
-    """The object at an absolute place `module:attribute`."""
+    """Import the object at an absolute place `module:attribute`."""
     module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def extensions(what: str) -> Iterator[Any]:
-    """The objects that fields list without a name: importers, exporters, sections of the report."""
+    """Unnamed extensions of all fields: importers, exporters, sections of the report."""
     for home, one in fields().items():
         for place in getattr(one, what):
             yield load(f"{package_of(home)}{place}")

@@ -1,4 +1,4 @@
-"""Guesses shared by all fields: parts, split, model size, training.
+"""Guesses of `sciformer new` that all fields share: parts, split, model size, training.
 
     def guess_beads(names, paths):
         parts = guess.group_by_part(names)
@@ -7,7 +7,8 @@
 
     BEADS = guess.Guess(guess_beads)
 
-A field lists it in its manifest, `new={"beads": ".new:BEADS"}`; a plugin writes `register("new", "beads")(BEADS)`.
+A field lists the guess in its manifest, `new={"beads": ".new:BEADS"}`; a plugin writes `register("new",
+"beads")(BEADS)`.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ PART_WORDS = {
     **dict.fromkeys(("test", "tst", "testing", "eval"), "test"),
 }
 NO_SPLIT = Split(valid=0, test=0)
-MIN_SAMPLES = 10  # samples worth training on
-MIN_TEST_SAMPLES = 100  # samples of which some are kept for a test
-MIN_CLASS_SAMPLES = 10  # samples of a class that can be learned
+MIN_SAMPLES = 10  # smallest number of samples to train on
+MIN_TEST_SAMPLES = 100  # smallest number of samples to split off a test part
+MIN_CLASS_SAMPLES = 10  # smallest number of samples of a class to learn it
 MAX_CLASSES = 1000
 MAX_LISTED_NAMES = 12
 MIN_STEPS, MAX_STEPS = 100, 20_000
 Sizes = Mapping[int, tuple[int, int, int]]
-"""Width, depth and heads of a model, by the least number of samples."""
+"""Width, depth and heads of a model, by the smallest number of samples."""
 
 
 @dataclass(frozen=True)
 class Guess:
-    """How `sciformer new` makes a recipe of files of one kind.
+    """How `sciformer new` writes a recipe for files of one kind.
 
-    page        from the names as they were given, and the files that they mean, to a recipe
-    find        the files that names mean (default: names, globs)
-    recognises  whether a name alone says that it is of this kind, so that the kind may be left out
-    tagged      whether a class may stand before a name, CLASS:FILE
+    page        function (names, files) -> recipe; names are as given, files are what they expand to
+    find        function that expands names to files (default: paths and globs)
+    recognises  whether a file name alone shows this kind, so that KIND can be omitted
+    tagged      whether a class may be written before a name, CLASS:FILE
     """
 
     page: Callable[[list[str], list[Path]], Page]
@@ -62,9 +63,10 @@ class Guess:
 
 
 def group_by_part(names: Sequence[str]) -> dict[str, list[str]]:
-    """Names by part (train, valid, test), if they tell it; a second test is a part.
+    """Group file names by part (train, valid, test); further test files form parts of their own.
 
-    Where they lie in several folders (train/pos.txt, test/pos.txt), the names of these tell it too.
+    The part is a word in the file name, or in the folder name if there are several folders (train/pos.txt,
+    test/pos.txt).
     """
     apart = len({Path(name).parent for name in names}) > 1
     own = [_part_in_name(name) for name in names]
@@ -86,27 +88,29 @@ def _part_in_name(name: str) -> str:
 
 
 def part_fields(parts: Mapping[str, list[str]]) -> dict[str, Any]:
-    """The files of each part as fields of a `data:` section without a split."""
+    """Files of each part as fields of a `data:` section without a split."""
     more = {part: names for part, names in parts.items() if part not in PART_WORDS.values()}
     files = {"files": parts["train"], **{part: parts[part] for part in ("valid", "test") if part in parts}}
     return {**files, **({"extra_parts": more} if more else {}), "split": NO_SPLIT}
 
 
 def files(parts: Mapping[str, list[str]], skip_bad_files: bool = False) -> list[Found]:
-    """The files of each part."""
+    """Recipe keys for the files of each part."""
     given = part_fields(parts)
     return [
-        Found("data.files", given["files"], "relative to the folder where you train"),
-        *(Found(f"data.{part}", given.get(part), "by its name") for part in ("valid", "test")),
-        Found("data.extra_parts", given.get("extra_parts"), "judged each by itself"),
+        Found("data.files", given["files"], "relative to the folder in which you train"),
+        *(Found(f"data.{part}", given.get(part), "from the file name") for part in ("valid", "test")),
+        Found("data.extra_parts", given.get("extra_parts"), "each evaluated by itself"),
         Found(
-            "data.bad_files", "skip" if skip_bad_files else None, "some cannot be read, see above; `stop` refuses them"
+            "data.bad_files",
+            "skip" if skip_bad_files else None,
+            "some files cannot be read, see above; `stop` refuses them",
         ),
     ]
 
 
 def open_readable(section: Any) -> tuple[Splits, bool]:
-    """The splits of a section, and whether unreadable files were left out."""
+    """Open a section; return its splits and whether unreadable files were skipped."""
     try:
         return section.open(), False
     except UserError as error:
@@ -116,32 +120,32 @@ def open_readable(section: Any) -> tuple[Splits, bool]:
 
 
 def check_count(count: int, unit: str, notes: Sequence[str] = ()) -> int:
-    """Refuse fewer samples than can be learned from."""
+    """Refuse too few samples to train on."""
     if count < MIN_SAMPLES:
-        hint = " ".join(["Bring more of them.", *notes[:4]])
-        raise UserError(f"training needs {MIN_SAMPLES} {unit} or more, not {count}", hint=hint)
+        hint = " ".join(["Add more files.", *notes[:4]])
+        raise UserError(f"training needs at least {MIN_SAMPLES} {unit}, but the files have {count}", hint=hint)
     return count
 
 
 def split(
     parts: Collection[str], count: int, unit: str, together: str = "", by: str = "", stratify: str = ""
 ) -> list[Found]:
-    """Shares for the parts that have no files.
+    """Recipe keys that split off the parts without files of their own.
 
-    together   what is never divided
-    by         column whose equal values stay together
+    together   unit that is never divided, in words
+    by         column whose equal values stay in one part
     stratify   column of the class
     """
-    test = (0.1, "to judge it in the end") if count >= MIN_TEST_SAMPLES else (0.0, "too few for one")
-    shares = {"valid": (0.1, "to choose the best model"), "test": test}
+    test = (0.1, "for the final evaluation") if count >= MIN_TEST_SAMPLES else (0.0, "too few samples for a test part")
+    shares = {"valid": (0.1, "to select the best model"), "test": test}
     left = [Found(f"data.split.{part}", *share) for part, share in shares.items() if part not in parts]
     if not left:
         return []
     return [
         Found("data.split", None, f"of {count:,} {unit}" + (f"; {together} stay together" if together else "")),
         *left,
-        Found("data.split.by", by or None, f"equal values of `{by}` stay together: none is both learned and judged"),
-        Found("data.split.stratify", stratify or None, "each class has the same share in every part"),
+        Found("data.split.by", by or None, f"samples with the same `{by}` stay in one part"),
+        Found("data.split.stratify", stratify or None, "every part has the same fraction of each class"),
     ]
 
 
@@ -149,28 +153,26 @@ def split(
 
 
 def list_names(names: Iterable[Any]) -> str:
-    """The first of many names."""
+    """Join the first names of a list with commas."""
     shown = list(map(str, names))
     return ", ".join(shown[:MAX_LISTED_NAMES]) + " and others" * (len(shown) > MAX_LISTED_NAMES)
 
 
 def list_counts(column: Array) -> str:
-    """The classes of a column, and how many samples each has."""
+    """Classes of a column with their numbers of samples."""
     return list_names(f"{name} ({count:,})" for name, count in zip(*np.unique(column, return_counts=True)))
 
 
 def rare_classes(column: Array, unit: str) -> list[str]:
-    """A note where classes have too few samples."""
+    """A note if some classes have too few samples."""
     counts = np.unique(column, return_counts=True)[1]
     rare = int((counts < MIN_CLASS_SAMPLES).sum())
-    note = (
-        f"{rare} of {len(counts)} have fewer than {MIN_CLASS_SAMPLES} {unit} there: too few to be learned and judged."
-    )
+    note = f"{rare} of {len(counts)} classes have fewer than {MIN_CLASS_SAMPLES} {unit}: too few to train and evaluate."
     return [note] if rare else []
 
 
 def is_discrete(column: Array | Lists) -> bool:
-    """Whether a column holds a name or a whole number for each sample."""
+    """Whether a column has one text or one whole number per sample."""
     if isinstance(column, Lists) or column.ndim != 1:
         return False
     if column.dtype.kind == "f":
@@ -179,7 +181,7 @@ def is_discrete(column: Array | Lists) -> bool:
 
 
 class Question(NamedTuple):
-    """The question of a recipe: kind of objective, column of the answer, keys, notes."""
+    """Objective of a recipe: kind, column of the target, keys, notes."""
 
     kind: str
     column: str
@@ -188,21 +190,21 @@ class Question(NamedTuple):
 
 
 def classify(label: str, why: str) -> Question:
-    """Ask for the class in a column."""
-    found = [Found("objective.kind", "classify", why), Found("objective.label", label, "the column with the class")]
+    """Classification of the class in a column."""
+    found = [Found("objective.kind", "classify", why), Found("objective.label", label, "column of the class")]
     return Question("classify", label, found)
 
 
 def regress(target: str, why: str) -> Question:
-    """Ask for the value in a column."""
-    targets = Found("objective.targets", [target], "columns with the values, one or several")
+    """Regression of the values in a column."""
+    targets = Found("objective.targets", [target], "columns to predict, one or several")
     return Question("regress", target, [Found("objective.kind", "regress", why), targets])
 
 
 def masked(unit: str, share: float) -> Question:
-    """Ask for hidden tokens."""
-    why = f"no column to learn was found: hidden {unit} are asked for"
-    share_found = Found("objective.mask_ratio", share, f"of the {unit} are hidden")
+    """Prediction of masked tokens."""
+    why = f"no column to predict was found, so masked {unit} are predicted"
+    share_found = Found("objective.mask_ratio", share, f"fraction of {unit} that are masked")
     return Question("masked", "", [Found("objective.kind", "masked", why), share_found])
 
 
@@ -210,40 +212,40 @@ def masked(unit: str, share: float) -> Question:
 
 
 def at_count(table: Mapping[int, Any], count: int) -> Any:
-    """The entry of a table {least count: entry} for a count."""
+    """Entry of a table {smallest count: entry} for a count."""
     return table[max(least for least in table if least <= count)]
 
 
 def model(count: int, unit: str, sizes: Sizes, dropout: float | None = 0.1) -> list[Found]:
-    """Width, depth and heads for a number of samples."""
+    """Recipe keys for the model size, by the number of samples."""
     dim, depth, heads = at_count(sizes, count)
     return [
         Found("model.dim", dim, f"for {count:,} {unit}"),
         Found("model.depth", depth, "blocks"),
         Found("model.heads", heads, f"each of width {dim // heads}"),
-        Found("model.dropout", dropout, "against learning by heart"),
+        Found("model.dropout", dropout, "against overfitting"),
     ]
 
 
 def training(count: int, epochs: int, batches: Mapping[int, int], best: str | None = None) -> list[Found]:
-    """Batch, steps and schedule for a number of samples.
+    """Recipe keys for batch size, steps and schedule, by the number of samples.
 
-    batches   samples of an update, by the least number of samples
-    best      the score that chooses the model
+    batches   batch size, by the smallest number of samples
+    best      score that selects the best model
     """
     batch = at_count(batches, count)
     steps = min(max(epochs * count // batch, MIN_STEPS), MAX_STEPS)
     return [
-        Found("train.steps", steps, f"about {steps * batch / count:.0f} times through the data"),
+        Found("train.steps", steps, f"about {steps * batch / count:.0f} epochs"),
         Found("train.batch", batch),
         *schedule(steps),
-        Found("train.best", best, "decides which model is kept"),
+        Found("train.best", best, "selects the model to keep"),
     ]
 
 
 def schedule(steps: int) -> list[Found]:
-    """Warmup and evaluations of a training."""
+    """Recipe keys for warmup and evaluations, by the number of steps."""
     return [
         Found("train.warmup", max(1, steps // 10), "a tenth of the steps"),
-        Found("train.evaluate_every", max(10, steps // 20), "twenty times in all"),
+        Found("train.evaluate_every", max(10, steps // 20), "20 evaluations in all"),
     ]

@@ -1,8 +1,8 @@
-"""A recipe for the user's own files, with the reason of every guess.
+"""Write a recipe for the user's own files, with the reason of every guess.
 
     path = new("text", ["letters.txt"])    writes letters.yaml
 
-The files are read by the readers that the training will use, so what they refuse is refused here.
+The files are read by the readers of the training, so files that cannot be read are refused here.
 """
 
 from __future__ import annotations
@@ -20,23 +20,16 @@ from .registry import find, names
 
 
 def kinds() -> dict[str, Guess]:
-    """The kinds of files that fields and plugins can write recipes for, by name."""
+    """Guesses of all fields and plugins, by kind of file."""
     return {name: find("new", name) for name in names("new")}
 
 
-def new(
-    kind: str,
-    files: Sequence[str | Path],
-    out: str | Path | None = None,
-    *,
-    overwrite: bool = False,
-) -> Path:
-    """Write a commented recipe for files of a kind, and say where.
+def new(kind: str, files: Sequence[str | Path], out: str | Path | None = None, *, overwrite: bool = False) -> Path:
+    """Write a commented recipe for files of a kind; return its path.
 
-    kind        what the files hold, by the name that a field gave it (`kinds()`); it may be left out where the name of
-                a file says it, as those of pictures do
-    out         a .yaml file (default: named after the first file, in this folder)
-    overwrite   replace a recipe that is there
+    kind        contents of the files (`kinds()`); can be a file instead, if its name shows the kind, as for images
+    out         .yaml file to write (default: named after the first file, in the current folder)
+    overwrite   replace an existing recipe
     """
     known = kinds()
     if kind not in known:
@@ -45,12 +38,12 @@ def new(
                 kind, files = name, [kind, *files]
                 break
     if kind not in known and Path(kind).expanduser().exists():
-        way = f"sciformer new KIND {kind}, where KIND is one of {', '.join(known)}"
-        raise UserError(f"what your files hold must be named before '{kind}'", hint=way, file=kind)
-    one_of("the kind of your files", kind, known)
+        way = f"Write sciformer new KIND {kind}, where KIND is one of {', '.join(known)}."
+        raise UserError(f"the kind of the files is missing before '{kind}'", hint=way, file=kind)
+    one_of("the kind of the files", kind, known)
     guess = known[kind]
     if not files:
-        raise UserError("the names of your files are missing", hint=f"sciformer new {kind} FILE ...")
+        raise UserError("the file names are missing", hint=f"Write sciformer new {kind} FILE ...")
     given = [str(file) for file in (_expand_folders(files) if guess.tagged else files)]
     found = (guess.find or find_files)([_without_tag(name) if guess.tagged else name for name in given])
     path = Path(out).expanduser() if out is not None else Path(f"{_recipe_name(files, found)}.yaml")
@@ -60,12 +53,12 @@ def new(
 
 
 def _without_tag(name: str) -> str:
-    """A name without the class before it: CLASS:FILE is FILE."""
+    """Remove the class before a name: CLASS:FILE becomes FILE."""
     return split_tag(name)[1]
 
 
 def _expand_folders(files: Sequence[str | Path]) -> list[str | Path]:
-    """The names with a glob in place of a folder: its files with the commonest ending."""
+    """Replace each folder by a glob of its most common file type."""
     found: list[str | Path] = []
     for file in files:
         folder = Path(_without_tag(str(file))).expanduser()
@@ -75,7 +68,7 @@ def _expand_folders(files: Sequence[str | Path]) -> list[str | Path]:
 
 
 def _recipe_name(files: Sequence[str | Path], found: Sequence[Path]) -> str:
-    """The name of a recipe: that of the first file, or of the folder that was named."""
+    """Recipe name from the first file, or from the folder that was given."""
     folder = Path(_without_tag(str(files[0]))).expanduser()
     name = folder.resolve().name if folder.is_dir() else found[0].name
     return name.partition(".")[0] or "recipe"

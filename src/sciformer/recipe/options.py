@@ -1,7 +1,7 @@
-"""The options of a section: the type of each in words, and values from the command line in that type.
+"""Options of a section: their types in words, and parsing of values from the command line.
 
-An option is a field of a pydantic class; its annotation is the only definition of what it takes. Here an annotation is
-put into words for help and errors, followed down to a key, and used to read what was typed after `--model.depth`.
+An option is a field of a pydantic class; its annotation alone defines the allowed values. This module describes
+annotations in words for help and errors, finds the annotation of a key, and parses the text after `--model.depth`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ..errors import UserError
-from .document import Keys, parse_brackets, parse_scalar
+from .yaml import Keys, parse_brackets, parse_scalar
 
 TYPE_WORDS = {
     int: ("a whole number", "whole numbers"),
@@ -40,7 +40,7 @@ BOUND_WORDS = {
 
 
 class Option(NamedTuple):
-    """A key of a section, as help prints it; the default of a required key is `...`."""
+    """A key of a section with type, default and help; the default of a required key is `...`."""
 
     key: str
     type: str
@@ -49,7 +49,7 @@ class Option(NamedTuple):
 
 
 def options(section: type[BaseModel], prefix: str = "") -> list[Option]:
-    """The keys of a section but its `kind`, those of a section within it under dotted names."""
+    """Keys of a section except its `kind`; keys of nested sections have dotted names."""
     found = []
     for key, info in section.model_fields.items():
         if key == "kind" and not prefix:
@@ -67,11 +67,11 @@ def options(section: type[BaseModel], prefix: str = "") -> list[Option]:
 
 
 def parse_arguments(line: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    """The words of a command line, parted into those for the verb and the changes of the recipe.
+    """Split a command line into arguments of the command and changes of the recipe.
 
     An option with a dot in its name is a change: `--model.depth 8`, `--train.learning_rate=3e-4`, `--data.files a.txt
-    b.txt`. Its values run until the next word that begins with two dashes; after `=` there is exactly one. Several make
-    a list, none means true. Values stay text until the recipe knows their type. After a lone `--` nothing is a change.
+    b.txt`. Its values end at the next word that starts with two dashes; `=` takes exactly one value. Several values
+    make a list, none means true. Values stay text until the recipe knows their type. After `--` there are no changes.
     """
     rest: list[str] = []
     changes: dict[str, Any] = {}
@@ -88,17 +88,17 @@ def parse_arguments(line: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
         while not equals and queue and not queue[0].startswith("--"):
             values.append(queue.pop(0))
         if name in changes:
-            message = f"--{name} is given twice on the command line"
-            raise UserError(message, hint=f"Write several values after it once: --{name} a b.", key=name)
+            message = f"--{name} is set twice on the command line"
+            raise UserError(message, hint=f"Write several values after one option: --{name} a b.", key=name)
         changes[name] = True if not values else values[0] if len(values) == 1 else values
     return rest, changes
 
 
 def parse_typed(value: Any, annotation: Any) -> Any:
-    """A value from Python or the command line, its text read as the annotation wants it.
+    """Parse a value from Python or the command line by its annotation.
 
-    Text stays text where text is wanted, so that a name may be `8`; a list is made from one value where only a list is
-    wanted. What does not fit is left for the validation to refuse.
+    Text stays text if the annotation allows text, so that a name may be `8`. A single value becomes a list if only a
+    list is allowed. Values that do not fit are left for the validation to refuse.
     """
     leaves = alternatives(annotation)
     lists = any(is_list(leaf) for leaf in leaves)
@@ -121,7 +121,7 @@ def parse_typed(value: Any, annotation: Any) -> Any:
 
 
 def alternatives(annotation: Any) -> list[Any]:
-    """The alternatives of an annotation: those of a union, without the bounds around them."""
+    """Members of a union annotation, without their bounds."""
     if get_origin(annotation) is Annotated:
         return alternatives(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -130,7 +130,7 @@ def alternatives(annotation: Any) -> list[Any]:
 
 
 def annotation_inside(annotation: Any, key: str | int) -> Any:
-    """The annotation of a key or an item within what is annotated; Any where it cannot be known."""
+    """Annotation of a key or item inside an annotation; Any if it is unknown."""
     found: list[Any] = []
     for leaf in alternatives(annotation):
         arguments = get_args(leaf)
@@ -145,18 +145,18 @@ def annotation_inside(annotation: Any, key: str | int) -> Any:
 
 
 def field_at(annotation: Any, key: str | int) -> FieldInfo | None:
-    """The field behind a key of a section."""
+    """Field of a key of a section, or None."""
     fields = (leaf.model_fields.get(key) for leaf in alternatives(annotation) if is_section(leaf))
     return next((info for info in fields if info), None)
 
 
 def keys_of(annotation: Any) -> list[str]:
-    """The keys that may stand in a section."""
+    """All keys of a section."""
     return [key for leaf in alternatives(annotation) if is_section(leaf) for key in leaf.model_fields]
 
 
 def describe_type(annotation: Any, several: bool = False) -> str:
-    """An annotation in words: `a whole number, at least 1`; `a list of texts or null`."""
+    """Describe an annotation in words: `a whole number, at least 1`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         bounds = [text for item in arguments[1:] for text in _describe_bounds(item)]
@@ -188,7 +188,7 @@ def describe_type(annotation: Any, several: bool = False) -> str:
 
 
 def describe_mismatch(annotation: Any, value: Any) -> tuple[str, str]:
-    """What a value must be and is not, as the end of a sentence; and a hint at what may have been meant."""
+    """Describe a type mismatch (`must be a number, not true`), with a hint."""
     leaves = alternatives(annotation)
     verb = "have" if all(is_section(leaf) or _is_mapping(leaf) for leaf in leaves) else "be"
     text = f"must {verb} {describe_type(annotation)}, not {format_value(value)}"
@@ -196,12 +196,12 @@ def describe_mismatch(annotation: Any, value: Any) -> tuple[str, str]:
     if near := difflib.get_close_matches(str(value), choices, n=1):
         return text, f"Did you mean {near[0]}?"
     if str in leaves and isinstance(value, int | float) and not isinstance(value, bool):
-        return text, f'In quotes it is a string: "{value}"'
+        return text, f'Write it in quotes: "{value}"'
     return text, ""
 
 
 def format_value(value: Any) -> str:
-    """A value as YAML would write it, cut where it is long."""
+    """Format a value like YAML, truncated if it is long."""
     names = {None: "null", True: "true", False: "false"}
     if value is None or isinstance(value, bool):
         return names[value]
@@ -215,12 +215,12 @@ def format_value(value: Any) -> str:
 
 
 def is_section(annotation: Any) -> bool:
-    """Whether an annotation is a class with keys of its own."""
+    """Whether an annotation is a class with its own keys."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def annotation_at(classes: Mapping[Keys, type[BaseModel]], keys: Keys) -> Any:
-    """The annotation at some keys of a recipe whose sections have these classes."""
+    """Annotation at nested keys of a recipe, for given classes of its sections."""
     for end in range(len(keys), 0, -1):
         if keys[:end] in classes:
             annotation: Any = classes[keys[:end]]

@@ -1,4 +1,4 @@
-"""A recipe as a page: found keys, values, and reasons."""
+"""Recipes written by `sciformer new`: keys, values and reasons."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from ..errors import UserError
 from ..files.atomic import atomic_write, check_name
 from . import document
 from .recipe import Recipe
+from .yaml import Keys
 
 SECTIONS = ("base", "about", "data", "tokens", "model", "objective", "train")
 COMMENT_COLUMN = 34
-GUESSES_NOTE = "Every choice below is a guess from that, with its reason; change what you know better."
+GUESSES_NOTE = "All values below are guesses from these files, with their reasons; change them as needed."
 
 
 class Found(NamedTuple):
-    """A key of a recipe (`data.split.valid`), its value, and why it has that value.
+    """A recipe key (`data.split.valid`), its value, and the reason for it.
 
-    A key without a value (None) has no line, but its reason stands behind the heading of the keys below it. Of a key
-    that was found twice the last counts.
+    A key without a value (None) is not written; if it is a mapping, its reason becomes the comment of the mapping. If a
+    key is found twice, the last one is used.
     """
 
     key: str
@@ -35,10 +36,10 @@ class Page:
 
     model    the model in a few words
     files    the files, or folders
-    amount   the samples in them: "60 texts"
-    notes    what was found in the files, a line each
-    see      the shipped recipe that shows all keys
-    found    the keys, sections in any order
+    amount   number of samples in words: "60 texts"
+    notes    findings about the files, one line each
+    see      shipped recipe that shows all keys
+    found    keys of the recipe, sections in any order
     """
 
     model: str
@@ -49,7 +50,7 @@ class Page:
     found: Iterable[Found]
 
     def write(self, path: Path, kind: str) -> None:
-        """Write the recipe of `sciformer new KIND`."""
+        """Write the recipe to a file, with title, notes and reasons as comments."""
         first = self.files[0].name or self.files[0].resolve().name
         files = first if len(self.files) == 1 else f"{first} and {len(self.files) - 1} more"
         title = f"{self.model} on {files}"
@@ -60,11 +61,11 @@ class Page:
 
 
 def write_page(path: Path, head: Sequence[str], found: Iterable[Found]) -> None:
-    """Write a recipe: the head as a comment, then every key with its reason behind it."""
+    """Write a recipe: the head as comments, then every key with its reason."""
     ordered = sorted(found, key=lambda one: SECTIONS.index(one.key.partition(".")[0]))
     values = {one.key: one.value for one in ordered if one.value is not None}
     Recipe.from_dict(values)
-    whys: dict[document.Keys, str] = {tuple(one.key.split(".")): _printable(one.why) for one in ordered}
+    whys: dict[Keys, str] = {tuple(one.key.split(".")): _printable(one.why) for one in ordered}
     tree = document.from_mapping(values, str(path)).values
     text = document.write(tree, lambda keys: whys.get(keys, ""), width=COMMENT_COLUMN)
     comment = "".join(f"# {_printable(line)}".rstrip() + "\n" for line in head)
@@ -74,16 +75,16 @@ def write_page(path: Path, head: Sequence[str], found: Iterable[Found]) -> None:
 
 
 def check_new_recipe(path: Path, overwrite: bool) -> None:
-    """Refuse a name that is not that of a recipe, or that of a recipe that is there."""
+    """Refuse a file name that does not end in .yaml, or an existing file."""
     try:
         check_name(path, (".yaml", ".yml"), "a recipe")
     except UserError as error:
         raise error.with_fields(key="--out") from error
     if path.exists() and not overwrite:
-        hint = "Name another file with --out, or replace it with --overwrite."
-        raise UserError(f"{path} exists already", hint=hint, file=path)
+        hint = "Choose another file with --out, or replace it with --overwrite."
+        raise UserError(f"{path} already exists", hint=hint, file=path)
 
 
 def _printable(text: str) -> str:
-    """Names of files and columns may hold anything; a comment is one line."""
+    """Replace control characters, so that a comment stays on one line."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)

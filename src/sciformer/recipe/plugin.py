@@ -1,9 +1,9 @@
-"""A user's own code, imported because the user said so and for no other reason: a file, or a folder like a field.
+"""Plugins: a user's Python file or folder, imported only on explicit request.
 
     sciformer train my.yaml --plugin my_tokens.py      a file, whose classes are registered with @register
-    sciformer train photons/pulses --plugin photons    a folder with a manifest FIELD, as those below domains/
+    sciformer train photons/pulses --plugin photons    a folder with a manifest FIELD, like those below domains/
 
-A run records the plugin's name and hash, and asks for the same code again; it never imports it by itself.
+A run records the names and hashes of its plugins and needs the same code again. It never imports a plugin by itself.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ from . import registry
 from .field import EXTENSION_POINTS, PLUGIN_FIELDS, Field, fields, places
 
 LOADED_PLUGINS: dict[str, Plugin] = {}
+MANIFEST_HINT = "Write FIELD = Field(...) there; `from sciformer.recipe.field import Field`."
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A file or a folder that has been imported."""
+    """An imported file or folder: name, path and hash."""
 
     name: str
     path: Path
     sha256: str
 
     def record(self) -> dict[str, str]:
-        """What a run keeps of it."""
+        """Name and hash, as recorded in run.json."""
         return {"name": self.name, "sha256": self.sha256}
 
 
 def load(path: str | Path) -> Plugin:
-    """Import a user's file or folder, so that what it adds can be named in recipes.
+    """Import a plugin, so that recipes can use its names.
 
-    The same one again is not imported again; another one of the same name is refused, for a run asks for its plugins by
-    name. One that changed while Python runs is refused too: half of the old one would stay.
+    A plugin is imported once. A different plugin of the same name is refused, because runs identify plugins by name.
+    A plugin that changed while Python runs is refused too, because parts of the old code would stay in memory.
     """
     path = Path(path).expanduser().resolve()
     code = _read(path)
@@ -53,11 +54,9 @@ def load(path: str | Path) -> Plugin:
     if known and known.sha256 == plugin.sha256:
         return known
     if known and known.path == path:
-        message = f"{path.name} has changed since it was loaded"
-        raise UserError(message, hint="Start Python anew.", key="--plugin", file=path)
+        raise _error(path, f"{path.name} has changed since it was loaded", "Restart Python.")
     if known:
-        message = f"two plugins are called {path.name}: {known.path} and {path}"
-        raise UserError(message, hint="Rename one of them.", key="--plugin", file=path)
+        raise _error(path, f"two plugins are called {path.name}: {known.path} and {path}", "Rename one of them.")
     before, manifests = {point: dict(some) for point, some in registry.REGISTERED.items()}, dict(PLUGIN_FIELDS)
     try:
         name = f"sciformer_plugin_{path.stem}"
@@ -67,7 +66,7 @@ def load(path: str | Path) -> Plugin:
             _import(name, path, code[path.name])
         _check(path, before)
     except BaseException:
-        registry.REGISTERED.update(before)  # what a broken plugin registered does not stay
+        registry.REGISTERED.update(before)  # remove the names of a broken plugin
         for field in PLUGIN_FIELDS.keys() - manifests.keys():
             del PLUGIN_FIELDS[field]
         raise
@@ -76,24 +75,26 @@ def load(path: str | Path) -> Plugin:
 
 
 def _read(path: Path) -> dict[str, bytes]:
-    """The code of a plugin, by the name of each file in it."""
+    """Contents of the files of a plugin, by file name."""
     if path.is_dir():
         if not (path / "__init__.py").is_file():
-            message = f"--plugin must name a Python file or a folder with a manifest, but {path} has no __init__.py"
-            hint = "Write one with FIELD = Field(...); `from sciformer.recipe.field import Field`."
-            raise UserError(message, hint=hint, key="--plugin", file=path)
+            message = f"--plugin must name a Python file or a package, but {path} has no __init__.py"
+            raise _error(path, message, MANIFEST_HINT)
         files = sorted(file for file in path.rglob("*") if file.suffix in (".py", ".yaml") and file.is_file())
         return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
     if not path.is_file():
-        raise UserError(f"--plugin must name a Python file, but {path} does not exist", key="--plugin", file=path)
+        raise _error(path, f"--plugin must name a Python file, but {path} does not exist")
     if path.suffix != ".py":
-        message = f"--plugin must name a Python file, but {path.name} does not end in .py"
-        raise UserError(message, key="--plugin", file=path)
+        raise _error(path, f"--plugin must name a Python file, but {path.name} does not end in .py")
     return {path.name: path.read_bytes()}
 
 
+def _error(path: Path, message: str, hint: str = "", line: int | None = None) -> UserError:
+    return UserError(message, hint=hint, key="--plugin", file=path, line=line)
+
+
 def _hash(code: Mapping[str, bytes]) -> str:
-    """The hash of a file, or of the names and contents of all files."""
+    """SHA-256 of a file, or of the names and contents of several files."""
     digest = hashlib.sha256()
     for name, text in code.items():
         digest.update(text if len(code) == 1 else b"%s\0%d\0%s" % (name.encode(), len(text), text))
@@ -101,45 +102,41 @@ def _hash(code: Mapping[str, bytes]) -> str:
 
 
 def record_plugins(plugins: Iterable[Plugin]) -> list[dict[str, str]]:
-    """What a run keeps of its plugins: name and hash, never a path to import from."""
+    """Names and hashes of plugins for run.json; never a path to import from."""
     return [plugin.record() for plugin in sorted(plugins, key=lambda plugin: plugin.name)]
 
 
 def check_plugins(
     record: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None, given: Iterable[Plugin], accepted: bool = False
 ) -> None:
-    """Refuse to go on with a run unless the plugins it recorded were given now, unchanged.
+    """Refuse a run whose recorded plugins are missing now or changed.
 
     record      {"name", "sha256"} of one plugin, a list of these, or None
-    accepted    whether the user has said that a changed file is meant
+    accepted    whether changed plugins are accepted
     """
     now = {plugin.name: plugin for plugin in given}
     for entry in [record] if isinstance(record, Mapping) else record or ():
         plugin = now.get(entry["name"])
         if plugin is None:
-            others = f"only {', '.join(sorted(now))}" if now else "no plugin"
-            raise UserError(
-                f"this run was made with the plugin {entry['name']}, but {others} was given",
-                hint=f"Pass --plugin {entry['name']}, with the path to that file.",
-                key="--plugin",
-            )
+            others = f"the plugins loaded are {', '.join(sorted(now))}" if now else "no plugin is loaded"
+            message = f"this run needs the plugin {entry['name']}, but {others}"
+            raise UserError(message, hint=f"Pass --plugin {entry['name']}, with its path.", key="--plugin")
         if plugin.sha256 != entry["sha256"] and not accepted:
-            raise UserError(
-                f"{plugin.path} (sha256 {plugin.sha256[:12]}) is not the {plugin.name} with which this run was made "
+            raise _error(
+                plugin.path,
+                f"{plugin.path} (sha256 {plugin.sha256[:12]}) differs from the {plugin.name} of this run "
                 f"(sha256 {entry['sha256'][:12]})",
-                hint="Pass the file as it was then, or accept the changed file explicitly.",
-                key="--plugin",
-                file=plugin.path,
+                "Pass the original file, or accept the change: --accept-changes, or accept_changes=True in Python.",
             )
 
 
 def _import(name: str, path: Path, code: bytes, folder: Path | None = None) -> ModuleType:
-    """The module of a file; the bytes that were hashed are the bytes that run."""
+    """Import a file from the bytes that were hashed."""
     inside = None if path.name != "__init__.py" else [str(path.parent)]
     specification = importlib.util.spec_from_file_location(name, path, submodule_search_locations=inside)
     assert specification is not None
     module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module  # classes look up their module while they are made
+    sys.modules[name] = module  # classes look up their module when they are created
     try:
         exec(compile(code, str(path), "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
@@ -149,13 +146,12 @@ def _import(name: str, path: Path, code: bytes, folder: Path | None = None) -> M
             raise
         reason, line = _reason(error, folder or path)
         message = f"{path.name} cannot be imported: {reason}"
-        hint = "Correct the file and try again."
-        raise UserError(message, hint=hint, key="--plugin", file=folder or path, line=line) from error
+        raise _error(folder or path, message, "Correct the file and try again.", line) from error
     return module
 
 
 class _FolderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports the modules of a plugin's folder from the bytes that were hashed."""
+    """Importer of the modules of a plugin folder, from the bytes that were hashed."""
 
     def __init__(self, package: str, folder: Path, code: Mapping[str, bytes]) -> None:
         self.package, self.folder, self.code = package, folder, code
@@ -183,27 +179,22 @@ class _FolderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _import_folder(name: str, folder: Path, code: Mapping[str, bytes]) -> Field:
-    """The manifest of a folder; its modules are imported when a name is used."""
+    """Import the manifest of a folder; its other modules are imported on use."""
     finder = _FolderFinder(name, folder, code)
     sys.meta_path.insert(0, finder)
     try:
         module = _import(name, folder / "__init__.py", code["__init__.py"], folder)
         manifest = getattr(module, "FIELD", None)
         if not isinstance(manifest, Field):
-            raise UserError(
-                f"{folder.name}/__init__.py has no manifest",
-                hint="Write FIELD = Field(...) there; `from sciformer.recipe.field import Field`.",
-                key="--plugin",
-                file=folder,
-            )
+            raise _error(folder, f"{folder.name}/__init__.py has no manifest", MANIFEST_HINT)
         others = {point: [*registry.SHARED_PLACES[point], *places(point)] for point in EXTENSION_POINTS}
         taken = [
             f"{point} {one}" for point in EXTENSION_POINTS for one in getattr(manifest, point) if one in others[point]
         ]
         if taken or folder.name in fields():
             what = ", ".join(taken) or f"the field {folder.name}"
-            message = f"{folder.name} adds {what}, which Sciformer or another plugin has already"
-            raise UserError(message, hint="Choose other names.", key="--plugin", file=folder)
+            message = f"{folder.name} adds {what}, which already exists in Sciformer or in another plugin"
+            raise _error(folder, message, "Choose different names.")
     except BaseException:
         sys.meta_path.remove(finder)
         raise
@@ -211,7 +202,7 @@ def _import_folder(name: str, folder: Path, code: Mapping[str, bytes]) -> Field:
 
 
 def _reason(error: BaseException, path: Path) -> tuple[str, int | None]:
-    """The error and the line of the user's own file that led to it, with its number."""
+    """Error text with the line of the plugin that caused it, and the line number."""
     text = f"{type(error).__name__}: {error}"
 
     def own(file: str | None) -> bool:
@@ -226,7 +217,7 @@ def _reason(error: BaseException, path: Path) -> tuple[str, int | None]:
 
 
 def _check(path: Path, before: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse a plugin that adds nothing, or took a name from another plugin."""
+    """Refuse a plugin that registers nothing, or names of another plugin."""
     new = [
         (section, name)
         for section, classes in registry.REGISTERED.items()
@@ -235,12 +226,8 @@ def _check(path: Path, before: Mapping[str, Mapping[str, Any]]) -> None:
     ]
     taken = [f"{section} {name}" for section, name in new if name in before[section]]
     if taken:
-        message = f"{path.name} registers {', '.join(taken)}, which another plugin has registered already"
-        raise UserError(message, hint="Choose other names.", key="--plugin", file=path)
+        message = f"{path.name} registers {', '.join(taken)}, which another plugin has already registered"
+        raise _error(path, message, "Choose different names.")
     if not new and not path.is_dir():
-        raise UserError(
-            f"{path.name} registers nothing",
-            hint='Write @register("tokens", "my-tokens") above a class; `from sciformer import register`.',
-            key="--plugin",
-            file=path,
-        )
+        hint = 'Write @register("tokens", "my-tokens") above a class; `from sciformer import register`.'
+        raise _error(path, f"{path.name} registers nothing", hint)

@@ -1,9 +1,9 @@
-"""A recipe: what is trained on what, in six sections, checked before anything runs.
+"""A recipe: data, tokens, model, objective and training in one validated document.
 
     recipe = Recipe.load("text/gpt-char", {"model.depth": 8})
 
-The keys of a section are the fields of the class that its `kind` names; this file knows none of them. Classes are
-imported when a recipe names them, so that reading `about:` stays cheap.
+The keys of a section are the fields of the class that its `kind` names. Classes are imported when a recipe names them,
+so that reading `about:` is fast.
 """
 
 from __future__ import annotations
@@ -19,33 +19,22 @@ from typing import Any
 
 from ..errors import UserError
 from . import document
-from .document import Document, Keys, Place, RecipeError, differences
+from .document import Document, RecipeError
 from .field import fields, package_of
-from .options import Option, annotation_at, field_at, format_value, options, parse_arguments, parse_typed
+from .options import annotation_at, field_at, format_value, parse_typed
 from .validate import SECTIONS, About, classes_of, section_of, unknown_key_error, value_at, without_replaced_keys
-
-__all__ = [
-    "About",
-    "Option",
-    "Recipe",
-    "RecipeError",
-    "describe",
-    "differences",
-    "options",
-    "parse_arguments",
-    "recipes",
-]
+from .yaml import Keys, Place
 
 MEASURED_KEYS = ("command", "hardware", "time", "score")
-MAX_BASES = 8  # recipes in a chain of `base:` at most
+MAX_BASES = 8  # length of a chain of `base:` at most
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The validated sections of a recipe; `tokens` is a dict where there are several streams.
+    """Validated sections of a recipe; `tokens` is a dict if there are several streams.
 
-    name      where it came from: a shipped name, a file, or Python
-    source    what was written, without defaults, so that a change lets the other defaults follow it
+    name      origin: name of a shipped recipe, path of a file, or Python
+    source    the keys that were written, without defaults, so that defaults can follow a change
     """
 
     name: str = field(compare=False)
@@ -59,30 +48,42 @@ class Recipe:
 
     @classmethod
     def load(cls, name: str | Path, changes: Mapping[str, Any] | None = None, where: str = "in changes") -> Recipe:
-        """A shipped recipe by its name, a .yaml file, or that of a run folder; `where` is what errors call changes."""
+        """Load a shipped recipe by name, a .yaml file, or the recipe of a run folder.
+
+        changes   values by dotted key
+        where     origin of the changes in error messages
+        """
         return _validate(_with_bases(name), changes, where)
 
     @classmethod
     def from_dict(
         cls, mapping: Mapping[str, Any], changes: Mapping[str, Any] | None = None, where: str = "in changes"
     ) -> Recipe:
-        """A recipe from plain dicts in Python."""
+        """Build a recipe from nested dicts."""
         return _validate(_over_base(document.from_mapping(mapping, "in Python"), Path(), ()), changes, where)
 
     def change(self, changes: Mapping[str, Any] | None = None, /, where: str = "in changes", **more: Any) -> Recipe:
-        """A recipe with other values: `recipe.change({"model.depth": 8})`. Another `kind` starts its section anew."""
+        """Return a recipe with changed values: `recipe.change({"model.depth": 8})`.
+
+        A new `kind` resets its section to defaults.
+        """
         return _validate(self.source, {**(changes or {}), **more}, where)
 
     def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
-        """This recipe laid over the sections of another: what it leaves open is theirs, what it says stays."""
+        """Take the values that this recipe does not set from other sections `below`."""
         return _validate(document.lay_over(document.from_mapping(below, label), self.source), None, label)
 
+    @property
+    def streams(self) -> dict[str, Any]:
+        """Token sections by stream; a single one is called `tokens`."""
+        return self.tokens if isinstance(self.tokens, dict) else {"tokens": self.tokens}
+
     def to_dict(self) -> dict[str, Any]:
-        """All values, defaults included, as plain nested dicts."""
+        """All values, with defaults, as nested dicts."""
         return {section: _dump_section(getattr(self, section)) for section in SECTIONS}
 
     def to_yaml(self) -> str:
-        """All values, defaults included, as YAML with the help of each key behind it; loads to an equal recipe."""
+        """All values, with defaults, as YAML with the help of each key as comment."""
         classes, _ = classes_of(self.source)
 
         def help_of(keys: Keys) -> str:
@@ -93,7 +94,7 @@ class Recipe:
 
 
 def _shipped_files() -> dict[str, Traversable]:
-    """The files of the recipes of all fields, by name."""
+    """Recipe files of all fields, by recipe name."""
     return dict(sorted((name, file) for field in fields() for name, file in _recipes_of(field, package_of(field))))
 
 
@@ -115,12 +116,12 @@ def _recipes_of(field: str, package: str) -> list[tuple[str, Traversable]]:
 
 
 def recipes() -> list[str]:
-    """The names of the recipes that come with the library."""
+    """Names of the shipped recipes."""
     return list(_shipped_files())
 
 
 def describe(name: str | Path) -> About:
-    """The `about:` of a recipe, without looking at its other sections."""
+    """Section `about:` of a recipe, without validating the other sections."""
     source = _with_bases(name)
     problems: list[UserError] = []
     about = section_of(source, ("about",), {("about",): About}, problems)
@@ -135,16 +136,18 @@ def describe(name: str | Path) -> About:
 def _with_bases(
     name: str | Path, folder: Path = Path(), place: Place | None = None, chain: tuple[str, ...] = ()
 ) -> Document:
-    """The document of a name or path, laid over its bases."""
+    """Document of a recipe name or path, merged with its bases."""
     try:
         file, label = _find_file(name, folder, place)
     except OSError as error:
         raise _not_found_error(place, f"{str(name)[:80]} cannot be read ({error.strerror})", file=name) from error
     identity = str(file.resolve()) if isinstance(file, Path) else label
     if identity in chain:
-        raise _not_found_error(place, f"{name} leads back to itself")
+        raise _not_found_error(place, f"{name} is its own base")
     if len(chain) == MAX_BASES:
-        raise _not_found_error(place, f"{name} is number {MAX_BASES + 1} in a row of bases; {MAX_BASES} is the most")
+        raise _not_found_error(
+            place, f"{name} is base number {MAX_BASES + 1} in a chain; at most {MAX_BASES} are allowed"
+        )
     return _over_base(document.read(file, label), file.parent if isinstance(file, Path) else Path(), (*chain, identity))
 
 
@@ -156,31 +159,29 @@ def _over_base(child: Document, folder: Path, chain: tuple[str, ...]) -> Documen
         return child
     place = child.where(("base",))
     if not isinstance(base, str):
-        raise RecipeError(
-            [place.error(f"base must be the name of a recipe or a path, not {format_value(base)}", ("base",))]
-        )
+        raise RecipeError([place.error(f"base must be a recipe name or a path, not {format_value(base)}", ("base",))])
     below = _with_bases(base, folder, place, chain)
-    # A measured figure belongs to the run that gave it, not to the runs made from its recipe.
+    # A measured score belongs to the recipe that was run, not to recipes derived from it.
     about = {key: value for key, value in (below.values.get("about") or {}).items() if key not in MEASURED_KEYS}
     return document.lay_over(replace(below, values={**below.values, "about": about}), child)
 
 
 def _not_found_error(place: Place | None, message: str, hint: str = "", file: str | Path | None = None) -> RecipeError:
-    """A name that leads to no recipe: that of a base, with the place where it stands, or of the recipe itself."""
+    """Error for a recipe that is not found; for a base, with the line that names it."""
     if place is not None:
         return RecipeError([place.error(f"base: {message}", ("base",), hint)])
     return RecipeError([UserError(message, hint=hint, file=file)])
 
 
 def _find_file(name: str | Path, folder: Path, place: Place | None) -> tuple[Path | Traversable, str]:
-    """The file that a name or path means, and what to call it."""
+    """File of a recipe name or path, and its name in messages."""
     shipped = _shipped_files()
     if isinstance(name, str) and name in shipped:
         return shipped[name], name
     path = folder / Path(name).expanduser()
     if path.is_dir():
         if not (path / "recipe.yaml").is_file():
-            raise _not_found_error(place, f"{path} is a folder without recipe.yaml, so it is not a run", file=path)
+            raise _not_found_error(place, f"{path} is not a run folder: it has no recipe.yaml", file=path)
         return path / "recipe.yaml", str(path / "recipe.yaml")
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
@@ -189,11 +190,15 @@ def _find_file(name: str | Path, folder: Path, place: Place | None) -> tuple[Pat
             )
         return path, str(path)
     if path.is_file():
-        raise _not_found_error(place, f"{path} is not a recipe: its name should end in .yaml", file=path)
+        raise _not_found_error(place, f"{path} is not a recipe: its name must end in .yaml", file=path)
     families = {key: shipped_name for shipped_name in shipped for key in (shipped_name.partition("/")[2], shipped_name)}
     near = dict.fromkeys(families[key] for key in difflib.get_close_matches(str(name), families, n=5, cutoff=0.5))
-    hint = f"Did you mean {', '.join(near)}?" if near else "`sciformer recipes` lists them; a file ends in .yaml."
-    raise _not_found_error(place, f"{name} is not a recipe that comes with Sciformer", hint)
+    hint = (
+        f"Did you mean {', '.join(near)}?"
+        if near
+        else "`sciformer recipes` lists all recipes; the name of a file must end in .yaml."
+    )
+    raise _not_found_error(place, f"{name} is not a shipped recipe", hint)
 
 
 # From a document to sections
@@ -230,4 +235,6 @@ def _dump_section(section: Any) -> dict[str, Any]:
         return {name: _dump_section(stream) for name, stream in section.items()}
     # Not pydantic's mode="json", which makes null of infinity.
     values: dict[str, Any] = document.to_plain_values(section.model_dump(exclude_none=isinstance(section, About)))
-    return {key: value for key, value in values.items() if key != "kind" or value}  # `train` has one kind, without name
+    return {
+        key: value for key, value in values.items() if key != "kind" or value
+    }  # `train` has only one kind, without a name

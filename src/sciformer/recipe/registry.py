@@ -1,7 +1,7 @@
-"""Names in a recipe: where each leads, and how a user's file adds its own.
+"""The registry: names in recipes, the objects behind them, and plugins that add their own.
 
-A recipe says `kind: text`; only what was registered can be meant by it. Nothing in a recipe or a checkpoint is ever an
-import path, so neither can run code.
+A recipe says `kind: text`; only registered names are allowed. Recipes and checkpoints never contain import paths, so
+they cannot run code.
 """
 
 from __future__ import annotations
@@ -114,72 +114,72 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
     },
 }
 REGISTERED: dict[str, dict[str, Any]] = {point: {} for point in EXTENSION_POINTS}
-"""Objects of plugins, by extension point and name."""
+"""Objects registered by plugins: extension point -> {name: object}."""
 Registered = TypeVar("Registered")
 
 
 class Options(BaseModel):
-    """Keys of a section of a recipe: each field is a key, the text under it is its help."""
+    """Keys of a recipe section: each field is a key, the text below it is its help."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     choices: ClassVar[Mapping[str, str]] = {}
-    """Key -> extension point. The `Options` registered there under the key's value add their keys to the section."""
+    """Key -> extension point. The value of the key names `Options` there, whose keys are added to the section."""
     choice_keys: ClassVar[Mapping[str, str]] = {}
-    """The same of a class with the keys of its choices, those of what was chosen among them."""
+    """`choices` of a composed class, with those of the chosen options."""
     plain: ClassVar[type[Any] | None] = None
-    """The class without the keys of its choices, where this one has them."""
+    """The original class of a composed class, else None."""
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
-        """Further options where these are chosen."""
+        """Further options to add if `chosen` is chosen."""
         return ()
 
 
 class Section(Options):
     """A section of a recipe.
 
-    Instances are frozen: what a section learns from data (a vocabulary, a mean) it keeps in `state`, plain JSON that is
-    stored with the model.
+    Instances are frozen. Values fitted to data (a vocabulary, a mean) are kept in `state`, plain JSON that is stored
+    with the model.
     """
 
     section: ClassVar[str] = ""
 
     kind: str = ""
-    """Which one, by its registered name."""
+    """Registered name of the class."""
 
     def __new__(cls, /, **values: Any) -> Self:
-        """An instance of the class that has the keys of what the values choose."""
+        """Create an instance of the class composed for these values."""
         return object.__new__(cls if cls.plain else cls.with_choices(values))
 
     @classmethod
     def model_validate(cls, obj: Any, **more: Any) -> Self:
-        """The section that the values of a mapping describe."""
+        """Validate a mapping with the class composed for its values."""
         chosen: Any = cls.with_choices(obj) if cls.plain is None and isinstance(obj, Mapping) else cls
         made: Any = super(Section, chosen).model_validate(obj, **more)
         return cast(Self, made)
 
     def model_post_init(self, context: Any) -> None:
-        """Give every instance its own empty state."""
+        """Give the instance an empty state."""
         object.__setattr__(self, "state", {})
 
     state: ClassVar[dict[str, Any]]
 
     def fresh(self) -> Self:
-        """The same section with a state of its own, empty as yet."""
+        """Copy of the section with an empty state."""
         twin = self.model_copy()
         object.__setattr__(twin, "state", {})
         return twin
 
     @classmethod
     def with_choices(cls, values: Mapping[str, Any]) -> type[Self]:
-        """This class with the keys of what `values` choose: `trunk: lstm` adds the options of an LSTM."""
+        """Compose the class for some values: `trunk: lstm` adds the options of an LSTM."""
         return with_choices(cls.plain or cls, values)
 
 
 def with_choices(cls: type[Any], values: Mapping[str, Any], section: type[Options] | None = None) -> type[Any]:
-    """A class of options with those that `values` choose, and those that these choose in turn.
+    """Compose a class of options with the options that `values` choose, recursively.
 
-    section  the class that says which options stand beside those (default: the same)
+    section  class whose `options_beside` adds further options (default: `cls`)
     """
     owners: list[Any] = [cls]
     found: list[type[Options]] = []
@@ -202,7 +202,7 @@ def with_choices(cls: type[Any], values: Mapping[str, Any], section: type[Option
 def _composed(
     cls: type[Any], options: tuple[type[Options], ...], choices: tuple[tuple[str, str, tuple[str, ...]], ...]
 ) -> type[Any]:
-    """The class of a section with the keys of its options; each choice is one of the registered names."""
+    """Class of a section with the keys of its options; choices accept registered names."""
     bases = (*reversed(options), cls)
     fields = {key: next(one.model_fields[key] for one in bases if key in one.model_fields) for key, _, _ in choices}
     body = {
@@ -220,29 +220,29 @@ def _composed(
 
 
 def built_in(point: str) -> dict[str, str]:
-    """Name -> place of the objects that come with the library, those of its fields among them."""
+    """Name -> place of the objects of the library and its fields."""
     own = {**SHARED_PLACES[point], **places(point)}
     return {**own, **built_in("simulation")} if point == "data" else own
 
 
 def added(point: str) -> dict[str, Any]:
-    """Name -> object that plugins have registered."""
+    """Name -> object registered by plugins."""
     own = REGISTERED[point]
     return {**own, **REGISTERED["simulation"]} if point == "data" else own
 
 
 def register(point: str, name: str) -> Callable[[Registered], Registered]:
-    """Register an object under a name: `@register("tokens", "beads")` above a class, in a file given with --plugin.
+    """Register an object under a name: `@register("tokens", "beads")` above a class in a plugin.
 
-    point  one of `EXTENSION_POINTS`: a section of a recipe with a `kind`, a trunk, a metric, ...; a simulation is a
-           kind of `data` too
+    point  one of `EXTENSION_POINTS`: a section with a `kind`, a trunk, a metric, ...; a simulation is also a kind of
+           `data`
     """
     one_of("the extension point", point, EXTENSION_POINTS)
 
     def keep(found: Registered) -> Registered:
         what = f"{getattr(found, '__name__', type(found).__name__)} cannot be registered as {name!r} because"
         if name in built_in("data" if point == "simulation" else point):
-            message = f"{what} Sciformer has a {point} of that name"
+            message = f"{what} Sciformer already has a {point} of that name"
             raise UserError(message, hint="Choose another name.", key=f"{point}.kind")
         if missing := sorted(getattr(found, "__abstractmethods__", ())):
             raise UserError(f"{what} it does not define {', '.join(missing)}", key=f"{point}.kind")
@@ -253,17 +253,17 @@ def register(point: str, name: str) -> Callable[[Registered], Registered]:
 
 
 def is_own(point: str, name: str) -> bool:
-    """Whether a name comes from a plugin."""
+    """Whether a name was added by a plugin."""
     return name in REGISTERED[point] or any(name in getattr(one, point) for _, one in PLUGIN_FIELDS.values())
 
 
 def names(point: str) -> list[str]:
-    """All names that can be used at an extension point."""
+    """All names at an extension point."""
     return sorted({**built_in(point), **added(point)})
 
 
 def find(point: str, name: str) -> Any:
-    """The object behind a name."""
+    """Object of a name at an extension point, imported on first use."""
     if name in added(point):
         return added(point)[name]
     one_of(f"`{point}.kind`" if point in SECTIONS_WITH_KIND else f"the {point}", name, names(point))

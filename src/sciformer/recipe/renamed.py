@@ -1,4 +1,4 @@
-"""Recipe keys and kinds that were renamed: an old name is answered with the new one."""
+"""Renamed recipe keys and values: errors about an old name give the new one."""
 
 from __future__ import annotations
 
@@ -37,29 +37,20 @@ KEYS = {
         "grain": "noise_std",
         "normal": "unicode_form",
     },
-    "data": {
-        "least": "min_points",
-        "piece": "chunk_size",
-        "labels": "labels_per_class",
-        "more": "extra_parts",
-    },
-    "objective": {
-        "along": "plot_against",
-        "share": "mask_ratio",
-        "whole": "whole_words",
-    },
+    "data": {"least": "min_points", "piece": "chunk_size", "labels": "labels_per_class", "more": "extra_parts"},
+    "objective": {"along": "plot_against", "share": "mask_ratio", "whole": "whole_words"},
 }
-"""By section, old key -> new key."""
+"""Section -> {old key: new key}."""
 
 VALUES = {
     "model.trunk": {"sets": "deep_sets", "edges": "edge_conv", "points": "point_cloud_transformer"},
     "data.kind": {"curves": "series"},
     "objective.kind": {"recover": "denoise", "continue": "prompted_translation"},
 }
-"""By key, old value -> new value; fields list theirs in their manifests."""
+"""Key -> {old value: new value}; fields list theirs in their manifests."""
 
 
 def new_value(key: str, value: object) -> str | None:
-    """The new name of a value of a key such as `model.trunk` or `data.kind`; None where it was not renamed."""
+    """New name of a value of `model.trunk`, `data.kind`, ...; None if it was not renamed."""
     tables = [VALUES, *(field.renamed for field in fields().values())]
     return next((table[key][str(value)] for table in tables if str(value) in table.get(key, {})), None)

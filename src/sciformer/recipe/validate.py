@@ -1,4 +1,4 @@
-"""From a document to the sections of a recipe: the class behind each, and all that is wrong, in words."""
+"""Validation: from a document to the sections of a recipe, with all errors found."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..errors import UserError
 from . import document
-from .document import Document, Keys, dotted_key
+from .document import Document
 from .field import SECTIONS_WITH_KIND
 from .options import alternatives, annotation_at, describe_mismatch, describe_type, field_at, format_value, keys_of
 from .registry import find, names
 from .renamed import KEYS as RENAMED
 from .renamed import new_value
+from .yaml import Keys, dotted_key
 
 SECTIONS = ("about", *SECTIONS_WITH_KIND, "train")
 ABSENT = object()
@@ -27,40 +28,40 @@ Classes = dict[Keys, type[BaseModel]]
 
 
 class UnknownKeyError(UserError):
-    """A key that no section has."""
+    """A recipe key that does not exist."""
 
 
 class About(BaseModel):
-    """What a recipe is, for people; nothing here changes a run."""
+    """Section `about:`: description of a recipe; it does not change a run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, use_attribute_docstrings=True)
 
     title: str | None = None
-    """In one line."""
+    """Title in one line."""
     paper: str | None = None
-    """Whose method it is."""
+    """Paper that the method comes from."""
     data: str | None = None
-    """What it is trained on, and whence."""
+    """Training data and their source."""
     command: str | None = None
-    """The command behind the measured figure."""
+    """Command of the measured run."""
     hardware: str | None = None
-    """Where that ran."""
+    """Hardware of the measured run."""
     time: str | None = None
-    """How long that took."""
+    """Duration of the measured run."""
     score: str | None = None
-    """A row in benchmarks/results, or the word unmeasured."""
+    """Id of a row in benchmarks/results, or `unmeasured`."""
     note: str | None = None
-    """What else one should know."""
+    """Further remarks."""
 
 
 def train_class() -> type[BaseModel]:
-    """The class of the `train` section, which has one kind only."""
+    """Class of the section `train`, which has only one kind."""
     found: type[BaseModel] = importlib.import_module("sciformer.train.config").Train
     return found
 
 
 def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
-    """The class of every section that names a known kind, and what is wrong with the others."""
+    """Classes of the sections with a known kind, and errors about the others."""
     classes: Classes = {("about",): About}
     problems: list[UserError] = []
     tokens: Any = source.values.get("tokens")
@@ -73,12 +74,10 @@ def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
         for keys, part in parts.items():
             name, known, kind = dotted_key(keys), ", ".join(names(section)), (*keys, "kind")
             if part is None:
-                hint = f"It needs a `kind`, which is one of {known}."
-                problems.append(source.whole.error(f"{name} is missing", keys, hint))
+                hint = f"Write {name} with a `kind`, one of {known}."
+                problems.append(source.whole.error(f"the section {name} is missing", keys, hint))
             elif not isinstance(part, dict):
-                problems.append(
-                    source.error(keys, f"{name} must have keys under it, with a `kind`, not {format_value(part)}")
-                )
+                problems.append(source.error(keys, f"{name} must be a section with a `kind`, not {format_value(part)}"))
             elif "kind" not in part:
                 problems.append(source.error(kind, f"{name}.kind is missing", f"It is one of {known}."))
             elif part["kind"] not in names(section):
@@ -91,10 +90,10 @@ def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
 
 
 def without_replaced_keys(source: Document) -> Document:
-    """The document without the options of a choice (a trunk, a position) that a later layer replaced by another.
+    """Remove options of a choice (a trunk, a position) that a later document replaced.
 
-    With `trunk: lstm` over a base with a transformer and its `heads`, nobody asked for heads of an LSTM. A key that
-    stands beside the choice, or above it, stays, to be refused if it is not known.
+    If `trunk: lstm` is merged over a base with a transformer, the `heads` of the base are removed. Keys of the same or
+    a later document stay, and are refused if they are unknown.
     """
     values = dict(source.values)
     for keys, cls in classes_of(source)[0].items():
@@ -104,7 +103,7 @@ def without_replaced_keys(source: Document) -> Document:
 
 
 def _kept_keys(source: Document, keys: Keys, cls: Any, latest: int) -> dict[str, Any]:
-    """The keys of a section that belong to its choices, or are as late as those; in those of its streams too."""
+    """Keys of a section (and its streams) that are known or as late as its choices."""
     latest = max([latest, *(source.layers.get((*keys, key), 0) for key in cls.choice_keys)])
     kept = {
         key: value
@@ -116,13 +115,17 @@ def _kept_keys(source: Document, keys: Keys, cls: Any, latest: int) -> dict[str,
 
 
 def _unknown_kind(section: str, keys: Keys, kind: Any, source: Document) -> UserError:
-    """A kind that no one registered: its new name, or which one is like it."""
+    """Error for an unknown kind, with its new name or the nearest one."""
     at, known = (*keys, "kind"), names(section)
     if (new := new_value(f"{section}.kind", kind)) in known:
-        return source.error(at, f"{dotted_key(at)}: {kind} is now called {new}", f"Write {dotted_key(at)}: {new}.")
+        return _renamed_error(at, kind, new, source)
     near = difflib.get_close_matches(str(kind), known, n=1)
-    hint = f"Did you mean {near[0]}?" if near else "A kind of your own needs --plugin FILE."
+    hint = f"Did you mean {near[0]}?" if near else "Load a kind of your own with --plugin FILE."
     return source.error(at, f"{dotted_key(at)} must be one of {', '.join(known)}, not {format_value(kind)}", hint)
+
+
+def _renamed_error(at: Keys, old: Any, new: str | None, source: Document) -> UserError:
+    return source.error(at, f"{dotted_key(at)}: {old} is now called {new}", f"Write {dotted_key(at)}: {new}.")
 
 
 def _are_streams(tokens: Any) -> bool:
@@ -131,7 +134,7 @@ def _are_streams(tokens: Any) -> bool:
 
 
 def section_of(source: Document, keys: Keys, classes: Classes, problems: list[UserError]) -> Any:
-    """The validated section, or None and its problems."""
+    """Validate a section; return it, or None after adding its errors to `problems`."""
     values = value_at(source.values, keys)
     values = {} if values is None else values
     found: dict[Keys, UserError] = {}
@@ -151,7 +154,7 @@ def section_of(source: Document, keys: Keys, classes: Classes, problems: list[Us
 
 
 def _present_keys(values: Any, location: Collection[str | int], missing: bool) -> Keys:
-    """The keys in pydantic's location; it also holds names of types, which the user did not write."""
+    """Keys of a pydantic location, without the names of types that it also contains."""
     keys: Keys = ()
     for number, part in enumerate(location, start=1):
         named = missing and number == len(location) and isinstance(part, str)
@@ -161,7 +164,7 @@ def _present_keys(values: Any, location: Collection[str | int], missing: bool) -
 
 
 def value_at(values: Any, keys: Keys, default: Any = None) -> Any:
-    """What stands under keys."""
+    """Value at nested keys, or the default."""
     for key in keys:
         listed = isinstance(values, list) and isinstance(key, int) and key < len(values)
         if not listed and not (isinstance(values, dict) and key in values):
@@ -183,18 +186,18 @@ def _validation_error(at: Keys, section: Keys, detail: Any, source: Document, cl
         return _section_error(at, section, detail["ctx"]["error"], source)
     value = value_at(source.values, at)
     if isinstance(value, str) and (new := new_value(dotted_key(at), value)):
-        return source.error(at, f"{dotted_key(at)}: {value} is now called {new}", f"Write {dotted_key(at)}: {new}.")
+        return _renamed_error(at, value, new, source)
     return _type_error(at, value, source, classes)
 
 
 def _type_error(at: Keys, value: Any, source: Document, classes: Classes) -> UserError:
-    """A value of another type than its key has."""
+    """Error for a value of the wrong type."""
     text, hint = describe_mismatch(annotation_at(classes, at), value)
     return source.error(at, f"{dotted_key(at)} {text}", hint)
 
 
 def _section_error(at: Keys, section: Keys, error: Exception, source: Document) -> UserError:
-    """What a section itself says of its values, with their place; the key it names may be that of one of several."""
+    """Error raised by a section, with file and line of the key it names."""
     if not isinstance(error, UserError):
         return source.error(at, f"{dotted_key(at)}: {error}")
     first, *inner = error.key.split(".") if error.key else ("",)
@@ -205,7 +208,7 @@ def _section_error(at: Keys, section: Keys, error: Exception, source: Document) 
 
 
 def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError:
-    """A key that no section has: whose it is, or which one is like it."""
+    """Error for an unknown key, with its owner or the nearest key."""
     *around, key = at
     owner = annotation_at(classes, tuple(around))
     known = keys_of(owner) if around else [*SECTIONS]
@@ -220,11 +223,11 @@ def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError
     if near and not owners:
         hints.append(f"Did you mean {dotted_key((*around, near[0]))}?")
     hint = " ".join(hints) or f"Known keys are {', '.join(known)}."
-    return UnknownKeyError(**source.error(at, f"{dotted_key(at)} is not known", hint).fields)
+    return UnknownKeyError(**source.error(at, f"{dotted_key(at)} is not a known key", hint).fields)
 
 
 def _names_with(key: str, section: str | int, owner: Any) -> list[tuple[str, list[str]]]:
-    """The kinds of a section that have a key, and the names of its choices that have it."""
+    """Kinds of a section, and names of its choices, that have a key."""
     points = {"kind": str(section)} if section in SECTIONS_WITH_KIND and hasattr(owner, "section") else {}
     points |= getattr(owner, "choice_keys", {})
     found = [

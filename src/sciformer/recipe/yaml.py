@@ -1,6 +1,6 @@
-"""The YAML of recipes, that of version 1.2: `3e-4` is a number; `no`, `12:30` and `2020-01-01` are text.
+"""YAML of recipes, version 1.2: `3e-4` is a number; `no`, `12:30` and `2020-01-01` are text.
 
-Nothing in a text can run code, and nothing in it grows without end.
+A file cannot run code, and aliases cannot grow without limit.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ..errors import UserError
 
 Keys = tuple[str | int, ...]
 
-MAX_ALIASES = 50  # anchors and aliases in a file at most
-MAX_DEPTH = 40  # of nesting at most
-MAX_NODES = 100_000  # in the tree at most, once its aliases are written out
+MAX_ALIASES = 50  # anchors and aliases per file at most
+MAX_DEPTH = 40  # nesting at most
+MAX_NODES = 100_000  # nodes at most, after expanding aliases
 
 NUMBER_PATTERN = re.compile(r"[-+]?([0-9]+(_[0-9]+)*(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 INTEGER_PATTERN = re.compile(r"[-+]?[0-9]+(_[0-9]+)*|0x[0-9a-fA-F]+|0o[0-7]+")
@@ -31,12 +31,12 @@ WORD_VALUES = {
     **dict.fromkeys(("-.inf", "-.Inf"), -math.inf),
     **dict.fromkeys((".nan", ".NaN"), math.nan),
 }
-PLAIN_TAG = "plain"  # the tag of a scalar without quotes
+PLAIN_TAG = "plain"  # tag of a scalar without quotes
 TAG_PREFIX = "tag:yaml.org,2002:"
 
 
 def dotted_key(keys: Keys) -> str:
-    """Keys as a person writes them: `data.files item 2`."""
+    """Keys in dotted form: `data.files item 2`."""
     text = ""
     for key in keys:
         text += f" item {key + 1}" if isinstance(key, int) else f".{key}" if text else key
@@ -45,10 +45,10 @@ def dotted_key(keys: Keys) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a key is written: a line of a file, a whole file, or words such as "on the command line".
+    """Origin of a key: a line of a file, a file, or words such as "on the command line".
 
-    name    what the file is called, or the words
-    file    the path of the file, if it is one
+    name    name of the file, or the words
+    file    path of the file, if any
     """
 
     name: str
@@ -59,21 +59,20 @@ class Place:
         return self.name if self.line is None else f"{self.name} line {self.line}"
 
     def at(self, line: int) -> Place:
-        """A line of the same file."""
         return replace(self, line=line)
 
     def error(self, message: str, keys: Keys = (), hint: str = "") -> UserError:
-        """What is wrong here, with the place as fields; the key ends where a list begins."""
+        """Error at this place, with key, file and line; the key ends before a list index."""
         end = next((number for number, key in enumerate(keys) if isinstance(key, int)), len(keys))
         key = dotted_key(keys[:end]) or None
         return UserError(f"{self}: {message}", hint=hint, key=key, file=self.file, line=self.line)
 
 
 def parse_scalar(text: str) -> Any:
-    """What a word without quotes means: null, true, false, a number, or the text itself."""
+    """Value of a word without quotes: null, true, false, a number, or the text itself."""
     if text in WORD_VALUES:
         return WORD_VALUES[text]
-    if len(text) > 100:  # Python refuses to read a whole number of thousands of digits
+    if len(text) > 100:  # Python refuses integers of thousands of digits
         return text
     if INTEGER_PATTERN.fullmatch(text):
         return int(text.replace("_", ""), 0 if text[1:2] in ("x", "o") else 10)
@@ -81,7 +80,7 @@ def parse_scalar(text: str) -> Any:
 
 
 def parse_brackets(text: str) -> list[Any] | dict[str, Any] | None:
-    """The list or mapping written in a word, `[1, 2]` or `{a: 1}`, its ends still text; None if it is neither."""
+    """Parse `[1, 2]` or `{a: 1}` with items as text; None for other texts."""
     tree = Tree(Place(""), str)
     try:
         node = Loader(text).get_single_node()
@@ -92,13 +91,13 @@ def parse_brackets(text: str) -> list[Any] | dict[str, Any] | None:
 
 
 class Loader(yaml.SafeLoader):
-    """The nodes of a YAML text; names and nesting are counted, and words without quotes left as they are."""
+    """YAML loader that limits anchors and nesting and leaves unquoted words unresolved."""
 
     yaml_implicit_resolvers: dict[Any, Any] = {None: [(PLAIN_TAG, re.compile(""))]}  # noqa: RUF012
     named, depth = 0, 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """As ever, but counted."""
+        """Compose a node, with limits on anchors and nesting."""
         event = self.peek_event()
         self.named += getattr(event, "anchor", None) is not None
         self.depth += 1
@@ -112,7 +111,7 @@ class Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML on one line, with quotes around all that either version of YAML would not read as text."""
+    """One-line YAML; quotes texts that YAML 1.1 or 1.2 would not read as text."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -128,7 +127,7 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 class Tree:
-    """Plain values from YAML nodes, with the place of every key and the problems met on the way."""
+    """Plain values of YAML nodes, with the place of every key and all errors found."""
 
     def __init__(self, whole: Place, meaning: Callable[[str], Any]) -> None:
         self.whole, self.meaning = whole, meaning
@@ -137,14 +136,14 @@ class Tree:
         self.size = 0
 
     def build(self, node: yaml.Node, keys: Keys) -> Any:
-        """The value of a node, and of all below it."""
+        """Value of a node and its children."""
         self.size += 1 + (len(node.value) // 50 if isinstance(node, yaml.ScalarNode) else 0)
         if self.size > MAX_NODES or len(keys) > MAX_DEPTH:
-            raise _refusal("aliases (*) that grow without end", node.start_mark)
+            raise _refusal("the aliases (*) expand to too many values", node.start_mark)
         place = self.places.setdefault(keys, self.whole.at(node.start_mark.line + 1)) if keys else self.whole
         tag = node.tag.replace(TAG_PREFIX, "!!")
         if "python" in node.tag:
-            self.problems.append(place.error(f"the tag {tag} names code, which a recipe cannot run", keys))
+            self.problems.append(place.error(f"the tag {tag} names code, which is not allowed in a recipe", keys))
         elif isinstance(node, yaml.MappingNode) and node.tag == f"{TAG_PREFIX}map":
             return self._mapping(node, keys)
         elif isinstance(node, yaml.SequenceNode) and node.tag == f"{TAG_PREFIX}seq":
@@ -157,7 +156,7 @@ class Tree:
         elif node.tag == f"{TAG_PREFIX}str":
             return node.value
         else:
-            self.problems.append(place.error(f"the tag {tag} is not known; a recipe has no tags", keys))
+            self.problems.append(place.error(f"the tag {tag} is not allowed: recipes have no tags", keys))
         return None
 
     def _mapping(self, node: yaml.MappingNode, keys: Keys) -> dict[str, Any]:
@@ -170,9 +169,7 @@ class Tree:
             inside = (*keys, name.value)
             if name.value in values:
                 first = self.places[inside].line
-                self.problems.append(
-                    place.error(f"{dotted_key(inside)} is given twice (first in line {first})", inside)
-                )
+                self.problems.append(place.error(f"{dotted_key(inside)} is set twice (first in line {first})", inside))
             self.places.setdefault(inside, place)
             values[name.value] = self.build(value, inside)
         return values
@@ -183,7 +180,7 @@ def _refusal(problem: str, mark: Any) -> yaml.MarkedYAMLError:
 
 
 def describe_syntax_error(error: yaml.YAMLError, text: str, whole: Place) -> UserError:
-    """A mistake of YAML: the line, what is wrong, and what stands there."""
+    """Error for invalid YAML: the line, the reason and the text of the line."""
     if isinstance(error, yaml.reader.ReaderError):
         number = text[: error.position].count("\n")
         return whole.at(number + 1).error(f"YAML does not allow the character {chr(int(error.character))!r}")
@@ -199,7 +196,7 @@ def describe_syntax_error(error: yaml.YAMLError, text: str, whole: Place) -> Use
 
 
 def to_one_line(value: Any) -> str:
-    """A value as YAML."""
+    """Format a value as YAML on one line."""
     written = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
     )

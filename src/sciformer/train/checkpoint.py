@@ -1,10 +1,10 @@
-"""Checkpoints that are whole or not there: safetensors and JSON, hashed in a manifest, put in place by one rename.
+"""Atomic checkpoints: safetensors and JSON files, hashed in a manifest, put in place by one rename.
 
     step-0000040/weights.safetensors, optimizer.safetensors, ..., state.json, manifest.json
-    latest                       names the newest, for people; the folders decide
+    latest                       name of the newest checkpoint, for people; loading looks at the folders
 
-Written under another name, synced, hashed, renamed, synced: at every instant the older or the newer one is whole. The
-hashes are there because safetensors notices a short file, but not a flipped bit. Nothing here unpickles.
+A checkpoint is written under another name, synced, hashed, renamed and synced: at every instant the older or the newer
+one is complete. The hashes detect a flipped bit, which safetensors does not. Nothing here unpickles.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
@@ -32,15 +32,15 @@ from ..files.atomic import replace, sync
 from .folder import assert_plain, is_alive, remove
 
 FORMAT = 1
-FREE_MARGIN_BYTES = 1 << 20  # to leave free beside a checkpoint
-MAX_BYTES_IN_MEMORY = 2 << 30  # files up to this size are read once, and what was hashed is what is loaded
+FREE_MARGIN_BYTES = 1 << 20  # disk space to leave free beside a checkpoint
+MAX_BYTES_IN_MEMORY = 2 << 30  # files up to this size are read once, hashed and loaded from the same bytes
 STEP_FOLDER = re.compile(r"(?P<replaced>\.replaced-)?step-(?P<step>\d{7,})")
 PARTIAL_FOLDER = re.compile(r"\.partial-step-\d{7,}-(?P<pid>\d+)")
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """What was saved at a step: tensors by file and name, and plain JSON."""
+    """Saved state of a step: tensors by file and name, and plain JSON."""
 
     step: int
     tensors: dict[str, dict[str, Tensor]]
@@ -49,21 +49,15 @@ class Checkpoint:
 
 
 class Unsound(Exception):
-    """Why a checkpoint cannot be trusted."""
+    """A checkpoint that is incomplete or damaged, with the reason."""
 
 
 def save(
-    folder: Path,
-    step: int,
-    tensors: Mapping[str, Mapping[str, Tensor]],
-    state: dict[str, Any],
-    *,
-    keep: int = 2,
-    protect: Collection[int] = (),
+    folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any], *, keep: int = 2
 ) -> Path:
-    """Write the checkpoint of a step; when it is on the disk, remove all but the newest `keep` and the protected.
+    """Write the checkpoint of a step; then remove all but the newest `keep`.
 
-    Checkpoints of later steps go too: they belong to a future that a run resumed before them has left.
+    Checkpoints of later steps are removed too: the run was resumed from an earlier step.
     """
     assert min(step + 1, keep) >= 1, (step, keep)
     assert all(re.fullmatch(r"\w[\w.-]*", stem) for stem in tensors), list(tensors)
@@ -79,12 +73,14 @@ def save(
         sync(folder.parent)
         _tidy(folder)
         if shutil.disk_usage(folder).free < needed:
-            raise OSError("too little room on the disk")
+            raise OSError("not enough space on the disk")
         partial.mkdir()
         (partial / "state.json").write_text(text)
         for name, named in files.items():
             safetensors.torch.save_file(named, partial / name)
-            shutil.copymode(partial / "state.json", partial / name)  # safetensors makes files for the owner only
+            shutil.copymode(
+                partial / "state.json", partial / name
+            )  # safetensors creates files that only the owner can read
         seals = {name: _seal(partial / name) for name in ["state.json", *files]}
         manifest = {"format": FORMAT, "step": step, "files": seals}
         replace(partial / "manifest.json", json.dumps(manifest, indent=1) + "\n")
@@ -96,14 +92,14 @@ def save(
         if isinstance(error, (OSError, SafetensorError)):
             raise _write_error(folder, final, needed, error) from error
         raise
-    _prune(folder, step, keep, protect)
+    _prune(folder, step, keep)
     return final
 
 
 def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -> Checkpoint | None:
-    """The newest sound checkpoint, or that of `step`; None where there is none at all.
+    """Load the newest intact checkpoint, or that of `step`; None if there is no checkpoint.
 
-    What is wrong with a newer one is told through `log`, and the one before is tried.
+    A damaged checkpoint is reported through `log`, and the one before it is tried.
     """
     there = _find_checkpoints(folder)
     if not there and step is None:
@@ -119,30 +115,26 @@ def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -
             log(f"The checkpoint {path.name} cannot be used: {fault}.")
     if not faults:
         found = ", ".join(map(str, steps(folder)))
-        raise UserError(
-            f"{folder} has no checkpoint of step {step}" + (f", only of {found}" if found else ""),
-            hint="Name a step that is there." if found else "",
-            file=folder,
+        message = f"{folder} has no checkpoint of step {step}" + (
+            f"; there are checkpoints of {found}" if found else ""
         )
+        raise UserError(message, hint="Choose one of these steps." if found else "", file=folder)
     what = "" if step is None else f" of step {step}"
-    raise UserError(
-        f"{folder} has no intact checkpoint{what}: {'; '.join(faults)}",
-        hint="Restore one from a copy, or move the folder away to start afresh.",
-        file=folder,
-    )
+    message = f"{folder} has no intact checkpoint{what}: {'; '.join(faults)}"
+    raise UserError(message, hint="Restore a copy of one, or move the folder away and start again.", file=folder)
 
 
 def steps(folder: Path) -> list[int]:
-    """The steps of which there is a checkpoint, sound or not, oldest first."""
+    """Steps with a checkpoint, intact or not, in ascending order."""
     return sorted({step for step, _ in _find_checkpoints(folder)})
 
 
 def _storable_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Detached, contiguous, on the CPU, each with its own memory: tied weights are stored under both names."""
+    """Detached contiguous tensors on the CPU; tied weights are copied under both names."""
     seen: set[int] = set()
     result = {}
     for name, tensor in named.items():
-        assert tensor.dtype != torch.complex128, f"{name}: safetensors has no complex128; give torch.view_as_real"
+        assert tensor.dtype != torch.complex128, f"{name}: safetensors has no complex128; use torch.view_as_real"
         tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
         memory = tensor.untyped_storage().data_ptr()
         result[name] = tensor.clone() if memory in seen else tensor
@@ -151,21 +143,21 @@ def _storable_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _seal(path: Path) -> dict[str, int | str]:
-    """Sync a file; its size and hash."""
+    """Sync a file to disk; return its size and hash."""
     sync(path)
     with open(path, "rb") as file:
         return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def _swap(partial: Path, final: Path) -> None:
-    """Give the new checkpoint its name. One of the same step steps aside before, under a name that `load` knows."""
+    """Rename the new checkpoint; one of the same step is first renamed to `.replaced-...`."""
     if os.path.lexists(final):
         os.rename(final, final.with_name(f".replaced-{final.name}"))
     os.rename(partial, final)
 
 
 def _tidy(folder: Path) -> None:
-    """Clean up after processes that were killed: half-written folders, and a swap that was not finished."""
+    """Clean up after killed processes: partial folders and unfinished renames."""
     for path in list(folder.iterdir()):
         partial = PARTIAL_FOLDER.fullmatch(path.name)
         if partial and not is_alive(int(partial["pid"])):
@@ -181,14 +173,14 @@ def _tidy(folder: Path) -> None:
                 os.rename(path, final)
 
 
-def _prune(folder: Path, step: int, keep: int, protect: Collection[int]) -> None:
-    """Remove what is neither among the newest nor protected, and what was replaced."""
-    kept = {*[number for number in steps(folder) if number <= step][-keep:], *protect}
+def _prune(folder: Path, step: int, keep: int) -> None:
+    """Remove all but the newest `keep` checkpoints, and replaced ones."""
+    kept = [number for number in steps(folder) if number <= step][-keep:]
     for number, path in _find_checkpoints(folder):
         if number not in kept or path.name.startswith("."):
             gone = folder / f".partial-step-{number:07d}-{os.getpid()}"
-            with suppress(OSError):  # `remove` tells
-                path = path.rename(gone)  # gone at once, not file by file
+            with suppress(OSError):  # `remove` warns
+                path = path.rename(gone)  # in one rename, not file by file
             remove(path)
 
 
@@ -201,14 +193,14 @@ def _write_error(folder: Path, final: Path, needed: int, error: Exception) -> Us
         free, older = "free space unknown", []
     intact = f"The older checkpoints ({', '.join(older)}) are intact" if older else "There is no older checkpoint"
     return UserError(
-        f"{final} cannot be written: {reason}, {needed:,} bytes needed with a margin, {free}",
-        hint=f"{intact}; make room or mend the disk, and run the same command again.",
+        f"{final} cannot be written: {reason} ({needed:,} bytes needed with a margin, {free})",
+        hint=f"{intact}; free disk space and run the same command again.",
         file=final,
     )
 
 
 def _find_checkpoints(folder: Path) -> list[tuple[int, Path]]:
-    """All that has the name of a checkpoint, oldest first; the replaced one before that which replaced it."""
+    """Checkpoint folders, oldest first; a replaced one comes before its replacement."""
     try:
         matches = [(match, path) for path in folder.iterdir() if (match := STEP_FOLDER.fullmatch(path.name))]
     except FileNotFoundError:
@@ -224,7 +216,7 @@ def _read(path: Path, step: int, log: Callable[[str], None]) -> Checkpoint:
     """Verify a checkpoint against its manifest and load it."""
     try:
         if path.is_symlink() or not path.is_dir():
-            raise Unsound("it is a link or a file, where a folder was written")
+            raise Unsound("it is a link or a file instead of a folder")
         files = _manifest_files(path, step)
         tensors: dict[str, dict[str, Tensor]] = {}
         state: Any = None
@@ -239,34 +231,31 @@ def _read(path: Path, step: int, log: Callable[[str], None]) -> Checkpoint:
         raise Unsound(f"it cannot be read ({error})") from error
     if others:
         names = ", ".join(map(ascii, others[:5])) + (" and more" if len(others) > 5 else "")
-        log(f"The checkpoint {path.name} also holds {names}: no part of it, and never opened.")
+        log(f"The checkpoint {path.name} also contains {names}; such files are never opened.")
     return Checkpoint(step, tensors, state, path)
 
 
 def _manifest_files(path: Path, step: int) -> dict[str, dict[str, Any]]:
-    """The files of the manifest, after a look at all that it claims."""
+    """Files of the manifest, after validating its entries."""
     with _plain_file(path / "manifest.json") as file:
         manifest = _parse(file.read(1 << 20), "manifest.json")
     form, files = manifest.get("format"), manifest.get("files")
     if type(form) is int and form > FORMAT:
-        raise UserError(
-            f"the checkpoint {path} has format {form}, and this Sciformer reads format {FORMAT}",
-            hint="A newer Sciformer wrote it: update Sciformer.",
-            file=path,
-        )
+        message = f"the checkpoint {path} has format {form}, but this Sciformer reads format {FORMAT}"
+        raise UserError(message, hint="It was written by a newer version: update Sciformer.", file=path)
     if form != FORMAT or manifest.get("step") != step or type(files) is not dict or "state.json" not in files:
         raise Unsound("its manifest.json is not that of this step")
     for name, seal in files.items():
-        # No separators, and only the two kinds of file that are written here: nothing else is ever opened.
+        # No path separators and only the two types of file written here: nothing else is ever opened.
         if not re.fullmatch(r"state\.json|\w[\w.-]*\.safetensors", name):
-            raise Unsound(f"its manifest.json names {name!a}, which no checkpoint holds")
+            raise Unsound(f"its manifest.json names {name!a}, which is not a checkpoint file")
         if type(seal) is not dict or type(seal.get("bytes")) is not int or type(seal.get("sha256")) is not str:
             raise Unsound(f"its manifest.json has no size and hash of {name}")
     return files
 
 
 def _read_verified(path: Path, seal: dict[str, Any]) -> bytes:
-    """The very bytes that were verified; none where they are too many to hold, though verified."""
+    """Verify size and hash of a file; return its bytes, or b"" if it is too large to hold."""
     with _plain_file(path) as file:
         short = seal["bytes"] - os.fstat(file.fileno()).st_size
         if short:
@@ -274,26 +263,26 @@ def _read_verified(path: Path, seal: dict[str, Any]) -> bytes:
         data = file.read() if seal["bytes"] <= MAX_BYTES_IN_MEMORY else b""
         found = hashlib.sha256(data) if data else hashlib.file_digest(file, "sha256")
         if found.hexdigest() != seal["sha256"]:
-            raise Unsound(f"{path.name} is not what was written, its hash differs")
+            raise Unsound(f"{path.name} is damaged: its hash differs")
     return data
 
 
 def _parse_tensors(path: Path, data: bytes) -> dict[str, Tensor]:
-    """From the bytes that were verified, or from the file where they are too many."""
+    """Tensors from verified bytes, or from the file if it is too large to hold."""
     try:
         return safetensors.torch.load(data) if data else safetensors.torch.load_file(path)
     except (SafetensorError, KeyError, ValueError, RuntimeError, AssertionError) as error:
-        raise Unsound(f"{path.name} is no safetensors file ({error})") from error
+        raise Unsound(f"{path.name} is not a safetensors file ({error})") from error
 
 
 def _plain_file(path: Path) -> BufferedReader:
-    """Open a file that is no link out of the folder, and no pipe that would make us wait."""
+    """Open a regular file; links and pipes are refused."""
     try:
         kind = os.lstat(path).st_mode
     except FileNotFoundError:
         raise Unsound(f"{path.name} is missing") from None
     if not stat.S_ISREG(kind):
-        raise Unsound(f"{path.name} is {'a link' if stat.S_ISLNK(kind) else 'no plain file'} and is not opened")
+        raise Unsound(f"{path.name} is {'a link' if stat.S_ISLNK(kind) else 'not a regular file'} and is not opened")
     return open(path, "rb")
 
 
@@ -301,7 +290,7 @@ def _parse(data: bytes, name: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise Unsound(f"{name} is no readable JSON ({error})") from error
+        raise Unsound(f"{name} is not valid JSON ({error})") from error
     if type(value) is not dict:
-        raise Unsound(f"{name} holds no JSON object")
+        raise Unsound(f"{name} does not contain a JSON object")
     return value

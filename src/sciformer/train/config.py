@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from ..recipe.registry import Section
 
-# What may differ between the beginning of a run and its resumption, because the weights do not depend on it.
-# With dropout they do depend on train.micro_batch (so does halving when memory runs out, and the number of ranks):
-# the masks are drawn for each piece of a batch. The gradient is still that of the same samples.
+# Keys that may differ when a run is resumed, because the weights do not depend on them. With dropout the weights do
+# depend on train.micro_batch (also when it is halved after running out of memory) and on the number of ranks, because
+# the masks are drawn per micro-batch. The gradient is still that of the same samples.
 NEUTRAL_KEYS = (
     "about",
     "train.device",
@@ -27,118 +27,122 @@ NEUTRAL_KEYS = (
 
 
 class Train(Section):
-    """How long, how fast, how often."""
+    """Section `train:`: length, optimizer, schedule, evaluation, device."""
 
     section = "train"
 
     steps: int | None = Field(default=None, ge=1)
-    """Updates of the weights; 1000 unless steps or epochs are given."""
+    """Number of training steps (default: 1000, or as many as `epochs` gives)."""
     epochs: float | None = Field(default=None, gt=0)
-    """Passes over the training data, instead of steps."""
+    """Number of passes over the training data; use it instead of `steps`."""
     batch: int = Field(default=64, ge=1)
-    """Samples in an update, over all devices."""
+    """Batch size: samples per step, over all devices (default: 64)."""
     tokens: int | None = Field(default=None, ge=1)
-    """Tokens in an update, padding included, of the longest stream: as many samples as fit, instead of `batch`."""
+    """Batch size in tokens of the longest stream, padding included; use it instead of `batch`."""
     micro_batch: int | None = Field(default=None, ge=1)
-    """Samples per forward and backward pass on a device; their gradients are added up before the update (default: the
-    whole batch). Without dropout the weights are the same."""
+    """Samples per forward and backward pass on a device; gradients are accumulated (default: the whole batch). Without
+    dropout the result does not depend on it."""
     seed: int = Field(default=0, ge=0)
-    """Of the first weights, the order of the data and all that is random in training."""
+    """Random seed of initial weights, data order, augmentation and dropout (default: 0)."""
 
     optimizer: Literal["adamw", "ranger"] = "adamw"
-    """AdamW; or RAdam whose weights are drawn back half the way every six steps (Lookahead)."""
+    """Optimizer (default: adamw). ranger: RAdam with Lookahead, every 6 steps with factor 0.5."""
     learning_rate: float = Field(default=1e-3, gt=0)
     """Peak learning rate (default: 0.001)."""
     warmup: int = Field(default=100, ge=0)
-    """Steps over which the learning rate rises from zero."""
+    """Steps of linear learning rate warmup (default: 100)."""
     schedule: Literal["cosine", "inverse_sqrt", "flat", "constant"] = "cosine"
-    """After warmup: a cosine down to `min_lr_ratio`; 1 / sqrt(step); flat for the share `flat` of all steps, then
-    min_lr_ratio^t."""
+    """Learning rate schedule after warmup (default: cosine, down to `min_lr_ratio`). inverse_sqrt: 1 / sqrt(step).
+    flat: constant for the fraction `flat` of all steps, then an exponential decay to `min_lr_ratio`."""
     min_lr_ratio: float = Field(default=0.1, ge=0, le=1)
     """Final learning rate over the peak, for the schedules cosine and flat (default: 0.1)."""
     flat: float = Field(default=0.7, ge=0, le=1)
-    """Share of the steps before the descent of flat."""
+    """Fraction of the steps before the decay of `schedule: flat` (default: 0.7)."""
     betas: tuple[float, float] = (0.9, 0.95)
-    """Memory of the optimizer for the gradient and for its square."""
+    """Betas of Adam: decay of the moving averages of gradient and squared gradient (default: 0.9, 0.95)."""
     epsilon: float = Field(default=1e-8, gt=0)
-    """Beside the root of the square, in the optimizer."""
+    """Epsilon of Adam (default: 1e-8)."""
     weight_decay: float = Field(default=0.1, ge=0)
     """Weight decay of matrices (default: 0.1); vectors (biases, norms) have none."""
     clip_norm: float = Field(default=1.0, ge=0)
-    """Largest norm of the gradient; a larger gradient is scaled down to it (default: 1). 0: no clipping."""
+    """Maximum gradient norm; larger gradients are scaled down to it (default: 1; 0 turns clipping off)."""
 
     init_from: str = ""
-    """Folder of a run to initialize from: its best weights and its tokens (default: random weights); see `sciformer
-    finetune`."""
+    """Folder of a run to fine-tune: its best weights and its tokens are used (default: random weights). See
+    `sciformer finetune`."""
     init_from_hash: str = ""
-    """Hash of those weights, noted when a run begins; where it is given, others are refused."""
+    """Hash of the weights of `init_from`, recorded when a run starts; other weights are refused."""
     freeze: bool = False
-    """Train heads, pooling and readout alone: embedding, trunk and a class token stay as they are, without dropout."""
+    """Train only heads, pooling and readout; embedding, trunk and class token stay fixed, without dropout (default:
+    false)."""
     layer_decay: float = Field(default=1.0, gt=0, le=1)
-    """Learning rate of each block over that of the block above it; the embedding counts as one more block below
-    (default: 1; for fine-tuning 0.8 to 1)."""
+    """Layer-wise learning rate decay: factor from each block to the block below it; the embedding counts as one more
+    block (default: 1; 0.8 to 1 is usual for fine-tuning)."""
     head_lr_scale: float = Field(default=1.0, gt=0)
-    """Learning rate of heads, pooling and readout over that of the last block (default: 1)."""
+    """Factor of the learning rate of heads, pooling and readout (default: 1)."""
 
     ema: float = Field(default=0.0, ge=0, lt=1)
-    """Decay of the exponential moving average of the weights, which then is evaluated and kept, for example 0.999
-    (default: 0, the weights themselves)."""
+    """Decay of the exponential moving average (EMA) of the weights, for example 0.999; the average is then evaluated
+    and kept (default: 0, no average)."""
     average_last: int = Field(default=0, ge=0)
-    """In the end, keep the mean of so many last checkpoints instead of the best; 0: the best."""
+    """Number of last checkpoints whose mean is the final model (default: 0, the best model is kept)."""
 
     evaluate_every: int | None = Field(default=None, ge=1)
-    """Steps between evaluations; a tenth of all unless given."""
+    """Steps between evaluations (default: a tenth of all steps)."""
     save_every: int | None = Field(default=None, ge=1)
-    """Steps between checkpoints; with the evaluations unless given."""
+    """Steps between checkpoints (default: those between evaluations)."""
     log_every: int = Field(default=10, ge=1)
-    """Steps between lines of the log."""
+    """Steps between lines of the log (default: 10)."""
     keep: int = Field(default=2, ge=1)
-    """Checkpoints kept."""
+    """Number of checkpoints to keep (default: 2)."""
     patience: int = Field(default=0, ge=0)
-    """Evaluations without a better one before the training stops; 0: never."""
+    """Early stopping: evaluations without improvement before the training stops (default: 0, never)."""
     best: str = "loss"
-    """What decides which model is best: the loss, or a metric (where that is the same, the loss)."""
+    """Score that selects the best model: loss or a metric; ties are decided by the loss (default: loss)."""
     max_skipped: int = Field(default=5, ge=1)
-    """Updates in a row that are skipped because the gradient is not finite, before the training stops (default: 5)."""
+    """Consecutive steps skipped for a non-finite gradient before the training stops (default: 5)."""
 
     device: str = "auto"
-    """cpu, cuda, cuda:1, mps; auto: the fastest there is."""
+    """Device: cpu, cuda, cuda:1, mps, or auto for the fastest available (default: auto)."""
     precision: Literal["auto", "float32", "tensorfloat32", "bfloat16"] = "auto"
-    """Of products of matrices; auto: bfloat16 on CUDA, float32 elsewhere. tensorfloat32 reads factors with 11 binary
-    digits in place of 24, on CUDA alone. Weights and sums stay in float32."""
+    """Precision of matrix products (default: auto, bfloat16 on CUDA and float32 elsewhere). tensorfloat32 works on CUDA
+    only, with factors of 11 instead of 24 significant bits. Weights and sums stay in float32."""
     compile: bool | None = None
-    """Whether to compile the step; on CUDA unless given."""
+    """Whether to compile the step with torch.compile (default: on CUDA only)."""
     cuda_graphs: bool | Literal["whole"] | None = None
-    """Whether to replay a compiled step as a CUDA graph (default: on one GPU without micro-batches). whole: loss and
-    gradient as one graph for each shape of a batch, with less work for the host, which small models wait for."""
+    """Whether to replay a compiled step as CUDA graphs (default: on one GPU without micro-batches). whole: one graph
+    for loss and gradient of each batch shape, which costs the host less time and helps small models."""
     workers: int = Field(default=0, ge=0)
-    """Processes that prepare batches; 0: this one does."""
+    """Number of data loader processes (default: 0, batches are prepared in the main process)."""
     bucket: bool | None = None
-    """Put samples of similar length together. Unset: yes, unless a norm over the batch would see such ones alone, and
-    be misled; where samples are packed, nothing is gained by it, and they stay mixed."""
+    """Whether to batch samples of similar length together (default: yes, except for models with batch norm, whose
+    statistics it would bias, and for packed samples, which do not need it)."""
     pad_to_multiple: int | None = Field(default=None, ge=1)
-    """Pad samples to a multiple of this many tokens (default: 32 for a compiled step, which wants few shapes, else 1;
-    with `tokens`, 16 and more for long samples)."""
+    """Pad samples to a multiple of this number of tokens (default: 32 for a compiled step, to limit the number of
+    shapes, else 1; with `tokens`, 16 or more for long samples)."""
     packed: bool = False
-    """Lay samples end to end instead of padding them."""
+    """Whether to concatenate the samples of a batch instead of padding them (default: false)."""
     shard: Literal["none", "full"] = "none"
-    """Under torchrun: every device holds the whole model, or only its share of it (FSDP)."""
+    """Sharding under torchrun (default: none, every device holds the whole model). full: FSDP, every device holds a
+    share of the weights."""
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Train:
         if self.steps is not None and self.epochs is not None:
-            raise ValueError("give train.steps or train.epochs, not both")
+            raise ValueError("train.steps and train.epochs cannot both be set")
         if self.tokens is not None and self.bucket is False and not self.packed:
-            raise ValueError("train.tokens puts samples of similar length together; train.bucket: false would not")
+            raise ValueError(
+                "train.tokens batches samples of similar length, so train.bucket: false cannot be used with it"
+            )
         if self.schedule == "flat" and self.min_lr_ratio == 0:
-            text = "train.schedule: flat goes down to train.min_lr_ratio by equal factors, so it must be above 0"
+            text = "train.min_lr_ratio must be above 0 for train.schedule: flat, which decays exponentially to it"
             raise ValueError(text)
         if not (0 <= self.betas[0] < 1 and 0 <= self.betas[1] < 1):
             raise ValueError("train.betas must lie between 0 and 1")
         return self
 
     def total(self, batches: int) -> int:
-        """Steps in all, where an epoch has so many batches."""
+        """Total number of steps, for a given number of batches per epoch."""
         if self.epochs is not None:
             return max(1, round(self.epochs * batches))
         return self.steps or 1000

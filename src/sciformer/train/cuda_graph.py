@@ -1,28 +1,29 @@
-"""Loss and gradient of a step as one CUDA graph for each shape of its inputs, started by the host with one call.
+"""Loss and gradient of a step as one CUDA graph per input shape.
 
-The compiler's own recording leaves the host with work in every step: it checks the inputs, and hands some hundred
-tensors from the forward to the backward half. Small models may wait for that (decision 041 says what is known of it).
+The CUDA graphs of the compiler leave work for the host in every step: it checks the inputs and passes some hundred
+tensors from the forward to the backward pass. Small models may wait for the host (see decision 041).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..data.collate import ModelInputs, parts, run_of
 
-MAX_RECORDED_SHAPES = 64  # steps of other shapes are done kernel by kernel
+MAX_RECORDED_SHAPES = 64  # steps of further shapes run without a graph
 
 
 class CudaGraphStep:
-    """Steps as recordings.
+    """Steps as CUDA graphs.
 
-    call     the step, compiled without a recording of its own
-    context  what it is called in
+    call     the step, compiled without CUDA graphs
+    weights  the trained parameters
+    context  context manager around the call
     """
 
     def __init__(
@@ -36,14 +37,14 @@ class CudaGraphStep:
         self.seen: set[Any] = set()
         self.kept: dict[Any, _Recording] = {}
         self.pool: Any = None
-        # Outside of the memory that recordings share, for they are read between one and the next.
+        # Outside of the memory pool of the graphs, because they are read between two replays.
         self.loss = torch.zeros((), device=self.device)
         self.grads: list[Tensor] = []
 
     def __call__(self, inputs: ModelInputs, scale: float) -> Tensor | None:
-        """The loss times `scale` for inputs on the host, its gradient left at the weights.
+        """Compute loss times `scale` for inputs on the host; its gradient is stored at the weights.
 
-        None where inputs have this shape for the first time: the step is to be done by other means, which compiles it.
+        Returns None for the first inputs of a shape: the caller then runs the step itself, which compiles it.
         """
         shape = inputs.shape()
         if shape not in self.kept:
@@ -62,7 +63,7 @@ class CudaGraphStep:
     def _record(self, inputs: ModelInputs) -> _Recording:
         tensors = [*inputs.tensors(), torch.tensor(0.0)]
         run, starts = run_of(tensors, pinned=False)
-        place = run.to(self.device, copy=True)  # numbers that make sense, though nothing is computed yet
+        place = run.to(self.device, copy=True)  # valid numbers, although nothing is computed yet
         *moved, scale = parts(place, tensors, starts)
         self.grads = self.grads or [torch.zeros_like(weight) for weight in self.weights]
         grads: list[Tensor | None] = []
@@ -81,15 +82,16 @@ class CudaGraphStep:
         return _Recording(place, capture(work, self.pool), grads)
 
 
-class _Recording:
-    """One shape: where its inputs go, what is to be called then, and which gradients that leaves."""
+class _Recording(NamedTuple):
+    """CUDA graph of one shape: memory of its inputs, replay function, gradients it writes."""
 
-    def __init__(self, place: Tensor, replay: Callable[[], None], grads: list[Tensor | None]) -> None:
-        self.place, self.replay, self.grads = place, replay, grads
+    place: Tensor
+    replay: Callable[[], None]
+    grads: list[Tensor | None]
 
 
 def capture(work: Callable[[], None], pool: Any) -> Callable[[], None]:
-    """What repeats the kernels of `work`, with the same addresses."""
+    """Capture the kernels of `work` in a CUDA graph; return its replay function."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
         work()

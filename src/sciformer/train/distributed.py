@@ -1,4 +1,4 @@
-"""One process or many: ranks, sums over them, and the whole of what they share."""
+"""Distributed training: ranks, collectives, DDP and FSDP, devices."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ..errors import UserError
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
-PATIENCE_SECONDS = 1800.0  # of silence after which a rank is given up; SCIFORMER_PATIENCE says otherwise
+PATIENCE_SECONDS = 1800.0  # timeout of a silent rank; SCIFORMER_PATIENCE overrides it
 LOST_RANK_ERROR = re.compile("gloo|nccl|connection (closed|reset)|timed out", re.IGNORECASE)
-JOINED_HERE: list[bool] = []  # whether the group of processes was joined here, not by the caller
+JOINED_HERE: list[bool] = []  # not empty if this module joined the process group, not the caller
 Made = TypeVar("Made")
 
 
 class Ranks:
-    """The processes of a run: this one's rank, their number, and what they do together.
+    """The processes of a run: rank, world size, device, and collective operations.
 
-    Under torchrun there are several (WORLD_SIZE); alone, every method does the obvious with one.
+    Under torchrun there are several (WORLD_SIZE); in a single process every method works without communication.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -42,7 +42,7 @@ class Ranks:
         if device.type == "cuda":
             torch.cuda.set_device(self.device)
         if self.world > 1 and not dist.is_initialized():
-            # Numbers of the host are summed by gloo also beside GPUs: nobody waits for a device because of them.
+            # gloo sums host numbers even with GPUs, so that they need no device sync.
             kinds = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             dist.init_process_group(kinds, timeout=patience())
             atexit.register(_leave)
@@ -50,11 +50,11 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this rank speaks and writes for all."""
+        """Whether this is rank 0, which prints and writes files."""
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:
-        """Sums over all ranks."""
+        """Sum each value over all ranks."""
         if self.world == 1:
             return list(values)
         shared = torch.tensor(values, dtype=torch.float64)
@@ -62,7 +62,7 @@ class Ranks:
         return [float(value) for value in shared.tolist()]
 
     def gather(self, thing: Any) -> list[Any]:
-        """What every rank has, in the order of ranks."""
+        """Objects of all ranks, in the order of ranks."""
         if self.world == 1:
             return [thing]
         everything: list[Any] = [None] * self.world
@@ -70,7 +70,7 @@ class Ranks:
         return everything
 
     def agree(self, thing: Any) -> Any:
-        """What the first rank has."""
+        """Broadcast an object of the first rank to all."""
         if self.world == 1:
             return thing
         box = [thing]
@@ -78,7 +78,7 @@ class Ranks:
         return box[0]
 
     def lead(self, work: Callable[[], Any]) -> None:
-        """The first rank does it while the others wait; where it refuses, all do, and nobody waits for ever."""
+        """Run `work` on the first rank while the others wait; its UserError is raised on all ranks."""
         if not self.first:
             refusal = self.agree(None)
             if refusal is not None:
@@ -92,13 +92,13 @@ class Ranks:
         self.agree(None)
 
     def in_turn(self, work: Callable[[], Made]) -> Made:
-        """The first rank does it, then the others, who find what it made."""
+        """Run `work` on the first rank, then on the others, which find the files it made."""
         made: list[Made] = []
         self.lead(lambda: made.append(work()))
         return made[0] if self.first else work()
 
     def wrap(self, step: nn.Module, shard: str) -> nn.Module:
-        """The step for these ranks: as it is, with summed gradients (DDP), or with divided weights (FSDP2)."""
+        """Wrap a step for these ranks: unchanged for one process, DDP, or FSDP2 (`shard: full`)."""
         if shard == "full":
             if self.world == 1:
                 return step
@@ -110,8 +110,8 @@ class Ranks:
                 blocks = getattr(module, "blocks", None)
                 for block in blocks if isinstance(blocks, nn.ModuleList) else ():
                     fully_shard(block, mesh=mesh)
-            # By default the outermost module stays gathered after a forward pass: judged without a backward pass, it
-            # would keep old weights.
+            # By default the outermost module stays gathered after a forward pass. After an evaluation, which has no
+            # backward pass, it would keep old weights.
             fully_shard(step, mesh=mesh, reshard_after_forward=True)
             return step
         return step if self.world == 1 else DistributedDataParallel(step)
@@ -120,30 +120,30 @@ class Ranks:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """After an error, leave the group, so that nobody waits for this rank; say plainly that another one was lost.
+        """Leave the process group after an error; report a lost rank as a UserError.
 
-        Otherwise the group lasts as long as the process: the next training joins it. (Begun anew after FSDP2, gloo
-        waits for ever.)
+        Without an error the group lasts as long as the process, and the next training uses it. (A new group after
+        FSDP2 makes gloo hang.)
         """
         if error is not None:
             _leave()
         if self.world > 1 and isinstance(error, RuntimeError) and LOST_RANK_ERROR.search(str(error)):
             why = str(error).strip().splitlines()[0][:200]
             raise UserError(
-                f"one of the {self.world} processes of the run is gone, or silent for {patience()} ({why})",
-                hint="Its own words may say more. The same command goes on from the last checkpoint.",
+                f"one of the {self.world} processes of the run ended or did not respond for {patience()} ({why})",
+                hint="See the output of that process. The same command resumes from the last checkpoint.",
             ) from error
 
 
 def _leave() -> None:
-    """Leave the group, if it was joined here."""
+    """Leave the process group if this module joined it."""
     if JOINED_HERE and dist.is_initialized():
         JOINED_HERE.clear()
         dist.destroy_process_group()
 
 
 def patience() -> datetime.timedelta:
-    """How long a silent rank is waited for."""
+    """Timeout of a silent rank, from SCIFORMER_PATIENCE in seconds."""
     given = os.environ.get("SCIFORMER_PATIENCE", "")
     try:
         seconds = float(given or PATIENCE_SECONDS)
@@ -157,22 +157,22 @@ def patience() -> datetime.timedelta:
 
 
 def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
-    """Whether ranks share a tensor. Where nobody imported those, which takes a second, there are none."""
+    """Whether this is a DTensor; avoids importing torch.distributed.tensor, which takes 1 s."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """A tensor with all its shares, detached; every rank must ask."""
+    """The full detached tensor of a DTensor or tensor; a collective call of all ranks."""
     tensor = tensor.detach()
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def place(value: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor where and how another one is; numbers such as a step count stay as they are.
+    """Move a full tensor to the device and the sharding of `like`; scalars stay unsharded.
 
-    Every rank cuts its share out of its own copy. Were the shares sent by the first one, all ranks would have to ask
-    for the same tensors in the same order, and files do not keep an order.
+    Every rank cuts its share out of its own copy. If the first rank sent the shares, all ranks would have to ask for
+    the tensors in the same order, which files do not guarantee.
     """
     value = value.to(like.device)
     if is_sharded(like) and value.shape == like.shape:
@@ -183,7 +183,7 @@ def place(value: Tensor, like: Tensor) -> Tensor:
 
 
 def find_device(name: str) -> torch.device:
-    """The device of this name; auto is the fastest there is."""
+    """The torch device of a name; `auto` is CUDA, else MPS, else the CPU."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -194,22 +194,21 @@ def find_device(name: str) -> torch.device:
         raise UserError(
             f"train.device must be auto, cpu, cuda, cuda:1 or mps, not {name!r}", key="train.device"
         ) from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(
-            f"train.device is {name}, and this machine has no CUDA device",
-            hint="Use train.device: cpu or auto.",
-            key="train.device",
-        )
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available.get(device.type, True):
+        message = f"train.device is {name}, but this machine has no {device.type.upper()} device"
+        raise UserError(message, hint="Use train.device: cpu or auto.", key="train.device")
     if device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
         raise UserError(
-            f"train.device is {name}, and the number of CUDA devices of this machine is {torch.cuda.device_count()}",
-            hint="They are counted from cuda:0.",
-            key="train.device",
-        )
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise UserError(
-            f"train.device is {name}, and this machine has no MPS device",
-            hint="Use train.device: cpu or auto.",
+            f"train.device is {name}, but this machine has {torch.cuda.device_count()} CUDA devices",
+            hint="The first one is cuda:0.",
             key="train.device",
         )
     return device
+
+
+def device_name(device: torch.device) -> str:
+    """Name of a GPU, or the number of threads of the CPU."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({torch.get_num_threads()} threads)" if device.type == "cpu" else device.type

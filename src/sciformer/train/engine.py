@@ -1,4 +1,4 @@
-"""The training of a recipe in a run folder, from the first step or from where it was left."""
+"""The training loop: steps, log, evaluation, checkpoints, resumption."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from .signals import Stop, signal_name
 from .step import OptimizerStep, StepResult, allow_many_shapes, bad_samples, bad_samples_of, matmul_precision
 from .weights import load_into, mean_weights, named_tensors, save_weights
 
-WARN_ABOVE_SHAPES = 24  # shapes of batches, each of which takes a compiler half a minute
+WARN_ABOVE_SHAPES = 24  # batch shapes; the compiler takes half a minute for each
 
 
 class Engine:
-    """Everything a training needs, and its loop: `Engine(...).run()`."""
+    """A training of an assembly in a run folder: `Engine(...).run()`."""
 
     def __init__(self, assembly: Assembly, folder: Folder, ranks: Ranks, teller: ProgressReporter) -> None:
         self.assembly, self.folder, self.ranks, self.teller = assembly, folder, ranks, teller
@@ -70,40 +70,41 @@ class Engine:
         shapes = self.order.shapes(self.updater.pad_to_multiple) if self.updater.compiled else 0
         if shapes > WARN_ABOVE_SHAPES:
             text = f"batches have up to {shapes} shapes, and a step is compiled for each"
-            self.log(f"{text}: train.pad_to_multiple makes fewer")
+            self.log(f"{text}: a larger train.pad_to_multiple gives fewer")
         self.names = {id(weight): name for name, weight in model.named_parameters()}
         self.ema: dict[str, Tensor] = {}
         if settings.ema:
             self.ema = {name: weight.detach().clone() for name, weight in model.named_parameters()}
         one_of("train.best", settings.best, ["loss", *assembly.objective.measured])
-        self.number = 0  # updates done
+        self.number = 0  # steps done
         self.best: dict[str, Any] = {}  # step and scores of the best model so far
-        self.worse = 0  # evaluations since then
-        self.bad = 0  # steps in a row that were left out
-        self.early = False  # whether patience ended the training
+        self.worse = 0  # evaluations since the best one
+        self.bad = 0  # consecutive skipped steps
+        self.early = False  # whether early stopping ended the training
         self.board: Board | None = None
-        self.sums = [0.0, 0.0, 0.0]  # since the last line of the log: loss, gradient, steps
-        self.since = (0, time.monotonic())  # tokens since that line, and when it was written
+        self.sums = [0.0, 0.0, 0.0]  # sums since the last log line: loss, gradient norm, steps
+        self.since = (0, time.monotonic())  # tokens since the last log line, and its time
 
     def log(self, text: str) -> None:
-        """One line, from the first rank."""
+        """Print a line, on the first rank only."""
         if self.ranks.first:
             self.teller.log(text)
 
     # The loop
 
     def run(self, stop_after: int | None = None) -> None:
-        """Train to the end, or pause after so many steps (as a signal would make it)."""
+        """Train to the end, or save and pause after step `stop_after`."""
         last = self.total if stop_after is None else min(self.total, stop_after)
-        self.board = board = Board(self.folder.path / "tensorboard", self.number) if self.ranks.first else None
+        self.board = Board(self.folder.path / "tensorboard", self.number) if self.ranks.first else None
         self.teller.begin(self.total, self.number)
         self.since = (0, time.monotonic())
         stop = Stop()
         try:
-            with self.own_state(), stop.listening(), closing(self._batches(last)) as batches:
+            loaded = load(self.fetch, self.number, last, workers=self.settings.workers, log=self.log)
+            with self.own_state(), stop.listening(), closing(loaded) as batches:
                 pretrained = self.assembly.pretrained
                 if self.number == 0 and pretrained is not None and pretrained.can_answer:
-                    self._judge(board)  # what is begun with answers already: nothing worse is kept
+                    self._judge()  # a pretrained head predicts already: keep no worse model
                 before: tuple[int, StepResult, Batch] | None = None
                 for batch in batches:
                     count, asked, signals = self.ranks.sum(batch.count, float(bool(stop)), float(stop.signal))
@@ -111,35 +112,35 @@ class Engine:
                     self.number += 1
                     self._remember(updated, batch)
                     if before is not None:
-                        self._read_result(*before)  # the step before: by now the device has done it
+                        self._read_result(*before)  # the previous step: the device has finished it by now
                     before = self.number, updated, batch
                     done = self.number == last
-                    judges = self._is_due(self.every) or self.number == self.total
-                    saves = self._is_due(self.save_every) or done or asked > 0
+                    judges = self.number % self.every == 0 or self.number == self.total
+                    saves = self.number % self.save_every == 0 or done or asked > 0
                     if judges or saves:
                         self._read_result(*before)
                         before = None
-                    if judges and self._judge(board):
+                    if judges and self._judge():
                         self.early = saves = done = True
                     if saves:
                         self._save()
                     if asked > 0 and not done:
-                        number = stop.signal or round(signals / asked)  # another rank may have heard it
+                        number = stop.signal or round(signals / asked)  # another rank may have received it
                         raise Stopped(number, signal_name(number), self.number)
                     if done:
                         break
         finally:
             self.teller.end()
-            if board is not None:
-                board.end()
+            if self.board is not None:
+                self.board.end()
 
     def close(self) -> None:
-        """Free what the training compiled; `run` may be called again, and would compile it again."""
+        """Free the compiled step; a further `run` compiles it again."""
         self.updater.close()
 
     @contextmanager
     def own_state(self) -> Generator[None]:
-        """Settings of the whole process that a training changes, put back at its end: random states and precision."""
+        """Save and restore process-wide state that a training changes: random state, precision."""
         device = self.ranks.device
         devices = [device.index or 0] if device.type == "cuda" else []
         with (
@@ -149,27 +150,15 @@ class Engine:
         ):
             yield
 
-    def _batches(self, last: int) -> Generator[Batch]:
-        return load(
-            self.fetch,
-            self.number,
-            last,
-            workers=self.settings.workers,
-            log=self.log,
-        )
-
-    def _is_due(self, every: int) -> bool:
-        return self.number % every == 0
-
     def _remember(self, updated: StepResult, batch: Batch) -> None:
-        """Add to the moving average of the weights, without waiting for the device."""
+        """Update the moving average of the weights, without a device sync."""
         if self.ema:
             weights = [weight.detach() for weight in self.step.model.parameters()]
-            keep = min(self.settings.ema, (1 + self.number) / (10 + self.number))  # forget the beginning sooner
+            keep = min(self.settings.ema, (1 + self.number) / (10 + self.number))  # a shorter memory in the first steps
             torch._foreach_lerp_(list(self.ema.values()), weights, 1 - keep)
 
     def _read_result(self, number: int, updated: StepResult, batch: Batch) -> None:
-        """Read what an update showed, for the log. If its gradient was not finite, the weights are as they were."""
+        """Read loss and gradient norm of a step for the log; report a skipped step."""
         loss, norm = updated.read()
         self.since = (self.since[0] + batch.tokens, self.since[1])
         if math.isfinite(norm):
@@ -181,29 +170,27 @@ class Engine:
             self._log(number)
 
     def _record_skipped(self, number: int, batch: Batch) -> None:
-        """An update was left out: say and log it, and give up after some in a row."""
+        """Log a skipped step; stop after `max_skipped` in a row."""
         self.bad += 1
         found = sorted(sample for part in self.ranks.gather(bad_samples(batch)) for sample in part)
-        where = f"NaN or infinity in the samples {found[:10]}" if found else f"samples {batch.ids[:10].tolist()} ..."
-        self.log(f"step {number}: the gradient was not finite; the update was left out ({where})")
+        where = f"NaN or infinity in samples {found[:10]}" if found else f"samples {batch.ids[:10].tolist()} ..."
+        self.log(f"step {number}: the gradient was not finite; the step was skipped ({where})")
         record = {"step": number, "left_out": True, "samples": found or batch.ids[:10].tolist()}
         self.ranks.lead(lambda: self.folder.append(record))
         if self.bad >= self.settings.max_skipped:
-            raise UserError(
-                f"the gradient was not finite at {self.bad} steps in a row, the last with {where}",
-                hint="Weights and last checkpoint are intact. Look at those samples, or lower train.learning_rate.",
-                key=None if found else "train.learning_rate",
-            )
+            message = f"the gradient was not finite in {self.bad} consecutive steps, the last one with {where}"
+            hint = "Weights and last checkpoint are intact. Check these samples, or lower train.learning_rate."
+            raise UserError(message, hint=hint, key=None if found else "train.learning_rate")
 
     def _log(self, number: int) -> None:
-        """One line: the means over the steps since the last one that were not left out."""
+        """Write a log line: means over the steps since the last line, without skipped ones."""
         loss, norm, steps = self.sums
         (tokens, when), now = self.since, time.monotonic()
         loss, tokens_all = self.ranks.sum(loss, tokens)
         self.sums = [0.0, 0.0, 0.0]
         self.since = (0, now)
         if not steps:
-            return  # all were left out, and that is in the log
+            return  # all were skipped, which is logged already
         record = {
             "step": number,
             "epoch": number / self.order.batches,
@@ -221,10 +208,10 @@ class Engine:
 
         self.ranks.lead(write)
 
-    # Judging and saving
+    # Evaluation and checkpoints
 
-    def _judge(self, board: Board | None) -> bool:
-        """Judge the model; keep it if it is the best; return whether the training should stop early."""
+    def _judge(self) -> bool:
+        """Evaluate the model and keep it if it is the best; return whether to stop early."""
         began = time.monotonic()
         part, found = self._evaluate()
         scores = {name: float(value) for name, value in found.scores.items()}
@@ -236,28 +223,28 @@ class Engine:
         weights = self.kept_weights() if better else {}
         record: dict[str, Any] = {"step": self.number, **{f"{part}_{name}": value for name, value in scores.items()}}
         bounds = [name for name, value in found.scores.items() if isinstance(value, AtLeast)]
-        if bounds:  # scores of which only a lower bound is known
+        if bounds:  # scores that are lower bounds
             record["bounds"] = bounds
 
         def write() -> None:
-            assert board is not None
+            assert self.board is not None
             self.folder.append(record)
             shown = self.step.objective.headline(found.scores)
             self.teller.scores(self.number, {name: found.scores[name] for name in shown}, better)
-            board.add(record)
+            self.board.add(record)
             if better:
                 about = {"step": self.number, "scores": scores} | ({"bounds": bounds} if bounds else {})
                 save_weights(self.folder.model, weights, about)
 
         self.ranks.lead(write)
-        self.since = (self.since[0], self.since[1] + time.monotonic() - began)  # judging is not training
+        self.since = (self.since[0], self.since[1] + time.monotonic() - began)  # without the time of the evaluation
         if self.settings.patience and self.worse >= self.settings.patience:
             self.log(f"no better {self.settings.best} in {self.worse} evaluations: stopping early")
             return True
         return False
 
     def _evaluate(self) -> tuple[str, Evaluation]:
-        """The part of the data that is judged and its scores, with the averaged weights where there are such."""
+        """Evaluate on the validation part (else on training data), with averaged weights if any."""
         part = "valid" if "valid" in self.assembly.parts() else "train"
         limit = None if part == "valid" else 1024
         current = self._swap(self.ema) if self.ema else {}
@@ -279,22 +266,22 @@ class Engine:
         return part, found
 
     def _check_scores(self, part: str, scores: dict[str, float], limit: int | None) -> None:
-        """Say aloud where no model can be chosen by its score, and stop if that is the fault of the data."""
+        """Warn if a score is not finite; stop if the data contain NaN or infinity."""
         wrong = {name: scores[name] for name in ("loss", self.settings.best) if not math.isfinite(scores[name])}
         if not wrong:
             return
         words = ", ".join(f"{part} {name} is {value}" for name, value in wrong.items())
         if bad := bad_samples_of(self.assembly, part, limit):
             raise UserError(
-                f"the part {part} of the data has NaN or infinity in {len(bad)} of its samples "
-                f"(numbers {bad[:10]}, from 0), so that {words}",
-                hint="Mend them or leave them out; no model can be chosen by them.",
+                f"{len(bad)} samples of the part {part} contain NaN or infinity (numbers {bad[:10]}, from 0), "
+                f"so that {words}",
+                hint="Correct or remove these samples: without finite scores no best model can be selected.",
             )
-        why = ": the model diverged, lower train.learning_rate" if "loss" in wrong else ""
-        self.log(f"step {self.number}: {words}, though the data are finite{why}; that is not taken for better")
+        why = "; the model diverged, lower train.learning_rate" if "loss" in wrong else ""
+        self.log(f"step {self.number}: {words}, although the data are finite{why}; this model is not kept")
 
     def _swap(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Put other weights into the model; the ones it had are returned."""
+        """Exchange the weights of the model; return the old ones."""
         model = self.step.model
         had = {name: weight.detach().clone() for name, weight in model.named_parameters()}
         with torch.no_grad():
@@ -303,7 +290,7 @@ class Engine:
         return had
 
     def _is_better(self, scores: dict[str, float]) -> bool:
-        """Whether no model was better so far; of two that are as good, that with the lower loss is."""
+        """Whether these scores are the best so far; ties are decided by the loss."""
         name, before = self.settings.best, self.best.get("scores")
         if not before or math.isnan(before[name]):
             return not before or not math.isnan(scores[name])
@@ -311,12 +298,12 @@ class Engine:
         return (sign * scores[name], -scores["loss"]) > (sign * before[name], -before["loss"])
 
     def kept_weights(self) -> dict[str, Tensor]:
-        """The weights that are judged: averaged where asked for, whole whatever the ranks hold."""
+        """Full weights on the CPU: the moving average if there is one, gathered from all ranks."""
         kept = {**named_tensors(self.step.model), **self.ema}
         return {name: full_tensor(weight).cpu() for name, weight in kept.items()}
 
     def _save(self) -> None:
-        """A checkpoint: counters, weights and what the optimizer remembers; the order of the data needs nothing."""
+        """Save a checkpoint: counters, weights and optimizer state; the data order needs no state."""
         remembered = optimizer_state(self.optimizer, self.names)
         tensors = {
             "weights": {name: full_tensor(weight) for name, weight in named_tensors(self.step.model).items()},
@@ -335,7 +322,7 @@ class Engine:
             "bad": self.bad,
             "halved": None if self.updater.micro_batch == self.settings.micro_batch else self.updater.micro_batch,
             "early": self.early,
-            "sums": [*self.ranks.sum(self.sums[0]), *self.sums[1:]],  # each rank has its share of the loss
+            "sums": [*self.ranks.sum(self.sums[0]), *self.sums[1:]],  # each rank has a share of the loss
         }
 
         def write() -> None:
@@ -346,22 +333,24 @@ class Engine:
         self.ranks.lead(write)
 
     def _own_part(self, name: str, value: Tensor) -> Tensor:
-        """This rank's part of a carried tensor, on its device."""
+        """This rank's share of a carried tensor, on its device."""
         if self.declared[name].divided:
             value = value.tensor_split(self.ranks.world)[self.ranks.rank]
         return value.to(self.ranks.device)
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
-        """Go on from a checkpoint."""
+        """Restore weights, optimizer, carried tensors and counters from a checkpoint."""
         load_into(self.step.model, saved.tensors["weights"], place, f"the checkpoint {saved.path}", saved.path)
-        averaged = saved.tensors["average"] or saved.tensors["weights"]  # none where averaging is an accepted change
+        averaged = saved.tensors["average"] or saved.tensors["weights"]  # empty if averaging was switched on later
         for name, weight in self.ema.items():
             weight.copy_(place(averaged[name], weight))
         restore_optimizer(self.optimizer, self.names, saved.tensors["optimizer"], place)
         for name, declared in self.declared.items():
             value = saved.tensors.get("carried", {}).get(name)
             if value is None or value.shape != declared.initial.shape:
-                raise UserError(f"the checkpoint {saved.path} has no carried tensor `{name}` that fits the objective")
+                raise UserError(
+                    f"the checkpoint {saved.path} has no tensor `{name}` of the shape that the objective needs"
+                )
             self.updater.carried[name] = self._own_part(name, value)
         loss, norm, steps = saved.state["sums"]
         self.sums = [loss * self.ranks.first, norm, steps]
@@ -372,11 +361,11 @@ class Engine:
 
     @property
     def complete(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether the last step is done or the training stopped early."""
         return self.number >= self.total or self.early
 
     def average_checkpoints(self) -> None:
-        """In the end, keep the mean of the last checkpoints instead of the best model, where the recipe says so."""
+        """Replace the best model by the mean of the last checkpoints, if the recipe asks for it."""
         if not self.settings.average_last:
             return
         weights, used = mean_weights(self.folder.checkpoints, self.settings.average_last, self.log)
@@ -386,4 +375,4 @@ class Engine:
         scores = {name: float(value) for name, value in found.scores.items()}
         about = {"step": self.number, "scores": scores, "mean_of": used}
         self.ranks.lead(lambda: save_weights(self.folder.model, weights, about))
-        self.log(f"kept the mean of the checkpoints at steps {', '.join(map(str, used))}: {part} {scores}")
+        self.log(f"kept the mean of the checkpoints of steps {', '.join(map(str, used))}: {part} {scores}")

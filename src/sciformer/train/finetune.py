@@ -1,11 +1,11 @@
-"""Beginning a training with the weights of another: fine-tuning.
+"""Fine-tuning: a training that starts from the weights of another run.
 
     sciformer pretrain text/bert --run runs/bert
     sciformer finetune text/sentiment --from runs/bert
 
-The other run gives its best weights wherever name and shape agree, what its tokens learned from its data, and the keys
-of the sections `tokens` and `model` that the new recipe leaves open. What is new then stands on its own: the other
-folder is not needed again.
+The pretrained run gives its best weights wherever name and shape agree, the statistics of its tokens (vocabulary,
+scales), and the keys of the sections `tokens` and `model` that the new recipe does not set. The new run does not need
+the pretrained one afterwards.
 """
 
 from __future__ import annotations
@@ -30,24 +30,21 @@ from .optimizers import ANSWER_PARTS, is_answer
 from .resume import absolute_paths
 from .weights import digest, load_weights, named_tensors
 
-# What stands for hidden tokens, which a question may want or not.
+# Weights for masked tokens, which only some objectives need.
 OPTIONAL_WEIGHTS = ("entrance.hidden", "entrance.trace.")
 HARMLESS_KEYS = ("model.dropout", "model.attention_dropout", "model.hidden_dropout", "model.drop_path", "model.pool")
-MAX_LISTED = 6  # names that are listed
+MAX_LISTED = 6  # names listed in a message at most
 
 
 class Pretrained:
-    """The best model of another run, and what its tokens learned: `Pretrained("runs/bert")`."""
+    """Best model and token statistics of another run: `Pretrained("runs/bert")`."""
 
     def __init__(self, path: str | Path) -> None:
         folder = Folder(Path(path).expanduser())
         if not folder.recipe.exists():
-            raise UserError(
-                f"train.init_from names {path}, which is not the folder of a run",
-                hint=f"Make a run with `sciformer pretrain RECIPE --run {path}`, or name another with --from RUN.",
-                key="train.init_from",
-                file=path,
-            )
+            message = f"train.init_from is {path}, which is not a run folder"
+            hint = f"Make a run with `sciformer pretrain RECIPE --run {path}`, or name another with --from RUN."
+            raise UserError(message, hint=hint, key="train.init_from", file=path)
         self.path = folder.path.resolve()
         self.recipe = Recipe.load(folder.recipe)
         self.weights, kept = load_weights(folder.model)
@@ -56,29 +53,27 @@ class Pretrained:
         try:
             self.state: dict[str, Any] = json.loads((folder.model / "statistics.json").read_text("utf-8"))
         except (OSError, ValueError) as error:
+            message = f"the token statistics of {folder.model} cannot be read: {error}"
             raise UserError(
-                f"what was learned from data cannot be read from {folder.model}: {error}",
-                hint="Is the run whole?",
-                file=folder.model / "statistics.json",
+                message, hint="Is the run folder complete?", file=folder.model / "statistics.json"
             ) from error
-        self.about: dict[str, Any] = {}  # what was taken, once a model was filled
+        self.about: dict[str, Any] = {}  # copied, new and unused tensors, after `fill`
 
     def over(self, recipe: Recipe) -> Recipe:
-        """The new recipe with what it leaves open in `tokens` and `model`; refused where the tokens mean other things.
+        """Complete a recipe with the keys of `tokens` and `model` that it does not set.
 
-        It then says where its weights come from.
+        The result also names the pretrained run and the hash of its weights. Other tokens are refused.
         """
         if recipe.train.init_from_hash not in ("", self.hash):
-            raise UserError(
-                f"the weights in {self.path} are {self.hash}, and the recipe names {recipe.train.init_from_hash}",
-                hint="Leave out train.init_from_hash to begin with these.",
-                key="train.init_from_hash",
-                file=self.path,
+            message = (
+                f"the weights in {self.path} have hash {self.hash}, not {recipe.train.init_from_hash} as in the recipe"
             )
-        sections = {key: value for key, value in self.recipe.to_dict().items() if key in ("tokens", "model")}
+            hint = "Remove train.init_from_hash to use these weights."
+            raise UserError(message, hint=hint, key="train.init_from_hash", file=self.path)
+        sections = _shared_sections(self.recipe)
         ours, theirs = recipe.model.plain, self.recipe.model.plain
         if ours is not theirs and (issubclass(ours, theirs) or issubclass(theirs, ours)):
-            # One is the other with something more, as a masked autoencoder is an encoder: what both have is the same.
+            # One class extends the other, as a masked autoencoder extends an encoder: inherit the common keys.
             other = theirs.model_fields.keys() - ours.model_fields.keys()
             both = {key: value for key, value in sections["model"].items() if key not in other}
             sections["model"] = {**both, "kind": recipe.model.kind}
@@ -89,13 +84,10 @@ class Pretrained:
         return made
 
     def _check_same_tokens(self, recipe: Recipe) -> None:
-        ours, theirs = (_streams(one.tokens) for one in (recipe, self.recipe))
+        ours, theirs = recipe.streams, self.recipe.streams
         if ours.keys() != theirs.keys():
-            raise UserError(
-                f"the streams of tokens differ: {', '.join(ours)} here, {', '.join(theirs)} in {self.path}",
-                key="tokens",
-                file=self.path,
-            )
+            message = f"the recipe has the streams {', '.join(ours)}, but {self.path} has {', '.join(theirs)}"
+            raise UserError(message, key="tokens", file=self.path)
         for name, tokens in ours.items():
             where = "tokens" if len(ours) == 1 else f"tokens.{name}"
             keys = [f"{where}.{key}" for key in tokens.may_differ_when_finetuning]
@@ -103,18 +95,15 @@ class Pretrained:
             if theirs[name].kind != tokens.kind:
                 changed = [(f"{where}.kind", theirs[name].kind, tokens.kind)]
             if changed:
-                raise UserError(
-                    f"the tokens differ from those in {self.path}: {_list_changes(changed)}",
-                    hint="Leave these keys out, and they are taken from there.",
-                    key=changed[0][0],
-                    file=self.path,
-                )
+                message = f"the tokens differ from those of {self.path}: {_list_changes(changed)}"
+                hint = "Remove these keys from the recipe; they are then taken from that run."
+                raise UserError(message, hint=hint, key=changed[0][0], file=self.path)
 
     def fill(self, model: nn.Module, recipe: Recipe, objective: Objective) -> None:
-        """Put the weights into a model wherever name and shape agree; `about` then says which.
+        """Copy the weights into a model wherever name and shape agree, and record them in `about`.
 
-        Embedding and trunk must agree as a whole. Heads and readout are taken where the question is the same and all of
-        them fit; a pooling where it fits.
+        Embedding and trunk must agree completely. Heads and readout are copied if the objective is the same and all
+        their tensors fit; a pooling is copied if it fits.
         """
         own = named_tensors(model)
         self._check_same_body(own, recipe)
@@ -128,12 +117,9 @@ class Pretrained:
             if names <= fitting and (same or part == "pooling"):
                 taken |= names
             elif recipe.train.freeze and _enters_trunk(getattr(model, part, None)):
-                raise UserError(
-                    f"train.freeze fixes the class token, and {self.path} has no class token",
-                    hint="Take another model.pool, for example mean, or train it all.",
-                    key="model.pool",
-                    file=self.path,
-                )
+                message = f"train.freeze would fix a random class token, because {self.path} has no class token"
+                hint = "Use another model.pool, for example mean, or train without train.freeze."
+                raise UserError(message, hint=hint, key="model.pool", file=self.path)
         with torch.no_grad():
             for name in sorted(taken):
                 own[name].copy_(self.weights[name])
@@ -148,7 +134,7 @@ class Pretrained:
         }
 
     def _check_same_body(self, own: Mapping[str, Tensor], recipe: Recipe) -> None:
-        """Refuse another width, depth or kind of trunk, naming the keys."""
+        """Refuse a different embedding or trunk, with the keys that differ."""
         body = [name for name in {**own, **self.weights} if not is_answer(name)]
         odd = [
             name
@@ -158,29 +144,28 @@ class Pretrained:
         ]
         if not odd:
             return
-        theirs, ours = ({key: one.to_dict()[key] for key in ("model", "tokens")} for one in (self.recipe, recipe))
-        changed = differences(theirs, ours, HARMLESS_KEYS)
+        changed = differences(_shared_sections(self.recipe), _shared_sections(recipe), HARMLESS_KEYS)
         shapes = [tuple(side[odd[0]].shape) if odd[0] in side else "none" for side in (own, self.weights)]
-        found = _list_changes(changed) or "another form"
+        found = _list_changes(changed) or "the shapes differ"
         raise UserError(
             f"the model does not fit the weights in {self.path}: {found}, so that {odd[0]} is {shapes[0]} here and "
             f"{shapes[1]} there",
-            hint="Leave these keys out, and they are taken from there.",
+            hint="Remove these keys from the recipe; they are then taken from that run.",
             key=changed[0][0] if changed else "model",
             file=self.path,
         )
 
     @property
     def can_answer(self) -> bool:
-        """Whether the model that was filled can answer as it is: nothing that makes an answer is begun anew."""
+        """Whether all heads were copied, so that the model can predict before training."""
         return bool(self.about) and not any(is_answer(name) for name in self.about["new"])
 
     def words(self) -> str:
-        """What was taken, left and begun anew, for a person."""
+        """Summary of the copied, new and unused tensors."""
         about = self.about
-        text = f"begun with {about['tensors']} tensors ({about['parameters']:,} parameters) of {self.path}"
+        text = f"starting from {about['tensors']} tensors ({about['parameters']:,} parameters) of {self.path}"
         text += "" if about["step"] is None else f", step {about['step']}"
-        for key, words in (("new", "begun anew"), ("left", "left there")):
+        for key, words in (("new", "new"), ("left", "unused")):
             if about[key]:
                 more = f" and {len(about[key]) - MAX_LISTED} more" if len(about[key]) > MAX_LISTED else ""
                 text += f"; {words}: {', '.join(about[key][:MAX_LISTED])}{more}"
@@ -188,27 +173,22 @@ class Pretrained:
 
 
 def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained | None]:
-    """A recipe with what it takes from the run it begins with, and that run; None where nothing is to be taken.
+    """Complete a recipe from its pretrained run; return both, or None if there is no run to load.
 
-    Of a training that was begun before, the folder holds all that it took.
+    A resumed training finds everything in its own folder, so the pretrained run is not loaded again.
     """
     if not recipe.train.init_from:
         return recipe, None
     init_from, there = recipe.train.init_from, Path(recipe.train.init_from).expanduser()
     if there.resolve() == folder.path.resolve():
-        raise UserError(
-            f"train.init_from names {init_from}, the folder of this run itself",
-            hint="Use another --run.",
-            key="train.init_from",
-            file=folder.path,
-        )
+        message = f"train.init_from is {init_from}, the folder of this run itself"
+        raise UserError(message, hint="Use another --run.", key="train.init_from", file=folder.path)
     if not checkpoint.steps(folder.checkpoints):
         found = Pretrained(init_from)
         return absolute_paths(found.over(recipe)), found
     own = Recipe.load(folder.recipe)
     if own.train.init_from:
-        sections = {key: value for key, value in own.to_dict().items() if key in ("tokens", "model")}
-        recipe = recipe.inherit_from(sections, f"in {folder.path}")
+        recipe = recipe.inherit_from(_shared_sections(own), f"in {folder.path}")
     return absolute_paths(
         recipe.change(
             {
@@ -220,9 +200,9 @@ def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained 
 
 
 def freeze(step: Step) -> None:
-    """Fix all of a model but what makes its answer: heads, pooling, readout. What is fixed has no dropout.
+    """Freeze a model except heads, pooling and readout; frozen parts have no dropout.
 
-    A class token goes through the trunk, and is fixed with it.
+    A class token passes through the trunk and is frozen with it.
     """
     children = step.model.named_children()
     parts = {name: part for name, part in children if name not in ANSWER_PARTS or _enters_trunk(part)}
@@ -230,7 +210,7 @@ def freeze(step: Step) -> None:
         part.requires_grad_(False).eval()
     if not any(weight.requires_grad for weight in step.model.parameters()):
         raise UserError(
-            f"nothing can learn with train.freeze: `objective.kind: {step.objective.kind}` has no weights beside "
+            f"train.freeze leaves nothing to train: a model for `objective.kind: {step.objective.kind}` has only "
             f"{' and '.join(parts)}",
             key="train.freeze",
         )
@@ -241,8 +221,8 @@ def _enters_trunk(part: nn.Module | None) -> bool:
     return isinstance(part, ClassToken)
 
 
-def _streams(tokens: Any) -> dict[str, Any]:
-    return dict(tokens) if isinstance(tokens, Mapping) else {"tokens": tokens}
+def _shared_sections(recipe: Recipe) -> dict[str, Any]:
+    return {key: value for key, value in recipe.to_dict().items() if key in ("tokens", "model")}
 
 
 def _list_changes(changed: list[tuple[str, Any, Any]]) -> str:

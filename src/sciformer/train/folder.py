@@ -1,4 +1,4 @@
-"""A run is a folder: where its files are, who may write in it, and its log."""
+"""The folder of a run: paths, lock, log, atomic writes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ..errors import UserError
 from ..files.atomic import replace, sync
 
 # The lock is a POSIX record lock (lockf). flock would belong to the open file, which a fork shares: a data worker that
-# outlives its killed parent would keep the run locked. A record lock belongs to the process alone, whoever forks, and
-# the kernel drops it with the process. Its price: it is also dropped when the process closes *any* descriptor of the
-# file. So nothing but `lock` opens `.lock`, and `lock` looks into LOCKED_FOLDERS before it does. Windows has no fcntl:
-# there a byte far behind the text is locked, which no child inherits either (written from the manual, not tested).
+# outlives its killed parent would keep the run locked. A record lock belongs to the process alone, and the kernel drops
+# it with the process. But it is also dropped when the process closes *any* descriptor of the file. So only `lock` opens
+# `.lock`, and it checks LOCKED_FOLDERS first. Windows has no fcntl: there a byte far behind the text is locked, which
+# no child process inherits (written from the manual, not tested).
 if sys.platform == "win32":
     import msvcrt
 
@@ -36,12 +36,12 @@ else:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # a run folder may come from others: links in it are not written through
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # a run folder may come from another person: never write through its links
 LOCKED_FOLDERS: set[tuple[int, int, int]] = set()  # (process, device, inode) of the folders locked by this process
 
 
 def remove(path: Path) -> None:
-    """Remove what no longer counts, and tell what resists; the next save tries again."""
+    """Remove a file or folder; warn if that fails (the next save tries again)."""
     if path.is_symlink() or path.is_file():
         with suppress(OSError):
             path.unlink()
@@ -52,11 +52,11 @@ def remove(path: Path) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether another process of this number runs on this host."""
+    """Whether another process with this id runs on this host."""
     if pid == os.getpid():
         return False
     if sys.platform == "win32":
-        return True  # there, asking by a signal would end it
+        return True  # on Windows, os.kill would end the process
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -67,7 +67,7 @@ def is_alive(pid: int) -> bool:
 
 
 def assert_plain(value: Any, where: str) -> None:
-    """JSON gives back what it was given only for these types: a tuple would return as a list, the key 1 as "1"."""
+    """Assert that a value survives JSON unchanged: a tuple would become a list."""
     if type(value) is dict:
         for key, item in value.items():
             assert type(key) is str, f"{where} has the key {key!r}, which is no text"
@@ -80,14 +80,14 @@ def assert_plain(value: Any, where: str) -> None:
 
 
 class Folder:
-    """The folder of a run.
+    """Paths of a run folder.
 
-    recipe        `recipe.yaml`, the resolved recipe
-    log           `metrics.jsonl`, a JSON record a line
+    recipe        `recipe.yaml`, the recipe with all values
+    log           `metrics.jsonl`, one JSON record per line
     checkpoints   folder of the checkpoints
     model         folder of the best model
-    calibration   `model/calibration.json`, where a calibration was fitted
-    report        `report.html`, a page to look at
+    calibration   `model/calibration.json`, if a calibration was fitted
+    report        `report.html`
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -102,8 +102,8 @@ class Folder:
         return f"Folder({str(self.path)!r})"
 
     def create(self) -> None:
-        """Make the folder where there is none, and show by a probe that checkpoints can be written in it."""
-        # As long as the longest name that a checkpoint writes: a path too long for it is found out now.
+        """Create the folder and test that checkpoints can be written in it."""
+        # As long as the longest file name of a checkpoint, to detect a path that is too long.
         probe = self.checkpoints / f".probe-{os.getpid()}".ljust(80, "-")
         with _as_user_error(f"the run folder {self.path} cannot be written to", self.path):
             for folder in (self.checkpoints, self.model, self.path / "tensorboard"):
@@ -116,18 +116,18 @@ class Folder:
             finally:
                 probe.unlink(missing_ok=True)
             sync(self.path)
-            if os.access(self.path.parent, os.R_OK):  # a folder of many users may hide its names
+            if os.access(self.path.parent, os.R_OK):  # a shared parent folder may not be readable
                 sync(self.path.parent)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep every other process out of the folder, until the block ends or this process dies, however it dies."""
+        """Lock the folder for this process until the context or the process ends."""
         with _as_user_error(f"the run folder {self.path} cannot be locked", self.path):
             inode = os.stat(self.path)
             me = (os.getpid(), inode.st_dev, inode.st_ino)
             if me in LOCKED_FOLDERS:
                 raise UserError(
-                    f"the run folder {self.path} is in use: this process ({me[0]}) has locked it already",
+                    f"the run folder {self.path} is in use: this process ({me[0]}) has already locked it",
                     file=self.path,
                 )
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o644)
@@ -138,18 +138,18 @@ class Folder:
                 yield
             finally:
                 LOCKED_FOLDERS.discard(me)
-                if os.getpid() == me[0]:  # a forked child that leaves the block has no lock to give back
+                if os.getpid() == me[0]:  # a forked child has no lock to release
                     os.ftruncate(descriptor, 0)
         finally:
             os.close(descriptor)
 
     def _claim(self, descriptor: int) -> None:
-        """Take the lock and sign it, or tell who has it."""
+        """Take the lock and write process, host and time into it."""
         try:
             _take_lock(descriptor)
         except OSError as error:
             if error.errno in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
-                text = f"the file system of {self.path} has no locks ({error.strerror}): start only one process in it"
+                text = f"the file system of {self.path} has no locks ({error.strerror}): use only one process there"
                 warnings.warn(text, RuntimeWarning, stacklevel=5)
             elif error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
                 os.lseek(descriptor, 0, os.SEEK_SET)
@@ -164,19 +164,19 @@ class Folder:
             os.write(descriptor, text.encode())
 
     def _in_use_error(self, text: bytes) -> UserError:
-        """Name the holder; it may be between taking the lock and signing it."""
+        """Error that names the process holding the lock, if it is known already."""
         try:
             owner = json.loads(text)
             pid, host, since = int(owner["pid"]), str(owner["host"]), str(owner["since"])
-            found = f"process {pid} on {host} has worked in it since {since}"
-            advice = f"Wait until it ends, stop it with `kill {pid}` on {host}, or name another folder with --run."
+            found = f"process {pid} on {host} has used it since {since}"
+            advice = f"Wait until it ends, stop it with `kill {pid}` on {host}, or choose another folder with --run."
         except (ValueError, TypeError, KeyError):
-            found = "another process, which has not yet given its name, works in it"
-            advice = "Wait until it ends, or name another folder with --run."
+            found = "another process has locked it"
+            advice = "Wait until it ends, or choose another folder with --run."
         return UserError(f"the run folder {self.path} is in use: {found}", hint=advice, file=self.path)
 
     def write(self, name: str, text: str) -> Path:
-        """Write a text file below the folder, whole or not at all."""
+        """Write a text file below the folder atomically."""
         path = self.path / name
         assert ".." not in path.relative_to(self.path).parts, name
         with _as_user_error(f"{len(text.encode()):,} bytes cannot be written to {path}", path):
@@ -185,30 +185,30 @@ class Folder:
         return path
 
     def append(self, record: dict[str, Any]) -> None:
-        """Add one record to the log and hand it to the system: it outlives this process, not a loss of power."""
+        """Append a record to the log; it survives the process, but not a power failure."""
         assert_plain(record, "record")
         line = json.dumps(record).encode() + b"\n"
-        failed = f"no line can be added to the log {self.log}"
+        failed = f"the log {self.log} cannot be appended to"
         with _as_user_error(failed, self.log), open(self.log, "ab+", opener=_open_without_links) as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":  # torn by a kill; a line counts when its end is there
+                if file.read(1) != b"\n":  # an incomplete line of a killed process
                     file.seek(0)
                     file.truncate(file.read().rfind(b"\n") + 1)
             file.write(line)
 
     def secure(self) -> None:
-        """Wait until the log is on the disk."""
+        """Sync the log to disk."""
         with _as_user_error(f"the log {self.log} cannot be written to the disk", self.log):
             if self.log.exists():
                 sync(self.log)
 
     def records(self) -> list[dict[str, Any]]:
-        """All records of the log; a last line torn by a kill is left out."""
+        """All records of the log, without an incomplete last line."""
         return [record for _, record in self._lines()]
 
     def rewind(self, step: int) -> None:
-        """Drop the records after `step`, and a torn line: the log of a run that goes on from there."""
+        """Remove records after `step` and an incomplete line, to resume from there."""
         lines = self._lines()
         kept = b"".join(line for line, record in lines if record.get("step", step) <= step)
         with _as_user_error(f"the log {self.log} cannot be rewritten", self.log):
@@ -216,7 +216,7 @@ class Folder:
                 replace(self.log, kept)
 
     def _lines(self) -> list[tuple[bytes, dict[str, Any]]]:
-        """The lines of the log as they stand there, and what they say."""
+        """Lines of the log, as bytes and as records."""
         with _as_user_error(f"the log {self.log} cannot be read", self.log):
             text = self.log.read_bytes() if self.log.exists() else b""
         lines = []
@@ -226,12 +226,9 @@ class Folder:
                 if type(record) is not dict:
                     raise ValueError(f"a {type(record).__name__}")
             except (ValueError, RecursionError) as error:
-                raise UserError(
-                    f"line {number} of {self.log} is not a JSON record: {line[:60]!r}",
-                    hint="Delete the line, or restore the log from a copy.",
-                    file=self.log,
-                    line=number,
-                ) from error
+                message = f"line {number} of {self.log} is not a JSON record: {line[:60]!r}"
+                hint = "Delete the line, or restore the log from a copy."
+                raise UserError(message, hint=hint, file=self.log, line=number) from error
             lines.append((line, record))
         return lines
 
@@ -242,7 +239,7 @@ def _open_without_links(path: str, flags: int) -> int:
 
 @contextmanager
 def _as_user_error(failed: str, path: Path) -> Iterator[None]:
-    """Answer an error of the file system as one that the user can mend."""
+    """Turn an OSError inside the context into a UserError."""
     try:
         yield
     except OSError as error:
@@ -251,14 +248,14 @@ def _as_user_error(failed: str, path: Path) -> Iterator[None]:
 
 def _folder_error(failed: str, path: Path, error: OSError) -> UserError:
     advice = {
-        errno.EEXIST: "There is a file of that name: name another folder with --run.",
-        errno.ENOTDIR: "A part of the path is a file: name another folder with --run.",
-        errno.ENAMETOOLONG: "Name a folder with a shorter path with --run.",
-        errno.ENOSPC: "Make room on that disk, or name another folder with --run.",
-        errno.EDQUOT: "Make room within your quota, or name another folder with --run.",
-        errno.ENOENT: "Make the folder first.",
-        errno.ELOOP: "Nothing is written through links in a run folder: remove it, or name another with --run.",
+        errno.EEXIST: "A file has this name: choose another folder with --run.",
+        errno.ENOTDIR: "A part of the path is a file: choose another folder with --run.",
+        errno.ENAMETOOLONG: "Choose a folder with a shorter path with --run.",
+        errno.ENOSPC: "Free space on that disk, or choose another folder with --run.",
+        errno.EDQUOT: "Free space within your quota, or choose another folder with --run.",
+        errno.ENOENT: "Create the folder first.",
+        errno.ELOOP: "Links in a run folder are not followed: remove the link, or choose another folder with --run.",
     }
     why = f"{error.strerror or error} ({error.filename or path})"
-    hint = advice.get(error.errno or 0, "Name another folder with --run.")
+    hint = advice.get(error.errno or 0, "Choose another folder with --run.")
     return UserError(f"{failed}: {why}", hint=hint, file=path)

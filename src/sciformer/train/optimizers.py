@@ -1,4 +1,4 @@
-"""The optimizers with their groups, and the learning rate at each step."""
+"""Optimizers, parameter groups and learning rate schedules."""
 
 from __future__ import annotations
 
@@ -12,22 +12,18 @@ from torch import Tensor, nn
 
 from .config import Train
 
-ANSWER_PARTS = (
-    "heads",
-    "pooling",
-    "readout",
-    "mask_decoder",
-)  # the parts of a model that make an answer of what its trunk found
-# What of a trunk comes before its blocks.
+# Parts of a model that map the output of the trunk to predictions.
+ANSWER_PARTS = ("heads", "pooling", "readout", "mask_decoder")
+# Parts of a trunk before its blocks.
 PARTS_BEFORE_BLOCKS = ("position", "embedding_norm", "input_norm", "stem", "stem_norm")
 BLOCK_NAME = re.compile(r"(?P<stack>(?:\w+\.)+?)(?:blocks|layers)\.(?P<number>\d+)\.")
 
 
 class Ranger(torch.optim.RAdam):
-    """RAdam whose weights are drawn back, every `every` steps, half the way to where they then were.
+    """RAdam (arXiv 1908.03265) with Lookahead (arXiv 1907.08610).
 
-    RAdam (arXiv 1908.03265) is Adam whose second moment is trusted as far as it is known. Lookahead (arXiv 1907.08610)
-    keeps slow weights s beside the fast ones w:   s <- s + share (w - s),   w <- s.
+    RAdam is Adam with a rectified second moment in the first steps. Lookahead keeps slow weights s beside the fast
+    weights w and, every `every` steps, sets   s <- s + share (w - s),   w <- s.
     """
 
     def __init__(self, params: Any, every: int = 6, share: float = 0.5, **options: Any) -> None:
@@ -36,7 +32,7 @@ class Ranger(torch.optim.RAdam):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step of RAdam, and the way back where it is due; the slow weights are part of the state, as `slow`."""
+        """One step of RAdam, and of Lookahead if due; the state holds the slow weights as `slow`."""
         weights = [weight for group in self.param_groups for weight in group["params"] if weight.grad is not None]
         begun = {weight: weight.clone() for weight in weights if "slow" not in self.state[weight]}
         found = super().step(closure)
@@ -51,14 +47,17 @@ class Ranger(torch.optim.RAdam):
 
 
 def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> torch.optim.Optimizer:
-    """AdamW (arXiv 1711.05101) or Ranger: matrices decay, vectors (biases, norms, tokens that stand alone) do not.
+    """Build AdamW (arXiv 1711.05101) or Ranger.
 
-    A group has a `scale`, its learning rate over that of the schedule: see `scales`.
+    Weight decay applies to matrices, not to vectors (biases, norms, single learned tokens). Each parameter group has a
+    `scale`, the factor of its learning rate: see `scales`.
     """
     trained = {name.removeprefix("model."): weight for name, weight in model.named_parameters() if weight.requires_grad}
     scale = scales(trained, settings)
     kinds: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for name, weight in sorted(trained.items(), key=lambda item: item[1].dim() < 2):  # as they come, matrices first
+    for name, weight in sorted(
+        trained.items(), key=lambda item: item[1].dim() < 2
+    ):  # in the given order, matrices first
         kinds.setdefault((settings.weight_decay if weight.dim() >= 2 else 0.0, scale[name]), []).append(weight)
     groups = [{"params": weights, "weight_decay": decay, "scale": scale} for (decay, scale), weights in kinds.items()]
     options: dict[str, Any] = {"lr": settings.learning_rate, "betas": settings.betas, "eps": settings.epsilon}
@@ -68,17 +67,17 @@ def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> t
 
 
 def is_answer(name: str) -> bool:
-    """Whether a parameter of this name belongs to what makes an answer: heads, pooling, readout."""
+    """Whether a parameter belongs to heads, pooling or readout, by its name."""
     return name.partition(".")[0] in ANSWER_PARTS
 
 
 def scales(names: Iterable[str], settings: Train) -> dict[str, float]:
-    """The learning rate of each parameter of a model over that of the schedule (arXiv 1801.06146), by its name.
+    """Learning rate factor of each parameter by name (layer-wise decay, arXiv 1801.06146).
 
     block i of n      layer_decay^(n - 1 - i)
-    before block 0    layer_decay^n: embedding, positions; n is that of the longest stack
-    after the blocks  1: the norm of a trunk
-    answers           head_lr_scale: heads, pooling, readout
+    before block 0    layer_decay^n: embedding, positions; with several stacks, n of the longest
+    after the blocks  1: the final norm of a trunk
+    predictions       head_lr_scale: heads, pooling, readout
     """
     names = list(names)
     blocks = {name: found for name in names if not is_answer(name) and (found := BLOCK_NAME.match(name))}
@@ -87,7 +86,7 @@ def scales(names: Iterable[str], settings: Train) -> dict[str, float]:
         depth[found["stack"]] = max(depth.get(found["stack"], 0), int(found["number"]) + 1)
 
     def below(name: str) -> int:
-        """How many blocks lie above a parameter, itself included where it is before them."""
+        """Number of blocks above a parameter."""
         if name in blocks:
             return depth[blocks[name]["stack"]] - 1 - int(blocks[name]["number"])
         for stack, count in depth.items():
@@ -99,11 +98,14 @@ def scales(names: Iterable[str], settings: Train) -> dict[str, float]:
 
 
 def learning_rate(step: int, total: int, settings: Train) -> float:
-    """The learning rate of a step, counted from 0. Over the peak, with min = `min_lr_ratio`:
+    """Learning rate of a step, counted from 0.
 
-    cosine        min + (1 - min) (1 + cos(pi t)) / 2,      t from 0 after the warm-up to 1 at the end
-    inverse_sqrt  sqrt(warmup / step)                       (arXiv 1706.03762, with the peak as the scale)
-    flat          1 for a share of the steps, then min^t,   t from 0 there to 1 at the end
+    Linear warmup, then the peak times (with min = `min_lr_ratio`):
+
+    cosine        min + (1 - min) (1 + cos(pi t)) / 2,      t from 0 after the warmup to 1 at the end
+    inverse_sqrt  sqrt(warmup / step)                       (arXiv 1706.03762)
+    flat          1 for the fraction `flat` of all steps, then min^t, t from 0 there to 1 at the end
+    constant      1
     """
     peak, least = settings.learning_rate, settings.min_lr_ratio
     if step < settings.warmup:
@@ -121,11 +123,11 @@ def learning_rate(step: int, total: int, settings: Train) -> float:
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> dict[str, Tensor]:
-    """What the optimizer remembers, by the names of the parameters: «exp_avg blocks.0.out.weight»."""
+    """Tensors of the optimizer state by parameter name: «exp_avg blocks.0.out.weight»."""
     found: dict[str, Tensor] = {}
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            # Sorted: ranks put divided tensors together one by one, and must ask for them in the same order.
+            # Sorted: ranks gather sharded tensors one by one, and must ask for them in the same order.
             for key, value in sorted(optimizer.state.get(parameter, {}).items()):
                 found[f"{key} {names[id(parameter)]}"] = value
     return found
@@ -134,12 +136,15 @@ def optimizer_state(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> 
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, names: dict[int, str], saved: dict[str, Tensor], place: Any
 ) -> None:
-    """The way back; `place(value, parameter)` puts a whole tensor where and how the parameter is."""
+    """Restore the optimizer state.
+
+    place(value, parameter)   moves a full tensor to the device and the sharding of a parameter
+    """
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             suffix = f" {names[id(parameter)]}"
             kept = {key.removesuffix(suffix): value for key, value in saved.items() if key.endswith(suffix)}
             if kept:
                 optimizer.state[parameter] = {key: place(value, parameter) for key, value in kept.items()}
-                if not group.get("fused") and not group.get("capturable"):  # it is read on the host at every step
+                if not group.get("fused") and not group.get("capturable"):  # the host reads it at every step
                     optimizer.state[parameter]["step"] = kept["step"].cpu()

@@ -1,4 +1,4 @@
-"""Progress of a training: steps and scores for people, curves for TensorBoard where it is installed."""
+"""Progress of a training: terminal output, and TensorBoard curves if it is installed."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from ..progress import ProgressBar, ProgressConsole
 
 
 class ProgressReporter:
-    """Steps, scores and events of a training; `show=False` prints nothing, as a library should."""
+    """Terminal output of a training: progress bar, scores, messages.
+
+    With `show=False` nothing is printed.
+    """
 
     def __init__(self, show: bool = True, file: TextIO | None = None) -> None:
         self.show, self.console = show, ProgressConsole(file)
         self.bar: ProgressBar | None = None
 
     def begin(self, total: int, step: int) -> None:
-        """Start the bar: `step` of `total` are done already."""
+        """Start the progress bar at `step` of `total`."""
         self.bar = ProgressBar(total, "step", self.show, step, keep=True, console=self.console).__enter__()
 
     def step(self, number: int, record: dict[str, Any]) -> None:
-        """Report a step that was logged."""
         if self.bar is not None:
             speed = f"{record['tokens_per_s']:,.0f} tokens/s"  # all of it fits into 80 columns
             self.bar.update(number, figures=f"loss {record['loss']:.4f}  {speed}  gradient {record['norm']:.2f}")
 
     def scores(self, number: int, scores: dict[str, float], best: bool) -> None:
-        """Report all scores of an evaluation."""
         shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
         self.log(f"step {number}: validation {shown}" + ("  (best so far)" if best else ""))
 
     def log(self, text: str) -> None:
-        """Print a line, above the bar."""
+        """Print a line above the progress bar."""
         if self.show:
             self.console.print(text, markup=False)
 
     def end(self) -> None:
-        """Stop the bar."""
         if self.bar is not None:
             self.bar.__exit__()
             self.bar = None
 
 
 class Board:
-    """Curves for TensorBoard, where it is installed; otherwise nothing."""
+    """Curves for TensorBoard; does nothing if it is not installed."""
 
     def __init__(self, folder: Path, step: int) -> None:
         self.writer: Any = None
@@ -54,13 +54,12 @@ class Board:
         self.writer = SummaryWriter(str(folder), purge_step=step + 1)
 
     def add(self, record: dict[str, Any]) -> None:
-        """The numbers of a record."""
+        """Add the float values of a log record."""
         if self.writer is not None:
             for name, value in record.items():
                 if isinstance(value, float):
                     self.writer.add_scalar(name, value, record["step"])
 
     def end(self) -> None:
-        """Write what is left."""
         if self.writer is not None:
             self.writer.close()

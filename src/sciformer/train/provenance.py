@@ -1,4 +1,4 @@
-"""What a training says and writes down of itself before it begins."""
+"""Metadata of a run (run.json), and the messages at the start of a training."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from .._version import __version__
 from ..assembly import Assembly
 from ..errors import UserError
 from ..recipe import Recipe, plugin
+from .distributed import device_name
 from .engine import Engine
 from .folder import Folder
 from .progress import ProgressReporter
 
 
 def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Plugin]) -> dict[str, Any]:
-    """What is written down of a run: versions, device, data, sizes."""
+    """Metadata of a run: versions, device, data fingerprint, sizes."""
     assert assembly.splits is not None
     return {
         "sciformer": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "device": _device_name(engine.ranks.device),
+        "device": device_name(engine.ranks.device),
         "ranks": engine.ranks.world,
         "plugins": plugin.record_plugins(plugins),
         "data": assembly.splits.fingerprint,
@@ -36,40 +37,37 @@ def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Pl
 
 
 def update_metadata(folder: Folder, about: dict[str, Any], teller: ProgressReporter) -> None:
-    """Write how long it took; where that fails, something worse is on its way up and must not be hidden by it."""
+    """Write run.json with the elapsed time; a failure is logged, not raised.
+
+    It is called while another error may be raised, which must not be hidden.
+    """
     try:
         folder.write("run.json", json.dumps(about, indent=1))
     except UserError as error:
-        teller.log(f"the time was not noted: {error}")
+        teller.log(f"the elapsed time was not saved: {error}")
 
 
 def announce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: ProgressReporter, resumed: bool) -> None:
-    """Say what is about to be trained, and what is odd about it."""
+    """Print size, samples, steps and device of a training, and notes about its data."""
     count = sum(weight.numel() for weight in engine.step.parameters())
     samples = ", ".join(f"{len(assembly.dataset(part)):,} {part}" for part in assembly.parts())
-    where = _device_name(engine.ranks.device)
+    where = device_name(engine.ranks.device)
     teller.log(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.total:,} steps on {where}")
     for text in [] if assembly.splits is None or resumed else assembly.splits.notes:
         teller.log(f"note: {text}")
     if short := {part: n for part in assembly.parts() if (n := assembly.dataset(part).shortened)}:
         found = ", ".join(f"{count:,} {part}" for part, count in short.items())
-        teller.log(f"note: samples longer than tokens.*.context were cut to it: {found}")
+        teller.log(f"note: samples longer than tokens.*.context were truncated: {found}")
     if recipe.train.freeze:
         trained = sum(weight.numel() for weight in engine.step.parameters() if weight.requires_grad)
-        random = "" if recipe.train.init_from else ", and the others are random: train.freeze without train.init_from"
+        random = "" if recipe.train.init_from else "; the others stay random, because train.init_from is not set"
         teller.log(f"{trained:,} of these parameters are trained{random}")
     if resumed:
-        teller.log(f"going on from step {engine.number}")
+        teller.log(f"resuming from step {engine.number}")
     elif assembly.pretrained is not None:
         teller.log(assembly.pretrained.words())
         if assembly.pretrained.can_answer:
             teller.log(
-                "it answers already: judged before the first step, nothing worse is kept; "
-                "a low train.learning_rate spares it"
+                "the pretrained model has the heads of this objective: it is evaluated before the first step, "
+                "and no worse model is kept; use a low train.learning_rate"
             )
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{device.type} ({torch.get_num_threads()} threads)" if device.type == "cpu" else device.type

@@ -1,4 +1,4 @@
-"""Being asked to stop: once, the step ends and is saved; twice, at once."""
+"""Stop signals: the first one stops after a checkpoint, the second one at once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from typing import Any
 
 WATCHED_SIGNALS = [name for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-# In which a second signal is the first one's echo: torchrun passes on what the terminal sent to all.
+# A second signal within this time is an echo of the first: torchrun forwards signals that the terminal sent to all.
 ECHO_SECONDS = 1.0
 
 
 class Stop:
-    """Whether somebody asked to stop, and with which signal. A handler only sets this flag; the loop reads it."""
+    """Flag set by a signal handler and read by the training loop: stop, and by which signal."""
 
     def __init__(self) -> None:
         self.signal: int = 0
@@ -32,7 +32,7 @@ class Stop:
 
     @contextmanager
     def listening(self) -> Iterator[Stop]:
-        """While inside, signals are heard; then things are as before. Outside the main thread nothing is heard."""
+        """Install the signal handlers inside the context (only in the main thread)."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
@@ -45,5 +45,5 @@ class Stop:
 
 
 def signal_name(number: int) -> str:
-    """SIGTERM for 15."""
+    """Name of a signal number: SIGTERM for 15."""
     return signal.Signals(number).name

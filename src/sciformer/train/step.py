@@ -1,4 +1,4 @@
-"""One update of the weights: loss, gradient, clipping, optimizer; exact whatever the number of pieces."""
+"""Optimizer step: loss, gradient, clipping and update, exact for any number of micro-batches."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from .cuda_graph import CudaGraphStep
 from .distributed import Ranks, is_sharded
 from .optimizers import learning_rate
 
-MAX_COMPILED_SHAPES = 512  # shapes of batches that a step may be compiled for
+MAX_COMPILED_SHAPES = 512  # batch shapes that a step may be compiled for
 
 
 class StepResult:
-    """What an update showed: the mean loss and the length of the gradient, on their way from the device."""
+    """Mean loss and gradient norm of a step, copied from the device asynchronously."""
 
     def __init__(self, loss: Tensor, norm: Tensor) -> None:
         self.values = AsyncTensors({"both": torch.stack([loss.float(), norm.float()])})
 
     def read(self) -> tuple[float, float]:
-        """Loss and length of the gradient, when that update is done."""
+        """Wait for the step; return its loss and gradient norm."""
         loss, norm = self.values.read()["both"].tolist()
         return loss, norm
 
 
 class OptimizerStep:
-    """Updates of a step (model and objective as one module) by an optimizer.
+    """Optimizer steps of a module `step`, which joins a model and its objective.
 
-    The loss of a batch is one sum divided once by the count of the whole batch, over micro-batches and ranks; so
-    neither their number nor their sizes change the gradient. A gradient that is not finite changes no weight.
+    The loss of a batch is summed over micro-batches and ranks and divided once by the count of the whole batch. So the
+    gradient does not depend on the number or the sizes of the micro-batches. A non-finite gradient changes no weight.
     """
 
     def __init__(
@@ -64,13 +64,17 @@ class OptimizerStep:
         log: Callable[[str], None],
         carried: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """`total` are the updates of the whole training, `share` the samples of the rank that has most of a batch;
-        `carried` are the tensors that the objective carries, on the device."""
+        """Prepare the steps of a training.
+
+        total     number of steps of the whole training
+        share     largest number of samples of a batch on one rank
+        carried   tensors that the objective carries from step to step, on the device
+        """
         self.step, self.wrapped, self.optimizer = step, wrapped, optimizer
         self.settings, self.ranks, self.total, self.share, self.log = settings, ranks, total, share, log
         self.device, self.objective = ranks.device, step.objective
         self.carried = dict(carried or {})
-        self.last: ModelInputs | None = None  # of the last pass, where its objective wants it back
+        self.last: ModelInputs | None = None  # inputs of the last pass, if the objective needs them again
         check_one_pass(self.objective, settings, ranks)
         self.micro_batch = settings.micro_batch
         self.precision = working_precision(settings, self.device)
@@ -80,8 +84,8 @@ class OptimizerStep:
         if compiled:
             give_own_code(step)
         self.call: Any = torch.compile(wrapped, dynamic=False) if compiled else wrapped
-        # Small models keep a GPU waiting for the host; a recorded step does not. Ranks and micro-batches need the
-        # host between the parts of a step, so they go without; an objective with more than a loss does too.
+        # With a small model the GPU waits for the host; a CUDA graph avoids that. Several ranks, micro-batches, and
+        # objectives with more than a loss need the host during a step, so they run without CUDA graphs.
         self.plain = not (self.carried or self.objective.whole_batch or self.objective.preconditions)
         graphs = self.plain and compiled and self.device.type == "cuda" and ranks.world == 1
         use_graphs = graphs and settings.cuda_graphs is not False
@@ -95,7 +99,7 @@ class OptimizerStep:
             self._record_halves()
 
     def __call__(self, batch: Batch, number: int, count: float) -> StepResult:
-        """Update number `number` (from 0) with this rank's share of a batch that counts `count` over all ranks."""
+        """Run step `number` (from 0) on this rank's share of a batch; `count` is that of all ranks."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(number, self.total, self.settings) * group.get("scale", 1.0)
         loss = self.gradient(batch, number, count)
@@ -104,7 +108,9 @@ class OptimizerStep:
         norm = torch.nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
         if is_sharded(norm):
             norm = norm.full_tensor()
-        if self.device.type == "cpu" and not self.sharded:  # nobody to wait for: what changes nothing is left out
+        if (
+            self.device.type == "cpu" and not self.sharded
+        ):  # no device sync needed: skip clipping and update where they do nothing
             length = float(norm)
             if math.isfinite(length):
                 if self.settings.clip_norm and length + 1e-6 > self.settings.clip_norm:
@@ -119,14 +125,14 @@ class OptimizerStep:
         if self.sharded or not self.optimizer.defaults.get("fused"):
             if bool(fine):
                 self.optimizer.step()
-        else:  # the fused optimizer leaves out a bad step by itself, and nobody waits for the device
+        else:  # the fused optimizer skips a non-finite step by itself, without a device sync
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]
             self.optimizer.found_inf = (~fine).float()  # type: ignore[attr-defined]
             self.optimizer.step()
         return StepResult(loss, norm)
 
     def _precondition(self) -> None:
-        """Let the objective transform a finite gradient."""
+        """Let the objective transform the gradient, if it is finite."""
         assert self.last is not None
         weights = dict(self.step.model.named_parameters())
         gradients = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
@@ -135,22 +141,22 @@ class OptimizerStep:
                 weights[name].grad = value.to(weights[name].dtype)
 
     def _carry(self, fine: Tensor | None) -> None:
-        """Keep what the step made of the carried tensors, where its gradient was finite."""
+        """Keep the new values of the carried tensors if the gradient was finite."""
         if self.last is not None and self.carried:
             new = self.last.carried
-            if fine is not None:  # nobody waits for the device
+            if fine is not None:  # without a device sync
                 new = {name: torch.where(fine, value, self.carried[name]) for name, value in new.items()}
             self.carried = new
         self.last = None
 
     def _record_halves(self) -> None:
-        """Leave it to the compiler to record what it makes: the forward and the backward half."""
+        """Let the compiler record forward and backward pass as separate CUDA graphs."""
         self.whole_call = torch.compile(self.wrapped, dynamic=False, mode="reduce-overhead")
 
     def close(self) -> None:
-        """Free the compiled step and its CUDA graphs, and nothing else that this process compiled.
+        """Free the compiled step and its CUDA graphs; other compiled functions of the process stay.
 
-        The next call would compile the step again.
+        The next call compiles the step again.
         """
         self.recorded = None
         if self.compiled:
@@ -160,32 +166,30 @@ class OptimizerStep:
             gc.collect()  # CUDA graphs are freed with the functions they belong to, which form cycles
 
     def gradient(self, batch: Batch, number: int, count: float) -> Tensor:
-        """Leave the gradient of the mean loss at the weights; return the mean loss over all ranks' samples here."""
+        """Compute the gradient of the mean loss into the weights; return the loss."""
         while True:
             try:
                 return self._gradient(batch, number, count)
             except torch.OutOfMemoryError as error:
                 size = min(self.micro_batch or len(batch), len(batch))
                 if reason := why_one_pass(self.objective):
-                    raise UserError(
-                        f"a step does not fit into memory with {size} samples at once, and {reason}",
-                        hint="Use a smaller train.batch or a smaller model.",
-                        key="train.batch",
-                    ) from error
+                    message = f"a batch of {size} samples does not fit into memory, and {reason}"
+                    hint = "Use a smaller train.batch or a smaller model."
+                    raise UserError(message, hint=hint, key="train.batch") from error
                 if size == 1 or self.ranks.world > 1:
                     smaller = f"Set train.micro_batch: {size // 2}"
                     raise UserError(
-                        f"a step does not fit into memory with {size} {'sample' if size == 1 else 'samples'} at once",
+                        f"a micro-batch of {size} {'sample' if size == 1 else 'samples'} does not fit into memory",
                         hint="Use a smaller model or shorter samples." if size == 1 else smaller,
                         key=None if size == 1 else "train.micro_batch",
                     ) from error
                 self.micro_batch = -(-size // 2)
-            # Outside the handler, so that what the failed attempt held is free.
+            # Outside the handler, so that the memory of the failed attempt is free.
             self.optimizer.zero_grad(set_to_none=True)
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             size = self.micro_batch
-            self.log(f"out of memory: going on with {size} samples at a time; an update is of as many as before")
+            self.log(f"out of memory: using micro-batches of {size} samples from now on; the batch size stays the same")
 
     def _gradient(self, batch: Batch, number: int, count: float) -> Tensor:
         seed_step(self.device, self.settings.seed, number, self.ranks.rank)
@@ -194,9 +198,9 @@ class OptimizerStep:
         pieces = self._pieces(len(batch), self.share if batch.room is None else batch.room[0])
         total: Tensor | None = None
         call = self.whole_call if len(pieces) == 1 else self.call
-        if call is not self.call:  # asking for it elsewhere would import the compiler for nothing
+        if call is not self.call:  # only here: the call imports the compiler
             torch.compiler.cudagraph_mark_step_begin()
-        # Ranks take the mean of their gradients: of their shares of the loss, or each of the loss of the whole batch.
+        # Ranks average their gradients: of their shares of the loss, or each of the loss of the whole batch.
         scale = (1 if self.objective.whole_batch else self.ranks.world) / count if count else 0.0
         carried = self.carried
         for i, rows in enumerate(pieces):
@@ -219,21 +223,22 @@ class OptimizerStep:
         return total if self.ranks.world == 1 else total / self.ranks.world
 
     def _replay(self, inputs: ModelInputs, scale: float) -> Tensor | None:
-        """The loss by a recording of the whole step, where there is one; its gradient is left at the weights."""
+        """Replay the step as one CUDA graph, if there is one; return the loss or None."""
         if self.recorded is None:
             return None
         try:
             return self.recorded(inputs, scale)
-        except (
-            RuntimeError
-        ) as error:  # something in the step waits for the GPU, or no memory is left for one more shape
+        except RuntimeError as error:  # the step syncs with the GPU, or no memory is left for one more shape
             self.recorded = None
             self._record_halves()
-            self.log(f"the step cannot be recorded whole, so its halves are ({str(error).splitlines()[0]})")
+            reason = str(error).splitlines()[0]
+            self.log(
+                f"the step cannot be one CUDA graph, so forward and backward pass are recorded separately ({reason})"
+            )
             return None
 
     def inputs(self, piece: Batch, room: tuple[int, int] | None = None) -> ModelInputs:
-        """A piece of a batch as the step wants it: compiled, of few shapes, all streams of one width."""
+        """Model inputs of a part of a batch; padded to few shapes if the step is compiled."""
         packed, multiple = self.settings.packed, self.pad_to_multiple
         rows = width = None
         if self.compiled:
@@ -243,19 +248,19 @@ class OptimizerStep:
                 width = room[1]
             elif packed or len(piece.streams) > 1:
                 width = int(rounded(np.array(piece.widest(packed)), None if packed else multiple))
-        if not len(piece):  # a rank with nothing to do: one row that is no sample
+        if not len(piece):  # a rank without samples: one row of padding
             rows, width = rows or 1, width or multiple
         return piece.inputs("cpu", multiple, packed, width, rows, moves=self.device.type != "cpu", shares=True)
 
     def _pieces(self, count: int, share: int) -> list[Any]:
-        """The rows of the micro-batches. Ranks that divide weights need as many each: some then have an empty one."""
+        """Rows of the micro-batches. Ranks that share weights need equally many, so some are empty."""
         size = self.micro_batch or max(1, count)
         runs = [np.arange(start, min(start + size, count)) for start in range(0, count, size)]
         wanted = -(-share // size) if self.sharded and self.micro_batch else max(1, len(runs))
         return runs + [np.arange(0)] * (wanted - len(runs))
 
     def _delay_sync(self, last: bool) -> Any:
-        """Gradients are summed over ranks once, with the last micro-batch: before it, not at all."""
+        """Sum gradients over ranks only with the last micro-batch."""
         if self.sharded:
             self.wrapped.set_requires_gradient_sync(last)  # type: ignore[operator]
         if isinstance(self.wrapped, DistributedDataParallel) and not last:
@@ -264,7 +269,7 @@ class OptimizerStep:
 
 
 def why_one_pass(objective: Objective) -> str:
-    """Why an objective needs the samples of a batch in one pass; empty: it does not."""
+    """Reason why an objective needs a batch in one pass, or an empty string."""
     if objective.whole_batch:
         return f"the loss of `objective.kind: {objective.kind}` compares all samples of a batch with each other"
     if objective.preconditions:
@@ -273,14 +278,12 @@ def why_one_pass(objective: Objective) -> str:
 
 
 def check_one_pass(objective: Objective, settings: Train, ranks: Ranks) -> None:
-    """Refuse settings that would divide what an objective needs whole."""
+    """Refuse settings that split a batch or weights that the objective needs whole."""
     reason = why_one_pass(objective)
     if reason and settings.micro_batch:
-        raise UserError(
-            f"train.micro_batch cannot be used, because {reason}",
-            hint="Leave train.micro_batch out; a smaller train.batch needs less memory.",
-            key="train.micro_batch",
-        )
+        message = f"train.micro_batch cannot be used, because {reason}"
+        hint = "Remove train.micro_batch; a smaller train.batch needs less memory."
+        raise UserError(message, hint=hint, key="train.micro_batch")
     if objective.preconditions and settings.shard == "full" and ranks.world > 1:
         raise UserError(
             f"train.shard: full cannot be used, because `objective.kind: {objective.kind}` transforms the gradient of "
@@ -293,8 +296,8 @@ def check_one_pass(objective: Objective, settings: Train, ranks: Ranks) -> None:
 def give_own_code(module: nn.Module) -> None:
     """Give a module a `forward` with a code object of its own.
 
-    The compiler keeps what it made of a function at the function's code object. With a code object for each training,
-    what was compiled for one can be freed, and another training does not count towards its limit of recompilations.
+    The compiler stores compiled code with the code object of a function. With one code object per training, the code
+    of one training can be freed, and another training does not count towards its limit of recompilations.
     """
     forward: Any = type(module).forward
     own = types.FunctionType(
@@ -305,8 +308,10 @@ def give_own_code(module: nn.Module) -> None:
 
 @contextlib.contextmanager
 def allow_many_shapes(compiled: bool) -> Iterator[None]:
-    """Allow `MAX_COMPILED_SHAPES` compilations of a function inside; beyond its own limit the compiler would stop
-    without a word."""
+    """Allow `MAX_COMPILED_SHAPES` compilations of a function inside the context.
+
+    Beyond its own, lower limit the compiler silently stops compiling.
+    """
     if not compiled:
         yield
         return
@@ -319,9 +324,9 @@ def allow_many_shapes(compiled: bool) -> Iterator[None]:
 
 
 def seed_step(device: torch.device, seed: int, number: int, rank: int) -> None:
-    """Make what is random in a step a pure function of its number, so that a checkpoint need not store it.
+    """Seed the random generators of a step from its number, so that checkpoints need no random state.
 
-    `torch.manual_seed` would do, but takes a tenth of a millisecond to tell every kind of device.
+    `torch.manual_seed` would seed every kind of device, which takes 0.1 ms.
     """
     text = f"{seed} {number} {rank}".encode()
     word = int.from_bytes(hashlib.blake2b(text, digest_size=7).digest())
@@ -333,22 +338,21 @@ def seed_step(device: torch.device, seed: int, number: int, rank: int) -> None:
 
 
 def working_precision(settings: Train, device: torch.device) -> torch.dtype | None:
-    """The precision of products of matrices; None is that of the weights."""
+    """Autocast dtype of matrix products; None for that of the weights."""
     if settings.precision == "auto":
         return torch.bfloat16 if device.type == "cuda" else None
     if settings.precision == "bfloat16" and device.type != "cuda":
-        raise UserError(
-            f"train.precision: bfloat16 needs a CUDA device, not the device {device}",
-            hint="Use auto or float32.",
-            key="train.precision",
-        )
+        message = f"train.precision: bfloat16 needs a CUDA device, but the device is {device}"
+        raise UserError(message, hint="Use auto or float32.", key="train.precision")
     return torch.bfloat16 if settings.precision == "bfloat16" else None
 
 
 @contextlib.contextmanager
 def matmul_precision(settings: Train, device: torch.device) -> Iterator[None]:
-    """Products of float32 matrices with fewer digits while a training runs, where it asks for that; a setting of the
-    whole process, put back at the end."""
+    """Set TensorFloat-32 for float32 matrix products during a training, if asked.
+
+    It is a setting of the whole process and is restored at the end.
+    """
     before = torch.get_float32_matmul_precision()
     if settings.precision == "tensorfloat32" and device.type == "cuda":
         torch.set_float32_matmul_precision("high")
@@ -359,7 +363,7 @@ def matmul_precision(settings: Train, device: torch.device) -> Iterator[None]:
 
 
 def bad_samples(batch: Batch) -> list[int]:
-    """The ids of the samples of a batch that hold a number that is not finite."""
+    """Ids of the samples of a batch that contain NaN or infinity."""
     bad = np.zeros(len(batch), bool)
     for stream in batch.streams.values():
         for column in stream.columns.values():
@@ -373,7 +377,7 @@ def bad_samples(batch: Batch) -> list[int]:
 
 
 def bad_samples_of(assembly: Assembly, part: str, limit: int | None = None) -> list[int]:
-    """The same for a part of the data: tokens as they were read, and the columns that the loss needs."""
+    """Ids of the samples of a part with NaN or infinity in tokens or columns of the loss."""
     dataset, found = assembly.dataset(part), []
     count = len(dataset) if limit is None else min(limit, len(dataset))
     for start in range(0, count, 256):

@@ -1,4 +1,4 @@
-"""The weights of a trained model in one file, with what vouches for them."""
+"""Weights of a trained model in one safetensors file, with a hash."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMAT = 1
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and lasting buffers of a model by name, tied ones once."""
+    """Parameters and persistent buffers of a model by name; tied tensors appear once."""
     lasting = model.state_dict()
     buffers = {name: buffer for name, buffer in model.named_buffers() if name in lasting}
     return {**dict(model.named_parameters()), **buffers}
@@ -34,12 +34,12 @@ def load_into(
     what: str,
     file: Path | None = None,
 ) -> None:
-    """Copy weights into a model; `what` and `file` name where they come from, should they not fit."""
+    """Copy weights into a model; `what` and `file` name their origin in errors."""
     own = named_tensors(model)
     odd = sorted(own.keys() ^ weights.keys()) or [name for name in own if own[name].shape != weights[name].shape]
     if odd:
         raise UserError(
-            f"the weights of {what} do not fit the model of the recipe: they differ in {', '.join(odd[:4])}", file=file
+            f"the weights of {what} do not fit the model of the recipe: {', '.join(odd[:4])} differ", file=file
         )
     with torch.no_grad():
         for name, weight in own.items():
@@ -47,30 +47,23 @@ def load_into(
 
 
 def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Write weights.safetensors in one stroke; `about` (plain JSON) and a hash of the numbers stand in its header."""
+    """Write weights.safetensors atomically, with `about` (plain JSON) and a hash in its header."""
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
     header = {"format": str(FORMAT), "about": json.dumps(about), "sha256": digest(plain)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         replace(folder / "weights.safetensors", save(plain, metadata=header))
     except OSError as error:
-        raise UserError(
-            f"the model cannot be written to {folder}: {error}",
-            hint="Free some space; nothing old was lost.",
-            file=folder,
-        ) from error
+        message = f"the model cannot be written to {folder}: {error}"
+        raise UserError(message, hint="Free disk space; the old model is intact.", file=folder) from error
 
 
 def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights and what is said about them, if their hash agrees."""
+    """Load the weights and their metadata; refuse a wrong hash."""
     path = folder / "weights.safetensors"
     if not path.exists():
         others = [other.name for other in folder.glob("*") if other.suffix in (".pt", ".pth", ".ckpt", ".bin", ".pkl")]
-        advice = (
-            f"{others[0]} is not opened: files of its kind can run code."
-            if others
-            else "Was anything trained here yet?"
-        )
+        advice = f"{others[0]} is not opened: files of this type can run code." if others else "Train the run first."
         raise UserError(f"{folder} has no weights.safetensors", hint=advice, file=folder)
     try:
         with safetensors.safe_open(path, framework="pt") as file:
@@ -81,20 +74,15 @@ def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"{path} cannot be read: {error}", hint="Run the training again: it resumes.", file=path
         ) from error
     if int(header.get("format", "0")) > FORMAT:
-        raise UserError(
-            f"the model has format {header['format']}, and this Sciformer reads format {FORMAT} or older",
-            hint="Update Sciformer.",
-            file=path,
-        )
+        message = f"the model has format {header['format']}, but this Sciformer reads format {FORMAT} or older"
+        raise UserError(message, hint="Update Sciformer.", file=path)
     if header.get("sha256") != digest(weights):
-        raise UserError(
-            f"{path} is damaged: its weights differ from what was written", hint="Copy it again.", file=path
-        )
+        raise UserError(f"{path} is damaged: the hash of its weights is wrong", hint="Copy it again.", file=path)
     return weights, json.loads(header["about"])
 
 
 def mean_weights(folder: Path, count: int, log: Any) -> tuple[dict[str, Tensor], list[int]]:
-    """The mean of the weights of the last `count` checkpoints (the averaged ones, where a run averages)."""
+    """Mean weights of the last `count` checkpoints (of their moving averages, if any)."""
     used: list[int] = []
     total: dict[str, Tensor] = {}
     kinds: dict[str, torch.dtype] = {}
@@ -102,19 +90,19 @@ def mean_weights(folder: Path, count: int, log: Any) -> tuple[dict[str, Tensor],
         try:
             saved = checkpoint.load(folder, log=log, step=step)
         except UserError:
-            continue  # it was told through `log`; the others have a mean too
+            continue  # reported through `log`; average the others
         assert saved is not None
         for name, tensor in {**saved.tensors["weights"], **saved.tensors["average"]}.items():
             total[name] = total.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()
             kinds[name] = tensor.dtype
         used.append(step)
     if not used:
-        raise UserError(f"{folder} has no intact checkpoint to take the mean of", file=folder)
+        raise UserError(f"{folder} has no intact checkpoint to average", file=folder)
     return {name: (tensor / len(used)).to(kinds[name]) for name, tensor in total.items()}, used
 
 
 def digest(weights: Mapping[str, Tensor]) -> str:
-    """The hash of names, kinds, shapes and numbers."""
+    """SHA-256 of names, dtypes, shapes and values."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         tensor = weights[name]

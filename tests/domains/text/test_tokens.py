@@ -62,9 +62,9 @@ def test_a_joint_vocabulary_is_learned_once(tmp_path, monkeypatch):
 def test_a_run_says_that_texts_were_cut(tmp_path, capsys):
     train(recipe(tmp_path, {**BOTH, "context": 4}, {**BOTH, "context": 5}), tmp_path / "run", report=False)
     told = " ".join(capsys.readouterr().err.split())
-    assert "note: samples longer than tokens.*.context were cut to it: " in told
+    assert "note: samples longer than tokens.*.context" in told
     train(recipe(tmp_path, BOTH, BOTH), tmp_path / "other", report=False)
-    assert "were cut" not in capsys.readouterr().err
+    assert "tokens.*.context" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("unit", ["characters", "bytes", "words", "bpe", "wordpiece", "unigram"])
