@@ -3,7 +3,6 @@ import torch
 from torch import nn
 
 from sciformer.nn import (
-    Causal,
     Decoder,
     Encoder,
     EncoderDecoder,
@@ -177,18 +176,3 @@ def test_initial_weights_are_gpt2s():
     assert block.attention.qkv.weight.std().item() == pytest.approx(0.02, rel=0.02)
     assert block.mlp.down.weight.std().item() == pytest.approx(0.02 / 4, rel=0.02)
     assert not block.mlp.up.bias.any()
-
-
-def test_mistakes_are_answered():
-    x = torch.randn(2, 5, 16)
-    with refuses("(2, 5, 16)", hint="cross=True"):
-        Decoder(16, 1, 4)(x, memory=x)
-    with refuses("cross=True", hint="memory"):
-        Decoder(16, 1, 4, cross=True)(x)
-    packed = Ragged(torch.tensor([5, 5]))
-    with refuses(hint="Ragged(lengths)"):
-        Decoder(16, 1, 4, cross=True)(x.flatten(0, 1), packed, memory=x)
-    decoder = Decoder(16, 1, 4)
-    with refuses("cache"):
-        decoder(x.flatten(0, 1), packed, cache=decoder.cache())
-    assert isinstance(Decoder(16, 1, 4).pattern, Causal)

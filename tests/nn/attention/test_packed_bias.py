@@ -14,20 +14,7 @@ if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
 os.environ["TRITON_INTERPRET"] = "1"  # before the import
 pytest.importorskip("triton")
 
-from sciformer.nn import (
-    Attention,
-    ClassAttention,
-    Documents,
-    Encoder,
-    PairBias,
-    Ragged,
-    Request,
-    Sight,
-    Triangle,
-    Window,
-    attend,
-    choose,
-)
+from sciformer import nn
 from sciformer.nn.attention.kernels import packed_bias, request
 from tests.errors import refuses
 
@@ -45,7 +32,7 @@ def _interpreted(monkeypatch):
 @pytest.fixture(autouse=True, scope="module")
 def _works():
     """Skip where Triton's interpreter does not go with NumPy; all else that is wrong shows in the tests."""
-    ragged = Ragged([2])
+    ragged = nn.Ragged([2])
     both = (ragged.ends, ragged.lengths) * 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -67,10 +54,10 @@ def drawn(heads, width, lengths=LENGTHS, kv_heads=None, tail=3, bias=True):
 
 def run(kernel, dtype, q, k, v, dense, up, lengths=LENGTHS, dropout=0.0):
     """The output, and the gradients of all that can have one."""
-    ragged = Ragged(lengths, total=q.shape[2], longest=max(lengths), pairs=0 if dense is None else len(dense))
+    ragged = nn.Ragged(lengths, total=q.shape[2], longest=max(lengths), pairs=0 if dense is None else len(dense))
     inputs = [None if x is None else x.detach().to(dtype, copy=True).requires_grad_() for x in (q, k, v, dense)]
-    bias = None if dense is None else PairBias(inputs[3], Triangle(ragged).starts, ragged)
-    out = attend(*inputs[:3], Sight(Documents(ragged), bias=bias), kernel=kernel, dropout=dropout)
+    bias = None if dense is None else nn.PairBias(inputs[3], nn.Triangle(ragged).starts, ragged)
+    out = nn.attend(*inputs[:3], nn.Sight(nn.Documents(ragged), bias=bias), kernel=kernel, dropout=dropout)
     wanted = [x for x in inputs if x is not None]
     return [out.detach(), *torch.autograd.grad(out, wanted, up.to(dtype))]
 
@@ -142,8 +129,8 @@ def test_queries_of_other_lengths(asked):
     up, results = torch.randn_like(q), []
     for kernel, dtype in (("packed_bias", torch.float32), ("reference", torch.float64)):
         inputs = [x.to(dtype).requires_grad_() for x in (q, k, v)]
-        pattern = Documents(Ragged(asked, q.shape[2]), keys=Ragged(LENGTHS, k.shape[2]))
-        out = attend(*inputs, Sight(pattern), kernel=kernel)
+        pattern = nn.Documents(nn.Ragged(asked, q.shape[2]), keys=nn.Ragged(LENGTHS, k.shape[2]))
+        out = nn.attend(*inputs, nn.Sight(pattern), kernel=kernel)
         results.append([out.detach(), *torch.autograd.grad(out, inputs, up.to(dtype))])
     assert_same(*results)
 
@@ -163,14 +150,14 @@ def masks(ragged, bits, heads, p, pairs):
     x = torch.zeros(ragged.total, 3, heads, 32)
     x[torch.arange(ragged.total), 2, :, ragged.position.clamp(0, 31)] = 1
     bias = torch.zeros(heads, pairs)
-    weights = call(x.flatten(1), bias, ragged, Triangle(ragged).starts, bits, heads, p)
+    weights = call(x.flatten(1), bias, ragged, nn.Triangle(ragged).starts, bits, heads, p)
     return weights.view(-1, heads, 32).transpose(0, 1) > 0
 
 
 def test_dropout_is_the_same_backwards():
     """Against the definition with the mask that the forward pass showed."""
-    ragged, heads, p = Ragged([7, 32, 0, 20], longest=32), 2, 0.3
-    starts, pairs, bits = Triangle(ragged).starts, ragged.pairs, draw(heads, ragged)
+    ragged, heads, p = nn.Ragged([7, 32, 0, 20], longest=32), 2, 0.3
+    starts, pairs, bits = nn.Triangle(ragged).starts, ragged.pairs, draw(heads, ragged)
     kept = masks(ragged, bits, heads, p, pairs)
     x, bias = torch.randn(ragged.total, 3 * heads * 32), torch.randn(heads, pairs)
     up, results = torch.randn(ragged.total, heads * 32), []
@@ -179,7 +166,7 @@ def test_dropout_is_the_same_backwards():
     results.append([out, *torch.autograd.grad(out, given, up)])
     given = [x.detach().double().requires_grad_(), bias.detach().double().requires_grad_()]
     q, k, v = (ragged.pad(part).transpose(1, 2) for part in given[0].view(-1, 3, heads, 32).unbind(1))
-    dense = PairBias(given[1].t(), starts, ragged).dense()
+    dense = nn.PairBias(given[1].t(), starts, ragged).dense()
     score = q @ k.transpose(2, 3) * 32**-0.5 + dense
     weights = score.masked_fill(~ragged.valid[:, None, None], -1e30).softmax(-1)
     weights = weights * ragged.pad(kept.transpose(0, 1)).transpose(1, 2)[..., : ragged.longest] / (1 - p)
@@ -190,7 +177,7 @@ def test_dropout_is_the_same_backwards():
 
 def test_dropout_is_the_same_backwards_in_sets_of_several_blocks():
     """What is kept follows from the bits alone, so the loss is a smooth function: its slopes are the gradient."""
-    ragged, heads, p = Ragged([70, 0, 9], 81, 70), 2, 0.3
+    ragged, heads, p = nn.Ragged([70, 0, 9], 81, 70), 2, 0.3
     bits, up = draw(heads, ragged), torch.randn(ragged.total, heads * 16)
     x = torch.randn(ragged.total, 3 * heads * 16).requires_grad_()
     out = call(x, None, ragged, None, bits, heads, p)
@@ -207,7 +194,7 @@ def test_dropout_is_the_same_backwards_in_sets_of_several_blocks():
 
 
 def test_dropout_drops_its_share_everywhere():
-    ragged = Ragged([32] * 16, longest=32)
+    ragged = nn.Ragged([32] * 16, longest=32)
     bits = [draw(2, ragged) for _ in range(2)]
     kept, other = (masks(ragged, some, 2, 0.1, ragged.pairs) for some in bits)
     for share in (kept.float().mean(), kept.float().mean((1, 2)), kept.float().mean((0, 1))):
@@ -219,24 +206,24 @@ def test_dropout_drops_its_share_everywhere():
 
 def test_an_encoder_takes_it_and_equals_the_padded_one(monkeypatch):
     torch.manual_seed(1)
-    encoder = Encoder(32, 2, 2)
-    ragged = Ragged(LENGTHS, sum(LENGTHS) + 3)
+    encoder = nn.Encoder(32, 2, 2)
+    ragged = nn.Ragged(LENGTHS, sum(LENGTHS) + 3)
     x, dense = torch.randn(ragged.total, 32), torch.randn(ragged.pairs, 2)
     seen = []
     monkeypatch.setattr(
         packed_bias, "attend_packed", lambda *a, real=packed_bias.attend_packed: seen.append(a) or real(*a)
     )
-    found = encoder(x, ragged, bias=PairBias(dense, Triangle(ragged).starts, ragged))
+    found = encoder(x, ragged, bias=nn.PairBias(dense, nn.Triangle(ragged).starts, ragged))
     assert len(seen) == 2
     assert seen[0][0].shape == (ragged.total, 96)
-    padded = encoder(ragged.pad(x), ragged.valid, bias=PairBias(dense, Triangle(ragged).starts, ragged).dense())
+    padded = encoder(ragged.pad(x), ragged.valid, bias=nn.PairBias(dense, nn.Triangle(ragged).starts, ragged).dense())
     torch.testing.assert_close(found, ragged.flatten(padded), atol=1e-5, rtol=1e-5)
 
 
 def test_dropout_in_training_follows_the_seed():
-    attention = Attention(32, 2, dropout=0.5)
-    ragged = Ragged([9, 4])
-    x, sight = torch.randn(1, ragged.total, 32), Sight(Documents(ragged))
+    attention = nn.Attention(32, 2, dropout=0.5)
+    ragged = nn.Ragged([9, 4])
+    x, sight = torch.randn(1, ragged.total, 32), nn.Sight(nn.Documents(ragged))
     found = []
     for seed in (0, 1, 0):
         torch.manual_seed(seed)
@@ -246,32 +233,32 @@ def test_dropout_in_training_follows_the_seed():
 
 
 def test_what_it_refuses():
-    ragged = Ragged([3, 300])
+    ragged = nn.Ragged([3, 300])
     q = torch.zeros(1, 1, ragged.total, 16)
     for sight, mention in (
-        (Sight(Documents(ragged)), 256),
-        (Sight(Documents(Ragged([3], ragged.total), Window(1))), "Window(1)"),
-        (Sight(), "Full()"),
-        (Sight(Documents(Ragged([3], ragged.total)), bias=torch.zeros(1, 1, 303, 303)), "bias"),
-        (Sight(Documents(Ragged([3], ragged.total)), valid=torch.ones(1, 303, dtype=torch.bool)), "valid"),
+        (nn.Sight(nn.Documents(ragged)), 256),
+        (nn.Sight(nn.Documents(nn.Ragged([3], ragged.total), nn.Window(1))), "Window(1)"),
+        (nn.Sight(), "Full()"),
+        (nn.Sight(nn.Documents(nn.Ragged([3], ragged.total)), bias=torch.zeros(1, 1, 303, 303)), "bias"),
+        (nn.Sight(nn.Documents(nn.Ragged([3], ragged.total)), valid=torch.ones(1, 303, dtype=torch.bool)), "valid"),
     ):
         with refuses(mention, "'packed_bias'", hint="kernel='auto'"):
-            attend(q, q, q, sight, kernel="packed_bias")
-    assert choose(Request(q, q, q, Sight(Documents(Ragged([3], ragged.total))))) == "packed_bias"
+            nn.attend(q, q, q, sight, kernel="packed_bias")
+    assert nn.choose(nn.Request(q, q, q, nn.Sight(nn.Documents(nn.Ragged([3], ragged.total))))) == "packed_bias"
 
 
 def test_a_step_is_one_graph():
     class Both(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.encoder, self.pool = Encoder(32, 1, 2), ClassAttention(32, 2, 1)
+            self.encoder, self.pool = nn.Encoder(32, 1, 2), nn.ClassAttention(32, 2, 1)
 
         def forward(self, x, values, ragged):
-            x = self.encoder(x, ragged, bias=PairBias(values, Triangle(ragged).starts, ragged))
+            x = self.encoder(x, ragged, bias=nn.PairBias(values, nn.Triangle(ragged).starts, ragged))
             return self.pool(x, ragged)
 
     model, lengths = Both(), [9, 0, 4]
-    ragged = Ragged(lengths, 16, 16, 64)
+    ragged = nn.Ragged(lengths, 16, 16, 64)
     x, values = torch.randn(16, 32), torch.randn(64, 2, requires_grad=True)
     results = []
     for call in (model, torch.compile(model, backend="aot_eager", fullgraph=True)):
@@ -282,10 +269,10 @@ def test_a_step_is_one_graph():
 
 
 def test_a_compiler_knows_the_shapes():
-    ragged = Ragged([9, 4])
+    ragged = nn.Ragged([9, 4])
     x, bias = torch.randn(ragged.total, 96), torch.randn(2, ragged.pairs)
     both = (ragged.ends, ragged.lengths) * 2
-    args = (x, None, *both, bias, Triangle(ragged).starts, draw(2, ragged), 2, 0.25, 0.1, 9)
+    args = (x, None, *both, bias, nn.Triangle(ragged).starts, draw(2, ragged), 2, 0.25, 0.1, 9)
     torch.library.opcheck(packed_bias.attend_packed, args, test_utils=("test_schema", "test_faketensor"))
     memory = torch.randn(ragged.total, 64)
     args = (x[:, :32].contiguous(), memory, *both, None, None, None, 2, 0.25, 0.0, 9)
