@@ -17,11 +17,11 @@ pytest.importorskip("triton")
 from sciformer import nn
 from sciformer.nn.attention.kernels import packed_bias, request
 from tests.errors import refuses
+from tests.nn.attention.packed import assert_near, drawn, result
 
 # Triton 3.6 makes whole numbers of arrays of one, which NumPy gave up in 2.4 and warned of before.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning")
 LENGTHS = [5, 0, 17, 1, 33, 0]
-NAMES = ("out", "q", "k", "v", "bias")
 
 
 @pytest.fixture(autouse=True)
@@ -43,34 +43,9 @@ def _works():
                 pytest.skip("this NumPy is too new for the interpreter of this Triton")
 
 
-def drawn(heads, width, lengths=LENGTHS, kv_heads=None, tail=3, bias=True):
-    """Queries, keys, values, bias and upstream gradient of packed sets, with a tail that belongs to nobody."""
-    total, pairs = sum(lengths) + tail, sum(n * (n + 1) // 2 for n in lengths) + 4 * tail
-    kv_heads = kv_heads or heads
-    shapes = [(1, heads, total, width), (1, kv_heads, total, width), (1, kv_heads, total, width)]
-    dense = torch.randn(pairs, heads) if bias else None
-    return [*(torch.randn(shape) for shape in shapes), dense, torch.randn(1, heads, total, width)]
-
-
-def run(kernel, dtype, q, k, v, dense, up, lengths=LENGTHS, dropout=0.0):
-    """The output, and the gradients of all that can have one."""
-    ragged = nn.Ragged(lengths, total=q.shape[2], longest=max(lengths), pairs=0 if dense is None else len(dense))
-    inputs = [None if x is None else x.detach().to(dtype, copy=True).requires_grad_() for x in (q, k, v, dense)]
-    bias = None if dense is None else nn.PairBias(inputs[3], nn.Triangle(ragged).starts, ragged)
-    out = nn.attend(*inputs[:3], nn.Sight(nn.Documents(ragged), bias=bias), kernel=kernel, dropout=dropout)
-    wanted = [x for x in inputs if x is not None]
-    return [out.detach(), *torch.autograd.grad(out, wanted, up.to(dtype))]
-
-
-def both(*given, lengths=LENGTHS, dtype=torch.float32):
-    return run("packed_bias", dtype, *given, lengths), run("reference", torch.float64, *given, lengths)
-
-
-def assert_same(found, expected, tolerance=2e-5):
-    for name, mine, definition in zip(NAMES, found, expected):
-        assert mine.isfinite().all(), name
-        error = (mine.double() - definition).norm() / definition.norm().clamp(min=1e-9)
-        assert error < tolerance, (name, error.item())
+def compare(*given, lengths=LENGTHS, dtype=torch.float32, tolerance=2e-5):
+    found = result("packed_bias", dtype, *given, lengths)
+    assert_near(found, result("reference", torch.float64, *given, lengths), tolerance)
 
 
 CASES = [((heads, width), LENGTHS) for heads, width in ((2, 16), (3, 8), (1, 64), (2, 20))]
@@ -80,35 +55,34 @@ CASES += [((2, 16), lengths) for lengths in ([130, 3], [64, 65], [16], [0, 0, 2]
 @pytest.mark.parametrize(("shape", "lengths"), CASES, ids=str)
 @pytest.mark.parametrize("bias", [True, False])
 def test_it_agrees_with_the_definition(shape, lengths, bias):
-    assert_same(*both(*drawn(*shape, lengths, bias=bias), lengths=lengths))
+    compare(*drawn(*shape, lengths, bias=bias), lengths=lengths)
 
 
 def test_scores_far_below_zero_in_sets_of_several_blocks():
     """exp(-level) of a key that is not there would be infinite."""
     q, k, v, _, up = drawn(1, 16, [70], bias=False)
-    assert_same(*both(q.abs() * 8, -k.abs() * 8, v, None, up, lengths=[70]), 1e-4)
+    compare(q.abs() * 8, -k.abs() * 8, v, None, up, lengths=[70], tolerance=1e-4)
 
 
 @pytest.mark.parametrize(("lengths", "bias"), [(LENGTHS, True), ([130, 3], False)], ids=str)
 def test_half_precision_is_near(lengths, bias):
-    given = drawn(2, 16, lengths, bias=bias)
-    assert_same(*both(*given, lengths=lengths, dtype=torch.float16), 3e-3)
+    compare(*drawn(2, 16, lengths, bias=bias), lengths=lengths, dtype=torch.float16, tolerance=3e-3)
 
 
 def test_shared_heads_and_no_sets_at_all():
-    assert_same(*both(*drawn(4, 8, kv_heads=2)))
+    compare(*drawn(4, 8, LENGTHS, kv_heads=2))
     for lengths in ([], [0, 0]):
-        found = run("packed_bias", torch.float32, *drawn(2, 16, lengths, tail=2), lengths=lengths or [0])
+        found = result("packed_bias", torch.float32, *drawn(2, 16, lengths, tail=2), lengths or [0])
         assert not any(part.any() for part in found)
 
 
 def test_nothing_reaches_the_tail_and_it_gets_zeros():
-    q, k, v, dense, up = drawn(2, 16)
-    clean = run("packed_bias", torch.float32, q, k, v, dense, up)
+    q, k, v, dense, up = drawn(2, 16, LENGTHS)
+    clean = result("packed_bias", torch.float32, q, k, v, dense, up, LENGTHS)
     for x in (q, k, v, up):
         x[:, :, -3:] = torch.nan
     dense[-12:] = torch.nan
-    found = run("packed_bias", torch.float32, q, k, v, dense, up)
+    found = result("packed_bias", torch.float32, q, k, v, dense, up, LENGTHS)
     assert all(torch.equal(a, b) for a, b in zip(found, clean))
     assert not any(part[:, :, -3:].any() for part in found[:4])
     assert not found[4][-12:].any()
@@ -117,22 +91,22 @@ def test_nothing_reaches_the_tail_and_it_gets_zeros():
 def test_a_bias_of_minus_infinity_hides():
     given = drawn(1, 16, [4, 3])
     given[3][:4] = -torch.inf
-    found, expected = both(*given, lengths=[4, 3])
-    assert_same(found[:4], expected[:4])
+    found = result("packed_bias", torch.float32, *given, [4, 3])
+    assert_near(found[:4], result("reference", torch.float64, *given, [4, 3]), 2e-5)
     assert not found[4][:4].any()
 
 
 @pytest.mark.parametrize("asked", [[1] * 6, [3, 0, 40, 0, 1, 2], [0, 2, 70, 0, 9, 1]], ids=str)
 def test_queries_of_other_lengths(asked):
     q = torch.randn(1, 2, sum(asked) + 1, 16)
-    _, k, v, _, _ = drawn(2, 16)
+    _, k, v, _, _ = drawn(2, 16, LENGTHS)
     up, results = torch.randn_like(q), []
     for kernel, dtype in (("packed_bias", torch.float32), ("reference", torch.float64)):
         inputs = [x.to(dtype).requires_grad_() for x in (q, k, v)]
         pattern = nn.Documents(nn.Ragged(asked, q.shape[2]), keys=nn.Ragged(LENGTHS, k.shape[2]))
         out = nn.attend(*inputs, nn.Sight(pattern), kernel=kernel)
         results.append([out.detach(), *torch.autograd.grad(out, inputs, up.to(dtype))])
-    assert_same(*results)
+    assert_near(*results, 2e-5)
 
 
 def call(x, bias, ragged, starts, bits, heads, p):
@@ -172,7 +146,7 @@ def test_dropout_is_the_same_backwards():
     weights = weights * ragged.pad(kept.transpose(0, 1)).transpose(1, 2)[..., : ragged.longest] / (1 - p)
     out = ragged.flatten((weights @ v).transpose(1, 2)).flatten(1)
     results.append([out, *torch.autograd.grad(out, given, up.double())])
-    assert_same(*results)
+    assert_near(*results, 2e-5)
 
 
 def test_dropout_is_the_same_backwards_in_sets_of_several_blocks():
