@@ -12,6 +12,7 @@ from sciformer.run import Run, train
 
 pytestmark = pytest.mark.gpu
 CONTEXT = 96
+STEPS = {"steps": 60, "batch": 8, "warmup": 5, "learning_rate": 3e-3}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -58,14 +59,7 @@ def recipe(folder, **changes):
         "tokens": {"kind": "text", "context": CONTEXT},
         "model": {"kind": "decoder", "dim": 64, "depth": 2, "heads": 4},
         "objective": {"kind": "next_token"},
-        "train": {
-            "steps": 60,
-            "batch": 8,
-            "warmup": 5,
-            "learning_rate": 3e-3,
-            "precision": "float32",
-            "compile": False,
-        },
+        "train": {**STEPS, "precision": "float32", "compile": False},
     }
     return Recipe.from_dict(tree, {key.replace("__", "."): value for key, value in changes.items()})
 

@@ -3,49 +3,35 @@
 import pytest
 import torch
 
-from sciformer.nn import (
-    Causal,
-    Decoder,
-    Documents,
-    Encoder,
-    Full,
-    Global,
-    Ragged,
-    Request,
-    Rotary,
-    Sight,
-    Strided,
-    Window,
-    attend,
-    choose,
-)
+from sciformer import nn
 from tests.errors import refuses
+from tests.nn.attention.packed import assert_near
 
 pytestmark = pytest.mark.gpu
 N = 300
 LENGTHS = torch.tensor([131, 0, 1, 100, 60])
 PATTERNS = {
-    "full": Full(),
-    "causal": Causal(),
-    "window": Window(40),
-    "last": Causal() & Window(70),
-    "sparse": Causal() & Strided(16),
-    "global": Window(20) | Global(2),
-    "documents": Documents(Ragged(LENGTHS, total=N)),
-    "documents_causal": Documents(Ragged(LENGTHS, total=N), Causal()),
+    "full": nn.Full(),
+    "causal": nn.Causal(),
+    "window": nn.Window(40),
+    "last": nn.Causal() & nn.Window(70),
+    "sparse": nn.Causal() & nn.Strided(16),
+    "global": nn.Window(20) | nn.Global(2),
+    "documents": nn.Documents(nn.Ragged(LENGTHS, total=N)),
+    "documents_causal": nn.Documents(nn.Ragged(LENGTHS, total=N), nn.Causal()),
 }
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 3e-2}
 
 
 def on_cuda(pattern):
-    if isinstance(pattern, Documents):
-        return Documents(Ragged(pattern.queries.lengths.cuda(), N), pattern.within)
+    if isinstance(pattern, nn.Documents):
+        return nn.Documents(nn.Ragged(pattern.queries.lengths.cuda(), N), pattern.within)
     return pattern
 
 
 def both(kernel, pattern, dtype, kv_heads, valid, bias, width=32):
     """Ours on CUDA, and the definition in float64, from the same numbers."""
-    batch = 1 if isinstance(pattern, Documents) else 3
+    batch = 1 if isinstance(pattern, nn.Documents) else 3
     shapes = [(batch, 4, N, width), (batch, kv_heads, N, width), (batch, kv_heads, N, width)]
     inputs = [torch.randn(shape).to(dtype) for shape in shapes]
     mask = None
@@ -60,70 +46,66 @@ def both(kernel, pattern, dtype, kv_heads, valid, bias, width=32):
         ("cpu", torch.float64, "reference", pattern),
     ):
         q, k, v, b = (None if x is None else x.to(device, precision).requires_grad_() for x in (*inputs, dense))
-        sight = Sight(rule, None if mask is None else mask.to(device), b)
-        out = attend(q, k, v, sight, kernel=name)
+        sight = nn.Sight(rule, None if mask is None else mask.to(device), b)
+        out = nn.attend(q, k, v, sight, kernel=name)
         wanted = [x for x in (q, k, v, b) if x is not None]
         results.append([out.detach(), *torch.autograd.grad(out, wanted, upstream.to(device, precision))])
     return results
-
-
-def assert_same(found, expected, dtype, case=None):
-    for name, mine, definition in zip(("out", "q", "k", "v", "bias"), found, expected):
-        assert mine.isfinite().all(), (case, name)
-        error = (mine.cpu().double() - definition).norm() / definition.norm().clamp(min=1e-9)
-        assert error < TOLERANCE[dtype], (case, name, error.item())
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("name", PATTERNS)
 def test_sdpa_agrees(name, dtype):
     for kv_heads, valid, bias in [(4, False, False), (2, True, False), (1, False, True), (4, True, True)]:
-        assert_same(*both("sdpa", PATTERNS[name], dtype, kv_heads, valid, bias), dtype, (kv_heads, valid, bias))
+        assert_near(
+            *both("sdpa", PATTERNS[name], dtype, kv_heads, valid, bias), TOLERANCE[dtype], (kv_heads, valid, bias)
+        )
 
 
 @pytest.mark.parametrize("name", [name for name in PATTERNS if name != "full"])
 def test_flex_agrees(name):
     for dtype, kv_heads, valid, bias in [(torch.bfloat16, 2, True, False), (torch.float32, 4, False, True)]:
-        assert_same(*both("flex", PATTERNS[name], dtype, kv_heads, valid, bias), dtype)
+        assert_near(*both("flex", PATTERNS[name], dtype, kv_heads, valid, bias), TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("name", ["documents", "documents_causal"])
 def test_flash_agrees(name):
     for kv_heads in (4, 1):
-        assert_same(*both("flash", PATTERNS[name], torch.bfloat16, kv_heads, False, False), torch.bfloat16)
+        assert_near(*both("flash", PATTERNS[name], torch.bfloat16, kv_heads, False, False), TOLERANCE[torch.bfloat16])
 
 
 def test_flash_is_chosen_for_packed_sequences_that_are_too_long_for_packed_bias():
     q = torch.zeros(1, 2, N, 32, device="cuda", dtype=torch.bfloat16)
     long, short = (
-        Documents(Ragged(torch.tensor(lengths, device="cuda"), N, max(lengths))) for lengths in ([290, 10], [150, 100])
+        nn.Documents(nn.Ragged(torch.tensor(lengths, device="cuda"), N, max(lengths)))
+        for lengths in ([290, 10], [150, 100])
     )
-    assert choose(Request(q, q, q, Sight(long))) == "flash"
-    assert choose(Request(q, q, q, Sight(short))) == "packed_bias"
-    assert choose(Request(q, q, q, Sight(long), dropout=0.1)) != "flash"
-    assert choose(Request(q.float(), q.float(), q.float(), Sight(short))) == "packed_bias"
+    assert nn.choose(nn.Request(q, q, q, nn.Sight(long))) == "flash"
+    assert nn.choose(nn.Request(q, q, q, nn.Sight(short))) == "packed_bias"
+    assert nn.choose(nn.Request(q, q, q, nn.Sight(long), dropout=0.1)) != "flash"
+    assert nn.choose(nn.Request(q.float(), q.float(), q.float(), nn.Sight(short))) == "packed_bias"
 
 
 def test_chunked_agrees_on_cuda_too():
     for name in ("window", "global", "documents_causal"):
-        assert_same(*both("chunked", PATTERNS[name], torch.float32, 2, True, True), torch.float32)
+        assert_near(*both("chunked", PATTERNS[name], torch.float32, 2, True, True), TOLERANCE[torch.float32])
 
 
 @pytest.mark.parametrize("kernel", ["reference", "sdpa", "flex"])
 def test_a_query_that_sees_nothing_gets_zeros(kernel):
     hidden = torch.zeros(2, 64, dtype=torch.bool, device="cuda")
-    zeros_and_finite(kernel, Sight(Window(4), valid=hidden))
+    zeros_and_finite(kernel, nn.Sight(nn.Window(4), valid=hidden))
 
 
 @pytest.mark.parametrize("kernel", ["reference", "sdpa", "flex"])
 def test_a_bias_of_minus_infinity_hides_too(kernel):
     shut = torch.full((1, 1, 64, 64), -torch.inf, device="cuda", dtype=torch.bfloat16)
-    zeros_and_finite(kernel, Sight(bias=shut))
+    zeros_and_finite(kernel, nn.Sight(bias=shut))
 
 
 def zeros_and_finite(kernel, sight):
     q, k, v = (torch.randn(2, 4, 64, 32, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
-    out = attend(q, k, v, sight, kernel=kernel)
+    out = nn.attend(q, k, v, sight, kernel=kernel)
     assert not out.any()
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(out.sum(), (q, k, v)))
 
@@ -131,28 +113,30 @@ def zeros_and_finite(kernel, sight):
 def test_the_unfused_fallback_is_an_error():
     with torch._dynamo.config.patch(recompile_limit=1, automatic_dynamic_shapes=False):
         short, long = (torch.randn(1, 1, n, 32, device="cuda") for n in (128, 256))
-        attend(short, short, short, Sight(Window(17)), kernel="flex")
+        nn.attend(short, short, short, nn.Sight(nn.Window(17)), kernel="flex")
         with refuses(tuple(long.shape), hint="recompile_limit"):
-            attend(long, long, long, Sight(Window(17)), kernel="flex")
+            nn.attend(long, long, long, nn.Sight(nn.Window(17)), kernel="flex")
 
 
 def test_many_lengths_do_not_exhaust_the_compiler():
     for n in range(256, 256 + 12 * 64, 64):
         q = torch.randn(1, 2, n, 32, device="cuda")
-        found = attend(q, q, q, Sight(Window(30)), kernel="flex")
-        torch.testing.assert_close(found, attend(q, q, q, Sight(Window(30)), kernel="reference"), atol=1e-3, rtol=1e-3)
+        found = nn.attend(q, q, q, nn.Sight(nn.Window(30)), kernel="flex")
+        torch.testing.assert_close(
+            found, nn.attend(q, q, q, nn.Sight(nn.Window(30)), kernel="reference"), atol=1e-3, rtol=1e-3
+        )
 
 
 def test_the_choice_on_cuda():
     q = torch.zeros(1, 1, 2048, 64, device="cuda")
-    assert choose(Request(q, q, q, Sight(Causal()))) == "sdpa"
-    assert choose(Request(q, q, q, Sight(Window(64)))) == "flex"
-    assert choose(Request(q, q, q, Sight(Window(64)), dropout=0.1)) == "sdpa"
+    assert nn.choose(nn.Request(q, q, q, nn.Sight(nn.Causal()))) == "sdpa"
+    assert nn.choose(nn.Request(q, q, q, nn.Sight(nn.Window(64)))) == "flex"
+    assert nn.choose(nn.Request(q, q, q, nn.Sight(nn.Window(64)), dropout=0.1)) == "sdpa"
 
 
 def test_a_compiled_encoder_equals_the_eager_one():
-    for pattern in (Full(), Window(40)):
-        encoder = Encoder(64, 2, 2, position=Rotary(32), pattern=pattern).cuda()
+    for pattern in (nn.Full(), nn.Window(40)):
+        encoder = nn.Encoder(64, 2, 2, position=nn.Rotary(32), pattern=pattern).cuda()
         x = torch.randn(2, 640, 64, device="cuda")
         expected = encoder(x)
         found = torch.compile(encoder, fullgraph=True)(x)
@@ -161,10 +145,10 @@ def test_a_compiled_encoder_equals_the_eager_one():
         assert all(p.grad.isfinite().all() for p in encoder.parameters())
 
 
-@pytest.mark.parametrize("options", [{"qk_norm": "layer"}, {"score": "content"}, {"position": Rotary(32)}], ids=str)
-@pytest.mark.parametrize("pattern", [Full(), Window(60)], ids=repr)
+@pytest.mark.parametrize("options", [{"qk_norm": "layer"}, {"score": "content"}, {"position": nn.Rotary(32)}], ids=str)
+@pytest.mark.parametrize("pattern", [nn.Full(), nn.Window(60)], ids=repr)
 def test_autocast_is_near_and_trains(pattern, options):
-    encoder = Encoder(64, 2, 2, pattern=pattern, norm="rms", **options).cuda()
+    encoder = nn.Encoder(64, 2, 2, pattern=pattern, norm="rms", **options).cuda()
     x, valid = torch.randn(2, 640, 64, device="cuda"), torch.rand(2, 640, device="cuda") > 0.2
     expected = encoder(x, valid)
     with torch.autocast("cuda", torch.bfloat16):
@@ -176,7 +160,7 @@ def test_autocast_is_near_and_trains(pattern, options):
 
 @torch.no_grad()
 def test_a_decoding_step_can_be_captured_as_a_graph():
-    decoder = Decoder(64, 2, 2, position=Rotary(32), kv_heads=1).cuda().eval()
+    decoder = nn.Decoder(64, 2, 2, position=nn.Rotary(32), kv_heads=1).cuda().eval()
     x = torch.randn(2, 40, 64, device="cuda")
     expected = decoder(x)
     cache = decoder.cache(64)
@@ -200,8 +184,8 @@ def test_a_decoding_step_can_be_captured_as_a_graph():
 
 
 def test_packed_equals_padded_on_cuda():
-    encoder = Encoder(64, 2, 2, position=Rotary(32)).cuda().eval()
-    ragged = Ragged(LENGTHS.cuda() * 3)
+    encoder = nn.Encoder(64, 2, 2, position=nn.Rotary(32)).cuda().eval()
+    ragged = nn.Ragged(LENGTHS.cuda() * 3)
     x = torch.randn(ragged.total, 64, device="cuda")
     with torch.no_grad():
         packed, padded = encoder(x, ragged), encoder(ragged.pad(x), ragged.valid)

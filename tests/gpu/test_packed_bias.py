@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from sciformer.nn import Documents, Encoder, PairBias, Ragged, Request, Sight, Triangle, attend, choose
+from sciformer.nn import Documents, Encoder, PairBias, Ragged, Request, Sight, Triangle, choose
 from sciformer.nn.attention.kernels import packed_bias
+from tests.nn.attention.packed import assert_near, drawn, result
 
 # What the compiler says of itself: it uses what PyTorch gives up, and float32 products could be faster but coarser.
 QUIET = ("ignore:.*torch.jit.*:DeprecationWarning", "ignore:TensorFloat32 tensor cores:UserWarning")
@@ -22,29 +23,14 @@ def layout(device, lengths=LENGTHS, tail=37):
     )
 
 
-def run(kernel, device, dtype, inputs, up, bias, lengths=LENGTHS):
-    ragged = layout(device, lengths)
-    given = [x.detach().to(device, dtype, copy=True).requires_grad_() for x in inputs]
-    dense = PairBias(given[3], Triangle(ragged).starts, ragged) if bias else None
-    out = attend(*given[:3], Sight(Documents(ragged), bias=dense), kernel=kernel)
-    return [out.detach(), *torch.autograd.grad(out, given if bias else given[:3], up.to(device, dtype))]
-
-
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("heads", "width"), [(8, 16), (4, 8), (2, 64), (3, 20)])
 def test_it_agrees_with_the_definition(heads, width, bias, dtype):
     for lengths in (LENGTHS, [16] * 5, [30, 7], [256, 3]):
-        ragged = layout("cpu", lengths)
-        inputs = [torch.randn(1, heads, ragged.total, width).to(dtype) for _ in range(3)]
-        inputs.append(torch.randn(ragged.pairs, heads).to(dtype))
-        up = torch.randn(1, heads, ragged.total, width).to(dtype)
-        found = run("packed_bias", "cuda", dtype, inputs, up, bias, lengths)
-        expected = run("reference", "cpu", torch.float64, inputs, up, bias, lengths)
-        for name, mine, definition in zip(("out", "q", "k", "v", "bias"), found, expected):
-            assert mine.isfinite().all(), name
-            error = (mine.cpu().double() - definition).norm() / definition.norm()
-            assert error < TOLERANCE[dtype], (name, error.item(), lengths)
+        given = [x if x is None else x.to(dtype) for x in drawn(heads, width, lengths, tail=37, bias=bias)]
+        found = result("packed_bias", dtype, *given, lengths, device="cuda")
+        assert_near(found, result("reference", torch.float64, *given, lengths), TOLERANCE[dtype], lengths)
 
 
 def masks(ragged, bits, heads, p):

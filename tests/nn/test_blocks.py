@@ -3,7 +3,6 @@ import torch
 from torch import nn
 
 from sciformer.nn import MLP, NORMFORMER, Block, Causal, ClassBlock, Documents, DropPath, Ragged, Sight, make_norm
-from tests.errors import refuses
 from tests.nn.parity import CLOSE, assert_close, copy_block, shake
 
 LAYER = {"batch_first": True, "dropout": 0.0, "dim_feedforward": 40}
@@ -112,22 +111,3 @@ def test_packed_training_drops_paths_by_sample():
     kept = {tuple((block(x, Sight(Documents(ragged))) == x).all(-1)[0].tolist()) for _ in range(60)}
     assert (True, True, False, False, False) in kept
     assert all(pattern[0] == pattern[1] and len(set(pattern[2:])) == 1 for pattern in kept)
-
-
-def test_mistakes_are_answered():
-    with refuses(hint="'post'"):
-        Block(8, 2, norm_position="posst")
-    with refuses(hint="'head_scale'"):
-        Block(8, 2, extras=("headscale",))
-    with refuses(hint="extras=('head_scale',)"):
-        Block(8, 2, extras="head_scale")
-    for rate in (1.0, -0.1):
-        with refuses(rate):
-            DropPath(rate)
-    for more in ({"drop_path": 0.1}, {"extras": ("residual_scale",)}):
-        with refuses(*more.get("extras", more), "residual"):
-            Block(8, 2, residual=False, **more)
-    with refuses(hint="'mlp_ratio'"):
-        Block(8, 2, mlp_ration=3)
-    with refuses(hint="'swiglu'"):
-        Block(8, 2, activation="swigul")

@@ -5,34 +5,21 @@ import torch
 from torch._dynamo.testing import CompileCounter
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from sciformer.nn import (
-    Conformer,
-    Decoder,
-    Encoder,
-    Learned,
-    Modulation,
-    Ragged,
-    Rotary,
-    Sight,
-    Strided,
-    UnpairedSinusoidal,
-    Window,
-    attend,
-)
+from sciformer import nn
 
 TRUNKS = {
-    "full": lambda: Encoder(16, 2, 4, position=Rotary(4)),
-    "causal": lambda: Decoder(16, 2, 4, position=Learned(16, 64)),
-    "near past": lambda: Decoder(16, 2, 4, pattern=Window(3), kv_heads=2),
-    "window": lambda: Encoder(16, 2, 4, pattern=Window(3)),
-    "strided": lambda: Encoder(16, 2, 4, pattern=Strided(3)),
-    "real time": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4)),
-    "without residual": lambda: Encoder(
-        16, 2, 4, position=UnpairedSinusoidal(16), norm_position="post", residual=False
+    "full": lambda: nn.Encoder(16, 2, 4, position=nn.Rotary(4)),
+    "causal": lambda: nn.Decoder(16, 2, 4, position=nn.Learned(16, 64)),
+    "near past": lambda: nn.Decoder(16, 2, 4, pattern=nn.Window(3), kv_heads=2),
+    "window": lambda: nn.Encoder(16, 2, 4, pattern=nn.Window(3)),
+    "strided": lambda: nn.Encoder(16, 2, 4, pattern=nn.Strided(3)),
+    "real time": lambda: nn.Encoder(16, 2, 4, position=nn.Rotary(4, periods=(0.5, 20), heads=4)),
+    "without residual": lambda: nn.Encoder(
+        16, 2, 4, position=nn.UnpairedSinusoidal(16), norm_position="post", residual=False
     ),
-    "modulated": lambda: Encoder(16, 2, 4, position=Modulation(16)),
-    "linformer": lambda: Encoder(16, 2, 4, position=Learned(16, 20), compress=3, places=20),
-    "conformer": lambda: Conformer(16, 2, 4, position=Rotary(4, share=0.5)),
+    "modulated": lambda: nn.Encoder(16, 2, 4, position=nn.Modulation(16)),
+    "linformer": lambda: nn.Encoder(16, 2, 4, position=nn.Learned(16, 20), compress=3, places=20),
+    "conformer": lambda: nn.Conformer(16, 2, 4, position=nn.Rotary(4, share=0.5)),
 }
 
 
@@ -48,23 +35,23 @@ def test_many_lengths_need_few_compilations(name, masked):
     assert counter.frame_count <= 4
 
 
-@pytest.mark.parametrize("stack", [Encoder, Conformer])
+@pytest.mark.parametrize("stack", [nn.Encoder, nn.Conformer])
 def test_packed_sequences_trace_when_their_layout_is_made_before(stack):
     torch._dynamo.reset()
-    trunk = stack(16, 2, 4, position=Rotary(4), kernel="sdpa").eval()
-    ragged = Ragged(torch.tensor([3, 0, 5]), total=10, longest=5)
+    trunk = stack(16, 2, 4, position=nn.Rotary(4), kernel="sdpa").eval()
+    ragged = nn.Ragged(torch.tensor([3, 0, 5]), total=10, longest=5)
     x = torch.randn(10, 16)
     compiled = torch.compile(trunk, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(x, ragged), trunk(x, ragged))
 
 
 def test_a_fake_pass_leaves_no_fake_mask_behind():
-    pattern = Window(2, 11)
+    pattern = nn.Window(2, 11)
     with FakeTensorMode():
         q = torch.zeros(1, 1, 7, 8)
-        attend(q, q, q, Sight(pattern), kernel="sdpa")
+        nn.attend(q, q, q, nn.Sight(pattern), kernel="sdpa")
     q = torch.randn(1, 1, 7, 8)
-    assert attend(q, q, q, Sight(pattern), kernel="sdpa").isfinite().all()
+    assert nn.attend(q, q, q, nn.Sight(pattern), kernel="sdpa").isfinite().all()
     with FakeTensorMode():  # nor does a real one disturb the next fake pass
         q = torch.zeros(1, 1, 7, 8)
-        attend(q, q, q, Sight(pattern), kernel="sdpa")
+        nn.attend(q, q, q, nn.Sight(pattern), kernel="sdpa")

@@ -3,7 +3,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.nn import Ragged
-from tests.errors import refuses
 
 
 @settings(deadline=None, max_examples=60)
@@ -29,13 +28,3 @@ def test_gradients_pass_through_both_ways():
     ragged = Ragged(torch.tensor([2, 0, 3]))
     x = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: ragged.flatten(ragged.pad(x).sin()), x)
-
-
-def test_mistakes_are_answered():
-    with refuses("lengths", "torch.float32"):
-        Ragged(torch.tensor([1.0, 2.0]))
-    with refuses("lengths", 2, 3):
-        Ragged(torch.tensor([1, 2]), total=2)
-    with refuses("3 ", "4 flat"):
-        Ragged(torch.tensor([1, 2])).pad(torch.zeros(4, 2))
-    assert repr(Ragged(torch.tensor([1, 2]))) == "Ragged(2 sequences, 3 tokens)"

@@ -17,7 +17,6 @@ class Decoder(Model):
     """GPT: tokens in, the next token out."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
-        """The network."""
         only = single(tokens, self)
         return DecoderNetwork(self, only, objective, self.make_trunk(only, causal=True))
 

@@ -31,7 +31,6 @@ class Encoder(Model, PoolingOptions):
     lstm, gru: the last state of a recurrent reader of the tokens (ASTROMER 1)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
-        """The network."""
         return EncoderNetwork(self, *self.make_parts(tokens, objective))
 
     def make_parts(self, tokens: Mapping[str, Tokens], objective: Any) -> tuple[Tokens, Any, nn.Module, nn.Module]:

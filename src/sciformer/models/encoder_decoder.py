@@ -34,7 +34,6 @@ class EncoderDecoder(Model):
         return (RecurrentDecoderOptions,) if issubclass(chosen, RecurrentOptions) else ()
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
-        """The network."""
         if set(tokens) != {SOURCE, TARGET}:
             raise UserError(
                 f"`model.kind: {self.kind}` needs streams of tokens named {SOURCE} and {TARGET}, "
@@ -109,5 +108,4 @@ class EncoderDecoderNetwork(nn.Module):
         return self.decode(target, self.encode(source, watch), watch)
 
     def cache(self) -> Any:
-        """Nothing written yet."""
         return self.decoder.cache()  # type: ignore[operator]

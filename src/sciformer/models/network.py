@@ -70,19 +70,15 @@ class ReadoutLayer(Readout):
         return self.norm(hidden if self.layer is None else self.activation(self.layer(hidden)))
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """As the readout: logits, where it has such."""
         return self.readout(self.before(hidden))
 
     def loss(self, hidden: Tensor, target: dict[str, Tensor], *more: Any, **named: Any) -> Tensor:
-        """The negative log likelihood of tokens."""
         return self.readout.loss(self.before(hidden), target, *more, **named)
 
     def total(self, hidden: Tensor, target: dict[str, Tensor], *more: Any, **named: Any) -> Tensor:
-        """The sum of the loss."""
         return self.readout.total(self.before(hidden), target, *more, **named)
 
     def predict(self, hidden: Tensor) -> dict[str, Tensor]:
-        """The likeliest tokens."""
         return self.readout.predict(self.before(hidden))
 
 
@@ -121,7 +117,6 @@ class Network(nn.Module):
             self.readout = ReadoutLayer(readout, read_dim, section) if before else readout
 
     def embed(self, view: StreamView) -> Tensor:
-        """Tokens as vectors."""
         return self.entrance(view)
 
     def run(self, x: Tensor, view: StreamView, watch: Watch | None = None, **more: Any) -> Tensor:

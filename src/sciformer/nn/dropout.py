@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -22,9 +24,7 @@ def keep(shape: tuple[int, ...], p: float, dtype: torch.dtype) -> Tensor:
     PyTorch draws one random number for each there, with one core; four fit into the bits of one. The share is a
     multiple of 2^-16.
     """
-    count = 1
-    for size in shape:
-        count *= size
+    count = math.prod(shape)
     words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
     dropped = min(LEVELS, max(1, round(p * LEVELS)))
     kept = torch.empty(shape, dtype=dtype)

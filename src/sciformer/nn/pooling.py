@@ -68,13 +68,7 @@ class FirstPool(nn.Module):
     """The first real token, which stands for all where each sample begins with a special one; zeros without any."""
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
-        x, mask = _padded(x, valid)
-        if x.shape[1] == 0:
-            return x.new_zeros(x.shape[0], x.shape[2])
-        if mask is None:
-            return x[:, 0]
-        first = mask.long().argmax(1)  # padding is zeros
-        return x[torch.arange(x.shape[0], device=x.device), first]
+        return _ends(x, valid)[0]
 
 
 class LastPool(nn.Module):
@@ -89,18 +83,20 @@ class LastPool(nn.Module):
         self.bidirectional = bidirectional
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
-        x, mask = _padded(x, valid)
-        if x.shape[1] == 0:
-            return x.new_zeros(x.shape[0], x.shape[2])
-        place = torch.arange(x.shape[1], device=x.device)
-        last = place[-1:].expand(x.shape[0]) if mask is None else (mask * place).amax(1)
-        row = torch.arange(x.shape[0], device=x.device)
-        y = x[row, last]
-        if self.bidirectional:
-            first = place[:1].expand(x.shape[0]) if mask is None else mask.long().argmax(1)
-            half = x.shape[2] // 2
-            y = torch.cat([y[:, :half], x[row, first][:, half:]], 1)
-        return y if mask is None else y.masked_fill(~mask.any(1, keepdim=True), 0)
+        first, last = _ends(x, valid)
+        half = x.shape[-1] // 2
+        return torch.cat([last[:, :half], first[:, half:]], 1) if self.bidirectional else last
+
+
+def _ends(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor]:
+    """First and last real token (B, D) of each sample; zeros without any."""
+    x, mask = _padded(x, valid)
+    if x.shape[1] == 0:
+        return x.new_zeros(x.shape[0], x.shape[2]), x.new_zeros(x.shape[0], x.shape[2])
+    if mask is None:
+        return x[:, 0], x[:, -1]
+    row, place = (torch.arange(size, device=x.device) for size in x.shape[:2])
+    return x[row, mask.long().argmax(1)], x[row, (mask * place).amax(1)]  # padding is zeros
 
 
 class ClassToken(nn.Module):

@@ -122,7 +122,18 @@ def grid(shape: tuple[int, ...], span: tuple[int, ...] | None = None) -> Tensor:
     return torch.stack(torch.meshgrid(*lines, indexing="ij"), -1).flatten(0, -2)
 
 
-class Learned(Position):
+class AddedCode(Position):
+    """A position code PE(p) that is added to the tokens: x <- x + PE(p)."""
+
+    def code(self, at: Tensor) -> Tensor:
+        """(..., N, D) for coordinates (..., N), or (..., N, A) with several axes."""
+        raise NotImplementedError
+
+    def embed(self, x: Tensor, at: Tensor) -> Tensor:
+        return x + self.code(at).to(x.dtype)
+
+
+class Learned(AddedCode):
     """PE(p) = table[p], learned; `shape` is the number of places, or (height, width) on a grid.
 
     Real-valued coordinates are interpolated between the neighbouring places. The table starts as normal numbers of
@@ -147,11 +158,7 @@ class Learned(Position):
         sizes = [math.prod(self.shape[axis + 1 :]) for axis in range(self.axes)]
         return torch.stack([index // size % whole for size, whole in zip(sizes, self.shape)], -1)
 
-    def embed(self, x: Tensor, at: Tensor) -> Tensor:
-        return x + self.code(at).to(x.dtype)
-
     def code(self, at: Tensor) -> Tensor:
-        """(..., N, D) for coordinates (..., N), or (..., N, A) with several axes."""
         at = self.columns(at)
         if not at.is_floating_point():
             checked = not at.is_cuda and at.numel() and not torch.compiler.is_compiling()
@@ -176,7 +183,7 @@ class Learned(Position):
         return index
 
 
-class Sinusoidal(Position):
+class Sinusoidal(AddedCode):
     """PE(p, 2i) = sin(p / base^(2i / d)),  PE(p, 2i + 1) = cos(p / base^(2i / d))   (arXiv 1706.03762).
 
     p may be any real number. With several axes each takes an equal share of the width. With `periods` (shortest,
@@ -191,11 +198,7 @@ class Sinusoidal(Position):
             )
         self.dim, self.axes, self.base, self.periods = dim, axes, base, checked(periods)
 
-    def embed(self, x: Tensor, at: Tensor) -> Tensor:
-        return x + self.code(at).to(x.dtype)
-
     def code(self, at: Tensor) -> Tensor:
-        """(..., N, D) for coordinates (..., N), or (..., N, A) with several axes."""
         angle = angles(self.columns(at), self.dim // self.axes, self.base, self.periods)  # (..., N, A, d / 2)
         return torch.stack([angle.sin(), angle.cos()], -1).flatten(-3)
 
@@ -333,7 +336,7 @@ class RelativeBias(Position):
         return bias if bias.dim() == 4 else bias[None]
 
 
-class UnpairedSinusoidal(Position):
+class UnpairedSinusoidal(AddedCode):
     """PE(p, j) = sin(a_j) for even j, cos(a_j) for odd j, with a_j = p / base^(2j / d)   (ASTROMER, arXiv 2205.01677).
 
     No two numbers share a frequency; these reach from 1 down to 1 / base^2. With several axes each takes an equal share
@@ -346,11 +349,7 @@ class UnpairedSinusoidal(Position):
             raise UserError(f"the width must be a multiple of {axes} for waves on {axes} axes, not {dim}")
         self.dim, self.axes, self.base = dim, axes, base
 
-    def embed(self, x: Tensor, at: Tensor) -> Tensor:
-        return x + self.code(at).to(x.dtype)
-
     def code(self, at: Tensor) -> Tensor:
-        """(..., N, D) for coordinates (..., N), or (..., N, A) with several axes."""
         at = self.columns(at)
         exact = torch.float32 if at.device.type == "mps" else torch.float64
         place = torch.arange(self.dim // self.axes, device=at.device)

@@ -377,21 +377,13 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
                 key="model.heads",
             )
         heads = HeadForm(self.heads, self.kv_heads, self.head_dim or self.dim // self.heads)
+        names = ("kv_heads", "head_dim", "norm", "embedding_norm", "last_norm", "norm_position", "qk_norm", "bias")
         return {
+            **{name: getattr(self, name) for name in (*names, "dropout", "attention_dropout")},
             "position": self.build_position(form, self.dim, heads),
             "pattern": FULL if self.window is None else Window(self.window),
-            "kv_heads": self.kv_heads,
-            "head_dim": self.head_dim,
-            "norm": self.norm,
             "epsilon": self.norm_epsilon,
-            "embedding_norm": self.embedding_norm,
-            "last_norm": self.last_norm,
-            "norm_position": self.norm_position,
-            "qk_norm": self.qk_norm,
             "turn_values": self.turns_values,
-            "bias": self.bias,
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
         }
 
 
@@ -431,20 +423,10 @@ class TransformerOptions(AttentionTrunkOptions):
                     key="model.compress",
                 )
             options |= {"compress": self.compress, "places": form.grid_shape, "lead": form.leading}
-        made = (Decoder if causal else Encoder)(
-            self.dim,
-            self.depth,
-            self.heads,
-            cross=memory_dim is not None,
-            memory_dim=memory_dim,
-            drop_path=self.drop_path,
-            mlp_ratio=self.mlp_ratio,
-            activation=self.activation,
-            extras=self.extras,
-            residual=self.residual,
-            hidden_dropout=self.hidden_dropout,
-            **options,
-        )
+        names = ("drop_path", "mlp_ratio", "activation", "extras", "residual", "hidden_dropout")
+        options |= {name: getattr(self, name) for name in names}
+        trunk = Decoder if causal else Encoder
+        made = trunk(self.dim, self.depth, self.heads, cross=memory_dim is not None, memory_dim=memory_dim, **options)
         if self.init != "normal":
             made.reset(self.init)
         return made

@@ -8,7 +8,6 @@ from torch import nn
 
 from sciformer.nn import SCORES, Attention, Causal, Decoder, Rotary, Sight, Watch, Window
 from sciformer.nn.attention.cache import Store
-from tests.errors import refuses
 from tests.nn.parity import CLOSE, assert_close, copy_attention, shake
 
 TIMES = torch.tensor([-812.25, -3.5, 0.0, 0.02, 1.0, 77.7, 1432.1]).double()
@@ -150,17 +149,3 @@ def test_turned_values_in_a_cache():
     x, cache = torch.randn(2, 6, 8).double(), decoder.cache()
     steps = [decoder(x[:, i : i + 1], cache=cache) for i in range(6)]
     torch.testing.assert_close(torch.cat(steps, 1), decoder(x))
-
-
-def test_mistakes_are_answered():
-    with refuses("width 10", "3 heads", hint="head_dim"):
-        Attention(10, 3)
-    with refuses("kv_heads", 6, 4):
-        Attention(12, 6, kv_heads=4)
-    with refuses(hint="'scaled_dot'"):
-        Attention(12, 6, score="scaled-dot")
-    for wrong in (torch.randn(2, 12), torch.randn(1, 2, 11)):
-        with refuses("(B, N, 12)", tuple(wrong.shape)):
-            Attention(12, 6)(wrong)
-    with refuses(hint="torch.no_grad()"):
-        Attention(12, 6)(torch.randn(1, 2, 12), store=Store(4))

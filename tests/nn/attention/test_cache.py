@@ -66,16 +66,17 @@ def test_a_refused_call_leaves_the_cache_as_it_was(capacity):
 
 @pytest.mark.parametrize("capacity", CAPACITIES)
 @torch.no_grad()
-def test_the_memory_and_its_validity_are_given_once(capacity):
-    decoder = shake(Decoder(16, 2, 4, cross=True, memory_dim=6)).double().eval()
-    x, memory, valid = torch.randn(3, 5, 16).double(), torch.randn(3, 4, 6).double(), torch.rand(3, 4) > 0.4
-    cache = decoder.cache(capacity)
-    parts = [decoder(x[:, :2], memory=memory, memory_valid=valid, cache=cache), decoder(x[:, 2:4], cache=cache)]
-    expected = decoder(x, memory=memory, memory_valid=valid)
+def test_a_reordered_cache_goes_on_with_a_memory_that_was_given_once(capacity):
+    decoder = shake(Decoder(16, 2, 4, position=Rotary(4), cross=True, memory_dim=6)).double().eval()
+    x, memory = torch.randn(3, 5, 16).double(), torch.randn(3, 4, 6).double()
+    real, valid, index = torch.rand(3, 5) > 0.2, torch.rand(3, 4) > 0.4, torch.tensor([2, 0, 2])
+    given, cache = {"memory": memory, "memory_valid": valid}, decoder.cache(capacity)
+    unchanged, expected = real.clone(), decoder(x, real, **given)
+    parts = [decoder(x[:, :2], real[:, :2], **given, cache=cache), decoder(x[:, 2:4], real[:, 2:4], cache=cache)]
     torch.testing.assert_close(torch.cat(parts, 1), expected[:, :4])
-    index = torch.tensor([2, 0, 1])
     cache.reorder(index)
-    torch.testing.assert_close(decoder(x[index, 4:], cache=cache), expected[index, 4:])
+    torch.testing.assert_close(decoder(x[index, 4:], real[index, 4:], cache=cache), expected[index, 4:])
+    assert torch.equal(real, unchanged)  # what the caller passed is the caller's
 
 
 def test_inference_and_no_grad_may_follow_each_other():

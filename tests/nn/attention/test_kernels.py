@@ -200,25 +200,3 @@ def test_dropout_keeps_the_mean_and_is_repeatable():
         mean = torch.stack(drawn).mean(0)
         assert not torch.equal(drawn[0], drawn[1])
         assert (mean - plain).abs().mean() < 0.03
-
-
-def test_mistakes_are_answered():
-    q, k, v, *_ = make(Full(), 4, False, None, torch.float32, 5, 5)
-    with refuses(hint="'sdpa'"):
-        attend(q, k, v, kernel="spda")
-    with refuses("valid", "float32"):
-        attend(q, k, v, Sight(valid=torch.ones(2, 5)))
-    with refuses("valid", "(2, 5)", "(5, 2)"):
-        attend(q, k, v, Sight(valid=torch.ones(5, 2, dtype=torch.bool)))
-    with refuses("bias", "(5, 5)"):
-        attend(q, k, v, Sight(bias=torch.zeros(5, 5)))
-    with refuses(tuple(q.shape), tuple(k[:, :3].shape)):
-        attend(q, k[:, :3], v[:, :3])
-    with refuses(hint="x[None, None]"):
-        attend(q[0, 0], k[0, 0], v[0, 0])
-    with refuses("Strided(2)", "'chunked'", hint="kernel='auto'"):
-        attend(q, k, v, Sight(Strided(2)), kernel="chunked")
-    with refuses("'flex'", hint="kernel='auto'"):
-        attend(q, k, v, Sight(Window(2)), kernel="flex")
-    with refuses("Documents"):
-        attend(q, k, v, Sight(PATTERNS["documents"]))

@@ -1,9 +1,8 @@
 import pytest
 import torch
 
-from sciformer.nn import Attention, Decoder, Encoder, Learned, Ragged, RelativeBias, Rotary, Sight, Watch, Window, grid
+from sciformer.nn import Attention, Encoder, Learned, Ragged, Rotary, Sight, Watch, grid
 from sciformer.nn.attention.linformer import Compress
-from tests.errors import refuses
 from tests.nn.parity import shake
 
 
@@ -59,14 +58,3 @@ def test_a_finer_grid_gives_mixtures_of_the_same_scale():
         for at in (grid((4, 4)), grid((8, 8), (4, 4)))
     )
     torch.testing.assert_close(few, many)
-
-
-def test_mistakes_are_answered():
-    with refuses("places"):
-        Attention(8, 2, compress=3)
-    with refuses("Window(2)"):
-        Encoder(8, 1, 2, pattern=Window(2), compress=3, places=6)
-    with refuses("Causal()"):
-        Decoder(8, 1, 2, compress=3, places=6)
-    with refuses("compress", "bias"):
-        Encoder(8, 1, 2, position=RelativeBias(2, 3), compress=3, places=6)(torch.randn(1, 6, 8))

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.nn import Causal, Documents, Full, Global, Ragged, Sight, Strided, Window
-from tests.errors import refuses
 
 
 def picture(pattern, n=6):
@@ -82,14 +81,3 @@ def test_patterns_read_as_they_are_written():
     for text in ("Full()", "Causal() & Window(3)", "Window(1, 2) | Global(1)", "(Causal() & Strided(2)) | Window(0)"):
         names = {"Full": Full, "Causal": Causal, "Window": Window, "Global": Global, "Strided": Strided}
         assert repr(eval(text, names)) == text
-
-
-def test_mistakes_are_answered():
-    with refuses("global", -1):
-        Global(-1)
-    with refuses("window", -1):
-        Window(-1)
-    with refuses("stride", 0):
-        Strided(0)
-    with refuses("1 sequences", "2 sequences"):
-        Documents(Ragged(torch.tensor([1, 2])), Full(), Ragged(torch.tensor([1])))

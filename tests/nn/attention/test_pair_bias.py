@@ -141,5 +141,3 @@ def test_a_pair_embedding_has_the_layers_it_is_told():
     assert made(u).min() >= -0.171  # gelu
     open_ended = PairEmbedding(4, (64, 8), last=False, bias=False)
     assert open_ended(u).min() < -0.5
-    with refuses("widths"):
-        PairEmbedding(4, ())

@@ -4,7 +4,6 @@ from torch import nn
 
 from sciformer.nn import Conformer, ConformerBlock, Ragged, Sight, Watch
 from sciformer.nn.trunks.conformer import LineConv
-from tests.errors import refuses
 from tests.nn.parity import shake
 
 
@@ -74,27 +73,3 @@ def test_a_pair_bias_leans_and_blocks_can_be_watched():
     first(x, sight=Sight(), watch=plain)
     leaning = (plain.attention["attention"].log() + bias).softmax(-1)
     torch.testing.assert_close(watch.attention["blocks.0.attention"], leaning)
-
-
-def test_it_learns_a_pattern_of_neighbours():
-    torch.manual_seed(1)
-    trunk, head = Conformer(8, 1, 2), nn.Linear(8, 1)
-    lift = nn.Linear(1, 8)
-    weights = [*trunk.parameters(), *head.parameters(), *lift.parameters()]
-    optimizer, first = torch.optim.Adam(weights, 1e-2), None
-    for _ in range(60):
-        x = torch.randn(16, 12, 1)
-        truth = x.roll(1, 1) * x
-        loss = (head(trunk(lift(x))) - truth)[:, 1:].square().mean()
-        first = first or loss.item()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert loss.item() < 0.6 * first
-
-
-def test_mistakes_are_answered():
-    with refuses("kernel", 4):
-        Conformer(8, 1, 2, width=4)
-    with refuses(hint="'post'"):
-        Conformer(8, 1, 2, norm_position="posst")

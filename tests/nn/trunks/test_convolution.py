@@ -1,7 +1,6 @@
 import torch
 
 from sciformer.nn import ConvNet, Sinusoidal, grid
-from tests.errors import refuses
 from tests.nn.parity import shake
 
 
@@ -45,10 +44,3 @@ def test_a_grid_may_change_its_size_and_hide_cells():
     wide = torch.cat([x, torch.randn(1, 4, 8).double()], 1)
     found = net(wide, valid.flatten(1), at=grid((4, 4)))
     torch.testing.assert_close(found[:, :12], net(x, shape=(3, 4), at=grid((3, 4))))
-
-
-def test_mistakes_are_answered():
-    with refuses("kernel", 4):
-        ConvNet(8, 1, 4)
-    with refuses("4 x 4", 16, 12):
-        ConvNet(8, 1, shape=(4, 4))(torch.randn(1, 12, 8))

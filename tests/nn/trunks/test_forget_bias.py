@@ -5,7 +5,6 @@ import torch
 
 from sciformer.models.encoder import Encoder
 from sciformer.nn import Recurrent, RecurrentDecoder
-from sciformer.nn.trunks.recurrent import Cell
 from sciformer.recipe import Recipe
 from tests.errors import refuses
 
@@ -41,14 +40,7 @@ def test_only_one_gate_is_opened():
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_a_cell_keeps_its_state(kind):
-    cell, open_cell = Cell(kind, 4, 8), Cell(kind, 4, 8, forget_bias=30.0)
-    state = cell.start(torch.zeros(1, 4))
-    state = tuple(torch.randn_like(part) for part in state)
-    kept = open_cell(torch.zeros(1, 4), state)[-1]
-    lost = (kept - state[-1]).abs().max()
-    assert lost < (1e-5 if kind == "gru" else 1)  # an LSTM adds to what it keeps
-    assert (cell(torch.zeros(1, 4), state)[-1] - state[-1]).abs().max() > lost
+def test_the_cells_of_a_decoder_have_it(kind):
     decoder = RecurrentDecoder(8, kind=kind, score=None, forget_bias=5.0)
     assert decoder.cells[0].weights[2][8:16].mean() > 4
 

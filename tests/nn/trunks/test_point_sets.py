@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from sciformer.domains.jets.lorentz_net import LorentzNet
 from sciformer.nn import DeepSets, EdgeConvNet, Layout, PointCloudTransformer, Ragged, ResNet, SumPool
 from sciformer.nn.layout import take
-from tests.errors import refuses
 from tests.nn.parity import shake
 
 TRUNKS = {
@@ -167,12 +166,3 @@ def test_layouts_go_there_and_back():
         assert layout.unpad(layout.pad(run)).equal(run)
         assert layout.back(run).equal(given.masked_fill(~valid[..., None], 0) if given is x else given)
     assert take(torch.ones(2, 3), torch.tensor([0, 2, 1])).sum(1).tolist() == [3, 0, 3]
-
-
-def test_mistakes_are_answered():
-    with refuses("(..., 4)", hint="tokens.at: vector"):
-        LorentzNet(3, 4, 1)(torch.zeros(1, 2, 3))
-    with refuses("(..., 4)", "(2, 2)", hint="tokens.at: vector"):
-        LorentzNet(3, 4, 1)(torch.zeros(1, 2, 3), at=torch.zeros(1, 2, 2))
-    with refuses("EdgeConvNet", "(1, 1, 2, 2)"):
-        EdgeConvNet(3, [4], 2)(torch.zeros(1, 2, 3), bias=torch.zeros(1, 1, 2, 2))

@@ -120,13 +120,12 @@ def test_additive_decoder_is_bahdanaus():
 
 def test_one_to_many_feeds_itself():
     decoder = shake(RecurrentDecoder(6, kind="lstm", score=None, memory_dim=3)).double().eval()
-    start, first = torch.randn(2, 3).double(), torch.randn(2, 6).double()
-    y = decoder.unroll(start, first, 5, feed=torch.sin)
-    assert y.shape == (2, 5, 6)
-    fed = torch.cat([first[:, None], torch.sin(y[:, :-1])], 1)
-    torch.testing.assert_close(decoder(fed, start=start), y)
-    assert not torch.allclose(decoder.unroll(start + 1, first, 5), decoder.unroll(start, first, 5))
-    assert decoder.unroll(start, first, 0).shape == (2, 0, 6)
+    start, fed, state = torch.randn(2, 3).double(), [torch.randn(2, 1, 6).double()], decoder.cache()
+    for _ in range(5):
+        fed.append(decoder(fed[-1], start=start, cache=state))
+    x, y = torch.cat(fed[:-1], 1), torch.cat(fed[1:], 1)
+    torch.testing.assert_close(decoder(x, start=start), y)
+    assert not torch.allclose(decoder(x, start=start + 1), y)
 
 
 def test_layouts_of_the_decoder_agree():
@@ -145,12 +144,3 @@ def test_watching_a_decoder_without_attention():
     RecurrentDecoder(6, score=None)(torch.randn(1, 3, 6), watch=watch)
     assert watch.attention == {}
     assert watch.hidden["output"].shape == (1, 3, 6)
-
-
-def test_mistakes_are_answered():
-    with refuses(hint="'gru'"):
-        Recurrent(6, kind="gruu")
-    with refuses(5, hint="hidden"):
-        Recurrent(5, bidirectional=True)
-    with refuses(hint="score=None"):
-        RecurrentDecoder(6)(torch.randn(1, 3, 6))

@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 
 from sciformer.nn import Ragged, ResNet2d, Watch, grid
-from tests.errors import refuses
 from tests.nn.parity import shake
 
 
@@ -95,17 +94,3 @@ def test_it_can_be_watched_and_compiled():
     assert net(torch.zeros(0, 16), Ragged([0, 0])).shape == (0, 6)
     one = ResNet2d((1, 1, 1), (1, 1), (1,), (4,))  # a single pixel has no deviation
     assert one(torch.randn(1, 1, 1)).isfinite().all()
-
-
-def test_mistakes_are_answered():
-    with refuses(32, 4, 64):
-        ResNet2d((64, 64, 1), (1, 1))
-    with refuses("4 widths", "2 stages"):
-        ResNet2d((8, 8, 1), (1, 1), (2, 2))
-    net = ResNet2d((8, 8, 1), (2, 2))
-    with refuses("2 x 2", 4, 3):
-        net(torch.randn(1, 3, 64))
-    with refuses(64, "(1, 4, 63)"):
-        net(torch.randn(1, 4, 63))
-    with refuses("ResNet2d", "(1, 1, 4, 4)"):
-        net(torch.randn(1, 4, 64), bias=torch.zeros(1, 1, 4, 4))

@@ -5,67 +5,48 @@ import copy
 import pytest
 import torch
 
-from sciformer.nn import (
-    NORMFORMER,
-    Conformer,
-    ConvNet,
-    Decoder,
-    DeepSets,
-    EdgeConvNet,
-    Encoder,
-    Fourier,
-    Global,
-    Learned,
-    Modulation,
-    PointCloudTransformer,
-    Ragged,
-    Recurrent,
-    RelativeBias,
-    ResNet,
-    Rotary,
-    Sinusoidal,
-    Strided,
-    UnpairedSinusoidal,
-    Watch,
-    Window,
-)
+from sciformer import nn
 from tests.errors import refuses
 from tests.nn.parity import shake
 
 TRUNKS = {
-    "encoder": lambda: Encoder(16, 2, 4),
-    "encoder post": lambda: Encoder(16, 2, 4, norm_position="post", position=Sinusoidal(16)),
-    "encoder normformer": lambda: Encoder(16, 2, 4, extras=NORMFORMER, position=Learned(16, 12)),
-    "encoder modern": lambda: Encoder(
-        16, 2, 4, position=Rotary(4), norm="rms", activation="swiglu", kv_heads=2, qk_norm="rms", bias=False
+    "encoder": lambda: nn.Encoder(16, 2, 4),
+    "encoder post": lambda: nn.Encoder(16, 2, 4, norm_position="post", position=nn.Sinusoidal(16)),
+    "encoder normformer": lambda: nn.Encoder(16, 2, 4, extras=nn.NORMFORMER, position=nn.Learned(16, 12)),
+    "encoder modern": lambda: nn.Encoder(
+        16, 2, 4, position=nn.Rotary(4), norm="rms", activation="swiglu", kv_heads=2, qk_norm="rms", bias=False
     ),
-    "encoder window": lambda: Encoder(16, 2, 4, pattern=Window(2), position=RelativeBias(4, 3)),
-    "encoder sparse": lambda: Encoder(16, 2, 4, pattern=Strided(3), position=Rotary(4)),
-    "encoder global": lambda: Encoder(16, 2, 4, pattern=Window(1) | Global(1), position=Rotary(4, pairs="halves")),
-    "encoder continuous": lambda: Encoder(16, 2, 4, position=Fourier(16)),
-    "encoder additive": lambda: Encoder(16, 2, 4, score="additive"),
-    "encoder location": lambda: Encoder(16, 2, 4, score="location"),
-    "encoder content": lambda: Encoder(16, 2, 4, score="content"),
-    "encoder general": lambda: Encoder(16, 2, 4, score="general"),
-    "encoder of real time": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4)),
-    "encoder of spectra": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4), turn_values=True),
-    "encoder modulated": lambda: Encoder(16, 2, 4, position=Modulation(16, longest=20.0, harmonics=3)),
-    "encoder without residual": lambda: Encoder(
-        16, 2, 4, residual=False, norm_position="post", activation="tanh", position=UnpairedSinusoidal(16)
+    "encoder window": lambda: nn.Encoder(16, 2, 4, pattern=nn.Window(2), position=nn.RelativeBias(4, 3)),
+    "encoder sparse": lambda: nn.Encoder(16, 2, 4, pattern=nn.Strided(3), position=nn.Rotary(4)),
+    "encoder global": lambda: nn.Encoder(
+        16, 2, 4, pattern=nn.Window(1) | nn.Global(1), position=nn.Rotary(4, pairs="halves")
     ),
-    "conformer": lambda: Conformer(16, 2, 4, position=Rotary(4, share=0.5)),
-    "conformer pre": lambda: Conformer(16, 2, 4, width=5, norm_position="pre", pattern=Window(4)),
-    "decoder": lambda: Decoder(16, 2, 4, position=Learned(16, 12)),
-    "decoder window": lambda: Decoder(16, 2, 4, pattern=Window(3), position=Rotary(4)),
-    "decoder multi-query": lambda: Decoder(16, 2, 4, kv_heads=1, position=RelativeBias(4, 3)),
-    "rnn": lambda: Recurrent(16, 2, "rnn"),
-    "gru both ways": lambda: Recurrent(16, 2, "gru", bidirectional=True),
-    "lstm both ways": lambda: Recurrent(16, 2, "lstm", bidirectional=True, position=Sinusoidal(16)),
-    "convnet": lambda: ConvNet(16, 2, 3, dilation_growth=2),
-    "deep_sets": lambda: DeepSets(16, [16, 16]),
-    "resnet": lambda: ResNet(16, [8, 16]),
-    "edge_conv": lambda: EdgeConvNet(16, [16, 16], 4),
-    "point_cloud_transformer": lambda: PointCloudTransformer(16, 16, 1, [16], 4),
+    "encoder continuous": lambda: nn.Encoder(16, 2, 4, position=nn.Fourier(16)),
+    "encoder additive": lambda: nn.Encoder(16, 2, 4, score="additive"),
+    "encoder location": lambda: nn.Encoder(16, 2, 4, score="location"),
+    "encoder content": lambda: nn.Encoder(16, 2, 4, score="content"),
+    "encoder general": lambda: nn.Encoder(16, 2, 4, score="general"),
+    "encoder of real time": lambda: nn.Encoder(16, 2, 4, position=nn.Rotary(4, periods=(0.5, 20), heads=4)),
+    "encoder of spectra": lambda: nn.Encoder(
+        16, 2, 4, position=nn.Rotary(4, periods=(0.5, 20), heads=4), turn_values=True
+    ),
+    "encoder modulated": lambda: nn.Encoder(16, 2, 4, position=nn.Modulation(16, longest=20.0, harmonics=3)),
+    "encoder without residual": lambda: nn.Encoder(
+        16, 2, 4, residual=False, norm_position="post", activation="tanh", position=nn.UnpairedSinusoidal(16)
+    ),
+    "conformer": lambda: nn.Conformer(16, 2, 4, position=nn.Rotary(4, share=0.5)),
+    "conformer pre": lambda: nn.Conformer(16, 2, 4, width=5, norm_position="pre", pattern=nn.Window(4)),
+    "decoder": lambda: nn.Decoder(16, 2, 4, position=nn.Learned(16, 12)),
+    "decoder window": lambda: nn.Decoder(16, 2, 4, pattern=nn.Window(3), position=nn.Rotary(4)),
+    "decoder multi-query": lambda: nn.Decoder(16, 2, 4, kv_heads=1, position=nn.RelativeBias(4, 3)),
+    "rnn": lambda: nn.Recurrent(16, 2, "rnn"),
+    "gru both ways": lambda: nn.Recurrent(16, 2, "gru", bidirectional=True),
+    "lstm both ways": lambda: nn.Recurrent(16, 2, "lstm", bidirectional=True, position=nn.Sinusoidal(16)),
+    "convnet": lambda: nn.ConvNet(16, 2, 3, dilation_growth=2),
+    "deep_sets": lambda: nn.DeepSets(16, [16, 16]),
+    "resnet": lambda: nn.ResNet(16, [8, 16]),
+    "edge_conv": lambda: nn.EdgeConvNet(16, [16, 16], 4),
+    "point_cloud_transformer": lambda: nn.PointCloudTransformer(16, 16, 1, [16], 4),
 }
 LENGTHS = torch.tensor([5, 0, 9, 1, 3])
 
@@ -77,7 +58,7 @@ def trunk(request):
 
 @pytest.fixture
 def ragged():
-    return Ragged(LENGTHS)
+    return nn.Ragged(LENGTHS)
 
 
 @pytest.fixture
@@ -109,7 +90,7 @@ def test_company_changes_nothing(trunk, ragged, tokens):
 
 
 def test_a_tail_of_no_sequence_is_allowed(trunk, ragged, tokens):
-    longer = Ragged(LENGTHS, total=ragged.total + 4)
+    longer = nn.Ragged(LENGTHS, total=ragged.total + 4)
     x = torch.cat([tokens, torch.full((4, 16), torch.nan)])
     found = trunk(x, longer)
     torch.testing.assert_close(found[:-4], trunk(tokens, ragged), atol=1e-12, rtol=1e-12)
@@ -141,7 +122,7 @@ def test_copies_are_independent_and_equal(trunk, ragged, tokens):
 def test_nothing_at_all_is_legal(trunk):
     assert trunk(torch.zeros(2, 0, 16).double()).shape == (2, 0, 16)
     assert trunk(torch.zeros(0, 3, 16).double()).shape == (0, 3, 16)
-    assert trunk(torch.zeros(0, 16).double(), Ragged(torch.tensor([0, 0]))).shape == (0, 16)
+    assert trunk(torch.zeros(0, 16).double(), nn.Ragged(torch.tensor([0, 0]))).shape == (0, 16)
     alone = trunk(torch.randn(2, 4, 16).double(), torch.zeros(2, 4, dtype=torch.bool))
     assert not alone.any()
 
@@ -158,11 +139,11 @@ def test_gradients_reach_every_parameter_and_stay_finite(trunk, ragged, tokens):
 
 
 def test_watching_shows_every_block_and_changes_nothing(trunk, ragged, tokens):
-    x, watch = ragged.pad(tokens), Watch()
+    x, watch = ragged.pad(tokens), nn.Watch()
     assert torch.equal(trunk(x, ragged.valid, watch=watch), trunk(x, ragged.valid))
     assert list(watch.hidden) == ["input", "blocks.0", "blocks.1"]
     assert all(hidden.shape == x.shape for hidden in watch.hidden.values())
-    if isinstance(trunk, (Encoder, Decoder)):
+    if isinstance(trunk, (nn.Encoder, nn.Decoder)):
         assert list(watch.attention) == list(watch.kernels) == ["blocks.0.attention", "blocks.1.attention"]
         for weights in watch.attention.values():
             rows = weights.sum(-1).transpose(1, 2)[ragged.valid]
@@ -179,7 +160,7 @@ def test_wrong_layouts_are_answered(trunk, ragged, tokens):
         trunk(tokens[None, :, :15])
     with refuses("valid", "(1, 18)", "float32"):
         trunk(tokens[None], torch.ones(1, 18))
-    if not isinstance(trunk, (Encoder, Decoder)):
+    if not isinstance(trunk, (nn.Encoder, nn.Decoder)):
         with refuses(type(trunk).__name__, "(1, 1, 18, 18)"):
             trunk(tokens[None], bias=torch.zeros(1, 1, 18, 18))
 

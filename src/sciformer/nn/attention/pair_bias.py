@@ -86,7 +86,6 @@ class PairBias:
 
     @property
     def heads(self) -> int:
-        """H."""
         return self.values.shape[1]
 
     def dense(self) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -143,16 +143,8 @@ class Conformer(Encoder):
         **options: Unpack[ConformerArguments],
     ) -> None:
         options.setdefault("norm_position", "post")
-        super().__init__(
-            dim,
-            0,
-            heads,
-            position=position,
-            pattern=pattern,
-            embedding_norm=embedding_norm,
-            last_norm=last_norm,
-            **options,
-        )
+        norms: dict[str, Any] = {"embedding_norm": embedding_norm, "last_norm": last_norm}
+        super().__init__(dim, 0, heads, position=position, pattern=pattern, **norms, **options)
         self.depth = depth
         self.blocks = nn.ModuleList(
             ConformerBlock(dim, heads, width=width, convolutions=convolutions, **options) for _ in range(depth)

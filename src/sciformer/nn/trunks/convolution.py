@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
@@ -83,15 +82,12 @@ class ConvNet(PaddedTrunk):
         cell   row and column of each token, where samples have other shapes than that of the grid
         """
         shape = shape or self.shape
-        line = shape is None
-        if line:
+        if line := shape is None:
             laid = Grid((1, x.shape[1]), x.shape[1], valid)
         else:
-            assert shape is not None
             laid = Grid.of(shape, x.shape[1], valid, cell, at, self.training)
-        if at is None and not line and self.position.axes == 2:
-            assert shape is not None
-            at = grid(shape).to(x.device)
+            if at is None and self.position.axes == 2:
+                at = grid(shape).to(x.device)
         x = zero_padding(self.position.embed(x, self.position.locate(x, at, valid)), valid)
         if watch is not None:
             watch.saw_hidden(x, "input")
@@ -102,8 +98,7 @@ class ConvNet(PaddedTrunk):
             y = block(y, real)
             if watch is not None:
                 watch.saw_hidden(laid.pick(_cells(y, line)), f"blocks.{i}")
-        x = self.norm(laid.pick(_cells(y, line)))
-        return x if valid is None else torch.where(valid[..., None], x, 0)
+        return zero_padding(self.norm(laid.pick(_cells(y, line))), valid)
 
 
 def _cells(y: Tensor, line: bool) -> Tensor:

@@ -234,11 +234,6 @@ class RecurrentOptions(DepthOptions, PositionOptions):
     def reads_both_ways(self) -> bool:
         return self.bidirectional
 
-    @property
-    def initial_gate(self) -> float:
-        """Initial bias of the forget gate."""
-        return 0.0
-
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> Recurrent:
         return Recurrent(
             self.dim,
@@ -247,7 +242,7 @@ class RecurrentOptions(DepthOptions, PositionOptions):
             bidirectional=self.bidirectional and not causal,
             dropout=self.dropout,
             position=self.build_position(form, self.dim, None),
-            forget_bias=self.initial_gate,
+            forget_bias=getattr(self, "forget_bias", 0.0),
         )
 
 
@@ -259,10 +254,6 @@ class LSTMOptions(RecurrentOptions):
     forget_bias: float = 0.0
     """Initial bias of the forget gate of an LSTM, or of the update gate of a GRU (default: 0). With 1 it remembers
     longer from the start."""
-
-    @property
-    def initial_gate(self) -> float:
-        return self.forget_bias
 
 
 class GRUOptions(LSTMOptions):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -111,20 +110,6 @@ class RecurrentDecoder(nn.Module):
             watch.saw_hidden(y, "output")
         return zero_padding(y, valid)
 
-    def unroll(
-        self, start: Tensor, first: Tensor, steps: int, feed: Callable[[Tensor], Tensor] = lambda y: y
-    ) -> Tensor:
-        """One to many: `steps` outputs (B, steps, D) from one vector `start` (B, D'), each fed back as the next input.
-
-        `first` (B, D) is the first input, `feed` turns an output (B, D) into the next one.
-        """
-        state, outputs = self.cache(), []
-        for _ in range(steps):
-            y = self(first[:, None], start=start, cache=state)[:, 0]
-            outputs.append(y)
-            first = feed(y)
-        return torch.stack(outputs, 1) if outputs else first.new_zeros(len(first), 0, self.dim)
-
     def _begin(self, x: Tensor, start: Tensor | None, asked: Memory | None) -> list[State]:
         if start is None and asked is not None:
             start = asked.mean
@@ -208,5 +193,5 @@ class RecurrentDecoderOptions(RecurrentOptions):
             memory_dim=memory_dim,
             length=self.longest,
             dropout=self.dropout,
-            forget_bias=self.initial_gate,
+            forget_bias=getattr(self, "forget_bias", 0.0),
         )

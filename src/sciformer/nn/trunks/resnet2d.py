@@ -13,6 +13,7 @@ from ...errors import UserError
 from ..grids import Grid
 from ..norms import BatchNorm
 from ..options import TokenForm, TrunkOptions, Width
+from ..ragged import zero_padding
 from ..watch import Watch
 from .base import PaddedTrunk
 
@@ -35,9 +36,8 @@ class ConvNorm(nn.Module):
         if real is None and (y.numel() > y.shape[1] or not self.training):
             y = self.norm.plain(y)
         else:
-            y = self.norm(y.movedim(1, -1), None if real is None else real.expand(len(y), -1, -1, -1)[:, 0]).movedim(
-                -1, 1
-            )
+            inside = None if real is None else real.expand(len(y), -1, -1, -1)[:, 0]
+            y = self.norm(y.movedim(1, -1), inside).movedim(-1, 1)
         y = F.relu(y) if self.active else y
         return y if real is None else y.masked_fill(~real, 0)
 
@@ -122,7 +122,7 @@ class ResNet2d(PaddedTrunk):
         inside = Inside(grid.real, self.raster)
         y = self._image(grid.lay(x))
         if watch is not None:
-            watch.saw_hidden(x if valid is None else x.masked_fill(~valid[..., None], 0), "input")
+            watch.saw_hidden(zero_padding(x, valid), "input")
         y = self.stem(y, inside.shrunk(self.down))
         if 2 in self.pool:  # after relu zeros change no maximum
             y = F.max_pool2d(y, 3, self.pool, padding=1)
