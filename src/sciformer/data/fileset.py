@@ -354,6 +354,10 @@ class FileSet(TaggedFiles):
         named = {part: self.find(names) for part, names in self.named().items()}
         return {part: self._scan_part(plan, files, log, notes, part) for part, files in named.items()}
 
+    def scan_others(self, plan: Any, files: Sequence[str | Path], notes: list[str]) -> list[Scan]:
+        """What is in files that are not divided; one that cannot be read is an error."""
+        return [plan.scan(path, tag, self.rows_per_scan()) for tag, path in self.find(files)]
+
     def pieces(self, plan: Any, parts: Sequence[Part], mixed: bool = True, notes: Sequence[str] = ()) -> FilePieces:
         """The samples of some rows of files, in pieces."""
         return FilePieces(plan, parts, self.chunk_size, mixed, notes)
@@ -388,8 +392,8 @@ class FileSet(TaggedFiles):
         return self._others(files, self.plan(training=False).aligned())
 
     def _others(self, files: Sequence[str | Path], plan: Any) -> Source:
-        size, notes = self.rows_per_scan(), list[str]()
-        scans = [plan.scan(path, tag, size) for tag, path in self.find(files)]
+        notes = list[str]()
+        scans = self.scan_others(plan, files, notes)
         plan = self.agree(plan, scans, notes, training=False)
         self._tell(scans, notes)
         return self.pieces(plan, [(scan, scan.kept) for scan in scans], mixed=False, notes=notes)

@@ -15,8 +15,9 @@ from ...errors import UserError
 from ...recipe import guess
 from ...recipe.page import Found, Page
 from .reader.listing import is_image, is_table, list_image_files, lists_images
-from .reader.pieces import ImageChunks, is_missing
+from .reader.pieces import ImageChunks
 from .reader.reader import ImageFiles
+from .reader.sets import is_missing
 from .tokens import Patches
 
 SIZES: guess.Sizes = {0: (64, 2, 4), 2000: (96, 4, 4), 20_000: (192, 6, 6)}

@@ -91,7 +91,7 @@ def test_pixels_that_are_not_finite_are_counted(tmp_path):
     with refuses("3 of 180", "1 more", key="data.blank", file=tmp_path / "a.fits", hint="--data.blank 0"):
         source.load(0)
     found = opened([tmp_path], truth=(), blank=-1, split={"valid": 0, "test": 0})
-    assert found.notes[0] == "3 pixels in 2 images are not finite: read as -1 (data.blank)."
+    assert found.notes[-1] == "3 pixels in 2 images are not finite: read as -1 (data.blank)."
     table = found.sources["train"].load(0)
     np.testing.assert_array_equal(table["image"], np.where(np.isfinite(images), images, -1))
 

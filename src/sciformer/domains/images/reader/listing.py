@@ -15,8 +15,9 @@ from ....data.columns import Array
 from ....data.fileset import split_tag
 from ....data.source import find_files
 from ....errors import UserError, one_of
+from ....files.formats.base import Layout, open_file
 from ....files.formats.delimited import DELIMITED_SUFFIXES, measured, read_rows
-from ....files.packages import require
+from ....files.formats.parquet import PARQUET
 from .arrays import ARRAY_SUFFIXES
 from .decode import PICTURE_SUFFIXES
 
@@ -200,7 +201,11 @@ def _path_column(columns: Mapping[str, Array]) -> str:
 
 def _table_columns(path: Path) -> dict[str, Array]:
     if _bare_suffix(path) in (".parquet", ".pq"):
-        return _parquet_columns(path)
+        file = open_file(path, Layout(), PARQUET)
+        names = [name for name, kind in file.kinds.items() if not kind.listed]
+        return {
+            name: column for name, column in file.read(names, 0, file.rows).items() if isinstance(column, np.ndarray)
+        }
     grid = read_rows(path)
     rows, names = grid.rows, grid.names
     if names is None:
@@ -210,15 +215,3 @@ def _table_columns(path: Path) -> dict[str, Array]:
     if double := [name for place, name in enumerate(names) if name in names[:place]]:
         raise UserError(f"{path} has two columns with the name {double[0]!r}", file=path)
     return {name: measured([row[place].strip() for row in rows]) for place, name in enumerate(names)}
-
-
-def _parquet_columns(path: Path) -> dict[str, Array]:
-    table = require("pyarrow.parquet", "Parquet files", "'sciformer[astro]'").read_table(path)
-    made: dict[str, Array] = {}
-    for name in table.column_names:
-        column = table.column(name).to_numpy()
-        if column.dtype.kind != "O":
-            made[name] = column
-        elif all(value is None or isinstance(value, str) for value in column):
-            made[name] = np.array(["" if value is None else value for value in column])
-    return made

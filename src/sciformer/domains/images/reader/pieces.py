@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +52,7 @@ class ImageFormat:
         self.fit, self.blank = fit, blank
         self.columns = ["file", *(n for n in sets[0].columns if n != "file" and all(n in one.columns for one in sets))]
         self.varying = bool((made[:, :2] != made[0, :2]).any())
-        self.dtype = common_dtype({one.dtype.str: one.name for one in reversed(sets)})
+        self.dtype = common_dtype({one.dtype.str: one.path for one in reversed(sets)})
         bytes_each = float(made.astype(np.float64).prod(1).mean()) * self.dtype.itemsize
         self.piece = piece or max(16, int(CHUNK_BYTES / bytes_each))
 
@@ -105,6 +104,8 @@ class ImageChunks:
 
     def blanks(self) -> tuple[int, int]:
         """How many pixels of all images are not finite, and in how many images; all are read."""
+        if self.form.dtype.kind != "f":
+            return 0, 0
         counts = [int((~np.isfinite(image)).sum()) for some in self.pieces for image in self._read(some)]
         return sum(counts), sum(count > 0 for count in counts)
 
@@ -174,11 +175,3 @@ def _mixed_pieces(sets: Sequence[ImageSet], rows: Sequence[Array], piece: int) -
 def _dealt(one: ImageSet, rows: Array) -> Array:
     """The rows in the order in which they are dealt: files in any, neighbours of an array together."""
     return rows[np.argsort(mix(key("dealt") ^ mix(rows)), kind="stable")] if one.cube is None else rows
-
-
-def is_missing(column: Any) -> Array:
-    """Which images have no class, or a value that is not finite."""
-    found = np.asarray(column)
-    if found.dtype.kind == "f":
-        return ~np.isfinite(found)
-    return found == "" if found.dtype.kind == "U" else np.zeros(len(found), bool)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from ....data.columns import Array
-from ....data.fileset import TaggedFiles, in_files, note_overlaps
-from ....data.readers.text_parts import STANDARD_PARTS, order_parts
-from ....data.source import Source, Splits, fingerprint
-from ....data.split import sample_per_class
+from ....data.fileset import LABEL, Counts, FileSet, known_columns, note_overlaps
+from ....data.source import STANDARD_PARTS, Source, Splits, fingerprint_files
+from ....data.split import Split
 from ....errors import UserError, nearest
 from .arrays import open_arrays
 from .decode import Resizer
 from .listing import is_picture, list_image_files
-from .pieces import ImageChunks, ImageFormat, is_missing
+from .pieces import ImageChunks, ImageFormat
 from .sets import Axes, BadFiles, ImageSet, ReadOptions, gather_image_sets
 
 LABEL_HINT = (
@@ -29,7 +28,7 @@ LABEL_HINT = (
 )
 
 
-class ImageFiles(TaggedFiles):
+class ImageFiles(FileSet):
     """Images, in a column `image`; their classes, if known, in `label`; their names in `file`, with the number in
     an array in `entry`; others as named.
 
@@ -41,6 +40,8 @@ class ImageFiles(TaggedFiles):
     Pixels are read piece by piece; before the training headers alone are looked at. Images that are the same stay in
     one part.
     """
+
+    unit: ClassVar[str] = "image"
 
     files: list[str] = Field(default_factory=list)
     """Names, globs or folders to train on. Folders in a folder are classes; but train, valid (or val) and test are
@@ -75,70 +76,32 @@ class ImageFiles(TaggedFiles):
     bad_files: Literal["stop", "skip"] = "stop"
     """What to do about files that cannot be read: stop; or unpack all of them before the training, go on without the
     bad ones, and say so."""
-    chunk_size: int | None = Field(default=None, ge=16)
+    chunk_size: int | None = Field(default=None, ge=16)  # type: ignore[assignment]
     """Images read at a time; as many as have 64 MiB of pixels unless given. A training keeps several such pieces."""
 
     def open(self, log: Any = None) -> Splits:
-        notes: list[str] = []
-        sets = self._sets(log, notes)
-        everything = [one for some in sets.values() for one in some]
-        for name in self.state.get("truth", ()):
-            _require_column(name, everything, notes)
-        form = self._format(everything, notes)
-        rows = self._divided(sets, notes)
-        groups = {part: np.concatenate([one.groups for one in some]) for part, some in sets.items()}
-        notes += note_overlaps(groups, "images")
-        chunks = {}
-        for part, kept in rows.items():
-            some = sets.get(part, sets["train"])
-            chunks[part] = ImageChunks(some, in_files(map(len, some), kept), form)
-        if self.blank is not None and form.dtype.kind == "f":
-            pixels, images = (sum(some) for some in zip(*(source.blanks() for source in chunks.values())))
+        found = super().open(log)
+        if self.blank is not None:
+            counts = [source.blanks() for source in found.sources.values() if isinstance(source, ImageChunks)]
+            pixels, images = (sum(some) for some in zip(*counts))
             said = f"{pixels:,} pixels in {images:,} images are not finite: read as {self.blank:g} (data.blank)."
-            notes += [said] if pixels else []
-        notes += dict.fromkeys(note for one in everything for note in one.notes)
-        return Splits(order_parts(dict(chunks)), _fingerprints(everything), notes)
+            found.notes.extend([said] if pixels else [])
+        return found
 
-    def read(self, files: Sequence[str | Path]) -> Source:
-        """The images of other files in their order."""
-        notes: list[str] = []
-        sets = [one for _, one in self._gathered(files, "the files", notes, training=False)]
-        form = self._format(sets, notes)
-        notes += dict.fromkeys(note for one in sets for note in one.notes)
-        return ImageChunks(sets, [np.arange(len(one)) for one in sets], form, mixed=False, notes=notes)
+    def aligned(self, files: Sequence[str | Path]) -> Source:
+        return self.read(files)
 
-    def _format(self, sets: Sequence[ImageSet], notes: list[str]) -> ImageFormat:
-        sides = (self.size, self.size) if isinstance(self.size, int) else self.size
-        if sides is not None and min(sides) < 1:
-            raise UserError(f"data.size must be 1 pixel or more, not {self.size}", key="data.size")
-        return ImageFormat(sets, Resizer(sides, self.channels), notes, self.chunk_size, self.blank)
-
-    def _gathered(
-        self, names: Sequence[str | Path], whose: str, notes: list[str], log: Any = None, training: bool = True
-    ) -> list[tuple[str, ImageSet]]:
-        """The images of files; bad ones are refused, or told in the notes."""
-        listed: list[str] = []
-        entries = list_image_files(names, listed)
-        if log is not None and len(entries) > 1000:
-            log(f"looking at {len(entries):,} files of images")
+    def plan(self, training: bool) -> ReadOptions:
         wanted = (*self.state.get("truth", ()), *self.meta, self.split.by, self.split.stratify)
-        deep, words, bad = self.bad_files == "skip", tuple(filter(None, wanted)), BadFiles()
-        options = ReadOptions(self.image, self.label, self.axes, self.pixels, deep, words, self.channels)
-        made = gather_image_sets(entries, options, bad)
-        if bad and not deep:
-            raise bad.error(sum(len(one) for _, one in made) + len(bad), training)
-        notes += bad.notes()
-        made = [(part, one) for part, one in made if len(one)]
-        if not made:
-            raise UserError(f"no image in {whose} can be read", hint=" ".join(notes[:4]))
-        notes += listed
-        return made
+        words, deep = tuple(filter(None, wanted)), self.bad_files == "skip"
+        return ReadOptions(self.image, self.label, self.axes, self.pixels, deep, words, self.channels)
 
-    def _sets(self, log: Any, notes: list[str]) -> dict[str, list[ImageSet]]:
+    def scan(self, plan: ReadOptions, log: Any, notes: list[str]) -> dict[str, list[ImageSet]]:  # type: ignore[override]
+        """The images of each part; parts are told by keys, by folders and by names of arrays."""
         given = self.named()
         sets: dict[str, list[ImageSet]] = {}
         for part, names in given.items():
-            made = self._gathered(names, f"data.{'files' if part == 'train' else part}", notes, log)
+            made = self._gather(plan, names, notes, part, log)
             told = {own for own, _ in made} - {""}
             for own, one in made:
                 if part == "train" and "train" in told:
@@ -148,49 +111,98 @@ class ImageFiles(TaggedFiles):
             if both := [other for other in STANDARD_PARTS[1:] if part == "train" and other in sets and other in given]:
                 message = f"the part {both[0]} is given by data.{both[0]} and by data.files too"
                 raise UserError(message, key=f"data.{both[0]}")
+        truth = self.state.get("truth", ())
+        for part, some in sets.items():
+            for name in truth:
+                _require_column(name, some, notes)
+            sets[part] = [one.with_values_of(truth) for one in some]
+            self._tell(sets[part], notes, f" for {part}", "" if part == "train" else f" of {part}")
         return sets
 
-    def _divided(self, sets: dict[str, list[ImageSet]], notes: list[str]) -> dict[str, Array]:
-        """The rows of each part, counted over its sets."""
-        train = sets["train"]
-        count = sum(map(len, train))
-        keep = np.ones(count, bool)
-        for name in self.state.get("truth", ()):
-            lacking = is_missing(_concatenate_column(train, name))
-            if lacking.any():
-                notes.append(f"{int(lacking.sum()):,} of {count:,} images have no `{name}`: left out.")
-            keep &= ~lacking
-        kept = np.flatnonzero(keep)
-        if not len(kept):
-            raise UserError(f"all {count:,} images to train on are left out", hint=" ".join(notes))
-        split = self.split.less("valid" in sets, "test" in sets)
-        groups = np.concatenate([one.groups for one in train])[kept]
-        again = 0 if split.by else len(kept) - len(np.unique(groups))
-        if again:
-            said = f"{again:,} of {len(kept):,} images are the same as others: these stay in one part"
-            notes.append(f"{said}{_conflicting_class_note(train, groups, kept)}.")
-        by = _concatenate_column(train, split.by)[kept] if split.by else groups if again else None
-        strata = _concatenate_column(train, split.stratify)[kept] if split.stratify else None
-        rows = {part: kept[some] for part, some in split.divide(len(kept), by, strata).items()}
-        if self.labels_per_class is not None:
-            labels = _concatenate_column(train, "label")
-            rows["train"] = sample_per_class(labels, rows["train"], self.labels_per_class, split.lot, notes, "image")
-        return rows | {part: np.arange(sum(map(len, some))) for part, some in sets.items() if part != "train"}
+    def scan_others(self, plan: ReadOptions, files: Sequence[str | Path], notes: list[str]) -> list[ImageSet]:  # type: ignore[override]
+        return [one for _, one in self._gather(plan, files, notes)]
+
+    def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
+        return [f"{count:,} of {total:,} images{whose} have no `{name}`: left out." for name, count in counts.items()]
+
+    def agree(self, plan: ReadOptions, scans: Sequence[Any], notes: list[str], training: bool) -> ImageFormat:
+        """What all images have in common."""
+        sides = (self.size, self.size) if isinstance(self.size, int) else self.size
+        if sides is not None and min(sides) < 1:
+            raise UserError(f"data.size must be 1 pixel or more, not {self.size}", key="data.size")
+        form = ImageFormat(scans, Resizer(sides, self.channels), notes, self.chunk_size, self.blank)
+        notes += dict.fromkeys(note for one in scans for note in one.notes)
+        return form
+
+    def groups(self, scans: Sequence[Any], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
+        """Images that are the same are not put in two parts."""
+        for name in filter(None, (split.by, split.stratify, LABEL if self.labels_per_class else "")):
+            _require_column(name, scans)
+        by, strata = super().groups(scans, split, notes)
+        same = _digests(scans)
+        if by is None and (again := len(same) - len(np.unique(same))):
+            said = f"{again:,} of {len(same):,} images are the same as others: these stay in one part"
+            notes.append(f"{said}{_conflicting_class_note(scans, same)}.")
+            by = same
+        return by, strata
+
+    def overlaps(self, scans: Mapping[str, Sequence[Any]]) -> list[str]:
+        return note_overlaps({part: _digests(some) for part, some in scans.items()}, "images")
+
+    def fingerprint(self, scans: Sequence[Any]) -> dict[str, str]:
+        """Of each table and file of arrays; of all pictures together, by their names, sizes and digests."""
+        found = fingerprint_files([path for one in scans for path in one.origin])
+        pictures = sorted(row for one in scans for row in zip(one.paths, one.bytes, one.groups.tolist()))
+        if pictures:
+            folders = {os.path.dirname(path) for path, _, _ in pictures}
+            top = os.path.commonpath([os.path.realpath(folder) for folder in folders])
+            hashed = hashlib.sha256()
+            for path, size, digest in pictures:
+                hashed.update(f"{os.path.relpath(path, top)} {size} {digest}\n".encode())
+            total = sum(size for _, size, _ in pictures)
+            found[top] = f"{len(pictures):,} pictures, {total:,} bytes, {hashed.hexdigest()[:16]}"
+        return found
+
+    def pieces(self, plan: ImageFormat, parts: Sequence[Any], mixed: bool = True, notes: Sequence[str] = ()) -> Any:
+        return ImageChunks([one for one, _ in parts], [rows for _, rows in parts], plan, mixed, notes)
+
+    def slow(self, source: Any, scans: Sequence[Any], drawn: Sequence[str]) -> list[str]:
+        return []
+
+    def _gather(
+        self, plan: ReadOptions, names: Sequence[str | Path], notes: list[str], part: str = "", log: Any = None
+    ) -> list[tuple[str, ImageSet]]:
+        """The images of files; bad ones are refused, or told in the notes."""
+        listed: list[str] = []
+        entries = list_image_files(names, listed)
+        if log is not None and len(entries) > 1000:
+            log(f"looking at {len(entries):,} files of images")
+        bad = BadFiles()
+        made = gather_image_sets(entries, plan, bad)
+        if bad and self.bad_files == "stop":
+            raise bad.error(sum(one.rows for _, one in made) + len(bad), training=bool(part))
+        notes += bad.notes()
+        made = [(part, one) for part, one in made if one.rows]
+        if not made:
+            whose = {"": "the files", "train": "data.files"}.get(part, f"data.{part}")
+            raise UserError(f"no image in {whose} can be read", hint=" ".join(notes[:4]))
+        notes += listed
+        return made
 
 
-def _conflicting_class_note(train: Sequence[ImageSet], groups: Array, kept: Array) -> str:
+def _digests(sets: Sequence[ImageSet]) -> Array:
+    """Of every image that is used, a number that is equal for images that are the same."""
+    return np.concatenate([one.groups[one.kept] for one in sets])
+
+
+def _conflicting_class_note(train: Sequence[ImageSet], same: Array) -> str:
     """Words on images that are the same but have several classes."""
-    if not all("label" in one.columns for one in train):
+    if not all(LABEL in one.columns for one in train):
         return ""
-    _, label = np.unique(_concatenate_column(train, "label")[kept], return_inverse=True)
-    pairs = np.unique(np.stack([groups, label.astype(groups.dtype)]), axis=1)
+    _, label = np.unique(known_columns(train, LABEL), return_inverse=True)
+    pairs = np.unique(np.stack([same, label.astype(same.dtype)]), axis=1)
     count = pairs.shape[1] - len(np.unique(pairs[0]))
     return f", but {count:,} of them have another class" if count else ""
-
-
-def _concatenate_column(sets: Sequence[ImageSet], name: str) -> Array:
-    _require_column(name, sets)
-    return np.concatenate([one.columns[name] for one in sets])
 
 
 def _require_column(name: str, sets: Sequence[ImageSet], notes: Sequence[str] = ()) -> None:
@@ -200,19 +212,4 @@ def _require_column(name: str, sets: Sequence[ImageSet], notes: Sequence[str] = 
             if one.paths and not is_picture(first := Path(one.paths[0])):
                 known += open_arrays(first).header
             hint = " ".join([*notes, *one.notes, LABEL_HINT]) if name == "label" else nearest(name, known)
-            raise UserError(f"the images of {one.name} have no column `{name}`", hint=hint, file=one.name)
-
-
-def _fingerprints(sets: Sequence[ImageSet]) -> dict[str, str]:
-    """Fingerprints: of each table and file of arrays; of all pictures together, by their names, sizes and digests."""
-    found = {str(path): fingerprint(path) for path in dict.fromkeys(path for one in sets for path in one.origin)}
-    pictures = sorted(row for one in sets for row in zip(one.paths, one.bytes, one.groups.tolist()))
-    if pictures:
-        folders = {os.path.dirname(path) for path, _, _ in pictures}
-        top = os.path.commonpath([os.path.realpath(folder) for folder in folders])
-        hashed = hashlib.sha256()
-        for path, size, digest in pictures:
-            hashed.update(f"{os.path.relpath(path, top)} {size} {digest}\n".encode())
-        total = sum(size for _, size, _ in pictures)
-        found[top] = f"{len(pictures):,} pictures, {total:,} bytes, {hashed.hexdigest()[:16]}"
-    return found
+            raise UserError(f"the images of {one.path} have no column `{name}`", hint=hint, file=one.path)

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from ....data.columns import Array
+from ....data.fileset import Counts, Scan, Words
 from ....data.random import key, mix
 from ....errors import UserError, nearest, one_of
 from . import decode
@@ -80,14 +81,12 @@ class BadFiles(list[tuple[str, UserError]]):
         return UserError(f"{count} images cannot be read:{shown}", hint=hint)
 
 
-@dataclass(eq=False)
-class ImageSet:
-    """Images that are known before they are read.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ImageSet(Scan):
+    """Images that are known before they are read: files with one each, or an array in the file `path`.
 
-    name      of the set, for messages
     shapes    (n, 3) height, width and channels of each
     dtype     of the pixels
-    columns   what else is known of each
     groups    (n,) numbers that are equal for images that are the same
     paths     the file of each; empty for an array
     bytes     of each file
@@ -95,31 +94,42 @@ class ImageSet:
     origin    files of many of them, or of what is known of them
     """
 
-    name: str
     shapes: Array
     dtype: np.dtype[Any]
-    columns: dict[str, Array]
     groups: Array
     options: ReadOptions
     paths: list[str] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
     cube: tuple[ArrayFile, str, str] | None = None
     notes: list[str] = field(default_factory=list)
-    origin: tuple[Path, ...] = ()
+    origin: list[Path] = field(default_factory=list)
 
-    def __len__(self) -> int:
-        return len(self.shapes)
+    @classmethod
+    def of(cls, path: Path, columns: dict[str, Array], shapes: Array, **more: Any) -> ImageSet:
+        """A set of which all images are used."""
+        rows = np.arange(len(shapes))
+        return cls(path, "", len(rows), rows, rows, dict(columns), shapes=shapes, **more)
 
     @property
     def single(self) -> bool:
         """Whether it is one image, which has a file of its own."""
         return self.cube is not None and "n" not in self.cube[2]
 
+    def with_values_of(self, names: Sequence[str]) -> ImageSet:
+        """The same set without the images that have no class, or no finite value, in these columns."""
+        missing = {name: is_missing(self.columns[name][:]) for name in names}
+        counts = Counts({name: int(lacking.sum()) for name, lacking in missing.items() if lacking.any()})
+        if not counts:
+            return self
+        kept = np.flatnonzero(~np.any(list(missing.values()), 0))
+        columns: dict[str, Array | Words] = {name: column[kept] for name, column in self.columns.items()}
+        return replace(self, kept=kept, columns=columns, counts=counts)
+
     def column(self, name: str, rows: Array) -> Array:
         """A column of these rows; `file` is the file of each."""
         if name != "file":
-            return self.columns[name][rows]
-        return np.array([self.paths[row] for row in rows.tolist()] if self.cube is None else [self.name] * len(rows))
+            return self.columns[name][np.searchsorted(self.kept, rows)]
+        return np.array([self.paths[row] for row in rows.tolist()] if self.paths else [str(self.path)] * len(rows))
 
     def read(self, rows: Array, fit: Resizer) -> Iterator[Array | UserError]:
         """The pixels (height, width, channels) of each of these rows, or why they cannot be read."""
@@ -174,6 +184,13 @@ def common_dtype(kinds: Mapping[str, object]) -> np.dtype[Any]:
     return np.result_type(*found)
 
 
+def is_missing(column: Array) -> Array:
+    """Which images have no class, or a value that is not finite."""
+    if column.dtype.kind == "f":
+        return ~np.isfinite(column)
+    return column == "" if column.dtype.kind == "U" else np.zeros(len(column), bool)
+
+
 # From files to sets
 
 
@@ -201,7 +218,7 @@ def gather_image_sets(entries: Sequence[ImageFile], options: ReadOptions, bad: B
             run = []
         for part, one in found:
             if entry.tag:
-                one.columns["label"] = np.full(len(one), entry.tag)
+                one.columns["label"] = np.full(one.rows, entry.tag)
             made.append((part or entry.part, one))
         if not found:
             run.append(entry)
@@ -216,18 +233,18 @@ def _run_set(entries: Sequence[ImageFile], options: ReadOptions, bad: BadFiles) 
         if bare is not None:
             message = f"{bare} has no class, but other images have a class by their folder or before their name"
             raise UserError(message, file=bare)
-    return _file_set(str(entries[0].path), [entry.path for entry in entries], columns, options, bad)
+    return _file_set(entries[0].path, [entry.path for entry in entries], columns, options, bad)
 
 
 def _table_set(path: Path, options: ReadOptions, bad: BadFiles) -> ImageSet:
     paths, columns = read_image_table(path, options.image, options.label)
-    made = _file_set(str(path), paths, columns, replace(options, image="", label=""), bad)
-    made.origin = (path,)
+    made = _file_set(path, paths, columns, replace(options, image="", label=""), bad)
+    made.origin.append(path)
     return made
 
 
 def _file_set(
-    name: str, paths: Sequence[Path], columns: dict[str, Array], options: ReadOptions, bad: BadFiles
+    path: Path, paths: Sequence[Path], columns: dict[str, Array], options: ReadOptions, bad: BadFiles
 ) -> ImageSet:
     """Files with an image each, of which headers are read; bad ones are left out."""
     kept, looks = [], []
@@ -243,15 +260,15 @@ def _file_set(
     columns |= {card: np.array([one[card] for one in cards]) for card in known if card not in columns}
     kinds = {look.dtype: paths[row] for row, look in zip(reversed(kept), reversed(looks))}
     reduced = sum(look.reduced for look in looks)
-    return ImageSet(
-        name,
-        np.array([look[:3] for look in looks], np.int32).reshape(-1, 3),
-        common_dtype(kinds) if kinds else np.dtype("uint8"),
+    return ImageSet.of(
+        path,
         columns,
-        np.array([look.digest for look in looks], np.int64),
-        options,
-        [str(paths[row]) for row in kept],
-        [look.size for look in looks],
+        np.array([look[:3] for look in looks], np.int32).reshape(-1, 3),
+        dtype=common_dtype(kinds) if kinds else np.dtype("uint8"),
+        groups=np.array([look.digest for look in looks], np.int64),
+        options=options,
+        paths=[str(paths[row]) for row in kept],
+        bytes=[look.size for look in looks],
         notes=[f"{reduced:,} pictures have 16 bits for each colour, of which Pillow reads 8."] if reduced else [],
     )
 
@@ -274,7 +291,7 @@ def _header(path: Path, options: ReadOptions) -> ImageHeader:
 def _single_image(path: Path, options: ReadOptions) -> ImageSet:
     ((_, found),) = find_image_arrays(open_arrays(path), replace(options, alone=True))
     if not found.single:
-        raise UserError(f"{path} must have a single image, as the files beside it have, not {len(found):,}", file=path)
+        raise UserError(f"{path} must have a single image, as the files beside it have, not {found.rows:,}", file=path)
     return found
 
 
@@ -287,8 +304,8 @@ def _array_sets(path: Path, options: ReadOptions) -> list[tuple[str, ImageSet]]:
     for _, one in made:
         assert one.cube is not None
         _attach_idx_labels(path, one)
-        for start in range(0, len(one) if options.deep else 0, ROWS_CHECKED_AT_ONCE):
-            file.get(one.cube[1], np.arange(start, min(start + ROWS_CHECKED_AT_ONCE, len(one))))
+        for start in range(0, one.rows if options.deep else 0, ROWS_CHECKED_AT_ONCE):
+            file.get(one.cube[1], np.arange(start, min(start + ROWS_CHECKED_AT_ONCE, one.rows)))
     return made
 
 
@@ -298,11 +315,11 @@ def _attach_idx_labels(path: Path, images: ImageSet) -> None:
     for name in (named, f"{named}.gz", named.removesuffix(".gz")) if "ubyte" in path.name else ():
         if name != path.name and (other := path.with_name(name)).exists():
             labels = open_arrays(other).get("array")
-            if labels.shape != (len(images),):
-                needed = f"a label for each of the {len(images):,} images of {path.name}"
+            if labels.shape != (images.rows,):
+                needed = f"a label for each of the {images.rows:,} images of {path.name}"
                 raise UserError(f"{other} must have {needed}, not the shape {labels.shape}", file=other)
             images.columns["label"] = labels.astype(np.int64)
-            images.origin += (other,)
+            images.origin.append(other)
             return
 
 
@@ -367,16 +384,16 @@ def _array_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
             said = f"{shape[0]} images of {height} x {width}; if these are channels of one: --data.axes chw"
             notes.append(f"{file.path} has {said}")
         columns = {"entry": np.arange(count), **columns}
-    return ImageSet(
-        str(file.path),
-        np.tile(np.array([(height, width, sides.get("c", 1))], np.int32), (count, 1)),
-        np.dtype("uint8") if dtype.kind == "b" else dtype.newbyteorder("="),
+    return ImageSet.of(
+        file.path,
         columns,
-        (mix(key(str(file.path), name) ^ mix(np.arange(count))) >> np.uint64(1)).astype(np.int64),
-        options,
+        np.tile(np.array([(height, width, sides.get("c", 1))], np.int32), (count, 1)),
+        dtype=np.dtype("uint8") if dtype.kind == "b" else dtype.newbyteorder("="),
+        groups=(mix(key(str(file.path), name) ^ mix(np.arange(count))) >> np.uint64(1)).astype(np.int64),
+        options=options,
         cube=(file, name, axes),
         notes=notes,
-        origin=(file.path,),
+        origin=[file.path],
     )
 
 
