@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from sciformer.data.batch import StreamView
-from sciformer.generation.decode import Beams, Stepper, compiled_step, write
+from sciformer.generation.decode import Stepper, compiled_step, search_beams, write
 from sciformer.generation.generate import _precision
 from sciformer.generation.sampling import Sampling, draw_uniforms
 from sciformer.nn import Decoder, Learned, RelativeBias, Rotary, Sinusoidal
@@ -158,8 +158,8 @@ def test_a_wide_beam_finds_the_likeliest_text_of_a_length():
     allowed = torch.tensor([True, True, True, False])
     best = max(itertools.product(range(3), repeat=length), key=lambda ids: likelihood(made, prompt, list(ids)))
     with torch.no_grad():
-        found = Beams(made, torch.tensor([prompt]), None, length, allowed).search(3**length)
-        narrow = Beams(made, torch.tensor([prompt, [2, 0]]), None, length, allowed).search(1)
+        found = search_beams(made, torch.tensor([prompt]), None, length, allowed, 3**length)
+        narrow = search_beams(made, torch.tensor([prompt, [2, 0]]), None, length, allowed, 1)
     assert found == [list(best)]
     assert all(len(ids) == length for ids in narrow)
     assert math.isfinite(likelihood(made, prompt, narrow[0]))

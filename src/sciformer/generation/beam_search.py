@@ -54,7 +54,8 @@ def beam_search(
     """
     samples, size = first.shape
     device = first.device
-    closed = _forbidden_tokens(size, end, allowed, device)
+    only_end = torch.arange(size, device=device) == end
+    closed = torch.zeros_like(only_end) if allowed is None else ~(allowed.to(device) | only_end)
     put_aside: list[list[Hypothesis]] = [[] for _ in range(samples)]
     active = torch.arange(samples, device=device)  # the samples still in flight
     limits = longest.to(device)
@@ -65,7 +66,7 @@ def beam_search(
     while len(active):
         length = written.shape[2]
         full = (limits[active] <= length)[:, None, None]  # nothing but the end
-        logs = logs.to(exact).masked_fill(closed | (full & ~_only_end(size, end, device)), -torch.inf)
+        logs = logs.to(exact).masked_fill(closed | (full & ~only_end), -torch.inf)
         total = (scores[..., None] + logs).flatten(1)
         count = min(2 * beam, total.shape[1])
         best, place = total.topk(count, 1)
@@ -94,19 +95,6 @@ def beam_search(
 def normalise_score(log: float, length: int, penalty: float) -> float:
     """The score of a hypothesis of so many tokens."""
     return log * math.exp(-penalty * math.log((5 + length) / 6))  # a large penalty leaves 0, and no overflow
-
-
-def _forbidden_tokens(size: int, end: int, allowed: Tensor | None, device: torch.device) -> Tensor:
-    """(V,) the tokens that are never written."""
-    if allowed is None:
-        return torch.zeros(size, dtype=torch.bool, device=device)
-    closed = ~allowed.to(device)
-    closed[end] = False
-    return closed
-
-
-def _only_end(size: int, end: int, device: torch.device) -> Tensor:
-    return torch.arange(size, device=device) == end
 
 
 def _put_aside(

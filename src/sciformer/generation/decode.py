@@ -300,52 +300,40 @@ class Conditioned(nn.Module):
         return found
 
 
-class Beams:
-    """The same for beam search: what `search` asks of a decoder.
+def search_beams(
+    model: Any,
+    ids: Tensor,
+    end: int | None,
+    longest: int,
+    allowed: Tensor,
+    beam: int,
+    precision: torch.dtype | None = None,
+) -> list[list[int]]:
+    """The best hypothesis after each of the texts ids (B, N), with at most `longest` tokens.
 
     Tokens without an end to a text get one that costs nothing where the text is as long as it may be.
     """
+    virtual, size, steps = end is None, len(allowed), itertools.count()
+    ids, cache = ids.to(allowed.device), model.trunk.cache()
 
-    def __init__(
-        self,
-        model: Any,
-        ids: Tensor,
-        end: int | None,
-        longest: int,
-        allowed: Tensor,
-        precision: torch.dtype | None = None,
-    ) -> None:
-        self.model, self.ids, self.longest, self.precision = model, ids.to(allowed.device), longest, precision
-        self.virtual, self.end = end is None, len(allowed) if end is None else end
-        self.allowed = torch.cat([allowed, allowed.new_zeros(1)]) if self.virtual else allowed
-        self.cache = model.trunk.cache()
-        self.written = -1
-
-    def search(self, beam: int) -> list[list[int]]:
-        """The best hypothesis of each text (B, N)."""
-        first = self.logits(self.ids).log_softmax(-1)
-        longest = torch.full((len(self.ids),), self.longest)
-        found = beam_search(
-            lambda last: self.logits(last[:, None]),
-            self.cache.reorder,
-            first,
-            self.end,
-            longest,
-            beam=beam,
-            allowed=self.allowed,
-        )
-        return [hypotheses[0].ids for hypotheses in found]
-
-    def logits(self, ids: Tensor) -> Tensor:
+    def logits(ids: Tensor) -> Tensor:
         """(R, V) of the next token after more tokens (R, N)."""
-        self.written += 1
-        ids = ids.clamp(max=self.end - 1) if self.virtual else ids  # of hypotheses that are none
-        with autocast(self.allowed.device, self.precision):
-            found = self.model.readout(
-                self.model.decode(StreamView({"ids": ids}, None), cache=self.cache)[:, -1]
-            ).float()
-        if not self.virtual:
+        ids = ids.clamp(max=size - 1) if virtual else ids  # of hypotheses that are none
+        with autocast(allowed.device, precision):
+            found = model.readout(model.decode(StreamView({"ids": ids}, None), cache=cache)[:, -1]).float()
+        if not virtual:
             return found
-        over = self.written == self.longest
+        over = next(steps) == longest
         extra = torch.full_like(found[:, :1], 0.0 if over else -torch.inf)
         return torch.cat([torch.full_like(found, -torch.inf) if over else found, extra], 1)
+
+    found = beam_search(
+        lambda last: logits(last[:, None]),
+        cache.reorder,
+        logits(ids).log_softmax(-1),
+        size if end is None else end,
+        torch.full((len(ids),), longest),
+        beam=beam,
+        allowed=torch.cat([allowed, allowed.new_zeros(1)]) if virtual else allowed,
+    )
+    return [hypotheses[0].ids for hypotheses in found]

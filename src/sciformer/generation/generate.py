@@ -26,7 +26,7 @@ from ..nn import Transformer
 from ..run import Run
 from ..tokens.protocols import Textual
 from ..train.step import working_precision
-from .decode import Beams, Conditioned, RecordedSteps, write
+from .decode import Conditioned, RecordedSteps, search_beams, write
 from .detokenize import Line
 from .sampling import Sampling, draw_uniforms
 
@@ -216,8 +216,7 @@ class Author:
         longest = min(self.length, max(1, self.window - len(ids[0])))
         if longest < self.length:
             self.log(f"note: a beam writes at most {longest} tokens here, as many as the context has room for")
-        beams = Beams(self.model, torch.tensor(ids), self.end, longest, self.allowed, self.precision)
-        found = beams.search(beam)
+        found = search_beams(self.model, torch.tensor(ids), self.end, longest, self.allowed, beam, self.precision)
         return ["".join(self.line(ids[row]).pieces([one])) for row, one in enumerate(found)]
 
     def line(self, ids: list[int]) -> Line:
