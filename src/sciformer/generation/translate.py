@@ -44,9 +44,7 @@ def translate(
     beam, penalty  as in the recipe's `objective` unless given
     on_progress    function that is told how many are done, of how many
     """
-    return translate_with(
-        run.model, run.assembly, run.device, lines, beam=beam, penalty=penalty, on_progress=on_progress
-    )
+    return translate_with(run.model, run.assembly, run.device, lines, beam, penalty, on_progress)
 
 
 @torch.inference_mode()
@@ -55,7 +53,6 @@ def translate_with(
     assembly: Assembly,
     device: torch.device,
     lines: Sequence[str],
-    *,
     beam: int | None = None,
     penalty: float | None = None,
     on_progress: Tell = lambda done, total: None,

@@ -91,7 +91,7 @@ def test_two_languages_become_a_translation(tmp_path):
     assert source.unit == "bpe"
     assert source.same_vocabulary(target)
     assert "# Found: 40 pairs of lines" in page
-    assert "# 12 of 12 pairs of valid are among those to train on too." in page
+    assert "# 12 of 12 pairs of valid" in page
     write(tmp_path / "val.de", "\n".join(GERMAN[:11]))
     with refuses("val.de", "val.en", 11, 12):
         new("text", ["train.en", "train.de", "val.en", "val.de"])

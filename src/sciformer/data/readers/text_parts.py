@@ -15,10 +15,8 @@ from pydantic import Field
 
 from ...errors import UserError, one_of
 from ..columns import Array, Table, rows_of
-from ..source import STANDARD_PARTS as STANDARD_PARTS
-from ..source import Chosen, Data, Memory, Source, Splits, find_files, locate
-from ..source import fingerprint_files as fingerprint_files
-from ..source import order_parts as order_parts
+from ..fileset import TaggedFiles, note_overlaps
+from ..source import STANDARD_PARTS, Chosen, Memory, Source, Splits, find_files, fingerprint_files, locate, order_parts
 from ..split import Rows, Split
 
 MAX_UNPACKED_BYTES = 4 << 30  # bytes of an unpacked gzip file, which is held in memory
@@ -33,7 +31,7 @@ ENCODING_HINT = (
 Errors = Literal["strict", "replace"]
 
 
-class Parts(Data):
+class Parts(TaggedFiles):
     """Text files in UTF-8, plain or gzip, with files of their own for validation and test where there are such."""
 
     what: ClassVar[str] = "text files"
@@ -41,10 +39,6 @@ class Parts(Data):
 
     files: list[str] = Field(default_factory=list)
     """Names or globs of the files to train on; .gz is unpacked."""
-    valid: list[str] = Field(default_factory=list)
-    """Files of the same form to choose the best model with; where none are given, see `split`."""
-    test: list[str] = Field(default_factory=list)
-    """Files for the final judgement; where none are given, see `split`."""
     extra_parts: dict[str, list[str]] = Field(default_factory=dict)
     """Files of further parts, by name, which are judged each by itself: {test2017: [NAME, ...]}."""
     split: Split = Split(valid=0.1, test=0.0)
@@ -97,16 +91,14 @@ class Parts(Data):
                 )
         if empty := [part for part, names in self.extra_parts.items() if not names]:
             raise UserError(f"data.extra_parts.{empty[0]} names no files", key=f"data.extra_parts.{empty[0]}")
-        given = {"valid": self.valid, "test": self.test, **self.extra_parts}
-        return {"train": self.files, **{part: names for part, names in given.items() if names}}
+        return {**super().named(), **self.extra_parts}
 
     def paths(self) -> list[Path]:
         return [path for names in self.named().values() for path in find_files(names, self.what)]
 
     def absolute_paths(self) -> Self:
-        given = {key: [locate(name) for name in getattr(self, key)] for key in ("files", "valid", "test")}
         more = {part: [locate(name) for name in names] for part, names in self.extra_parts.items()}
-        return self.model_copy(update={**given, "extra_parts": more})
+        return super().absolute_paths().model_copy(update={"extra_parts": more})
 
     def read(self, files: Sequence[str | Path]) -> Source:
         return Memory(self.table(files, training=False))
@@ -137,13 +129,8 @@ class Parts(Data):
         mine = self.group(train)
         if mine is None:
             return []
-        known = set(mine.tolist()) - {""}
-        counts = {part: sum(text in known for text in self.group(table)) for part, table in others.items()}  # type: ignore[union-attr]
-        return [
-            f"{count:,} of {rows_of(others[part]):,} {self.unit}s of {part} are among those to train on too."
-            for part, count in counts.items()
-            if count
-        ]
+        parts = {part: self.group(table) for part, table in others.items()}
+        return note_overlaps({"train": mine[mine != ""], **parts}, f"{self.unit}s")
 
     def replaced(self, paths: Sequence[Path]) -> list[str]:
         if self.errors == "strict":

