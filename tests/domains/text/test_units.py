@@ -38,11 +38,6 @@ def fitted(unit, *texts, **options):
 ALL = {unit: fitted(unit) for unit in UNITS}
 
 
-def test_the_sweep_sees_every_unit():
-    assert len(UNITS) == len(ALL) == 6
-    assert set(SUBWORD_UNITS) < set(UNITS)
-
-
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize(
     "options",
