@@ -18,13 +18,11 @@ from sciformer.domains.text.new import (
 from sciformer.recipe import Recipe
 from sciformer.recipe.new import new
 from tests.domains.text.readers.files import DATA as SHARED
-from tests.domains.text.readers.files import shared, write
+from tests.domains.text.readers.files import ENGLISH, GERMAN, shared, write
 from tests.errors import refuses
 from tests.recipe.written import written
 
 TEXTS = [f"the {'good' if i % 2 else 'bad'} film number {i} was {'very ' * (i % 4)}long" for i in range(60)]
-ENGLISH = [f"This is the {'very ' * (i * 7 % 5)}long sentence {i}" for i in range(40)]
-GERMAN = [f"Dies ist der {'sehr ' * (i * 7 % 5)}lange Satz {i}" for i in range(40)]
 SMALL = {"tokens.vocabulary": 100}
 
 
