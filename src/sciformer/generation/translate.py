@@ -1,8 +1,10 @@
-"""Translations, by an encoder-decoder or by a decoder that was trained on `source <sep> target`.
+"""Translation by an encoder-decoder or by a prompted decoder.
+
+A prompted decoder is trained on `source <sep> target`.
 
     translate(Run("runs/translation"), ["Two dogs play in the snow."])
 
-Lines are translated in batches of similar length; the answers come in the order of the lines.
+Lines are translated in batches of similar length; the translations are returned in the order of the lines.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from ..run import Run
 from ..tokens.protocols import Textual
 from .beam_search import Hypothesis, beam_search
 
-MAX_BATCH_TOKENS = 8192  # of sources at once, padding included
+MAX_BATCH_TOKENS = 8192  # tokens of sources in a batch, padding included
 Tell = Callable[[int, int], None]
 
 
@@ -39,10 +41,11 @@ def translate(
     penalty: float | None = None,
     on_progress: Tell = lambda done, total: None,
 ) -> list[str]:
-    """The translations of lines, in their order; an empty line stays empty.
+    """Translations of lines, in their order; an empty line stays empty.
 
-    beam, penalty  as in the recipe's `objective` unless given
-    on_progress    function that is told how many are done, of how many
+    beam           number of hypotheses (default: `objective.beam` of the recipe)
+    penalty        length penalty (default: `objective.penalty` of the recipe)
+    on_progress    called with the number of finished lines and of all lines
     """
     return translate_with(run.model, run.assembly, run.device, lines, beam, penalty, on_progress)
 
@@ -57,16 +60,17 @@ def translate_with(
     penalty: float | None = None,
     on_progress: Tell = lambda done, total: None,
 ) -> list[str]:
-    """The same with a model and its assembly."""
+    """Like `translate`, for a model and its assembly."""
     objective: Any = assembly.objective
     if not hasattr(objective, "penalty"):
         raise UserError(
-            f"the run was not trained to translate: `objective.kind: {objective.kind}`", key="objective.kind"
+            f"the run was not trained for translation: its recipe has `objective.kind: {objective.kind}`",
+            key="objective.kind",
         )
     beam = objective.beam if beam is None else beam
     penalty = objective.penalty if penalty is None else penalty
     if beam < 1:
-        raise UserError(f"the beam must be one hypothesis or more, not {beam}", key="--beam")
+        raise UserError(f"the beam must be at least 1 hypothesis, not {beam}", key="--beam")
     if not 0 <= penalty < np.inf:
         raise UserError(f"the length penalty must be 0 or more and finite, not {penalty}", key="--penalty")
     was = model.training
@@ -81,7 +85,9 @@ def translate_with(
     for rows in writer.batches(wanted, sources, beam):
         found = _search(writer, [sources[row] for row in rows], beam, penalty, objective.more)
         for row, hypotheses in zip(rows, found):
-            answers[row] = " ".join(writer.tokens.decode(hypotheses[0].ids).splitlines())  # one line for one line
+            answers[row] = " ".join(
+                writer.tokens.decode(hypotheses[0].ids).splitlines()
+            )  # a line has one line as translation
         done += len(rows)
         on_progress(done, len(lines))
     model.train(was)
@@ -105,10 +111,10 @@ def _search(writer: Writer, sources: list[Any], beam: int, penalty: float, more:
 
 
 class Writer:
-    """What both ways to translate share."""
+    """Base class of the two ways to translate."""
 
     cache: Any
-    """Keys and values of the tokens read and written so far."""
+    """Keys and values of all earlier tokens."""
 
     def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
         self.model, self.device, self.assembly = model, device, assembly
@@ -116,25 +122,27 @@ class Writer:
         self.end = _special(self.tokens, "end")
 
     def encode(self, line: str) -> Any:
-        """The ids of a source, as the model wants them."""
+        """Ids of a source line as input of the model."""
         raise NotImplementedError
 
     def begin(self, sources: list[Any]) -> Tensor:
-        """Read the sources; logits (B, V) of the first token."""
+        """Read the sources; return logits (B, V) of the first token."""
         raise NotImplementedError
 
     def step(self, ids: Tensor, *memory: Any) -> Tensor:
-        """Logits (R, V) of the token after ids (R, N), which the model reads."""
+        """Read ids (R, N); return logits (R, V) of the next token."""
         hidden = self.model.decode(StreamView({"ids": ids}, None), *memory, cache=self.cache)
         return self.model.readout(hidden[:, -1])
 
     def longest(self, source: Any, more: int) -> int:
-        """The most tokens to write."""
+        """Maximum number of tokens of the translation."""
         raise NotImplementedError
 
     def batches(self, rows: list[int], sources: list[Any], beam: int) -> Iterator[list[int]]:
-        """Rows with sources of similar length."""
-        order = sorted(rows, key=lambda row: -len(sources[row]))  # the longest first: if memory fails, then at once
+        """Batches of rows with sources of similar length."""
+        order = sorted(
+            rows, key=lambda row: -len(sources[row])
+        )  # longest first, so that too little memory shows at once
         batch: list[int] = []
         for row in order:
             if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > MAX_BATCH_TOKENS:
@@ -146,7 +154,7 @@ class Writer:
 
 
 class EncoderDecoderWriter(Writer):
-    """The source is read once, the target begins with its begin token."""
+    """Translation by an encoder-decoder; the target begins with the begin token."""
 
     def encode(self, line: str) -> Any:
         source: Any = self.assembly.tokens[SOURCE]
@@ -154,7 +162,7 @@ class EncoderDecoderWriter(Writer):
         return stream.columns["ids"][: source.window].astype(np.int64)
 
     def longest(self, source: Any, more: int) -> int:
-        return min(len(source) + more, self.tokens.window - 1)  # there may be no places for more
+        return min(len(source) + more, self.tokens.window - 1)  # positions beyond the window may not exist
 
     def begin(self, sources: list[Any]) -> Tensor:
         lengths = np.array([len(source) for source in sources], np.int64)
@@ -164,28 +172,28 @@ class EncoderDecoderWriter(Writer):
         return super().step(start, self.model.encode(padded))
 
     def step(self, ids: Tensor, *memory: Any) -> Tensor:
-        return super().step(ids, None)  # the cache knows the source
+        return super().step(ids, None)  # the cache holds the source
 
 
 class PromptWriter(Writer):
-    """The source and a separator are the prompt that a decoder goes on from."""
+    """Translation by a decoder; the prompt is the source and a separator."""
 
     def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
         (tokens,) = assembly.tokens.values()
         if len(tokens.source_columns) < 2:
             raise UserError(
-                f"tokens.column must name a source and a target, two columns, not {tokens.source_columns}",
+                f"tokens.column must name two columns, source and target, not {', '.join(tokens.source_columns)}",
                 key="tokens.column",
             )
         super().__init__(model, assembly, device)
 
     def encode(self, line: str) -> Any:
         begin = [_special(self.tokens, "begin")] if self.tokens.has_marker("begin") else []
-        ids = self.tokens.encode(line)[: max(1, self.tokens.window // 2 - 2)]  # leave room to write
+        ids = self.tokens.encode(line)[: max(1, self.tokens.window // 2 - 2)]  # leave room for the translation
         return np.concatenate([begin, ids, [_special(self.tokens, "separator")]]).astype(np.int64)
 
     def batches(self, rows: list[int], sources: list[Any], beam: int) -> Iterator[list[int]]:
-        """Prompts of equal length: without padding every token stands at its own place."""
+        """Batches of prompts of equal length: without padding, positions are right."""
         same: dict[int, list[int]] = {}
         for row in rows:
             same.setdefault(len(sources[row]), []).append(row)
@@ -200,11 +208,11 @@ class PromptWriter(Writer):
         return max(0, min(len(source) + more, self.tokens.window - len(source) - 1))
 
 
-# How good
+# Scores
 
 
 class Translated(NamedTuple):
-    """Sources, translations and references of a data set, and their scores."""
+    """Sources, translations and references of a data set, with BLEU and chrF."""
 
     source: list[str]
     translation: list[str]
@@ -213,14 +221,14 @@ class Translated(NamedTuple):
 
 
 def score_translations(model: Any, assembly: Assembly, dataset: Dataset, device: torch.device) -> Translated:
-    """Translate a data set and compare with what it says."""
+    """Translate a data set and compare the translations with its references."""
     names = columns_of(assembly)
     texts: list[list[str]] = [[], []]
     for table in pieces(dataset.source):
         for name, found in zip(names, texts):
             if name not in table:
                 raise UserError(
-                    f"the column `{name}` to translate or to compare with is missing; there are {', '.join(table)}"
+                    f"the data have no column `{name}` with texts or references; their columns are {', '.join(table)}"
                 )
             column = table[name]
             if isinstance(column, Lists):
@@ -238,7 +246,7 @@ def score_translations(model: Any, assembly: Assembly, dataset: Dataset, device:
 
 
 def columns_of(assembly: Assembly) -> tuple[str, str]:
-    """The names of the source's and the target's column."""
+    """Names of the source column and of the target column."""
     tokens = assembly.tokens
     source, target = (tokens.get(stream, next(iter(tokens.values()))).source_columns for stream in (SOURCE, TARGET))
     return str(source[0]), str(target[0 if TARGET in tokens else -1])
@@ -251,6 +259,6 @@ def _target_tokens(assembly: Assembly) -> Textual:
 def _special(tokens: Textual, role: str) -> int:
     if role not in tokens.specials:
         raise UserError(
-            f"the tokens have no special token «{role}»; there are {', '.join(tokens.specials) or 'no special tokens'}"
+            f"the vocabulary has no {role} token; its special tokens are {', '.join(tokens.specials) or '(none)'}"
         )
     return int(tokens.specials[role])
