@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from sciformer.data.batch import StreamView
-from sciformer.generation.decode import Beams, Stepper, compiled_step, write
+from sciformer.generation.decode import Stepper, compiled_step, search_beams, write
 from sciformer.generation.generate import _precision
 from sciformer.generation.sampling import Sampling, draw_uniforms
 from sciformer.nn import Decoder, Learned, RelativeBias, Rotary, Sinusoidal
@@ -61,6 +61,18 @@ def written(model, ids, length, sampling=GREEDY, uniform=None, forbidden=(), **m
     return torch.cat(blocks, 1).tolist()
 
 
+@torch.no_grad()
+def stepped(stepper, ids, uniform, pads=None, step=None):
+    """The tokens after ids, one step after the other."""
+    ids = torch.tensor(ids)
+    stepper.remember(ids, pads)
+    stepper.open(uniform)
+    stepper.begin(ids, pads)
+    for _ in range(len(uniform) - 1):
+        (step or stepper.step)()
+    return stepper.written[:, : len(uniform)].tolist()
+
+
 POSITIONS = [Learned(DIM, WINDOW), Sinusoidal(DIM), Rotary(4), RelativeBias(4, 5)]
 
 
@@ -72,15 +84,11 @@ def test_every_position_and_group_writes_what_whole_passes_write(position, kv_he
     assert len(set(expected)) > 1
     assert written(made, [prompt], length) == [expected]
     fixed = Stepper(made, 1, GREEDY, torch.ones(SIZE, dtype=torch.bool), WINDOW)
+    places = set()
     for _ in range(2):  # a fixed cache serves one text after the other
-        fixed.open(torch.zeros(length, 1))
-        with torch.no_grad():
-            fixed.begin(torch.tensor([prompt]))
-            place = fixed.cache.blocks[0].keys.data_ptr()
-            for _ in range(length - 1):
-                fixed.step()
-        assert fixed.written[0, :length].tolist() == expected
-        assert fixed.cache.blocks[0].keys.data_ptr() == place
+        assert stepped(fixed, [prompt], torch.zeros(length, 1)) == [expected]
+        places.add(fixed.cache.blocks[0].keys.data_ptr())
+    assert len(places) == 1
 
 
 @pytest.mark.parametrize(
@@ -97,24 +105,15 @@ def test_drawn_tokens_too_and_never_a_forbidden_one(sampling):
 
 
 @pytest.mark.parametrize("position", POSITIONS, ids=lambda position: type(position).__name__)
-@pytest.mark.parametrize("capacity", [None, 32])
-def test_prompts_of_different_length_together(position, capacity):
+def test_prompts_of_different_length_together(position):
     made, prompts, length = model(position), [[4], [1, 2, 3, 9], [5, 6]], 10
     pads = torch.tensor([4 - len(prompt) for prompt in prompts])
     ids = [[0] * (4 - len(prompt)) + prompt for prompt in prompts]
     sampling, uniform = Sampling(1.0, repetition=1.4), draw_uniforms(0, 3, length)
     expected = [whole_passes(made, one, length, sampling, uniform[:, [row]]) for row, one in enumerate(prompts)]
-    if capacity is None:
-        assert written(made, ids, length, sampling, uniform, pads=pads) == expected
-        return
-    stepper = Stepper(made, 3, sampling, torch.ones(SIZE, dtype=torch.bool), capacity)
-    stepper.remember(torch.tensor(ids), pads)
-    stepper.open(uniform)
-    with torch.no_grad():
-        stepper.begin(torch.tensor(ids), pads)
-        for _ in range(length - 1):
-            stepper.step()
-    assert stepper.written[:, :length].tolist() == expected
+    assert written(made, ids, length, sampling, uniform, pads=pads) == expected
+    fixed = Stepper(made, 3, sampling, torch.ones(SIZE, dtype=torch.bool), 32)
+    assert stepped(fixed, ids, uniform, pads) == expected
 
 
 @pytest.mark.parametrize("position", [Learned(DIM, WINDOW), Rotary(4)], ids=lambda position: type(position).__name__)
@@ -126,15 +125,10 @@ def test_a_step_can_be_compiled_as_a_whole_and_once(position, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda call, options, **more: real(call, backend="eager", **more))
     stepper = Stepper(made, 1, sampling, torch.ones(SIZE, dtype=torch.bool), WINDOW)
     step = compiled_step(stepper)
-    stepper.remember(torch.tensor([[1, 2]]))
-    stepper.open(uniform)
-    with torch.no_grad():
-        stepper.begin(torch.tensor([[1, 2]]))
-        step()
-        with torch._dynamo.config.patch(error_on_recompile=True):
-            for _ in range(length - 2):
-                step()
-    assert stepper.written[0, :length].tolist() == whole_passes(made, [1, 2], length, sampling, uniform)
+    stepped(stepper, [[1, 2]], uniform[:2], step=step)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        found = stepped(stepper, [[1, 2]], uniform, step=step)
+    assert found == [whole_passes(made, [1, 2], length, sampling, uniform)]
 
 
 def test_other_weights_are_cast_and_the_model_is_left_alone():
@@ -158,8 +152,8 @@ def test_a_wide_beam_finds_the_likeliest_text_of_a_length():
     allowed = torch.tensor([True, True, True, False])
     best = max(itertools.product(range(3), repeat=length), key=lambda ids: likelihood(made, prompt, list(ids)))
     with torch.no_grad():
-        found = Beams(made, torch.tensor([prompt]), None, length, allowed).search(3**length)
-        narrow = Beams(made, torch.tensor([prompt, [2, 0]]), None, length, allowed).search(1)
+        found = search_beams(made, torch.tensor([prompt]), None, length, allowed, 3**length)
+        narrow = search_beams(made, torch.tensor([prompt, [2, 0]]), None, length, allowed, 1)
     assert found == [list(best)]
     assert all(len(ids) == length for ids in narrow)
     assert math.isfinite(likelihood(made, prompt, narrow[0]))

@@ -15,13 +15,7 @@ from sciformer.cli.main import main
 from sciformer.data.batch import StreamView
 from sciformer.domains.text.tokens import Text
 from sciformer.generation.beam_search import beam_search, normalise_score
-from sciformer.generation.translate import (
-    EncoderDecoderWriter,
-    PromptWriter,
-    score_translations,
-    translate,
-    translate_with,
-)
+from sciformer.generation.translate import EncoderDecoderWriter, PromptWriter, score_translations, translate
 from sciformer.inspect.alignment import align, draw_alignment
 from sciformer.recipe import Recipe
 from sciformer.run import train
@@ -141,9 +135,6 @@ def test_alignment_has_a_row_for_each_word_written(runs, name, heads):
 def test_attention_finds_the_word_that_is_translated(runs):
     found = align(runs["additive"], "one red dog")
     assert found.mean[:2, :3].argmax(1).tolist() == [2, 1]  # the last words come first
-
-
-def test_without_attention_there_is_nothing_to_align(runs):
     with refuses(hint="--model.score"):
         align(runs["none"], "two red dog")
 
@@ -192,7 +183,6 @@ def test_scores_are_of_the_texts_in_the_data(runs, corpus):
 
 def test_two_passes_that_agree_cost_no_more(corpus):
     """Without dropout both passes are the same: the loss with objective.agreement is the loss without."""
-    from sciformer.assembly import Assembly
     from sciformer.data.prepare import prepare
     from sciformer.data.random import SampleRandom
     from sciformer.objectives.base import Step
@@ -212,9 +202,6 @@ def test_two_passes_that_agree_cost_no_more(corpus):
 
 
 # Odd places, odd bytes, odd settings, texts that are too long
-
-
-CPU = torch.device("cpu")
 
 
 def tiny(corpus, name="text/transformer-tiny", **changes):
@@ -268,10 +255,9 @@ def test_a_table_of_answers_is_not_what_a_translator_gives(edges, tmp_path, caps
 def test_a_large_penalty_does_not_overflow(edges):
     assert normalise_score(-2.0, 100, 1e4) == 0
     assert normalise_score(-2.0, 7, 0.6) == pytest.approx(-2 / 2**0.6)
-    run = edges["both"]
-    assert len(translate_with(run.model, run.assembly, CPU, ["one"], beam=2, penalty=1e4)) == 1
+    assert len(translate(edges["both"], ["one"], beam=2, penalty=1e4)) == 1
     with refuses("inf", key="--penalty"):
-        translate_with(run.model, run.assembly, CPU, ["one"], penalty=float("inf"))
+        translate(edges["both"], ["one"], penalty=float("inf"))
 
 
 def test_a_broken_model_is_said_to_be_broken():
@@ -282,8 +268,7 @@ def test_a_broken_model_is_said_to_be_broken():
 
 def test_an_answer_is_one_line_whatever_is_written(edges, monkeypatch):
     monkeypatch.setattr(Text, "decode", lambda self, ids: "eins\nzwei\r\ndrei")
-    run = edges["both"]
-    assert translate_with(run.model, run.assembly, CPU, ["one"]) == ["eins zwei drei"]
+    assert translate(edges["both"], ["one"]) == ["eins zwei drei"]
 
 
 def test_an_alignment_is_of_what_was_read(edges):
@@ -294,27 +279,19 @@ def test_an_alignment_is_of_what_was_read(edges):
         align(edges["prompt"], "one " * 30, "eins")
 
 
-@pytest.mark.parametrize("role", ["begin", "end"])
-def test_what_is_written_has_a_frame_from_the_start(corpus, role):
-    with refuses(f"`{role}: false`", key=f"tokens.{role}"):
-        Assembly.open(tiny(corpus, **{f"tokens.target.{role}": False})).network()
-
-
-def test_a_prompted_decoder_needs_an_end(corpus):
-    with refuses("`end: false`", key="tokens.end"):
-        Assembly.open(tiny(corpus, "text/gpt-translate", **{"tokens.end": False})).network()
-
-
 @pytest.mark.parametrize(
-    ("changes", "key", "mentions"),
+    ("name", "changes", "key", "mentions"),
     [
-        ({"model.depth": 0}, "model.depth", [1, 0]),
-        ({"model.score": "location", "model.longest": 9}, "model.longest", [512, 9]),
+        ("text/transformer-tiny", {"tokens.target.begin": False}, "tokens.begin", ["`begin: false`"]),
+        ("text/transformer-tiny", {"tokens.target.end": False}, "tokens.end", ["`end: false`"]),
+        ("text/gpt-translate", {"tokens.end": False}, "tokens.end", ["`end: false`"]),
+        ("text/seq2seq-gru", {"model.depth": 0}, "model.depth", [1, 0]),
+        ("text/seq2seq-gru", {"model.score": "location", "model.longest": 9}, "model.longest", [512, 9]),
     ],
 )
-def test_sizes_of_a_recurrent_decoder_are_looked_at_first(corpus, changes, key, mentions):
+def test_models_that_could_not_write_are_refused_before_training(corpus, name, changes, key, mentions):
     with refuses(*mentions, key=key):
-        Assembly.open(tiny(corpus, "text/seq2seq-gru", **changes)).network()
+        Assembly.open(tiny(corpus, name, **changes)).network()
 
 
 def test_a_target_stands_where_it_says(corpus):

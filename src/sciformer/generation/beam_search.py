@@ -1,12 +1,11 @@
-"""Beam search: the likeliest sequence a decoder would write, or nearly.
+"""Beam search for the most likely output of a decoder.
 
-Hypotheses of a sample that end are put aside with their score
+The score of a finished hypothesis is
 
     s = ln p(tokens, end) / ((5 + length) / 6)^a                (arXiv 1609.08144; a = 0 is the plain log probability)
 
-and its search ends when as many were put aside as the beam is wide, or when none of the others can become better than
-the best of them. With a beam as wide as there are sequences that is the exact argmax; a beam of 1 takes the likeliest
-token each time.
+The search of a sample ends when `beam` hypotheses are finished, or when no running hypothesis can still exceed the best
+finished score. A beam as wide as the number of sequences gives the exact argmax. A beam of 1 is greedy decoding.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from ..errors import UserError
 
 
 class Hypothesis(NamedTuple):
-    """Tokens written, without begin and end, and their score."""
+    """Tokens of a hypothesis, without begin and end token, and its score."""
 
     ids: list[int]
     score: float
 
 
 Step = Callable[[Tensor], Tensor]
-"""From the last tokens (R,) of R hypotheses to logits (R, V) of the next."""
+"""Map the last tokens (R,) of R hypotheses to logits (R, V) of the next token."""
 Reorder = Callable[[Tensor], None]
-"""Go on with these rows (R',) of the hypotheses in flight."""
+"""Select rows (R',) of the running hypotheses in the cache of the decoder."""
 
 
 def beam_search(
@@ -45,18 +44,18 @@ def beam_search(
     penalty: float = 0.6,
     allowed: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each of B samples its hypotheses, best first.
+    """Finished hypotheses of each of B samples, best first.
 
-    first    (B, V) log probabilities of the first token: what a decoder says after the begin token or a prompt. The
-             state behind it has B rows
-    longest  (B,) most tokens of a hypothesis, its end not counted
-    allowed  (V,) which tokens may be written; `end` always may
+    first    (B, V) log probabilities of the first token after the begin token or the prompt; the cache has B rows
+    longest  (B,) maximum number of tokens of a hypothesis, without its end token
+    allowed  (V,) mask of tokens that may be written (default: all); `end` is always allowed
     """
     samples, size = first.shape
     device = first.device
-    closed = _forbidden_tokens(size, end, allowed, device)
+    only_end = torch.arange(size, device=device) == end
+    closed = torch.zeros_like(only_end) if allowed is None else ~(allowed.to(device) | only_end)
     put_aside: list[list[Hypothesis]] = [[] for _ in range(samples)]
-    active = torch.arange(samples, device=device)  # the samples still in flight
+    active = torch.arange(samples, device=device)  # samples whose search is not finished
     limits = longest.to(device)
     exact = torch.promote_types(first.dtype, torch.float32)
     scores = first.new_zeros(samples, 1, dtype=exact)  # (A, K) log probabilities of the hypotheses
@@ -64,14 +63,15 @@ def beam_search(
     logs = first[:, None]
     while len(active):
         length = written.shape[2]
-        full = (limits[active] <= length)[:, None, None]  # nothing but the end
-        logs = logs.to(exact).masked_fill(closed | (full & ~_only_end(size, end, device)), -torch.inf)
+        full = (limits[active] <= length)[:, None, None]  # only the end token is left
+        logs = logs.to(exact).masked_fill(closed | (full & ~only_end), -torch.inf)
         total = (scores[..., None] + logs).flatten(1)
         count = min(2 * beam, total.shape[1])
         best, place = total.topk(count, 1)
         if best.isnan().any():
             raise UserError(
-                "the model gives NaN for the probabilities of tokens", hint="Its weights are broken; train it again."
+                "the model predicts NaN as probability of a token",
+                hint="Its weights are broken. Train the model again.",
             )
         parent, token = place // size, place % size
         ends = (token == end) & torch.isfinite(best)
@@ -92,21 +92,8 @@ def beam_search(
 
 
 def normalise_score(log: float, length: int, penalty: float) -> float:
-    """The score of a hypothesis of so many tokens."""
-    return log * math.exp(-penalty * math.log((5 + length) / 6))  # a large penalty leaves 0, and no overflow
-
-
-def _forbidden_tokens(size: int, end: int, allowed: Tensor | None, device: torch.device) -> Tensor:
-    """(V,) the tokens that are never written."""
-    if allowed is None:
-        return torch.zeros(size, dtype=torch.bool, device=device)
-    closed = ~allowed.to(device)
-    closed[end] = False
-    return closed
-
-
-def _only_end(size: int, end: int, device: torch.device) -> Tensor:
-    return torch.arange(size, device=device) == end
+    """Log probability divided by the length penalty ((5 + length) / 6)^penalty."""
+    return log * math.exp(-penalty * math.log((5 + length) / 6))  # a large penalty gives 0 instead of an overflow
 
 
 def _put_aside(
@@ -119,7 +106,7 @@ def _put_aside(
     beam: int,
     penalty: float,
 ) -> None:
-    """Keep the hypotheses that end among the best `beam` candidates; those further down had no place in the beam."""
+    """Store the finished hypotheses among the best `beam` candidates."""
     near = torch.arange(ends.shape[1], device=ends.device) < beam
     row, column = (ends & near).nonzero(as_tuple=True)
     texts = written[row, parent[row, column]].tolist()
@@ -130,11 +117,11 @@ def _put_aside(
 def _is_done(
     aside: list[list[Hypothesis]], active: Tensor, scores: Tensor, limits: Tensor, beam: int, penalty: float
 ) -> list[bool]:
-    """Whether the search of each sample in flight is over."""
+    """Whether the search of each active sample is finished."""
     done = []
     for sample, alive, limit in zip(active.tolist(), scores.amax(1).tolist(), limits[active].tolist()):
         found = aside[sample]
-        # A live hypothesis only loses probability; with a penalty it would gain most by being as long as may be.
+        # A running hypothesis can only lose probability; the length penalty favours the maximum length.
         hope = normalise_score(alive, limit + 1, penalty) if alive > -torch.inf else -torch.inf
         best = max((one.score for one in found), default=-torch.inf)
         done.append(len(found) >= beam or alive == -torch.inf or best >= hope)

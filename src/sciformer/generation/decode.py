@@ -1,14 +1,13 @@
-"""Tokens that go on from others, one step after the other.
+"""Autoregressive decoding, one token per step.
 
-A decoder sees at most `window` tokens. Each new one costs a single step while there is room, for keys and values of the
-earlier ones are kept. Where the window is full it begins anew with its second half, so that the model always sees
-between half a window and a whole one of the latest tokens, at the positions 0, 1, 2, ...; to move the window by one
-token at each step would cost a whole pass each time, since all positions change. Beginnings longer than the window are
-seen from their end.
+A decoder sees at most `window` tokens. While the window has room, a new token costs a single step, because the keys and
+values of earlier tokens are cached. A full window restarts with its second half. So the model always sees between half
+a window and a full window of the latest tokens, at positions 0, 1, 2, ... Moving the window by one token per step would
+cost a full pass each time, since all positions change. Prompts longer than the window lose their beginning.
 
-On a CUDA device a step, with the choice of the token, is recorded once (a CUDA graph, of a compiled step where that is
-wanted) and played again for each token. The host queues some steps, and looks at the tokens of those before while the
-device is busy with them.
+On a CUDA device a step, including the choice of the token, is captured once as a CUDA graph and replayed for each
+token; the step can also be compiled. The host queues several steps, and reads the tokens of earlier steps while the
+device is busy.
 """
 
 from __future__ import annotations
@@ -29,36 +28,36 @@ from ..tokens.base import stream_part
 from .beam_search import beam_search
 from .sampling import Sampling, double_precision
 
-STEPS_PER_BLOCK = 16  # steps that are queued at once
-MIN_CACHE_TOKENS = 64  # tokens a fixed cache holds
-MAX_RECORDED_STEPS = 4  # recorded steps that are kept
+STEPS_PER_BLOCK = 16  # steps queued at once
+MIN_CACHE_TOKENS = 64  # minimum capacity of a fixed cache
+MAX_RECORDED_STEPS = 4  # captured steps kept for reuse
 STEP_NUMBERS = itertools.count()
 RecordedSteps = dict[Any, "GraphDecoder"]
 
 
 class Stepper:
-    """A batch of texts in the making: what is known of them, and one step.
+    """State of a batch of texts during decoding, with a method for one step.
 
-    allowed  (V,) which tokens may be written
+    allowed  (V,) mask of tokens that may be written
     """
 
     def __init__(self, model: Any, batch: int, sampling: Sampling, allowed: Tensor, capacity: int | None) -> None:
-        """With a `capacity` for tokens everything stays at its place in memory, as a recorded step needs it."""
+        """Set `capacity` (tokens) to keep all tensors in place, for a CUDA graph."""
         self.model, self.sampling = model, sampling
         self.device = allowed.device
         self.closed, self.capacity = ~allowed, capacity
         self.token = torch.zeros(batch, 1, dtype=torch.long, device=self.device)
-        self.place = torch.zeros(1, dtype=torch.long, device=self.device)  # in a block
+        self.place = torch.zeros(1, dtype=torch.long, device=self.device)  # index in the block
         self.uniform = torch.zeros(STEPS_PER_BLOCK, batch, dtype=double_precision(self.device), device=self.device)
         self.written = torch.zeros(batch, STEPS_PER_BLOCK, dtype=torch.long, device=self.device)
-        self.pads: Tensor | None = None  # (B, 1) how many places before each text are empty
+        self.pads: Tensor | None = None  # (B, 1) number of padded positions before each text
         self.seen: Tensor | None = None
         if sampling.remembers:
             self.seen = torch.zeros(batch, len(allowed), dtype=torch.bool, device=self.device)
         self.cache: Any = None
 
     def remember(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """The tokens ids (B, N) were there, but for the first `pads` (B,)."""
+        """Mark the tokens ids (B, N) as seen, except the first `pads` (B,) of each row."""
         if self.seen is not None:
             there = torch.ones_like(ids, dtype=torch.bool)
             if pads is not None:
@@ -67,12 +66,12 @@ class Stepper:
             self.seen.copy_(counted > 0)
 
     def open(self, uniform: Tensor) -> None:
-        """Begin a block of steps with these numbers (n, B) to draw with."""
+        """Begin a block of n steps with uniform random numbers (n, B)."""
         self.place.zero_()
         self.uniform[: len(uniform)] = uniform
 
     def begin(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """Read ids (B, N), the first `pads` (B,) of which are none, and choose the token that follows."""
+        """Read ids (B, N), with `pads` (B,) padding tokens first; choose the next token."""
         if self.capacity is None or self.cache is None:
             self.cache = self.model.trunk.cache(*([] if self.capacity is None else [self.capacity]))
         else:
@@ -86,23 +85,23 @@ class Stepper:
         self.keep(self.logits(StreamView({"ids": ids, "at": places.clamp(min=0)}, places >= 0)))
 
     def step(self) -> None:
-        """Choose one token more."""
+        """Choose the next token of each text."""
         self.keep(self.logits(self.view()))
 
     def view(self) -> StreamView:
-        """The last token, as the model takes it."""
+        """The last token as input of the model."""
         if self.pads is None:
             return StreamView({"ids": self.token}, None)
         filled = self.cache.length if self.capacity is None else self.cache.slot
         return StreamView({"ids": self.token, "at": filled - self.pads}, None)
 
     def logits(self, view: StreamView) -> Tensor:
-        """(B, V) of the token after those of the view, which the model reads."""
+        """Read the tokens of the view; logits (B, V) of the next token."""
         found: Tensor = self.model.readout(self.model.decode(view, cache=self.cache)[:, -1])
         return found
 
     def keep(self, logits: Tensor) -> None:
-        """Choose a token, and write it down."""
+        """Choose a token from logits (B, V) and store it."""
         uniform = self.uniform.index_select(0, self.place)[0]
         choice = self.sampling.choose(logits.masked_fill(self.closed, -torch.inf), uniform, self.seen)[:, None]
         if self.seen is not None:
@@ -113,7 +112,7 @@ class Stepper:
 
 
 class GraphDecoder(Stepper):
-    """The same on a CUDA device, with a step that is recorded once."""
+    """A `Stepper` on a CUDA device, with a step captured once as a CUDA graph."""
 
     def __init__(
         self, model: Any, batch: int, sampling: Sampling, allowed: Tensor, capacity: int, padded: bool, compile: bool
@@ -121,7 +120,7 @@ class GraphDecoder(Stepper):
         super().__init__(model, batch, sampling, allowed, capacity)
         self.kept_pads = torch.zeros(batch, dtype=torch.long, device=self.device) if padded else None
         call = compiled_step(self) if compile else super().step
-        self.begin(self.token, self.kept_pads)  # makes the cache
+        self.begin(self.token, self.kept_pads)  # creates the cache
         self.graph = torch.cuda.CUDAGraph()
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
@@ -133,28 +132,31 @@ class GraphDecoder(Stepper):
             call()
 
     def begin(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """As it is, with the number of empty places where the recorded step looks for it."""
+        """Like `Stepper.begin`, with `pads` copied to the fixed address of the CUDA graph."""
         if pads is not None:
             assert self.kept_pads is not None
             self.kept_pads.copy_(pads)
         super().begin(ids, self.kept_pads)
 
     def step(self) -> None:
-        """Play the recorded step."""
+        """Replay the CUDA graph."""
         self.graph.replay()
 
 
 def compiled_step(stepper: Stepper) -> Callable[[], None]:
-    """A step of compiled parts: what the model says, which does not change with the wishes, and the choice."""
+    """Compile a step in two parts, model and choice.
+
+    The model part is independent of the options of sampling.
+    """
     said = compile_whole(lambda: Stepper.logits(stepper, Stepper.view(stepper)))
     keep = compile_whole(lambda logits: Stepper.keep(stepper, logits))
     return lambda: keep(said())
 
 
 def compile_whole(call: Any) -> Any:
-    """A function compiled as a whole. Products of a matrix and a vector become kernels of their own, and are tuned.
+    """Compile a function as one graph, with tuned kernels for matrix-vector products.
 
-    PyTorch counts recompilations by code object, so each function gets a copy of its code.
+    PyTorch counts recompilations per code object, so each function gets a copy of its code.
     """
     name = f"{call.__name__}_{next(STEP_NUMBERS)}"
     own = FunctionType(call.__code__.replace(co_name=name), call.__globals__, name, None, call.__closure__)
@@ -176,15 +178,15 @@ def write(
     compiled: bool = False,
     kept: RecordedSteps | None = None,
 ) -> Iterator[Tensor]:
-    """The next `length` tokens of texts (B, N) as they come: blocks (B, n) on the CPU.
+    """Generate `length` tokens after texts (B, N), in blocks (B, n) on the CPU.
 
-    uniform    (length, B) in [0, 1), what the choices are drawn with
-    allowed    (V,) which tokens may be written, on the model's device
-    pads       (B,) empty places before the texts, where they are of different length; then no text with what is
-               written may be longer than the window
-    precision  of the weights, other than the model's own
-    compiled   whether to compile a step before it is recorded: a minute that pays after some ten thousand steps
-    kept       where recorded steps are kept for the next time
+    uniform    (length, B) random numbers in [0, 1) for the choice of the tokens
+    allowed    (V,) mask of tokens that may be written, on the device of the model
+    pads       (B,) padded positions before texts of different length; each text and its new tokens must then fit into
+               the window
+    precision  data type of the weights (default: that of the model)
+    compiled   whether to compile a step before its capture; takes a minute, saves time from about 10,000 steps on
+    kept       captured steps for reuse by later calls
     """
     device = allowed.device
     history, uniform = ids.to(device), uniform.to(double_precision(device)).to(device)
@@ -215,14 +217,14 @@ def write(
 
 
 class Queue:
-    """Blocks on their way to the host: one comes out when the next one is under way."""
+    """Queue of asynchronous copies to the host, read one block late."""
 
     def __init__(self, device: torch.device) -> None:
         self.cuda = device.type == "cuda"
         self.waiting: list[tuple[Tensor, torch.cuda.Event]] = []
 
     def put(self, block: Tensor) -> Iterator[Tensor]:
-        """Send a block; what has arrived by now."""
+        """Start the copy of a block; yield the previous block."""
         if not self.cuda:
             yield block.cpu()
             return
@@ -235,7 +237,7 @@ class Queue:
             yield self._next()
 
     def rest(self) -> Iterator[Tensor]:
-        """All others."""
+        """Yield the blocks still in the queue."""
         while self.waiting:
             yield self._next()
 
@@ -256,12 +258,12 @@ def _stepper(
     compiled: bool,
     kept: RecordedSteps | None,
 ) -> Stepper:
-    """A new one, or on a CUDA device one that was recorded before."""
+    """A new stepper, or on a CUDA device a captured one from an earlier call."""
     if allowed.device.type != "cuda" or not isinstance(model.trunk, Transformer) or isinstance(model, Conditioned):
         return Stepper(_cast(model, precision), batch, sampling, allowed, None)
     kept = {} if kept is None else kept
     capacity = max(MIN_CACHE_TOKENS, 1 << (size - 1).bit_length())
-    changes = sum(weight._version for weight in model.parameters())  # trained on, it is another model
+    changes = sum(weight._version for weight in model.parameters())  # after further training it is another model
     key = (id(model), changes, batch, capacity, sampling, padded, precision, compiled)
     if key not in kept:
         for old in list(kept)[: len(kept) - MAX_RECORDED_STEPS + 1]:
@@ -276,7 +278,7 @@ def _cast(model: Any, precision: torch.dtype | None) -> Any:
 
 
 class Conditioned(nn.Module):
-    """A decoder of several streams that writes one of them; of the others one sample is given, the same for all."""
+    """Decoder of one stream, conditioned on a fixed sample of all other streams."""
 
     def __init__(self, model: nn.Module, stream: str, given: Mapping[str, StreamView]) -> None:
         super().__init__()
@@ -284,7 +286,7 @@ class Conditioned(nn.Module):
         self.trunk, self.readout = (stream_part(getattr(model, part), stream) for part in ("trunk", "readout"))
 
     def decode(self, view: StreamView, cache: Any = None) -> Tensor:
-        """As the decoder does it, with the other streams beside the view."""
+        """Hidden states (B, N, D) of the view, given the other streams."""
         batch, weight = len(next(iter(view.columns.values()))), next(self.parameters())
 
         def repeat(column: Tensor) -> Tensor:
@@ -300,52 +302,44 @@ class Conditioned(nn.Module):
         return found
 
 
-class Beams:
-    """The same for beam search: what `search` asks of a decoder.
+def search_beams(
+    model: Any,
+    ids: Tensor,
+    end: int | None,
+    longest: int,
+    allowed: Tensor,
+    beam: int,
+    precision: torch.dtype | None = None,
+) -> list[list[int]]:
+    """Beam search after texts ids (B, N); the best hypothesis of each text.
 
-    Tokens without an end to a text get one that costs nothing where the text is as long as it may be.
+    A hypothesis has at most `longest` tokens.
+
+    A vocabulary without end token gets a virtual one, with probability 1 after `longest` tokens and 0 before.
     """
+    virtual, size, steps = end is None, len(allowed), itertools.count()
+    ids, cache = ids.to(allowed.device), model.trunk.cache()
 
-    def __init__(
-        self,
-        model: Any,
-        ids: Tensor,
-        end: int | None,
-        longest: int,
-        allowed: Tensor,
-        precision: torch.dtype | None = None,
-    ) -> None:
-        self.model, self.ids, self.longest, self.precision = model, ids.to(allowed.device), longest, precision
-        self.virtual, self.end = end is None, len(allowed) if end is None else end
-        self.allowed = torch.cat([allowed, allowed.new_zeros(1)]) if self.virtual else allowed
-        self.cache = model.trunk.cache()
-        self.written = -1
-
-    def search(self, beam: int) -> list[list[int]]:
-        """The best hypothesis of each text (B, N)."""
-        first = self.logits(self.ids).log_softmax(-1)
-        longest = torch.full((len(self.ids),), self.longest)
-        found = beam_search(
-            lambda last: self.logits(last[:, None]),
-            self.cache.reorder,
-            first,
-            self.end,
-            longest,
-            beam=beam,
-            allowed=self.allowed,
-        )
-        return [hypotheses[0].ids for hypotheses in found]
-
-    def logits(self, ids: Tensor) -> Tensor:
-        """(R, V) of the next token after more tokens (R, N)."""
-        self.written += 1
-        ids = ids.clamp(max=self.end - 1) if self.virtual else ids  # of hypotheses that are none
-        with autocast(self.allowed.device, self.precision):
-            found = self.model.readout(
-                self.model.decode(StreamView({"ids": ids}, None), cache=self.cache)[:, -1]
-            ).float()
-        if not self.virtual:
+    def logits(ids: Tensor) -> Tensor:
+        """Logits (R, V) of the token after ids (R, N)."""
+        ids = (
+            ids.clamp(max=size - 1) if virtual else ids
+        )  # the virtual end token of finished hypotheses has no embedding
+        with autocast(allowed.device, precision):
+            found = model.readout(model.decode(StreamView({"ids": ids}, None), cache=cache)[:, -1]).float()
+        if not virtual:
             return found
-        over = self.written == self.longest
+        over = next(steps) == longest
         extra = torch.full_like(found[:, :1], 0.0 if over else -torch.inf)
         return torch.cat([torch.full_like(found, -torch.inf) if over else found, extra], 1)
+
+    found = beam_search(
+        lambda last: logits(last[:, None]),
+        cache.reorder,
+        logits(ids).log_softmax(-1),
+        size if end is None else end,
+        torch.full((len(ids),), longest),
+        beam=beam,
+        allowed=torch.cat([allowed, allowed.new_zeros(1)]) if virtual else allowed,
+    )
+    return [hypotheses[0].ids for hypotheses in found]

@@ -1,4 +1,4 @@
-"""From tokens to text as they come: whole characters, and nothing of what a text must stop before."""
+"""Streaming detokenization: complete characters only, up to a stop string."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REPLACEMENT_CHARACTER = "\ufffd"
 
 
 class Line:
-    """One text in the making: what of it may be shown, and whether it is over."""
+    """Detokenizer of one text, with its stop strings and its end token."""
 
     def __init__(self, tokens: Textual, before: list[int], stops: list[str], end: int | None) -> None:
         self.letters = ByteLetters() if tokens.letters == "bytes" else Letters(tokens, before)
@@ -21,7 +21,7 @@ class Line:
         self.held, self.over = "", False
 
     def add(self, tokens: list[int]) -> str:
-        """What is certain with some tokens more."""
+        """Add tokens; return the text that is now certain."""
         ended = self.end in tokens
         self.held += self.letters.add(tokens[: tokens.index(self.end)] if ended else tokens)  # type: ignore[arg-type]
         found = [self.held.index(stop) for stop in self.stops if stop in self.held]
@@ -35,7 +35,7 @@ class Line:
         return piece + self.close() if ended and not found else piece
 
     def pieces(self, blocks: Iterable[list[int]]) -> Iterator[str]:
-        """The pieces of a whole text that comes in blocks of tokens."""
+        """Pieces of text from blocks of tokens, up to the end of the text."""
         for tokens in blocks:
             if piece := self.add(tokens):
                 yield piece
@@ -45,14 +45,14 @@ class Line:
             yield piece
 
     def close(self) -> str:
-        """What was held back, where the text ends without a stop."""
+        """The text held back, once it is known that no stop string follows."""
         return self.held + self.letters.rest()
 
 
 class Letters:
-    """From tokens to text, so that the pieces together are the text of all tokens.
+    """Incremental decoder of tokens; the pieces concatenate to the text of all tokens.
 
-    A token may stand for half a character, or for a blank and a word; so it is read together with those before it.
+    A token may be half a character, or a space and a word, so it is decoded together with earlier tokens.
     """
 
     def __init__(self, tokens: Textual, before: list[int]) -> None:
@@ -61,8 +61,10 @@ class Letters:
         self.shown = len(self.text)
 
     def add(self, tokens: list[int]) -> str:
-        """The text that these tokens complete."""
-        if len(self.ids) > 64 and self.shown == len(self.text):  # to read everything again would take ever longer
+        """Add tokens; return the text that they complete."""
+        if len(self.ids) > 64 and self.shown == len(
+            self.text
+        ):  # decoding all tokens again would take time quadratic in the length
             self.ids = self.ids[-8:]
             self.shown = len(self.tokens.decode(self.ids))
         self.ids += tokens
@@ -77,13 +79,13 @@ class Letters:
 
 
 class ByteLetters:
-    """The same of bytes: whole characters, and nothing of one that is never completed."""
+    """Incremental decoder of UTF-8 bytes; an incomplete last character is dropped."""
 
     def __init__(self) -> None:
         self.reader = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, tokens: list[int]) -> str:
-        """The text that these bytes complete."""
+        """Add bytes; return the characters that they complete."""
         return self.reader.decode(bytes(tokens))
 
     def rest(self) -> str:
@@ -91,5 +93,5 @@ class ByteLetters:
 
 
 def _stop_overlap(text: str, stop: str) -> int:
-    """How many letters at the end of a text may be the beginning of `stop`."""
+    """Length of the longest end of `text` that is a beginning of `stop`."""
     return next((n for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n])), 0)

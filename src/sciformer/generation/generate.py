@@ -1,10 +1,10 @@
-"""Text from a trained decoder: as it comes, or for many prompts at once.
+"""Generated text of a trained decoder: streamed, or for many prompts at once.
 
     for piece in generate(Run("runs/gpt"), "Once upon a time", 200, temperature=0.8):
         print(piece, end="", flush=True)
     answers = generate_many(Run("runs/gpt"), ["A cat", "Two dogs"], 100)
 
-How tokens follow each other is in `stepping`, how one is chosen in `sampling`; here is what they mean.
+The decoding loop is in `decode`, the choice of a token in `sampling`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ..nn import Transformer
 from ..run import Run
 from ..tokens.protocols import Textual
 from ..train.step import working_precision
-from .decode import Beams, Conditioned, RecordedSteps, write
+from .decode import Conditioned, RecordedSteps, search_beams, write
 from .detokenize import Line
 from .sampling import Sampling, draw_uniforms
 
-MIN_COMPILED_STEPS = 100_000  # steps from which on a compiled one pays
+MIN_COMPILED_STEPS = 100_000  # number of steps from which on compilation saves time
 RECORDED_STEPS: WeakKeyDictionary[Run, RecordedSteps] = WeakKeyDictionary()
 Tell = Callable[[int, int], None]
 
@@ -52,19 +52,20 @@ def generate(
     beside: Table | None = None,
     log: Callable[[str], None] = log_nothing,
 ) -> Iterator[str]:
-    """Pieces of text that go on from the prompt, as they come.
+    """Stream pieces of text that continue a prompt.
 
-    prompt       the beginning of a text or of a line unless given
-    length       tokens to write
-    temperature  0 takes the likeliest token; below 1 is careful, above 1 bold
-    top_k        choose among so many likeliest tokens
-    top_p        choose among the likeliest tokens that together have this probability
-    repetition   above 1: tokens that were there are made less likely
-    stop         end before one of these; a piece that may be its beginning is held back until that is known
-    beam         search for the likeliest text with so many hypotheses, instead of drawing
-    precision    of the weights: float32, bfloat16; auto: as in training
-    compiled     whether to compile a step, on CUDA; if it pays unless given
-    beside       where the text is one of several streams: columns of one sample for the others
+    prompt       beginning of the text (default: the begin token, or a new line)
+    length       maximum number of tokens
+    temperature  divides the logits (default: 1); 0 takes the most likely token
+    top_k        number of most likely tokens to choose from (default: all)
+    top_p        nucleus sampling: choose from the fewest most likely tokens with this total probability (default: all)
+    repetition   penalty on earlier tokens if above 1 (default: 1)
+    stop         strings that end the text; the text before a stop string is returned, the stop string is not
+    beam         number of hypotheses of a beam search (default: 1, sampling instead)
+    seed         seed of the random numbers (default: a new one in each call)
+    precision    data type of the weights: float32, bfloat16, or auto (as in training)
+    compiled     whether to compile a step on CUDA (default: if the text is long enough to save time)
+    beside       columns of one sample of the other streams, for a model of several streams
     """
     sampling = Sampling(temperature, top_k, top_p, repetition)
     author = Author(run, length, sampling, stop, precision, compiled, log, beside=beside)
@@ -93,16 +94,16 @@ def generate_many(
     log: Callable[[str], None] = log_nothing,
     on_progress: Tell = lambda done, total: None,
 ) -> list[str]:
-    """What `generate` would write for each of many prompts, in their order; `batch` of them at once.
+    """Continue many prompts, `batch` at a time; texts in the order of the prompts.
 
-    Every prompt has random numbers of its own, the first those of `generate` with this seed. `tell` hears how many are
-    done, of how many.
+    Every prompt has its own random numbers. The first prompt gives the same text as `generate` with the same seed.
+    `on_progress(done, total)` is called after each batch. See `generate` for the other arguments.
     """
     sampling = Sampling(temperature, top_k, top_p, repetition)
     texts = -(-len(prompts) // max(1, batch))
     author = Author(run, length, sampling, stop, precision, compiled, log, texts, beside)
     if batch < 1:
-        raise UserError(f"batch must be one prompt or more at once, not {batch}")
+        raise UserError(f"batch must be at least 1, not {batch}")
     ids = [author.encode(prompt) for prompt in prompts]
     uniform = draw_uniforms(seed, len(prompts), length)
     answers, done = [""] * len(prompts), 0
@@ -117,7 +118,7 @@ def generate_many(
 
 
 class Author:
-    """A run that can write, and how it is asked to."""
+    """A run with a decoder, and the options of generation."""
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class Author:
         beside: Table | None = None,
     ) -> None:
         if length < 1:
-            raise UserError(f"the length must be one token or more, not {length}", key="--length")
+            raise UserError(f"the length must be at least 1 token, not {length}", key="--length")
         one_of("the precision", precision, ["auto", "float32", "bfloat16"], key="--precision")
         self.run, self.length, self.sampling, self.log = run, length, sampling, log
         stream, self.tokens = _text(run)
@@ -151,23 +152,23 @@ class Author:
     # The prompt
 
     def encode(self, prompt: str | None) -> list[int]:
-        """The ids of a prompt, with what stands before and after it in training."""
+        """Ids of a prompt, with the special tokens that surround it in training."""
         tokens, specials = self.tokens, self.tokens.specials
         first = [specials["begin"]] if tokens.has_marker("begin") else []
         last = [specials["separator"]] if len(tokens.source_columns) > 1 else []
         if prompt is None or (not prompt and (first or self.end is not None)):
             if not first and self.end is not None:
-                first = [self.end]  # where one text ends, another begins
+                first = [self.end]  # the end of one text is the beginning of the next
             return first + last if first else self._line()
         ids = tokens.encode(prompt).tolist()
         if not ids:
-            raise UserError("the prompt is empty", hint="Without --prompt a line is begun.", key="--prompt")
+            raise UserError("the prompt is empty", hint="Leave out --prompt to begin a new line.", key="--prompt")
         if specials.get("unknown", -1) in ids:
             self._unknown(prompt, specials["unknown"])
         return [*first, *ids, *last]
 
     def _line(self) -> list[int]:
-        """A new line, or what the model has seen instead."""
+        """Ids of a new line, or of another token if the vocabulary has no new line."""
         for letter in "\n ":
             ids: list[int] = self.tokens.encode(letter).tolist()
             if ids and self.tokens.specials.get("unknown", -1) not in ids:
@@ -175,24 +176,24 @@ class Author:
         return [int(np.flatnonzero(self.tokens.writable)[0])]
 
     def _unknown(self, prompt: str, number: int) -> None:
-        """Letters that were never seen are refused; of words there are always some, so that is only said."""
+        """Refuse unknown characters; log unknown words, which any text may have."""
         letters = self.tokens.letters == "characters"
         parts = sorted(set(prompt)) if letters else dict.fromkeys(prompt.split())
         strange = [part for part in parts if number in self.tokens.encode(part)]
         if letters:
             raise UserError(
-                f"the prompt has characters that the model has never seen: {''.join(strange)!r}", key="--prompt"
+                f"the prompt has characters that are not in the vocabulary: {''.join(strange)!r}", key="--prompt"
             )
-        self.log(f"note: the model does not know {', '.join(strange) or 'a part of the prompt'}")
+        self.log(f"note: not in the vocabulary: {', '.join(strange) or 'a part of the prompt'}")
 
     # The text
 
     def stream(self, ids: list[int], uniform: Tensor) -> Iterator[str]:
-        """The pieces of one text as they come."""
+        """Stream the pieces of one text."""
         yield from self.line(ids).pieces(block[0].tolist() for block in self._write([ids], uniform))
 
     def texts(self, ids: list[list[int]], uniform: Tensor) -> list[str]:
-        """The whole texts of several prompts."""
+        """Complete texts of several prompts."""
         lines, found = [self.line(one) for one in ids], [""] * len(ids)
         for block in self._write(ids, uniform):
             for row, (line, tokens) in enumerate(zip(lines, block.tolist())):
@@ -203,29 +204,31 @@ class Author:
 
     @torch.no_grad()
     def search(self, ids: list[list[int]], beam: int) -> list[str]:
-        """The likeliest texts after prompts of equal length, found with a beam."""
+        """Texts found by beam search after prompts of equal length."""
         if beam < 1:
-            raise UserError(f"the beam must be one hypothesis or more, not {beam}", key="--beam")
+            raise UserError(f"the beam must be at least 1 hypothesis, not {beam}", key="--beam")
         if self.sampling != Sampling():
             raise UserError(
-                "a beam draws no tokens, so it cannot follow wishes about drawing them",
-                hint="Leave out the beam, or temperature, top_k, top_p and repetition.",
+                "beam search cannot be combined with options of sampling",
+                hint="Leave out the beam, or leave out temperature, top_k, top_p and repetition.",
                 key="--beam",
             )
         ids = [one if len(one) < self.window else one[-max(1, self.window // 2) :] for one in ids]
         longest = min(self.length, max(1, self.window - len(ids[0])))
         if longest < self.length:
-            self.log(f"note: a beam writes at most {longest} tokens here, as many as the context has room for")
-        beams = Beams(self.model, torch.tensor(ids), self.end, longest, self.allowed, self.precision)
-        found = beams.search(beam)
+            self.log(f"note: beam search stops after {longest} tokens, at the end of the context")
+        found = search_beams(self.model, torch.tensor(ids), self.end, longest, self.allowed, beam, self.precision)
         return ["".join(self.line(ids[row]).pieces([one])) for row, one in enumerate(found)]
 
     def line(self, ids: list[int]) -> Line:
-        """An empty text after a prompt; the last of several texts stands for itself."""
+        """Detokenizer after a prompt; with several columns the last column is a new text."""
         return Line(self.tokens, [] if len(self.tokens.source_columns) > 1 else ids, self.stops, self.end)
 
     def groups(self, ids: list[list[int]], batch: int, alike: bool) -> Iterator[list[int]]:
-        """Rows that are written together: of similar length, or of equal one where `alike` or a window gets full."""
+        """Batches of prompts of similar length.
+
+        The lengths are equal if `alike`, or if the window gets full.
+        """
         same: dict[int, list[int]] = {}
         for row in sorted(range(len(ids)), key=lambda row: len(ids[row])):
             fits = len(ids[row]) + self.length <= self.window
@@ -258,7 +261,7 @@ class Author:
 
 
 def _precision(run: Run, asked: str) -> torch.dtype | None:
-    """The precision of the products in writing: as asked for, or as in training where there is such a device."""
+    """Data type of matrix products: as asked for, or (auto) as in training if on CUDA."""
     settings = run.recipe.train
     if asked != "auto":
         settings = settings.model_copy(update={"precision": asked})
@@ -268,13 +271,13 @@ def _precision(run: Run, asked: str) -> torch.dtype | None:
 
 
 def _text(run: Run) -> tuple[str, Textual]:
-    """The stream of a run that can be written, and its tokens."""
+    """Name and tokens of the text stream that the run generates."""
     objective = run.assembly.objective
     name = objective.asked_stream(run.assembly.tokens)
     tokens = Textual.require(run.assembly.tokens[name], "`sciformer generate`")
     if objective.asks != "decode":
         raise UserError(
-            f"only a decoder can go on from a text, not `model.kind: {run.recipe.model.kind}`",
+            f"`model.kind: {run.recipe.model.kind}` cannot continue a text; only a decoder can",
             hint="Use `sciformer translate`." if objective.asks == "translate" else "",
             key="model.kind",
         )
@@ -282,14 +285,14 @@ def _text(run: Run) -> tuple[str, Textual]:
 
 
 def _conditioned(run: Run, stream: str, beside: Table | None) -> Any:
-    """The model; of several streams, with the sample of the others that it is given."""
+    """The model, conditioned on one sample of the other streams if there are any."""
     others = {name: tokens for name, tokens in run.assembly.tokens.items() if name != stream}
     table = Memory(beside or {}).table
     if rows_of(table) != bool(others):
-        what = f"one sample of {', '.join(others)} beside the text" if others else "nothing beside the text"
+        what = f"one sample of {', '.join(others)}" if others else "no other stream"
         raise UserError(
-            f"this model writes with {what}, not with {rows_of(table)} samples",
-            hint="Give their columns: generate(run, beside={NAME: array})." if others else "",
+            f"this model needs {what} beside the text, but got {rows_of(table)} samples",
+            hint="Pass the columns of that sample: generate(run, beside={NAME: array})." if others else "",
         )
     if not others:
         return run.model

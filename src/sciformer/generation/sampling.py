@@ -1,7 +1,7 @@
-"""How the next token is chosen: on the model's device, for a whole batch.
+"""Sampling of the next token, on the device of the model, for a batch.
 
-A token is the first at which the sum of probabilities exceeds a uniform number u. The numbers of a text are known
-before it is begun, as a pure function of its seed: there is no state to carry, and a step recorded once can draw.
+The token is the first with a cumulative probability above a uniform random number u. All random numbers of a text are
+known in advance, as a pure function of its seed. So no random state must be kept, and a CUDA graph can sample.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from torch import Tensor
 from ..data.random import key, mix
 from ..errors import UserError
 
-VOCABULARY_PART = 1024  # of a vocabulary, in which the largest are looked for first
+VOCABULARY_PART = 1024  # tokens per part of the vocabulary in a top-k search by parts
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """The wishes of a user about the next token.
+    """Options of sampling.
 
-    temperature  0 takes the likeliest token; below 1 is careful, above 1 bold
-    top_k        choose among so many likeliest tokens
-    top_p        of these, choose among the likeliest up to the first with which their probability reaches it
-    repetition   above 1: tokens that were there are made less likely (arXiv 1909.05858): l / r where l > 0, else l r
+    temperature  divides the logits (default: 1); 0 takes the most likely token
+    top_k        number of most likely tokens to choose from (default: all)
+    top_p        nucleus sampling: choose from the fewest most likely tokens with this total probability (default: all)
+    repetition   penalty r of earlier tokens (arXiv 1909.05858): logit l becomes l / r if l > 0, else l r (default: 1)
     """
 
     temperature: float = 1.0
@@ -44,19 +44,21 @@ class Sampling:
             raise UserError(f"top_p must be above 0 and at most 1, not {self.top_p}", key="--top-p")
         if not (self.repetition > 0 and math.isfinite(self.repetition)):
             raise UserError(
-                f"repetition must be above 0 (1: no penalty) and finite, not {self.repetition}", key="--repetition"
+                f"repetition must be positive and finite, not {self.repetition}",
+                key="--repetition",
+                hint="1 means no penalty.",
             )
 
     @property
     def remembers(self) -> bool:
-        """Whether it matters which tokens were there."""
+        """Whether the choice depends on earlier tokens."""
         return self.repetition != 1
 
     def choose(self, logits: Tensor, uniform: Tensor, seen: Tensor | None = None) -> Tensor:
-        """One token (B,) from logits (B, V), -inf where a token may not be written.
+        """Choose tokens (B,) from logits (B, V), which are -inf for forbidden tokens.
 
-        uniform  (B,) in [0, 1)
-        seen     (B, V) which tokens were there
+        uniform  (B,) random numbers in [0, 1)
+        seen     (B, V) mask of earlier tokens
         """
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         if self.remembers and seen is not None:
@@ -73,7 +75,7 @@ class Sampling:
             if ids is None:
                 logits, ids = sort_logits(logits, enough)
                 weight = logits.exp()
-            before = weight.cumsum(-1) - weight  # of the likelier ones
+            before = weight.cumsum(-1) - weight  # total weight of the more likely tokens
             weight = weight.masked_fill(before >= enough, 0)
         edges = weight.cumsum(-1, dtype=double_precision(weight.device))
         best = (edges <= uniform.to(edges.dtype)[:, None] * edges[:, -1:]).sum(-1).clamp(max=edges.shape[-1] - 1)
@@ -81,15 +83,14 @@ class Sampling:
 
 
 def double_precision(device: torch.device) -> torch.dtype:
-    """Double precision, where the device has it."""
+    """Double precision if the device supports it, else single precision."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def top_logits(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest of (B, V) and where they stand, largest first.
+    """Values and indices of the `count` largest logits (B, V), in descending order.
 
-    A CUDA device looks for them in parts of the row at once, then among what was found; in the whole row at once it
-    would take ten kernels one after the other.
+    On a CUDA device a large vocabulary is searched in parts: one search of the full row takes ten sequential kernels.
     """
     if not logits.is_cuda or logits.shape[-1] < 8 * VOCABULARY_PART or count > VOCABULARY_PART // 4:
         return logits.topk(count)
@@ -97,7 +98,7 @@ def top_logits(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def top_logits_in_parts(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The same, part by part."""
+    """Top-k of each part of the vocabulary, then of the candidates found."""
     parts = torch.nn.functional.pad(logits, (0, -logits.shape[-1] % VOCABULARY_PART), value=-torch.inf).unflatten(
         -1, (-1, VOCABULARY_PART)
     )
@@ -108,7 +109,10 @@ def top_logits_in_parts(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def sort_logits(logits: Tensor, enough: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, V) and where they stand, largest first: all, or on a CPU so many that their sum of exp reaches `enough`."""
+    """Logits (B, V) in descending order with their indices.
+
+    On a CPU only the first tokens are returned if their sum of exp exceeds `enough`.
+    """
     if logits.device.type == "cpu" and logits.shape[-1] > 4 * VOCABULARY_PART:
         found = logits.topk(VOCABULARY_PART)
         if bool((found.values.exp().sum(-1, keepdim=True) > enough).all()):
@@ -117,9 +121,10 @@ def sort_logits(logits: Tensor, enough: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def draw_uniforms(seed: int | None, texts: int, length: int) -> Tensor:
-    """Numbers (length, texts) in [0, 1), one for each token of several texts; without a seed others each time.
+    """Uniform random numbers (length, texts) in [0, 1), one per token.
 
-    The first text has those of a text alone with this seed. 52 bits: no product with a sum of probabilities reaches it.
+    Without a seed they differ in each call. The first text gets the same numbers as a single text with this seed. The
+    numbers have 52 bits, so that their product with a sum of probabilities is always below the sum.
     """
     seed = secrets.randbits(63) if seed is None else seed
     words = mix(key("generate", seed) ^ mix(np.arange(texts)))

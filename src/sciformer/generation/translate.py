@@ -1,8 +1,10 @@
-"""Translations, by an encoder-decoder or by a decoder that was trained on `source <sep> target`.
+"""Translation by an encoder-decoder or by a prompted decoder.
+
+A prompted decoder is trained on `source <sep> target`.
 
     translate(Run("runs/translation"), ["Two dogs play in the snow."])
 
-Lines are translated in batches of similar length; the answers come in the order of the lines.
+Lines are translated in batches of similar length; the translations are returned in the order of the lines.
 """
 
 from __future__ import annotations
@@ -15,28 +17,20 @@ import torch
 from torch import Tensor
 
 from ..assembly import Assembly
-from ..data.batch import Batch, StreamView
+from ..data.batch import Batch, Stream, StreamView
 from ..data.columns import Lists
 from ..data.dataset import Dataset
+from ..data.readers.text_parts import strings
 from ..data.source import pieces
 from ..errors import UserError
 from ..metrics import bleu, chrf
 from ..models.encoder_decoder import SOURCE, TARGET
 from ..run import Run
-from ..tokens.base import Tokens
 from ..tokens.protocols import Textual
 from .beam_search import Hypothesis, beam_search
 
-MAX_BATCH_TOKENS = 8192  # of sources at once, padding included
+MAX_BATCH_TOKENS = 8192  # tokens of sources in a batch, padding included
 Tell = Callable[[int, int], None]
-
-
-class Writing(NamedTuple):
-    """What it takes to begin to write: the state behind the first token, and how to go on from it."""
-
-    first: Tensor  # (B, V) logits of the first token
-    step: Callable[[Tensor], Tensor]
-    reorder: Callable[[Tensor], None]
 
 
 def translate(
@@ -47,14 +41,13 @@ def translate(
     penalty: float | None = None,
     on_progress: Tell = lambda done, total: None,
 ) -> list[str]:
-    """The translations of lines, in their order; an empty line stays empty.
+    """Translations of lines, in their order; an empty line stays empty.
 
-    beam, penalty  as in the recipe's `objective` unless given
-    on_progress    function that is told how many are done, of how many
+    beam           number of hypotheses (default: `objective.beam` of the recipe)
+    penalty        length penalty (default: `objective.penalty` of the recipe)
+    on_progress    called with the number of finished lines and of all lines
     """
-    return translate_with(
-        run.model, run.assembly, run.device, lines, beam=beam, penalty=penalty, on_progress=on_progress
-    )
+    return translate_with(run.model, run.assembly, run.device, lines, beam, penalty, on_progress)
 
 
 @torch.inference_mode()
@@ -63,28 +56,27 @@ def translate_with(
     assembly: Assembly,
     device: torch.device,
     lines: Sequence[str],
-    *,
     beam: int | None = None,
     penalty: float | None = None,
     on_progress: Tell = lambda done, total: None,
 ) -> list[str]:
-    """The same with a model and its assembly."""
+    """Like `translate`, for a model and its assembly."""
     objective: Any = assembly.objective
     if not hasattr(objective, "penalty"):
         raise UserError(
-            f"the run was not trained to translate: `objective.kind: {objective.kind}`", key="objective.kind"
+            f"the run was not trained for translation: its recipe has `objective.kind: {objective.kind}`",
+            key="objective.kind",
         )
     beam = objective.beam if beam is None else beam
     penalty = objective.penalty if penalty is None else penalty
     if beam < 1:
-        raise UserError(f"the beam must be one hypothesis or more, not {beam}", key="--beam")
+        raise UserError(f"the beam must be at least 1 hypothesis, not {beam}", key="--beam")
     if not 0 <= penalty < np.inf:
         raise UserError(f"the length penalty must be 0 or more and finite, not {penalty}", key="--penalty")
     was = model.training
     model.eval()
-    writer: Writer = EncoderDecoderWriter(model, assembly, device)
-    if SOURCE not in assembly.tokens:
-        writer = PromptWriter(model, assembly, device)
+    kind = EncoderDecoderWriter if SOURCE in assembly.tokens else PromptWriter
+    writer: Writer = kind(model, assembly, device)
     answers = [""] * len(lines)
     sources = [writer.encode(line) if line.strip() else np.zeros(0, np.int64) for line in lines]
     wanted = [number for number, line in enumerate(lines) if line.strip()]
@@ -93,7 +85,9 @@ def translate_with(
     for rows in writer.batches(wanted, sources, beam):
         found = _search(writer, [sources[row] for row in rows], beam, penalty, objective.more)
         for row, hypotheses in zip(rows, found):
-            answers[row] = " ".join(writer.tokens.decode(hypotheses[0].ids).splitlines())  # one line for one line
+            answers[row] = " ".join(
+                writer.tokens.decode(hypotheses[0].ids).splitlines()
+            )  # a line has one line as translation
         done += len(rows)
         on_progress(done, len(lines))
     model.train(was)
@@ -101,38 +95,54 @@ def translate_with(
 
 
 def _search(writer: Writer, sources: list[Any], beam: int, penalty: float, more: int) -> list[list[Hypothesis]]:
-    writing = writer.begin(sources)
+    first = writer.begin(sources).float().log_softmax(-1)
     longest = torch.tensor([writer.longest(source, more) for source in sources])
-    first = writing.first.float().log_softmax(-1)
     allowed = torch.as_tensor(np.asarray(writer.tokens.writable))
     return beam_search(
-        writing.step, writing.reorder, first, writer.end, longest, beam=beam, penalty=penalty, allowed=allowed
+        lambda last: writer.step(last[:, None]),
+        writer.cache.reorder,
+        first,
+        writer.end,
+        longest,
+        beam=beam,
+        penalty=penalty,
+        allowed=allowed,
     )
 
 
 class Writer:
-    """What both ways to translate share."""
+    """Base class of the two ways to translate."""
 
-    def __init__(self, model: Any, assembly: Assembly, device: torch.device, tokens: Tokens) -> None:
+    cache: Any
+    """Keys and values of all earlier tokens."""
+
+    def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
         self.model, self.device, self.assembly = model, device, assembly
-        self.tokens = Textual.require(tokens, "a translation")
+        self.tokens = _target_tokens(assembly)
         self.end = _special(self.tokens, "end")
 
     def encode(self, line: str) -> Any:
-        """The ids of a source, as the model wants them."""
+        """Ids of a source line as input of the model."""
         raise NotImplementedError
 
-    def begin(self, sources: list[Any]) -> Writing:
-        """Read the sources."""
+    def begin(self, sources: list[Any]) -> Tensor:
+        """Read the sources; return logits (B, V) of the first token."""
         raise NotImplementedError
+
+    def step(self, ids: Tensor, *memory: Any) -> Tensor:
+        """Read ids (R, N); return logits (R, V) of the next token."""
+        hidden = self.model.decode(StreamView({"ids": ids}, None), *memory, cache=self.cache)
+        return self.model.readout(hidden[:, -1])
 
     def longest(self, source: Any, more: int) -> int:
-        """The most tokens to write."""
-        return len(source) + more
+        """Maximum number of tokens of the translation."""
+        raise NotImplementedError
 
     def batches(self, rows: list[int], sources: list[Any], beam: int) -> Iterator[list[int]]:
-        """Rows with sources of similar length."""
-        order = sorted(rows, key=lambda row: -len(sources[row]))  # the longest first: if memory fails, then at once
+        """Batches of rows with sources of similar length."""
+        order = sorted(
+            rows, key=lambda row: -len(sources[row])
+        )  # longest first, so that too little memory shows at once
         batch: list[int] = []
         for row in order:
             if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > MAX_BATCH_TOKENS:
@@ -144,81 +154,65 @@ class Writer:
 
 
 class EncoderDecoderWriter(Writer):
-    """The source is read once, the target begins with its begin token."""
-
-    def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
-        super().__init__(model, assembly, device, assembly.tokens.get(TARGET, next(iter(assembly.tokens.values()))))
-        self.source: Any = assembly.tokens.get(SOURCE)
+    """Translation by an encoder-decoder; the target begins with the begin token."""
 
     def encode(self, line: str) -> Any:
-        stream = self.source.tokenize({name: _column([line]) for name in self.source.source_columns})
-        return stream.columns["ids"][: self.source.window].astype(np.int64)
+        source: Any = self.assembly.tokens[SOURCE]
+        stream = source.tokenize({name: strings([line]) for name in source.source_columns})
+        return stream.columns["ids"][: source.window].astype(np.int64)
 
     def longest(self, source: Any, more: int) -> int:
-        return min(len(source) + more, self.tokens.window - 1)  # there may be no places for more
+        return min(len(source) + more, self.tokens.window - 1)  # positions beyond the window may not exist
 
-    def begin(self, sources: list[Any]) -> Writing:
-        encoded = self.model.encode(pad_sources(sources).inputs(self.device).stream)
-        cache = self.model.cache()
+    def begin(self, sources: list[Any]) -> Tensor:
+        lengths = np.array([len(source) for source in sources], np.int64)
+        padded = Batch({SOURCE: Stream({"ids": np.concatenate(sources)}, lengths)}).inputs(self.device).stream
+        self.cache = self.model.cache()
         start = torch.full((len(sources), 1), _special(self.tokens, "begin"), device=self.device)
-        first = self._next(start, encoded, cache)
-        return Writing(first, lambda last: self._next(last[:, None], None, cache), cache.reorder)
+        return super().step(start, self.model.encode(padded))
 
-    def _next(self, ids: Tensor, encoded: Any, cache: Any) -> Tensor:
-        hidden = self.model.decode(StreamView({"ids": ids}, None), encoded, cache=cache)
-        return self.model.readout(hidden[:, -1])
+    def step(self, ids: Tensor, *memory: Any) -> Tensor:
+        return super().step(ids, None)  # the cache holds the source
 
 
 class PromptWriter(Writer):
-    """The source and a separator are the prompt that a decoder goes on from."""
+    """Translation by a decoder; the prompt is the source and a separator."""
 
     def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
         (tokens,) = assembly.tokens.values()
         if len(tokens.source_columns) < 2:
             raise UserError(
-                f"tokens.column must name a source and a target, two columns, not {tokens.source_columns}",
+                f"tokens.column must name two columns, source and target, not {', '.join(tokens.source_columns)}",
                 key="tokens.column",
             )
-        super().__init__(model, assembly, device, tokens)
+        super().__init__(model, assembly, device)
 
     def encode(self, line: str) -> Any:
         begin = [_special(self.tokens, "begin")] if self.tokens.has_marker("begin") else []
-        ids = self.tokens.encode(line)[: max(1, self.tokens.window // 2 - 2)]  # leave room to write
+        ids = self.tokens.encode(line)[: max(1, self.tokens.window // 2 - 2)]  # leave room for the translation
         return np.concatenate([begin, ids, [_special(self.tokens, "separator")]]).astype(np.int64)
 
     def batches(self, rows: list[int], sources: list[Any], beam: int) -> Iterator[list[int]]:
-        """Prompts of equal length: without padding every token stands at its own place."""
+        """Batches of prompts of equal length: without padding, positions are right."""
         same: dict[int, list[int]] = {}
         for row in rows:
             same.setdefault(len(sources[row]), []).append(row)
         for length in sorted(same, reverse=True):
             yield from super().batches(same[length], sources, beam)
 
-    def begin(self, sources: list[Any]) -> Writing:
-        cache = self.model.trunk.cache()
-        ids = torch.as_tensor(np.stack(sources), device=self.device)
-        return Writing(self._next(ids, cache), lambda last: self._next(last[:, None], cache), cache.reorder)
+    def begin(self, sources: list[Any]) -> Tensor:
+        self.cache = self.model.trunk.cache()
+        return self.step(torch.as_tensor(np.stack(sources), device=self.device))
 
     def longest(self, source: Any, more: int) -> int:
         return max(0, min(len(source) + more, self.tokens.window - len(source) - 1))
 
-    def _next(self, ids: Tensor, cache: Any) -> Tensor:
-        return self.model.readout(self.model.decode(StreamView({"ids": ids}, None), cache=cache)[:, -1])
 
-
-def pad_sources(sources: list[Any]) -> Batch:
-    """Ids of several sources as a batch."""
-    from ..data.batch import Stream
-
-    lengths = np.array([len(source) for source in sources], np.int64)
-    return Batch({SOURCE: Stream({"ids": np.concatenate(sources)}, lengths)}, {}, np.arange(len(sources)))
-
-
-# How good
+# Scores
 
 
 class Translated(NamedTuple):
-    """Sources, translations and references of a data set, and their scores."""
+    """Sources, translations and references of a data set, with BLEU and chrF."""
 
     source: list[str]
     translation: list[str]
@@ -226,53 +220,45 @@ class Translated(NamedTuple):
     scores: dict[str, float]
 
 
-def score_translations(
-    model: Any, assembly: Assembly, dataset: Dataset, device: torch.device, **options: Any
-) -> Translated:
-    """Translate a data set and compare with what it says."""
+def score_translations(model: Any, assembly: Assembly, dataset: Dataset, device: torch.device) -> Translated:
+    """Translate a data set and compare the translations with its references."""
     names = columns_of(assembly)
     texts: list[list[str]] = [[], []]
     for table in pieces(dataset.source):
         for name, found in zip(names, texts):
             if name not in table:
                 raise UserError(
-                    f"the column `{name}` to translate or to compare with is missing; there are {', '.join(table)}"
+                    f"the data have no column `{name}` with texts or references; their columns are {', '.join(table)}"
                 )
             column = table[name]
-            found += [" ".join(words) for words in _lists(column)] if isinstance(column, Lists) else map(str, column)
+            if isinstance(column, Lists):
+                split = np.split(column.values, column.lengths.cumsum() - column.lengths)[1:]
+                found += [" ".join(map(str, words)) for words in split]
+            else:
+                found += map(str, column)
     source, reference = texts
-    translation = translate_with(model, assembly, device, source, **options)
+    translation = translate_with(model, assembly, device, source)
     objective: Any = assembly.objective
-    if Textual.require(assembly.tokens.get(TARGET, next(iter(assembly.tokens.values()))), "a translation").lower:
+    if _target_tokens(assembly).lower:
         reference = [text.lower() for text in reference]
     scores = {"bleu": bleu(translation, reference, objective.bleu), "chrf": chrf(translation, reference)}
     return Translated(source, translation, reference, scores)
 
 
 def columns_of(assembly: Assembly) -> tuple[str, str]:
-    """The names of the source's and the target's column."""
-    if SOURCE in assembly.tokens:
-        return str(assembly.tokens[SOURCE].source_columns[0]), str(assembly.tokens[TARGET].source_columns[0])
-    (tokens,) = assembly.tokens.values()
-    return str(tokens.source_columns[0]), str(tokens.source_columns[-1])
+    """Names of the source column and of the target column."""
+    tokens = assembly.tokens
+    source, target = (tokens.get(stream, next(iter(tokens.values()))).source_columns for stream in (SOURCE, TARGET))
+    return str(source[0]), str(target[0 if TARGET in tokens else -1])
 
 
-def _lists(column: Lists) -> Iterator[list[str]]:
-    start = 0
-    for length in column.lengths.tolist():
-        yield [str(word) for word in column.values[start : start + length]]
-        start += length
+def _target_tokens(assembly: Assembly) -> Textual:
+    return Textual.require(assembly.tokens.get(TARGET, next(iter(assembly.tokens.values()))), "a translation")
 
 
 def _special(tokens: Textual, role: str) -> int:
     if role not in tokens.specials:
         raise UserError(
-            f"the tokens have no special token «{role}»; there are {', '.join(tokens.specials) or 'no special tokens'}"
+            f"the vocabulary has no {role} token; its special tokens are {', '.join(tokens.specials) or '(none)'}"
         )
     return int(tokens.specials[role])
-
-
-def _column(texts: list[str]) -> Any:
-    column = np.empty(len(texts), object)
-    column[:] = texts
-    return column

@@ -18,13 +18,11 @@ from sciformer.domains.text.new import (
 from sciformer.recipe import Recipe
 from sciformer.recipe.new import new
 from tests.domains.text.readers.files import DATA as SHARED
-from tests.domains.text.readers.files import shared, write
+from tests.domains.text.readers.files import ENGLISH, GERMAN, shared, write
 from tests.errors import refuses
 from tests.recipe.written import written
 
 TEXTS = [f"the {'good' if i % 2 else 'bad'} film number {i} was {'very ' * (i % 4)}long" for i in range(60)]
-ENGLISH = [f"This is the {'very ' * (i * 7 % 5)}long sentence {i}" for i in range(40)]
-GERMAN = [f"Dies ist der {'sehr ' * (i * 7 % 5)}lange Satz {i}" for i in range(40)]
 SMALL = {"tokens.vocabulary": 100}
 
 
@@ -91,7 +89,7 @@ def test_two_languages_become_a_translation(tmp_path):
     assert source.unit == "bpe"
     assert source.same_vocabulary(target)
     assert "# Found: 40 pairs of lines" in page
-    assert "# 12 of 12 pairs of valid are among those to train on too." in page
+    assert "# 12 of 12 pairs of valid" in page
     write(tmp_path / "val.de", "\n".join(GERMAN[:11]))
     with refuses("val.de", "val.en", 11, 12):
         new("text", ["train.en", "train.de", "val.en", "val.de"])

@@ -286,11 +286,6 @@ class Text(Textual, Maskable, Exportable, Editable):
         """The ids of a text, without begin and end; what was never seen becomes the unknown token."""
         return self.coder.encode([self._sound(text)])[0][0]
 
-    def encode_words(self, words: list[str]) -> tuple[Array, Array]:
-        """The ids of a text that is split into words already, and the number of the word of each."""
-        ids, word = self.coder.encode_words([[self._sound(one) for one in words]])[0]
-        return ids, np.full(len(ids), -1, np.int32) if word is None else word
-
     def decode(self, ids: Any) -> str:
         """The text of ids; special tokens have none, but the unknown one is shown."""
         return self.coder.decode(np.asarray(ids, np.int64).reshape(-1))

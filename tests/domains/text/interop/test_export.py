@@ -22,11 +22,6 @@ SUBWORDS = {"vocabulary": 300, "begin": True, "end": True}
 RUNS = {
     "bert": (BERT, {"unit": "wordpiece", **SUBWORDS}, "masked"),
     "bert, untied": (BERT | {"activation": "gelu_tanh"}, {"unit": "words", "bias": True, "tie": False}, "masked"),
-    "bert with bias, untied": (
-        BERT | {"activation": "gelu_tanh"},
-        {"unit": "words", "bias": True, "tie": False},
-        "masked",
-    ),
     "bert without biases": (BERT | {"bias": False, "norm_epsilon": 0.1}, {"unit": "bpe", **SUBWORDS}, "masked"),
     "encoder alone": (BERT | {"readout_layer": False, "activation": "relu"}, {"begin": True, "end": True}, "masked"),
     "gpt of characters": (GPT, {}, "next_token"),

@@ -7,6 +7,8 @@ import pytest
 from tests.paths import SHARED
 
 DATA = SHARED / "text"
+ENGLISH = [f"This is the {'very ' * (i * 7 % 5)}long sentence {i}" for i in range(40)]
+GERMAN = [f"Dies ist der {'sehr ' * (i * 7 % 5)}lange Satz {i}" for i in range(40)]
 shared = pytest.mark.skipif(not DATA.is_dir(), reason="no shared data beside the repository")
 
 

@@ -1,6 +1,7 @@
 """Sentence pairs in two files or between tabs."""
 
 import random
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -10,12 +11,10 @@ from sciformer.data.readers.text_parts import read_lines
 from sciformer.data.split import Split
 from sciformer.domains.text.readers.pairs import Parallel, find_misalignment
 from tests.domains.text.readers.files import DATA as SHARED
-from tests.domains.text.readers.files import parts, shared, write
+from tests.domains.text.readers.files import ENGLISH, GERMAN, parts, shared, write
 from tests.errors import refuses
 
 NONE = Split(valid=0, test=0)
-ENGLISH = [f"This is the {'very ' * (i * 7 % 5)}long sentence {i}" for i in range(40)]
-GERMAN = [f"Dies ist der {'sehr ' * (i * 7 % 5)}lange Satz {i}" for i in range(40)]
 
 
 def parallel(*files, **options):
@@ -75,19 +74,16 @@ def test_columns_beyond_two_and_several_files(tmp_path):
 
 
 def test_parts_have_their_own_files_or_a_share(tmp_path):
-    for name, count in {"train": 40, "val": 5, "t16": 6, "t17": 7}.items():
+    for name, count in {"train": 40, "val": 5, "t17": 7}.items():
         for column, lines in (("en", ENGLISH), ("de", GERMAN)):
             write(tmp_path / f"{name}.{column}", "\n".join(f"{name} {line}" for line in lines[:count]))
-    there = {name: f"{tmp_path}/{name}.{{}}" for name in ("train", "val", "t16", "t17")}
-    given = {"valid": [there["val"]], "test": [there["t16"]], "extra_parts": {"t17": [there["t17"]]}}
-    section = parallel(there["train"], **given, split=Split(valid=0.3, test=0.3))
+    there = {name: f"{tmp_path}/{name}.{{}}" for name in ("train", "val", "t17")}
+    given = {"valid": [there["val"]], "extra_parts": {"t17": [there["t17"]]}}
+    section = parallel(there["train"], **given, split=Split(valid=0.3, test=0.25))
     opened = section.open()
-    found = parts(opened)
-    assert list(found) == ["train", "valid", "test", "t17"]
-    assert [len(table["en"]) for table in found.values()] == [40, 5, 6, 7]
-    assert len(opened.fingerprint) == 8
-    some = parallel(there["train"], valid=given["valid"], split=Split(valid=0.3, test=0.25)).open()
-    assert {name: len(table["en"]) for name, table in parts(some).items()} == {"train": 30, "valid": 5, "test": 10}
+    sizes = {name: len(table["en"]) for name, table in parts(opened).items()}
+    assert sizes == {"train": 30, "valid": 5, "test": 10, "t17": 7}
+    assert len(opened.fingerprint) == 6
     for wrong, key in (({"test": ["a"]}, "data.extra_parts"), ({"later": []}, "data.extra_parts.later")):
         refused(section.model_copy(update={"extra_parts": wrong}), *wrong, key=key)
 
@@ -101,11 +97,8 @@ def test_what_is_not_trained_on_is_counted(tmp_path):
     valid = opened.sources["valid"].load(0)
     assert list(valid["en"]) == ["a b", "", "c d e f", "a", "g h", ""]
     assert list(valid["de"]) == ["a b", "b", "c d e f g", "a b c", "", ""]
-    assert opened.notes[1:] == [
-        "3 of 6 pairs are not trained on: an empty text, first in pair 2.",
-        "1 of 6 pairs are not trained on: a text of more than 4 words, first in pair 3.",
-        "1 of 6 pairs are not trained on: one text of more than 2.5 times the words of another, first in pair 4.",
-    ]
+    counts = [re.findall(r"[\d.]*\d", note) for note in opened.notes[1:]]
+    assert counts == [["3", "6", "2"], ["1", "6", "4", "3"], ["1", "6", "2.5", "4"]]
     write(tmp_path / "a.de", "\n" * 6)
     refused(parallel(name), "pairs", hint="6 of 6 pairs")
 
@@ -194,7 +187,7 @@ def test_multi30k():
         "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",
     )
     assert all(text == text.strip() for text in found["train"]["de"])
-    assert opened.notes == ["1 of 1,014 pairs of valid are among those to train on too."]
+    assert [note.split(" are ")[0] for note in opened.notes] == ["1 of 1,014 pairs of valid"]
     tokenised = parallel(f"{folder}/tok/test_2016_flickr.lc.norm.tok.{{}}.gz").open().sources["train"].load(0)
     assert sum(len(text.split()) for text in tokenised["de"]) == 12_103
     four = parallel(*files["valid"], columns=["cs", "fr", "de", "en"]).open().sources["train"].load(0)

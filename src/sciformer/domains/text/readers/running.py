@@ -15,16 +15,14 @@ from ....data.readers.text_parts import (
     Errors,
     Parts,
     decode,
-    fingerprint_files,
     key_of,
-    order_parts,
     read_bytes,
     read_lines,
     read_text,
     size_of,
     strings,
 )
-from ....data.source import Memory, Source, Splits, find_files
+from ....data.source import Memory, Source, Splits, find_files, fingerprint_files, order_parts
 from ....errors import UserError
 
 
