@@ -101,7 +101,8 @@ class Dataset:
         if self.windows is not None:
             return len(self._index(piece))
         whole = self._load(piece)
-        self.found[piece] = _lengths(whole), _widths(whole)
+        lengths = [stream.lengths for stream in whole.streams.values()]
+        self.found[piece] = np.sum(lengths, 0), np.max(lengths, 0)
         return len(whole)
 
     @cached_property
@@ -318,13 +319,3 @@ class Dataset:
                 column if self.windows is None else np.repeat(column, np.diff(self._index(piece).firsts), axis=0)
             )
         return np.concatenate(parts)
-
-
-def _lengths(whole: Batch) -> Array:
-    """Tokens of every sample, of all streams together."""
-    return sum((stream.lengths for stream in whole.streams.values()), np.zeros(len(whole), np.int64))
-
-
-def _widths(whole: Batch) -> Array:
-    """Tokens of every sample, in its longest stream."""
-    return np.max([stream.lengths for stream in whole.streams.values()], 0)

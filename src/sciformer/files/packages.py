@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -31,22 +30,11 @@ def require(module: str, what: str, install: str = "") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise _missing(module.partition(".")[0], what, install) from error
-
-
-def package(load: Callable[[], Any], name: str, form: str, extra: str = "") -> Any:
-    """An imported package, or what to type to have it: one of the extras of this library."""
-    try:
-        return load()
-    except ImportError as error:
-        raise _missing(name, f"{form} files", _extra(extra)) from error
-
-
-def _missing(name: str, what: str, install: str) -> UserError:
-    return UserError(
-        f"{what} need the package `{name}`, which is not installed",
-        hint=f"Install it: pip install {install or _extra(extra_of(name)) or name}",
-    )
+        name = "pillow" if module.startswith("PIL") else module.partition(".")[0]
+        extra = extra_of(name)
+        own = f"'sciformer[{extra}]'" if extra else name
+        message = f"{what} need the package `{name}`, which is not installed"
+        raise UserError(message, hint=f"Install it: pip install {install or own}") from error
 
 
 def extra_of(package: str) -> str:
@@ -58,7 +46,3 @@ def extra_of(package: str) -> str:
     lines = (re.fullmatch(rf"{re.escape(package)}\b[^;]*;.*extra == ['\"](\w+)['\"].*", line) for line in needed)
     extras = {found[1] for found in lines if found}
     return extras.pop() if len(extras) == 1 else ""
-
-
-def _extra(name: str) -> str:
-    return f"'sciformer[{name}]'" if name else ""

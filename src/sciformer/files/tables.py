@@ -14,16 +14,14 @@ from pathlib import Path
 
 from ..data.columns import Array, Table, rows_of
 from ..errors import UserError
-from ..recipe.registry import find, names
 from .atomic import atomic_write, check_name, check_new, make_folder
-from .formats.base import TableWriter, format_of
+from .formats.base import TableWriter, all_formats, format_of
 from .packages import require
 
 
 def table_suffixes() -> list[str]:
     """The endings of files that tables can be written to, those of plugins among them."""
-    formats = [find("format", name) for name in names("format")]
-    return [suffix for one in formats if one.writer is not None for suffix in one.suffixes[:1]]
+    return [one.suffixes[0] for one in all_formats() if one.writer is not None]
 
 
 def check_table(path: Path, suffixes: Sequence[str] = (), overwrite: bool = True) -> type[TableWriter]:

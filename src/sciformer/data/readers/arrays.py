@@ -13,7 +13,7 @@ from ...errors import UserError, nearest, one_of
 from ...files.formats.npz import read_arrays
 from ...files.formats.padded import LENGTHS
 from ..columns import Lists, Table, rows_of
-from ..source import Chosen, Data, Memory, Source, Splits, find_files, fingerprint
+from ..source import Chosen, Data, Memory, Source, Splits, find_files, fingerprint_files
 from ..split import Split, sample_per_class
 
 
@@ -46,8 +46,7 @@ class Arrays(Data):
             rows["train"] = sample_per_class(
                 table["label"], rows["train"], self.labels_per_class, self.split.lot, notes
             )
-        prints = {str(path): fingerprint(path) for path in paths}
-        return Splits({name: Chosen(source, kept) for name, kept in rows.items()}, prints, notes)
+        return Splits({name: Chosen(source, kept) for name, kept in rows.items()}, fingerprint_files(paths), notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """All samples of these files."""

@@ -11,6 +11,7 @@ import numpy as np
 from ...data.columns import Array, Table
 from ...errors import UserError
 from ..atomic import atomic_write, make_folder
+from ..packages import broken
 from .base import Format, Layout, TableWriter
 from .padded import PaddedFile, flat_arrays
 
@@ -37,9 +38,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
         if "pickle" in str(error).lower():
             message = f"{path} has Python objects, which can run code, not plain numbers or strings"
             raise UserError(message, hint="Save plain arrays.", file=path) from error
-        raise UserError(
-            f"{path} is not a whole NumPy file: {error}", hint="Was it cut off? Write it again.", file=path
-        ) from error
+        raise broken(path, "NumPy", error) from error
 
 
 class NPZFile(PaddedFile):

@@ -17,6 +17,7 @@ from ...data.columns import Array, Lists, Table
 from ...errors import UserError, nearest
 from ..packages import require
 from .base import Column, Format, Layout, TableFile, TableWriter, as_text
+from .padded import column
 
 TREES = ("TTree", "TNtuple", "TNtupleD", "TChain")
 TUPLES = ("ROOT::RNTuple", "ROOT::Experimental::RNTuple")
@@ -116,8 +117,6 @@ class RootFile(TableFile):
         return dict(zip(names, _map(lambda name: self._safely(name, start, stop), names)))
 
     def _fields_of(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        from .padded import column
-
         table = self.tree.arrays(filter_name=list(names), entry_start=start, entry_stop=stop, array_cache=None)
         return {name: column(table[name], name) for name in names}
 
@@ -164,8 +163,6 @@ class RootFile(TableFile):
         return Lists(flat, np.concatenate([*lengths, np.zeros(0, np.int64)]).astype(np.int64)) if listed else flat
 
     def _slowly(self, branch: Any, start: int, stop: int) -> Column:
-        from .padded import column
-
         return column(branch.array(entry_start=start, entry_stop=stop, library="ak", array_cache=None), branch.name)
 
 
@@ -192,15 +189,7 @@ def _headless(raw: Array, starts: Array, header: int) -> Array:
 def _joined(parts: list[Array], form: Any) -> Array:
     """The parts end to end, in this machine's order of bytes."""
     native = np.dtype(form).base.newbyteorder("=")
-    if len(parts) == 1:
-        return parts[0].astype(native)
-    shape = parts[0].shape[1:] if parts else ()
-    whole = np.empty((sum(map(len, parts)), *shape), native)
-    place = 0
-    for part in parts:
-        whole[place : place + len(part)] = part
-        place += len(part)
-    return whole
+    return np.concatenate(parts, dtype=native, casting="unsafe") if parts else np.empty(0, native)
 
 
 def _map(work: Any, items: Sequence[Any]) -> list[Any]:

@@ -124,7 +124,7 @@ def _single(points: dict[str, Array], sample: Array, way: SameTime, counts: Coun
     points, sample = {name: values[order] for name, values in points.items()}, sample[order]
     new = np.ones(len(sample), bool)
     new[1:] = False
-    for values in (sample, points["time"], *(points[name] for name in ("band", "limit") if name in points)):
+    for values in (sample, points["time"], *(values[order] for values in keys)):
         new[1:] |= values[1:] != values[:-1]
     counts["same time"] += int((~new).sum())
     if way == "keep" or new.all():

@@ -20,7 +20,7 @@ from ....data.columns import Array
 from ....data.readers.text_parts import MAX_UNPACKED_BYTES
 from ....errors import UserError
 from ....files.formats.hdf5 import _h5py
-from ....files.packages import broken, package, require
+from ....files.packages import broken, require
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".fits", ".fit", ".fz", ".idx")
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}  # of idx files
@@ -162,7 +162,7 @@ def _load_npz_array(path: Path, name: str, changed: int) -> Array:
 
 
 def _open_hdf5(path: Path) -> ArrayFile:
-    h5py = package(_h5py, "h5py", "HDF5")
+    h5py = _h5py()
     arrays: dict[str, ArrayInfo] = {}
 
     def note(name: str, item: Any) -> None:
@@ -175,7 +175,7 @@ def _open_hdf5(path: Path) -> ArrayFile:
 
 
 def _read_hdf5(path: Path, name: str, rows: Array | None) -> Array:
-    with package(_h5py, "h5py", "HDF5").File(path, "r") as file:  # opened here: handles do not survive a fork
+    with _h5py().File(path, "r") as file:  # opened here: handles do not survive a fork
         return _read_row_blocks(file[name], rows)
 
 

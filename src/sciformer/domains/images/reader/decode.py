@@ -15,7 +15,7 @@ import numpy as np
 
 from ....data.columns import Array
 from ....errors import UserError
-from ....files.packages import broken, package
+from ....files.packages import broken, require
 
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "PPM", "WEBP")
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".pgm", ".ppm", ".webp")
@@ -120,14 +120,8 @@ class ImageHeader(NamedTuple):
 
 
 def pillow() -> Any:
-    """The package."""
-
-    def load() -> Any:
-        from PIL import Image
-
-        return Image
-
-    return package(load, "pillow", "PNG, JPEG and TIFF", "images")
+    """Module `PIL.Image`, or an error that names the extra to install."""
+    return require("PIL.Image", "PNG, JPEG and TIFF files", "'sciformer[images]'")
 
 
 def read_header(path: Path, pixels: int, deep: bool = False) -> ImageHeader:
