@@ -17,17 +17,13 @@ from ..data.random import SampleRandom
 from ..data.windows import START
 from ..errors import UserError
 from ..nn import Gaussian, TagHead, ValueHead
-from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
 from ..tokens.protocols import Maskable, prefix_length
 from .base import ANSWER, Objective, Outputs, Widths
 from .classify import Balance, Classify
 
 CENTRE, SCALE = "centre of values", "scale of values"  # columns of tokens: values are scaled (value - centre) / scale
-ASKED_TOKENS, OWN_TOKENS = (
-    "asked",
-    "own",
-)  # columns of tokens: whose truth is known, and which are no tokens given beside
+ASKED_TOKENS, OWN_TOKENS = "asked", "own"  # columns of tokens: whose truth is known, and which are not given beside
 NOISE = "target noise"  # the column of samples with the sum of (value - truth)^2
 
 
@@ -60,13 +56,8 @@ class Denoise(Objective):
         """Which class it is, where that is asked too."""
         if not self.label:
             return None
-        options: dict[str, Any] = {
-            "hidden": self.hidden,
-            "dropout": self.dropout,
-            "balance": self.balance,
-            "stream": self.stream,
-        }
-        made = Classify(kind="classify", label=self.label, **options)
+        options = {name: getattr(self, name) for name in ("label", "hidden", "dropout", "balance", "stream")}
+        made = Classify(kind="classify", **options)
         made.state.update(self.state.get("class", {}))
         return made
 
@@ -103,8 +94,7 @@ class Denoise(Objective):
             )
         column = stream.columns[self.target]
         self.state["width"] = int(np.prod(column.shape[1:], dtype=np.int64))
-        if self.question is not None:
-            asked = self.question
+        if (asked := self.question) is not None:
             asked.fit(train)
             self.state["class"] = asked.state
 
@@ -119,16 +109,15 @@ class Denoise(Objective):
         stream = batch.streams[name]
         domain = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`")
         value = stream.columns[domain.hides[0]]
-        centre, scale = (
-            np.broadcast_to(part, value.reshape(len(value), -1).shape) for part in domain.centre_and_scale(stream)
-        )
+        value = value.reshape(len(value), -1)
+        centre, scale = (np.broadcast_to(part, value.shape) for part in domain.centre_and_scale(stream))
         made = {CENTRE: centre, SCALE: scale, OWN_TOKENS: stream.position >= prefix_length(domain)}
         truth, more = stream.columns.get(self.target), dict[str, Array]()
         if truth is not None:
             truth = truth.reshape(centre.shape).astype(np.float64)
             known = np.isfinite(truth) & made[OWN_TOKENS][:, None]
             made |= {ANSWER: np.where(known, (truth - centre) / scale, 0), ASKED_TOKENS: known}
-            noise = np.where(known & np.isfinite(value.reshape(centre.shape)), value.reshape(centre.shape) - truth, 0)
+            noise = np.where(known & np.isfinite(value), value - truth, 0)
             more[NOISE] = np.bincount(stream.sample, (noise**2).sum(1), len(stream))
         batch = batch.with_columns(stream.with_columns(**made), name, **more)
         return batch if self.question is None else self.question.corrupt(batch, tokens, rng)
@@ -170,12 +159,9 @@ class Denoise(Objective):
         """The values without noise, in the units of the data, and probabilities of the classes."""
         view, (value, logits) = inputs.view(self.stream), self._read(model, inputs)
         centre, scale = (view.columns[name].float() for name in (CENTRE, SCALE))
-        found = {
-            "recovered": _padded(value.mean * scale + centre, view),
-            OWN_TOKENS: _padded(view.columns[OWN_TOKENS], view),
-        }
+        found = {"recovered": view.pad(value.mean * scale + centre), OWN_TOKENS: view.pad(view.columns[OWN_TOKENS])}
         if self.form == "gaussian":
-            found["deviation"] = _padded(value.std * scale, view)
+            found["deviation"] = view.pad(value.std * scale)
         return found if self.question is None else found | {"probabilities": logits.softmax(-1)}
 
     def _read(self, model: Any, inputs: ModelInputs) -> tuple[Gaussian, Tensor]:
@@ -219,11 +205,6 @@ class Denoise(Objective):
         return merged
 
 
-def _padded(part: Tensor, view: StreamView) -> Tensor:
-    """(B, N, ...) whatever the layout."""
-    return view.valid.pad(part) if isinstance(view.valid, Ragged) else part
-
-
 def _sums(part: Tensor, view: StreamView) -> Tensor:
     """(B,) sums over all values of a sample."""
-    return _padded(part, view).flatten(1).sum(1)
+    return view.pad(part).flatten(1).sum(1)

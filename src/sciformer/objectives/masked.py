@@ -18,6 +18,7 @@ from ..nn.ragged import Ragged
 from ..tokens.base import Tokens, stream_part
 from ..tokens.protocols import Maskable
 from .base import PREFIX, Objective, Outputs
+from .next_token import flat_targets, tokens_agree
 
 PLACES = "asked places"  # the column of samples (B, K) with the places that are asked for, from 1; 0: none
 PLACES_MULTIPLE = 16  # K is a multiple of this, so that a compiled step sees few shapes
@@ -33,7 +34,6 @@ class Masked(Objective):
     unit: ClassVar[str] = "tokens"
     hides: ClassVar[bool] = True
     reads_out: ClassVar[bool] = True
-    standard: ClassVar[tuple[str, ...]] = ()
 
     mask_ratio: float = Field(default=0.15, gt=0, le=1)
     """Share of the tokens that are masked and predicted, at least one in every sample (default: 0.15)."""
@@ -130,19 +130,13 @@ class Masked(Objective):
         elif not outputs and hidden.device.type == "cpu" and not torch.compiler.is_compiling():
             index, wanted = index[wanted], wanted[wanted]  # where shapes need not be fixed, nothing is read in vain
         rows = hidden.flatten(0, -2).index_select(0, index)
-        target = {
-            name.removeprefix(PREFIX): column.flatten(0, hidden.dim() - 2).index_select(0, index)
-            for name, column in view.columns.items()
-            if name.startswith(PREFIX)
-        }
+        target = {name: column.index_select(0, index) for name, column in flat_targets(view, hidden).items()}
         if not outputs:
             return readout.total(rows, target, wanted), {}
         loss = readout.loss(rows, target).masked_fill(~wanted, 0)
         found = {"loss": loss, "count": wanted}
         if "token_accuracy" in self.chosen():
-            best = readout.predict(rows)
-            right = [(best[name] == target[name])[..., None].flatten(1).all(1) for name in target]
-            found["correct"] = torch.stack(right).all(0) & wanted
+            found["correct"] = tokens_agree(readout.predict(rows), target) & wanted
         shape = (len(places), len(index) // max(1, len(places)))
         return loss.sum(), {name: part.view(shape).sum(1) for name, part in found.items()}
 

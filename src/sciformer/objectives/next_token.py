@@ -12,8 +12,7 @@ from torch import Tensor
 from ..data.batch import Batch, ModelInputs, Stream, StreamView
 from ..data.random import SampleRandom
 from ..errors import UserError
-from ..nn.ragged import Ragged
-from ..tokens.base import Tokens, stream_part
+from ..tokens.base import Columns, Tokens, stream_part
 from ..tokens.protocols import Maskable, Readout
 from .base import PREFIX, Objective, Outputs
 
@@ -49,13 +48,8 @@ def ask_tokens(
 
     Targets are the columns of the view named «target ...»; its column `asked`, if there is one, says which count.
     """
-    flat = hidden.flatten(0, -2)
-    target = {
-        name.removeprefix(PREFIX): column.flatten(0, hidden.dim() - 2)
-        for name, column in view.columns.items()
-        if name.startswith(PREFIX)
-    }
-    wanted = view.valid.inside if isinstance(view.valid, Ragged) else view.valid
+    flat, target = hidden.flatten(0, -2), flat_targets(view, hidden)
+    wanted = view.real
     if "asked" in view.columns:
         asked = view.columns["asked"].bool()
         wanted = asked if wanted is None else wanted & asked
@@ -64,13 +58,20 @@ def ask_tokens(
         return readout.total(flat, target, wanted, smoothing) if smoothing else readout.total(flat, target, wanted), {}
     real = torch.ones(flat.shape[0], dtype=torch.bool, device=flat.device) if wanted is None else wanted
     loss = readout.loss(flat, target).masked_fill(~real, 0)
-    best = readout.predict(flat)
-    right = torch.stack([(best[name] == target[name])[..., None].flatten(1).all(1) for name in target]).all(0) & real
-    if isinstance(view.valid, Ragged):
-        parts = [view.valid.pad(part).sum(1) for part in (loss, right, real)]
-    else:
-        parts = [part.unflatten(0, hidden.shape[:2]).sum(1) for part in (loss, right, real)]
-    return loss.sum(), {"loss": parts[0], "correct": parts[1], "count": parts[2]}
+    found = {"loss": loss, "correct": tokens_agree(readout.predict(flat), target) & real, "count": real}
+    return loss.sum(), {name: view.pad(part.unflatten(0, hidden.shape[:-1])).sum(1) for name, part in found.items()}
+
+
+def flat_targets(view: StreamView, hidden: Tensor) -> Columns:
+    """The columns «target ...» of a view by their own names, tokens end to end, as those of `hidden` (..., D) are."""
+    last = hidden.dim() - 2
+    named = {name.removeprefix(PREFIX): column for name, column in view.columns.items() if name.startswith(PREFIX)}
+    return {name: column.flatten(0, last) for name, column in named.items()}
+
+
+def tokens_agree(one: Columns, target: Columns) -> Tensor:
+    """(n,) whether all columns of a token are those of the target."""
+    return torch.stack([(one[name] == target[name])[..., None].flatten(1).all(1) for name in target]).all(0)
 
 
 def shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:

@@ -19,7 +19,6 @@ from ..errors import UserError
 from ..metrics import entities
 from ..nn import TagHead
 from ..nn.losses import IGNORE_INDEX
-from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
 from .base import ANSWER, Objective, Outputs
 
@@ -108,7 +107,7 @@ class Tag(Objective):
         """Cross-entropy of the first tokens of words."""
         view = inputs.view(self.stream)
         logits = model.heads["tag"](model.tokens(model.encode(view))).float()
-        answer = _real(view.columns[ANSWER], view, IGNORE_INDEX)
+        answer = _without_padding(view.columns[ANSWER], view, IGNORE_INDEX)
         target = answer.masked_fill(answer >= logits.shape[-1], IGNORE_INDEX)
         flat = logits.flatten(0, -2)
         if not outputs:
@@ -116,7 +115,7 @@ class Tag(Objective):
         loss = F.cross_entropy(flat, target.flatten(), ignore_index=IGNORE_INDEX, reduction="none").view_as(target)
         best = logits.argmax(-1)
         found = {"loss": loss, "correct": best == answer, "count": answer != IGNORE_INDEX}
-        sums = {name: _padded(part, view).sum(1) for name, part in found.items()}
+        sums = {name: view.pad(part).sum(1) for name, part in found.items()}
         return loss.sum(), {**sums, **_words(best, view)}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
@@ -161,18 +160,11 @@ class Tag(Objective):
         ]
 
 
-def _padded(part: Tensor, view: StreamView) -> Tensor:
-    """(B, N) whatever the layout."""
-    return view.valid.pad(part) if isinstance(view.valid, Ragged) else part
-
-
-def _real(column: Tensor, view: StreamView, none: int) -> Tensor:
-    """A column with `none` where there is no token."""
-    valid = view.valid.inside if isinstance(view.valid, Ragged) else view.valid
-    return column if valid is None else column.masked_fill(~valid, none)
+def _without_padding(column: Tensor, view: StreamView, none: int) -> Tensor:
+    return column if view.real is None else column.masked_fill(~view.real, none)
 
 
 def _words(best: Tensor, view: StreamView) -> Outputs:
     """(B, N) the tag of a token, and the number of the word that begins with it, or -1."""
-    item = _real(view.columns["item"], view, -1) + 1  # so that padding, which is 0, is none
-    return {"tag": _padded(best, view), "item": _padded(item, view) - 1}
+    item = _without_padding(view.columns["item"], view, -1) + 1  # so that padding, which is 0, is none
+    return {"tag": view.pad(best), "item": view.pad(item) - 1}

@@ -23,6 +23,7 @@ from ...errors import UserError
 from ...interop.config import Config
 from ...interop.importing import Imported, Importer, imported_recipe
 from ...interop.weight_map import Suffixes, WeightMap, block_links, from_theirs, join_names, layer
+from ...recipe import Recipe
 
 ENCODER_PREFIX, HEAD_PREFIX = "layer_with_weights-0", "layer_with_weights-1"
 PUBLISHED_HEADS = 4  # of the published weights; nothing in a file tells how many there are
@@ -64,26 +65,10 @@ def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, 
         raise UserError(f"`{first}` must take a single number for each point, its magnitude, not {size}", file=where)
     dim, hidden = tensors[inner].shape
     blocks = {name.split("/")[2] for name in tensors if name.startswith(f"{ENCODER_PREFIX}/enc_layers/")}
-    tokens = {"kind": "observations", "window": 200, "centre": "mean", "scale": "none", "errors": "none"}
-    model = {
-        "kind": "encoder",
-        "dim": dim,
-        "depth": len(blocks),
-        "heads": PUBLISHED_HEADS,
-        "mlp_ratio": hidden / dim,
-        "activation": "tanh",
-        "norm_position": "post",
-        "residual": False,
-        "norm_epsilon": 1e-6,
-        "position": "unpaired",
-        "readout_norm": True,
-        "init": "xavier",
-        "dropout": 0.1,
-        "attention_dropout": 0.0,
-        "hidden_dropout": 0.0,
-    }
-    objective = {"kind": "masked", "mask_ratio": 0.5, "random": 0.2, "same": 0.2}
-    return {"tokens": tokens | {"magnitudes": True}, "model": model, "objective": objective}
+    published = Recipe.load("lightcurves/astromer1").to_dict()
+    sizes = {"dim": dim, "depth": len(blocks), "heads": PUBLISHED_HEADS, "mlp_ratio": hidden / dim}
+    model = published["model"] | sizes
+    return {"tokens": published["tokens"], "model": model, "objective": published["objective"]}
 
 
 DENSE: Suffixes = {".weight": "/kernel", ".bias": "/bias"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +16,7 @@ from ...data.columns import Array
 from ...errors import UserError
 
 if TYPE_CHECKING:
-    from .tokens import Observations, Points
+    from .tokens import Observations
 
 MAX_FITTED_SERIES = 300  # series from which the usual period is learned
 MAX_CACHED_SERIES = 200_000  # series whose periods are remembered
@@ -72,20 +71,14 @@ def add_phases(stream: Stream, tokens: Observations) -> Stream:
     return stream.with_columns(**{name: np.where(own, part, 0).astype(np.float32) for name, part in made.items()})
 
 
-def learn_period(parts: Iterable[Points], search: PeriodSearch) -> list[float]:
+def learn_period(points: Stream, search: PeriodSearch) -> list[float]:
     """Mean and deviation of ln(period) of the first series."""
-    logs, left = [np.zeros(0)], MAX_FITTED_SERIES
-    for part in parts:
-        some = part.lengths[:left]
-        left -= len(some)
-        seen = ~part.limit[: int(some.sum())]
-        columns = (part.time, part.columns["value"], part.columns["error"], part.band)
-        time, value, error, band = (column[: len(seen)][seen] for column in columns)
-        lengths = np.bincount(np.repeat(np.arange(len(some)), some)[seen], minlength=len(some))
-        period = _cached_periods(lengths, time, value, error, band if part.band.any() else None, search)[0]
-        logs.append(np.log(period[np.isfinite(period)]))
-    found = np.concatenate(logs)
-    return [float(found.mean()), float(max(found.std(), 0.1))] if len(found) else [0.0, 1.0]
+    some = points.take(np.arange(min(len(points), MAX_FITTED_SERIES)))
+    some = some.keep(~some.columns["limit"])
+    time, value, error, band = (some.columns[name] for name in ("at", "value", "error", "band"))
+    period = _cached_periods(some.lengths, time, value, error, band if band.any() else None, search)[0]
+    logs = np.log(period[np.isfinite(period)])
+    return [float(logs.mean()), float(max(logs.std(), 0.1))] if len(logs) else [0.0, 1.0]
 
 
 def period_features(stream: Stream, usual: tuple[float, float]) -> Array:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data.batch import sorted_rows
+from ...data.batch import Stream, sorted_rows
 from ...data.columns import Array
 from ...errors import UserError
 
@@ -116,30 +116,13 @@ def draw_replacements(choice: Array, seen: Array, sample: Array) -> tuple[Array,
     return those, there[(number.cumsum() - number)[mine] + (choice[those] * number[mine]).astype(np.int64)]
 
 
-class PatchedSeries(NamedTuple):
-    """A series in patches: the lengths of samples (B,), time and band of each patch (T,), columns (T, P)."""
-
-    lengths: Array
-    time: Array
-    band: Array
-    columns: dict[str, Array]
-
-
-def cut_patches(
-    time: Array,
-    sample: Array,
-    band: Array,
-    columns: dict[str, Array],
-    rows: int,
-    size: int,
-    cadence: float,
-    gaps: bool,
-) -> PatchedSeries:
+def cut_patches(points: Stream, size: int, cadence: float, gaps: bool) -> Stream:
     """Lay points on the regular times t0 + k cadence, t0 the first of their sample, and cut those into patches.
 
     A time without a point is NaN; several points at one time are their mean. With `gaps` patches without any point are
     there too, between the first and the last of a band.
     """
+    rows, sample, time, band = len(points), points.sample, points.columns["at"], points.columns["band"]
     bands = int(band.max(initial=0)) + 1
     first = np.full(rows, np.inf)
     np.minimum.at(first, sample, time)
@@ -167,13 +150,15 @@ def cut_patches(
     at = first[owner // bands] + (turn * size + (size - 1) / 2) * cadence
     made = {
         name: _slot_means(values, token * size + slot, total * size).reshape(total, size)
-        for name, values in columns.items()
+        for name, values in points.columns.items()
+        if name in ("value", "error", "clean")
     }
     keep = np.ones(total, bool) if gaps else np.isfinite(made["value"]).any(1)
     order = np.flatnonzero(keep)
     order = order[np.lexsort((owner[order] % bands, at[order], owner[order] // bands))]
     lengths = np.bincount(owner[order] // bands, minlength=rows).astype(np.int64)
-    return PatchedSeries(lengths, at[order], owner[order] % bands, {name: part[order] for name, part in made.items()})
+    made |= {"at": at, "band": owner % bands}
+    return Stream({name: column[order] for name, column in made.items()}, lengths)
 
 
 def _slot_means(values: Array, place: Array, total: int) -> Array:

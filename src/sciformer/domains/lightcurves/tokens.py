@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -166,12 +165,11 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     def fit(self, tables: Iterable[Table]) -> None:
         """Learn bands, cadence, level and scale of values, size of errors, and of what is given beside."""
-        some, count, names, beside = [], 0, set(self.bands), []
+        some, count, names = [], 0, set(self.bands)
         for table in tables:
             if "band" in table:
                 names |= {str(name) for name in np.unique(_list_column(table, "band").values)}
             some.append(table)
-            beside.append({name: np.asarray(_extra_column(table, name)) for name in self.extra})
             count += int(_list_column(table, "time").lengths.sum())
             if count >= MAX_FITTED_POINTS:
                 break
@@ -179,14 +177,13 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
             raise UserError("the series have no points to learn from")
         bands = list(self.bands) or sorted(names)
         parts = [read_points(table, bands) for table in some]
-        values, errors = (np.concatenate([one.columns[name] for one in parts]) for name in ("value", "error"))
-        limit, band, time = (
-            np.concatenate([getattr(one, name) for one in parts]) for name in ("limit", "band", "time")
-        )
-        sample = np.repeat(
-            np.arange(sum(len(one.lengths) for one in parts)), np.concatenate([p.lengths for p in parts])
-        )
-        wide, seen = values.astype(np.float64)[:, None], ~limit[:, None]
+        columns = {
+            name: np.concatenate([part.columns[name] for part in parts])
+            for name in ("at", "value", "error", "band", "limit")
+        }
+        points = Stream(columns, np.concatenate([part.lengths for part in parts]))
+        sample, band, limit = points.sample, columns["band"], columns["limit"]
+        wide, seen = columns["value"].astype(np.float64)[:, None], ~limit[:, None]
         if not seen.any():
             raise UserError("all values of the series are limits, so there is no value to learn from")
         middle = float(np.median(wide[seen]))
@@ -197,14 +194,14 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         spread = float((high - low) / 2) if high > low else float(rest[seen].std()) or 1.0
         state: dict[str, Any] = {"bands": bands, "limits": bool(limit.any()), "level": [middle, spread]}
         about = compute_level(wide, seen, sample, own, centre, self.scale, (middle, spread))
-        relative = errors[:, None] / about.scale
+        relative = columns["error"][:, None] / about.scale
         known = np.isfinite(relative) & seen
         logs = np.log(relative[known])
         state["error"] = [float(logs.mean()), float(max(logs.std(), 0.1))] if known.any() else None
         if self.patch > 1 and self.cadence is None:
             line = sample * (int(band.max(initial=0)) + 1) + band
-            order = np.lexsort((time, line))
-            apart = np.diff(time[order])[np.diff(line[order]) == 0]
+            order = np.lexsort((columns["at"], line))
+            apart = np.diff(columns["at"][order])[np.diff(line[order]) == 0]
             if not (apart > 0).any():
                 raise UserError(
                     "tokens.cadence cannot be learned because no series has two points or more at different times",
@@ -213,8 +210,11 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
                 )
             state["cadence"] = float(np.median(apart[apart > 0]))
         if self.periods:
-            state["period"] = learn_period(parts, period_search(self, state.get("cadence")))
-        state["extra"] = [_extra_statistics(name, np.concatenate([one[name] for one in beside])) for name in self.extra]
+            state["period"] = learn_period(points, period_search(self, state.get("cadence")))
+        state["extra"] = [
+            _extra_statistics(name, np.concatenate([_extra_column(table, name) for table in some]))
+            for name in self.extra
+        ]
         self.state.update(state)
 
     # What is a token, and where is it?
@@ -222,19 +222,14 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     def tokenize(self, table: Table) -> Stream:
         """Columns `at` (T,) in double precision, `value` and `error` (T,) or (T, P), NaN where there is none; where
         there are such, `band`, `limit`, `clean`, and of tokens given beside `entry` and `given`."""
-        found = read_points(table, list(self.bands) or self.state.get("bands", []))
-        if not self.limited and found.limit.any():
-            found = found.take(np.flatnonzero(~found.limit))
-        lengths, at, band, columns = found.lengths, found.time, found.band, dict(found.columns)
+        stream = read_points(table, list(self.bands) or self.state.get("bands", []))
+        if not self.limited and stream.columns["limit"].any():
+            stream = stream.keep(~stream.columns["limit"])
         if self.patch > 1:
-            about = len(lengths), self.patch, self.spacing, self.gaps == "keep"
-            lengths, at, band, columns = cut_patches(at, found.sample, band, columns, *about)
-        columns["at"] = at
-        if self.known_bands:
-            columns["band"] = band
-        if self.limited:
-            columns["limit"] = found.limit
-        stream = Stream(columns, lengths)
+            stream = cut_patches(stream, self.patch, self.spacing, self.gaps == "keep")
+        unused = {"band": not self.known_bands, "limit": not self.limited}
+        columns = {name: column for name, column in stream.columns.items() if not unused.get(name)}
+        stream = Stream(columns, stream.lengths)
         return add_phases(self._prepend_extra(stream, table) if self.extra else stream, self)
 
     def _prepend_extra(self, stream: Stream, table: Table) -> Stream:
@@ -466,29 +461,11 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 # Points of series, read and checked, and what is given beside
 
 
-@dataclass
-class Points:
-    """All points of some series, end to end, each in the order of time; bands by number."""
+def read_points(table: Table, bands: Sequence[str]) -> Stream:
+    """The points of a table that have a value, in the order of time; `bands` names those that are known.
 
-    lengths: Array
-    time: Array
-    band: Array
-    limit: Array
-    columns: dict[str, Array]  # value, error, and where it is known clean
-
-    @property
-    def sample(self) -> Array:
-        return np.repeat(np.arange(len(self.lengths)), self.lengths)
-
-    def take(self, index: Array) -> Points:
-        """Some points, in another order; those of a series stay together."""
-        lengths = np.bincount(self.sample[index], minlength=len(self.lengths)).astype(np.int64)
-        columns = {name: column[index] for name, column in self.columns.items()}
-        return Points(lengths, self.time[index], self.band[index], self.limit[index], columns)
-
-
-def read_points(table: Table, bands: Sequence[str]) -> Points:
-    """The points of a table that have a value, in the order of time; `bands` names those that are known."""
+    Columns are `value`, `error`, `clean` where it is known, the time `at`, the number of the `band`, and `limit`.
+    """
     time = _list_column(table, "time")
     lengths = time.lengths.astype(np.int64)
     when = np.asarray(time.values, np.float64)
@@ -501,18 +478,19 @@ def read_points(table: Table, bands: Sequence[str]) -> Points:
         columns["error"] = np.where(np.isfinite(error) & (error > 0), error, np.float32(np.nan))
     if "clean" in table:
         columns["clean"] = _list_column(table, "clean", lengths).values.astype(np.float32)
-    limit = _list_column(table, "limit", lengths).values.astype(bool) if "limit" in table else np.zeros(len(when), bool)
-    band = np.zeros(len(when), np.int64)
+    columns |= {"at": when, "band": np.zeros(len(when), np.int64), "limit": np.zeros(len(when), bool)}
     if len(bands) > 1 or "band" in table:
-        band = _band_numbers(_list_column(table, "band", lengths).values, bands)
-    made = Points(lengths, when, band, limit, columns)
+        columns["band"] = _band_numbers(_list_column(table, "band", lengths).values, bands)
+    if "limit" in table:
+        columns["limit"] = _list_column(table, "limit", lengths).values.astype(bool)
+    made = Stream(columns, lengths)
     kept = np.isfinite(columns["value"])
     if not kept.all():
-        made = made.take(np.flatnonzero(kept))
-    back = np.diff(made.time, prepend=-np.inf) < 0
-    starts = made.lengths.cumsum() - made.lengths
-    back[starts[made.lengths > 0]] = False
-    return made.take(np.lexsort((made.time, made.sample))) if back.any() else made
+        made = made.keep(kept)
+    at = made.columns["at"]
+    back = np.diff(at, prepend=-np.inf) < 0
+    back[made.starts[made.lengths > 0]] = False
+    return made.reorder(np.lexsort((at, made.sample))) if back.any() else made
 
 
 def _list_column(table: Table, name: str, lengths: Array | None = None) -> Lists:
