@@ -14,7 +14,6 @@ from .calibration import Reliability, calibration_error, reliability, spread, st
 from .classification import Roc, accuracy, auc, confusion, efficiency_1, macro_f1, roc
 from .crossing import Crossing, crossing
 from .regression import (
-    coverage,
     coverage_68,
     coverage_95,
     mae,
@@ -40,7 +39,6 @@ __all__ = [
     "calibration_error",
     "chrf",
     "confusion",
-    "coverage",
     "coverage_68",
     "coverage_95",
     "crossing",

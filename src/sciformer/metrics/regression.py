@@ -30,12 +30,6 @@ def mae(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -> 
     return float(np.average(np.abs(error), weights=w))
 
 
-def coverage(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
-    """P(|target − mean| ≤ std): the share of targets within one standard deviation; 0.683 is right for Gaussians."""
-    z, _ = _scores(mean, std, target)
-    return NAN if np.isnan(z).any() else float(np.mean(np.abs(z) <= 1))
-
-
 @metric("neither", ("low_68", "high_68", "target"), "share of targets where 68 % of them should be")
 def coverage_68(low_68: ArrayLike, high_68: ArrayLike, target: ArrayLike) -> float:
     """P(low ≤ target ≤ high): the share of targets in the interval in which 68 % of them should be."""

@@ -9,7 +9,6 @@ import numpy as np
 from ....data.columns import Array, Lists
 
 DAYS_PER_YEAR = 365.25
-CADENCES = ("survey", "asas")
 MEDIAN_POINTS, POINTS_SPREAD, MIN_POINTS = 120, 0.6, 8  # points of a curve of a survey: log-normal, and never fewer
 ASAS_POINTS = 250  # points of a curve in the manner of ASAS
 HALF_NIGHT, MAX_RUN_DAYS = 0.2, 0.3  # half of the hours of a night that are used; the longest run of visits (days)

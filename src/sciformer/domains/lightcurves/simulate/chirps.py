@@ -45,13 +45,6 @@ def noise_power(frequency: Array) -> Array:
     return np.where(band, made, np.inf)
 
 
-def inner_product(a: Array, b: Array, step: float = STEP_SECONDS) -> Array:
-    """(a|b) of series (..., N), one number each."""
-    points = a.shape[-1]
-    one, other = (np.fft.rfft(np.asarray(x, np.float64)) for x in (a, b))
-    return 4 * step / points * ((one * other.conj()).real / noise_power(window_frequencies(points))).sum(-1)
-
-
 def whiten_series(series: Array, step: float = STEP_SECONDS) -> Array:
     """Series (..., N) divided by the noise at each frequency: noise has variance 1 there, and (h|h) = sum h^2."""
     points = series.shape[-1]

@@ -10,7 +10,6 @@ Miras lean. No curve of ASAS is in here, and no period of one was used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -26,7 +25,7 @@ MEAN_MAGNITUDE, MAGNITUDE_SPREAD, MIN_MAGNITUDE, MAX_MAGNITUDE = 12.0, 1.0, 8.0,
 CLASS_MAGNITUDES = {"RRAB": 13.0, "RRC": 12.7, "ACV": 9.8, "ED": 11.1, "ESD": 11.4}
 MIN_SEEN_RANGE = 0.35  # of the range below its middle that is seen at least
 TWO_PI = 2 * np.pi
-CurveShape = tuple[Array, Array, Array]
+CurveShape, ArrayPair = tuple[Array, Array, Array], tuple[Array, Array]
 
 
 def stars(label: Array, rng: np.random.Generator, cadence: str, points: int) -> Table:
@@ -48,15 +47,15 @@ def stars(label: Array, rng: np.random.Generator, cadence: str, points: int) -> 
         mean, limit, observe = rng.uniform(14, 19.5, n), rng.uniform(20, 21.5, n), observe_survey
     limit = np.maximum(limit, mean + MIN_SEEN_RANGE * amplitude)  # so that most of each curve is seen
     clean += epochs.spread(mean)
-    seen = observe(clean, epochs, limit, rng)
-    kept = _keep_enough_points(seen.seen, epochs)
+    value, error = observe(clean, epochs, limit, rng)
+    kept = _keep_enough_points(clean < epochs.spread(limit), epochs)
     lengths = np.add.reduceat(kept, epochs.starts, dtype=np.int64)
 
     def lists(values: Array, kind: type) -> Lists:
         return Lists(values[kept].astype(kind), lengths)
 
-    made: dict[str, Array | Lists] = {"time": lists(epochs.time, np.float64), "value": lists(seen.value, np.float32)}
-    made |= {"error": lists(seen.error, np.float32), "clean": lists(clean, np.float32)}
+    made: dict[str, Array | Lists] = {"time": lists(epochs.time, np.float64), "value": lists(value, np.float32)}
+    made |= {"error": lists(error, np.float32), "clean": lists(clean, np.float32)}
     return select(made | {"period": period, "amplitude": amplitude}, np.argsort(order))
 
 
@@ -283,6 +282,15 @@ def pulsators(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape
 # Stars that hide one another, and stars that show their spots
 
 
+# Columns: period (days) and depth, whose logarithms are uniform; the share of the depth that is the wave of tides; the
+# second dip to the first; width and power of an eclipse
+BINARY_RANGES = {
+    "ED": ((0.6, 30), (0.12, 1.0), (0, 0.06), (0.1, 1), (0.02, 0.055), (2, 4)),
+    "ESD": ((0.4, 10), (0.12, 1.0), (0.1, 0.4), (0.1, 0.7), (0.045, 0.08), (1.8, 2.6)),
+    "EC": ((0.24, 0.8), (0.2, 0.85), (0.45, 0.8), (0.7, 1), (0.055, 0.085), (1.8, 2.4)),
+}
+
+
 def random_phases(epochs: Epochs, period: Array, rng: np.random.Generator) -> Array:
     """Phases (T,) from -0.5 to 0.5, counted from a time of its own for each curve."""
     phase = epochs.time / epochs.spread(period) + epochs.spread(rng.random(len(period)))
@@ -307,29 +315,19 @@ def binaries(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
     eclipses. A detached pair (ED) has eclipses alone, narrow ones; a semi-detached (ESD) both, and unequal dips; a
     contact pair (EC) wide and nearly equal ones.
     """
-    n = len(epochs.lengths)
-    uniform = rng.uniform
+    n, ranges = len(epochs.lengths), BINARY_RANGES[name]
+    period, deep = (log_uniform(rng, *own, n) for own in ranges[:2])
+    tide, second, width, power = (rng.uniform(*own, n) for own in ranges[2:])
+    apart = np.full(n, 0.5)
     if name == "ED":
-        period, deep = log_uniform(rng, 0.6, 30, n), log_uniform(rng, 0.12, 1.0, n)
-        tide, second = uniform(0, 0.06, n), uniform(0.1, 1, n)
-        width, power = uniform(0.02, 0.055, n) * (period / 3) ** -0.15, uniform(2, 4, n)
-        apart = 0.5 + np.where(rng.random(n) < 0.3, uniform(-0.12, 0.12, n), 0)
-    elif name == "ESD":
-        period, deep = log_uniform(rng, 0.4, 10, n), log_uniform(rng, 0.12, 1.0, n)
-        tide, second = uniform(0.1, 0.4, n), uniform(0.1, 0.7, n)
-        width, power = uniform(0.045, 0.08, n), uniform(1.8, 2.6, n)
-        apart = np.full(n, 0.5)
-    else:
-        period, deep = log_uniform(rng, 0.24, 0.8, n), log_uniform(rng, 0.2, 0.85, n)
-        tide, second = uniform(0.45, 0.8, n), uniform(0.7, 1, n)
-        width, power = uniform(0.055, 0.085, n), uniform(1.8, 2.4, n)
-        apart = np.full(n, 0.5)
+        width *= (period / 3) ** -0.15
+        apart += np.where(rng.random(n) < 0.3, rng.uniform(-0.12, 0.12, n), 0)
     phase = random_phases(epochs, period, rng)
     x = (TWO_PI * phase).astype(np.float32)
     wave, eclipse = deep * tide, deep * (1 - tide)
     smaller = np.maximum(deep * second - wave, 0.0)
     made = epochs.spread(wave / 2) * (1 + np.cos(2 * x))
-    made += epochs.spread(uniform(-0.03, 0.03, n) * deep) * np.sin(x)  # one side is brighter, O'Connell's effect
+    made += epochs.spread(rng.uniform(-0.03, 0.03, n) * deep) * np.sin(x)  # one side is brighter, O'Connell's effect
     width, power = epochs.spread(width), epochs.spread(power)
     made += eclipse_dip(phase, epochs.spread(eclipse), width, power)
     made += eclipse_dip(phase - epochs.spread(apart), epochs.spread(smaller), width, power)
@@ -355,16 +353,7 @@ ASAS_QUOTED_ERROR, ASAS_ERROR_FLOOR = 0.036, 0.02  # see `observe_asas`
 ASAS_TYPICAL_SCATTER, ASAS_SCATTER_MAGNITUDE, ASAS_SCATTER_SLOPE = 0.029, 11.5, 2.1
 
 
-@dataclass(frozen=True)
-class ObservedMagnitudes:
-    """Magnitudes as they are told, with the errors as they are told, and which points are above the limit (T,)."""
-
-    value: Array
-    error: Array
-    seen: Array
-
-
-def observe_survey(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> ObservedMagnitudes:
+def observe_survey(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> ArrayPair:
     """Errors sigma^2 = s0^2 + (0.2 10^(0.4 (m - limit)))^2 times a log-normal factor; noise 0.9 to 1.3 of them."""
     n, total = len(epochs.lengths), len(clean)
     least = epochs.spread(rng.uniform(0.005, 0.02, n))
@@ -372,10 +361,10 @@ def observe_survey(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Ge
     sigma *= np.exp(epochs.spread(rng.uniform(0.2, 0.3, n)) * rng.standard_normal(total, np.float32))
     noise = sigma * epochs.spread(rng.uniform(0.9, 1.3, n)) * rng.standard_normal(total, np.float32)
     noise += draw_outliers(sigma, epochs, rng.uniform(0.005, 0.01, n), 0.6, rng)
-    return ObservedMagnitudes(clean + noise, sigma, clean < epochs.spread(limit))
+    return clean + noise, sigma
 
 
-def observe_asas(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> ObservedMagnitudes:
+def observe_asas(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> ArrayPair:
     """As in ASAS, where the error that is told, about 0.036, hardly depends on the magnitude, and the scatter does.
 
     Points minutes apart scatter by some 0.01 mag down to magnitude 10 (0.02 is taken, for nights), 0.03 at 11.5, and
@@ -389,7 +378,7 @@ def observe_asas(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Gene
     noise = sigma * epochs.spread(rng.uniform(0.9, 1.3, n)) * rng.standard_normal(total, np.float32)
     share = 0.008 * np.exp(0.8 * rng.standard_normal(n))
     noise += draw_outliers(np.clip(sigma, ASAS_QUOTED_ERROR, 2 * ASAS_QUOTED_ERROR), epochs, share, 0.95, rng)
-    return ObservedMagnitudes(clean + noise, np.clip(told, 0.005, 0.5), clean < epochs.spread(limit))
+    return clean + noise, np.clip(told, 0.005, 0.5)
 
 
 def draw_outliers(sigma: Array, epochs: Epochs, share: Array, faint: float, rng: np.random.Generator) -> Array:
