@@ -3,16 +3,20 @@
 import numpy as np
 import torch
 
+from sciformer.assembly import Assembly
 from sciformer.data.dataset import Dataset
 from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.data.source import Memory
 from sciformer.domains.images.tokens import Patches
 from sciformer.domains.text.tokens import Text, as_table
+from sciformer.models.encoder import Encoder
+from sciformer.objectives.base import Step
 from sciformer.objectives.classify import Classify
 from sciformer.objectives.masked import Masked
 from sciformer.objectives.next_token import NextToken
 from sciformer.objectives.regress import Regress
+from sciformer.train.config import Train
 
 COUNT = 7
 TEXTS = ["abacus", "", "a", "cabbage face", "deaf bee", "ad", "fade a bed"]
@@ -55,6 +59,27 @@ def ready(parts, ids=None, training=False, seed=0):
     tokens, objective, dataset = parts
     ids = np.arange(len(dataset)) if ids is None else np.asarray(ids)
     return prepare(dataset.batch(ids), tokens, objective, SampleRandom(seed, 0, ids), training)
+
+
+def step_of(parts, section=Encoder, **options):
+    """A small model and its objective as one module."""
+    tokens, objective, *_ = parts
+    torch.manual_seed(0)
+    made = section(kind=section.__name__.lower(), **{"dim": 8, "depth": 1, "heads": 2, **options})
+    return Step(shaken(made.build(tokens, objective)), objective)
+
+
+def frozen_step_of(parts, section=Encoder, **options):
+    return step_of(parts, section, **options).eval().requires_grad_(False)
+
+
+def assembly_of(parts):
+    """An assembly without a recipe on disk."""
+    tokens, objective, _ = parts
+    made = object.__new__(Assembly)
+    made.tokens, made.objective, made.splits, made._datasets = tokens, objective, None, {}
+    made.recipe = type("Recipe", (), {"train": Train(seed=0)})
+    return made
 
 
 @torch.no_grad()

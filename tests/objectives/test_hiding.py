@@ -6,14 +6,12 @@ from sciformer.data.batch import Batch, Stream, StreamView
 from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.models.decoder import Decoder
-from sciformer.models.encoder import Encoder
 from sciformer.nn.ragged import Ragged
-from sciformer.objectives.base import Step
 from sciformer.objectives.masked import Masked, _rows
 from sciformer.objectives.next_token import NextToken
 from sciformer.tokens.base import Tokens
 from tests.errors import refuses
-from tests.objectives.examples import make, ready, shaken
+from tests.objectives.examples import frozen_step_of, make, ready
 
 HIDING = {
     "masked": Masked(kind="masked", mask_ratio=0.4),
@@ -38,7 +36,7 @@ def test_poison_changes_no_input_and_no_prediction(domain, name):
     raw, ids = dataset.all(), np.arange(len(dataset))
     clean = prepare(raw, tokens, objective, SampleRandom(0, 3, ids), training=False)
     hidden = clean.stream.columns["hidden"]
-    model = shaken(Encoder(kind="encoder", dim=8, depth=2, heads=2).build(tokens, objective)).eval()
+    model = frozen_step_of((tokens, objective), depth=2).model
     predictions = model.readout.predict(model.tokens(model.encode(clean.inputs().stream)))
     assert hidden.any()
     (column,) = tokens["tokens"].hides
@@ -69,7 +67,7 @@ def test_poison_behind_a_token_changes_nothing_before_it():
     for domain in ("text", "patches"):
         tokens, objective, dataset = make(domain, "next_token")
         raw, ids = dataset.batch(np.array([3, 6])), np.array([3, 6])
-        model = shaken(Decoder(kind="decoder", dim=8, depth=2, heads=2).build(tokens, objective)).eval()
+        model = frozen_step_of((tokens, objective), Decoder, depth=2).model
         (column,) = tokens["tokens"].hides
         later = raw.stream.position >= 5
         values = raw.stream.columns[column].copy()
@@ -110,29 +108,6 @@ def test_the_shares_are_right():
     assert 0.4 < batch.stream.position[asked].mean() / batch.stream.position.mean() < 1.3
 
 
-def test_masked_loss_is_the_mean_over_the_tokens_asked_for():
-    for domain in ("text", "patches"):
-        parts = make(domain, "masked")
-        batch = ready(parts)
-        tokens, objective, _ = parts
-        step = Step(
-            shaken(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective)), objective
-        ).requires_grad_(False)
-        view = batch.inputs(packed=True).stream
-        hidden = step.model.tokens(step.model.encode(view))
-        target = {name.removeprefix("target "): c for name, c in view.columns.items() if name.startswith("target ")}
-        expected = sum(
-            float(step.model.readout.loss(hidden[i : i + 1], {name: c[i : i + 1] for name, c in target.items()}))
-            for i in np.flatnonzero(batch.stream.columns["asked"])
-        )
-        for inputs in (batch.inputs(), batch.inputs(packed=True), batch.inputs(multiple=16)):
-            for outputs in (False, True):
-                loss, found = step(inputs, outputs)
-                assert abs(float(loss) - expected) < 1e-4 * abs(expected)
-        assert abs(float(found["loss"].sum()) - expected) < 1e-4 * abs(expected)
-        assert int(found["count"].sum()) == batch.count == batch.stream.columns["asked"].sum()
-
-
 @pytest.mark.parametrize("lengths", [[4, 4, 4], [1, 1], [0, 0], [5, 0, 1, 3], [], [2]])
 def test_next_token_shifts_every_column(lengths):
     tokens, objective, _ = make("patches", "next_token")
@@ -160,11 +135,7 @@ def test_next_token_against_a_shift():
         assert batch.stream.columns["ids"][mine].tolist() == text[:-1]
         assert batch.stream.columns["target ids"][mine].tolist() == text[1:]
     assert batch.count == sum(max(0, len(text) - 1) for text in raw.stream.lengths.tolist() for text in [range(text)])
-    tokens, objective, _ = parts
-    step = Step(
-        shaken(Decoder(kind="decoder", dim=8, depth=1, heads=2).build(tokens, objective)), objective
-    ).requires_grad_(False)
-    inputs = batch.inputs()
+    inputs, step = batch.inputs(), frozen_step_of(parts, Decoder)
     logits = step.model.readout(step.model.decode(inputs.stream))
     real, target = inputs.stream.valid, inputs.stream.columns["target ids"]
     expected = -logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]

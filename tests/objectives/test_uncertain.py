@@ -5,23 +5,18 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from sciformer.data.dataset import Dataset
+from sciformer.data.source import Memory
+from sciformer.domains.images.tokens import Patches
 from sciformer.evaluation.evaluate import evaluate
 from sciformer.evaluation.predictions import flatten_columns
 from sciformer.metrics import METRICS
-from sciformer.models.encoder import Encoder
 from sciformer.nn import QuantileHead, pinball
-from sciformer.objectives.base import Step
 from sciformer.objectives.classify import Classify
 from sciformer.objectives.regress import Regress
-from tests.objectives.examples import COUNT, TRUTH, make, ready, shaken
-from tests.objectives.test_answers import assembly_of
+from tests.objectives.examples import COUNT, TRUTH, assembly_of, make, ready, step_of
 
 LEVELS = [0.025, 0.16, 0.5, 0.84, 0.975]
-
-
-def step_of(parts):
-    torch.manual_seed(0)
-    return Step(shaken(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(parts[0], parts[1])), parts[1])
 
 
 def test_quantiles_rise_and_their_loss_is_least_at_the_true_ones():
@@ -45,10 +40,6 @@ def test_regress_with_quantiles_learns_a_skewed_spread():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (600, 2, 2))
     target = 5 + 3 * x[:, 0, 0] + rng.exponential(1.0, 600)
-    from sciformer.data.dataset import Dataset
-    from sciformer.data.source import Memory
-    from sciformer.domains.images.tokens import Patches
-
     table = {"image": x, "target": target}
     tokens = {"tokens": Patches(kind="patches", patch=2)}
     tokens["tokens"].fit([table])

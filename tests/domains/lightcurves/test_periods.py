@@ -14,16 +14,14 @@ from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.objectives.base import Objective
 from sciformer.objectives.masked import Masked
 from sciformer.testing import check_tokens
-from tests.domains.lightcurves.curves_table import curves, regular
+from tests.domains.lightcurves.curves_table import curves, fitted, regular
 from tests.errors import refuses
 
 LENGTHS = (60, 1, 40, 3, 2, 50)
 
 
 def made(table, **fields):
-    tokens = Observations(kind="observations", **{"periods": 1, "shortest": 1.0, **fields})
-    tokens.fit([table])
-    return tokens
+    return fitted(table, **{"periods": 1, "shortest": 1.0, **fields})
 
 
 def told(tokens, stream, what):
