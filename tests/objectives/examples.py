@@ -36,13 +36,17 @@ OBJECTIVES = {
 
 
 def make_tokens(domain):
-    tokens = Text(kind="text", context=16) if domain == "text" else Patches(kind="patches", patch=2)
+    if domain == "patches":
+        tokens = Patches(kind="patches", patch=2)
+    else:
+        pieces = {"unit": "wordpiece", "vocabulary": 40} if domain == "subwords" else {}
+        tokens = Text(kind="text", context=16, **pieces)
     tokens.fit([make_table(domain)])
     return tokens
 
 
 def make_table(domain):
-    return {**(as_table(TEXTS) if domain == "text" else {"image": IMAGES}), **TRUTH}
+    return {**({"image": IMAGES} if domain == "patches" else as_table(TEXTS)), **TRUTH}
 
 
 def make(domain, objective, **changes):

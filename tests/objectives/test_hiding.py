@@ -7,7 +7,7 @@ from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.models.decoder import Decoder
 from sciformer.nn.ragged import Ragged
-from sciformer.objectives.masked import Masked, _rows
+from sciformer.objectives.masked import PLACES, Masked, _rows
 from sciformer.objectives.next_token import NextToken
 from sciformer.tokens.base import Tokens
 from tests.errors import refuses
@@ -17,12 +17,12 @@ HIDING = {
     "masked": Masked(kind="masked", mask_ratio=0.4),
     "masked like BERT": Masked(kind="masked", mask_ratio=0.6, random=0.2, same=0.2),
     "all hidden": Masked(kind="masked", mask_ratio=1),
+    "whole words": Masked(kind="masked", mask_ratio=0.6, whole_words=True, random=0.2, same=0.2),
 }
 CASES = [
-    (domain, name)
-    for domain in ("text", "patches")
-    for name in HIDING
-    if (domain, name) != ("patches", "masked like BERT")
+    *(("text", name) for name in ("masked", "masked like BERT", "all hidden")),
+    *(("patches", name) for name in ("masked", "all hidden")),
+    *(("subwords", name) for name in HIDING),
 ]
 
 
@@ -40,9 +40,12 @@ def test_poison_changes_no_input_and_no_prediction(domain, name):
     predictions = model.readout.predict(model.tokens(model.encode(clean.inputs().stream)))
     assert hidden.any()
     (column,) = tokens["tokens"].hides
-    for poison in (1,) if domain == "text" else (1e6, np.nan, np.inf):
+    for poison in (1e6, np.nan, np.inf) if domain == "patches" else (3,):
         values = raw.stream.columns[column].copy()
-        values[hidden] = (values[hidden] + 1) % 3 if domain == "text" else poison
+        if domain != "patches":
+            written = np.flatnonzero(tokens["tokens"].writable)
+            poison = written[(values[hidden] + poison) % len(written)]
+        values[hidden] = poison
         assert not np.array_equal(values, raw.stream.columns[column])
         poisoned = prepare(
             raw.with_columns(raw.stream.with_columns(**{column: values})),
@@ -55,6 +58,7 @@ def test_poison_changes_no_input_and_no_prediction(domain, name):
         assert set(changed) == set(columns_of(clean)) >= {column, "hidden", "asked"}
         for key, expected in columns_of(clean).items():
             np.testing.assert_array_equal(changed[key], expected)
+        np.testing.assert_array_equal(poisoned.samples[PLACES], clean.samples[PLACES])
         assert not np.array_equal(poisoned.stream.columns[f"target {column}"], clean.stream.columns[f"target {column}"])
         view = poisoned.inputs().stream
         again = model.readout.predict(model.tokens(model.encode(view)))
@@ -125,16 +129,10 @@ def test_next_token_shifts_every_column(lengths):
     assert set(found.columns) == {"patch", "at", "target patch"}
 
 
-def test_next_token_against_a_shift():
+def test_the_loss_of_the_next_token_against_its_definition():
     parts = make("text", "next_token")
-    batch, raw = ready(parts), parts[2].all()
-    starts = batch.stream.starts
-    for i, (start, n) in enumerate(zip(raw.stream.starts, raw.stream.lengths)):
-        text = raw.stream.columns["ids"][start : start + n].tolist()
-        mine = slice(starts[i], starts[i] + batch.stream.lengths[i])
-        assert batch.stream.columns["ids"][mine].tolist() == text[:-1]
-        assert batch.stream.columns["target ids"][mine].tolist() == text[1:]
-    assert batch.count == sum(max(0, len(text) - 1) for text in raw.stream.lengths.tolist() for text in [range(text)])
+    batch = ready(parts)
+    assert batch.count == np.maximum(0, parts[2].all().stream.lengths - 1).sum()
     inputs, step = batch.inputs(), frozen_step_of(parts, Decoder)
     logits = step.model.readout(step.model.decode(inputs.stream))
     real, target = inputs.stream.valid, inputs.stream.columns["target ids"]

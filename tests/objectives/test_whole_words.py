@@ -21,12 +21,6 @@ from tests.objectives.examples import frozen_step_of, make, ready, step_of
 WORDS = ["the cat sat on the mat", "unbelievable", "a", "", "cats cat the mat sat unbelievably on on"]
 
 
-def wordpiece(**options):
-    tokens = Text(kind="text", unit="wordpiece", vocabulary=40, context=64, **options)
-    tokens.fit([as_table(WORDS * 3)])
-    return tokens
-
-
 def stream_of(words):
     """Tokens of samples given by the lengths of their words; 0 is a special token, of no word."""
     word = [[-1] if not n else [number] * n for sample in words for number, n in enumerate(sample)]
@@ -117,7 +111,8 @@ def test_a_word_cut_by_a_window_is_whole_in_each_part():
 
 
 def test_text_of_subwords_end_to_end():
-    tokens = wordpiece(begin=True, end=True)
+    tokens = Text(kind="text", unit="wordpiece", vocabulary=40, context=64, begin=True, end=True)
+    tokens.fit([as_table(WORDS * 3)])
     raw = tokens.tokenize(as_table(WORDS))
     ids = np.arange(len(WORDS))
     objective = Masked(kind="masked", mask_ratio=0.5, whole_words=True, random=0.1, same=0.1)
@@ -129,28 +124,6 @@ def test_text_of_subwords_end_to_end():
         seen |= batch.stream.columns["asked"]
     special = np.isin(raw.columns["ids"], list(tokens.specials.values()))
     np.testing.assert_array_equal(seen, ~special)  # all that may be asked for is asked for, sooner or later
-
-
-def test_poison_changes_no_input():
-    tokens, ids = wordpiece(), np.arange(len(WORDS))
-    raw = tokens.tokenize(as_table(WORDS))
-    objective = Masked(kind="masked", mask_ratio=0.6, whole_words=True, random=0.2, same=0.2)
-
-    def made(stream):
-        batch = Batch({"tokens": stream}, ids=ids)
-        return prepare(batch, {"tokens": tokens}, objective, SampleRandom(0, 0, ids), training=True)
-
-    clean = made(raw)
-    hidden = clean.stream.columns["hidden"]
-    text = np.flatnonzero(tokens.writable)
-    poison = np.where(hidden, text[(raw.columns["ids"] + 3) % len(text)], raw.columns["ids"]).astype(np.int32)
-    poisoned = made(raw.with_columns(ids=poison))
-    assert hidden.sum() > 5
-    assert not np.array_equal(poisoned.stream.columns["target ids"], clean.stream.columns["target ids"])
-    for name, column in clean.stream.columns.items():
-        if not name.startswith("target "):
-            np.testing.assert_array_equal(poisoned.stream.columns[name], column)
-    np.testing.assert_array_equal(poisoned.samples[PLACES], clean.samples[PLACES])
 
 
 @pytest.mark.parametrize("domain", ["text", "patches"])

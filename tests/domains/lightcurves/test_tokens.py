@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.data import batch
-from sciformer.data.batch import Batch, Stream
+from sciformer.data.batch import Batch
 from sciformer.data.columns import Lists, select
 from sciformer.data.random import SampleRandom
 from sciformer.domains.lightcurves.scaling import compute_level, error_weights, group_medians
@@ -254,15 +254,19 @@ def test_medians_are_those_of_numpy(lengths, seed, size):
         assert about.scale[here, 0] == pytest.approx(spread, abs=1e-6)
 
 
-def test_others_are_told_how_tokens_are_fitted():
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [({"extra": ["redshift", "field"], "times": "both", "by_band": True}, 5), ({"periods": 2}, 4 + 16)],
+)
+def test_others_are_told_how_tokens_are_made(fields, count):
     table = curves(bands=("g", "r"), limits=True, extra=True)
-    tokens = fitted(table, extra=["redshift", "field"], times="both", by_band=True)
+    tokens = fitted(table, **fields)
     about = json.loads(json.dumps(tokens.preprocessing(), allow_nan=False))
     stream = tokens.normalise(tokens.tokenize(tokens.example()))
     assert about["features"] == tokens.input_features
-    assert len(about["features"]) == stream.columns["features"].shape[1] == 5
+    assert len(about["features"]) == stream.columns["features"].shape[1] == count
+    assert ("Lomb-Scargle" in about["columns"]["features"]) is bool(tokens.periods)
     view = Batch({"tokens": stream}, aside={"tokens": tokens.host_columns}).inputs().stream
     assert set(about["columns"]) == set(view.columns)
     assert about["learned"]["bands"] == ["g", "r"]
     assert torch.isfinite(tokens.embedding(8)(view.columns)).all()
-    assert isinstance(stream, Stream)
