@@ -15,7 +15,6 @@ from sciformer.data.random import SampleRandom
 from sciformer.domains.text.tokens import Text, as_table
 from sciformer.objectives.masked import PLACES, Masked, first_of
 from sciformer.tokens.protocols import Readout
-from tests.errors import refuses
 from tests.objectives.examples import frozen_step_of, make, ready, step_of
 
 WORDS = ["the cat sat on the mat", "unbelievable", "a", "", "cats cat the mat sat unbelievably on on"]
@@ -182,11 +181,3 @@ def test_metrics_of_tokens():
     scores = parts[1].score({name: value.double().numpy() for name, value in found.items()})
     assert scores["token_accuracy"] == float(right.sum() / asked.sum())
     np.testing.assert_allclose(scores["perplexity"], float((loss / asked.sum()).exp()), rtol=1e-5)
-
-
-def test_tokens_without_words():
-    tokens, _, dataset = make("text", "masked")
-    with refuses("tokens.kind: text", "`word`", key="objective.whole_words", hint="objective.whole_words"):
-        Masked(kind="masked", whole_words=True).corrupt(
-            dataset.all(), tokens, SampleRandom(0, 0, np.arange(len(dataset)))
-        )
