@@ -148,7 +148,7 @@ def cut_patches(points: Stream, size: int, cadence: float, gaps: bool) -> Stream
     owner = np.repeat(lines, counts)
     turn = np.arange(total) - np.repeat(offset[lines], counts) + np.repeat(low[lines], counts)
     at = first[owner // bands] + (turn * size + (size - 1) / 2) * cadence
-    made = {
+    made: dict[str, Array] = {
         name: _slot_means(values, token * size + slot, total * size).reshape(total, size)
         for name, values in points.columns.items()
         if name in ("value", "error", "clean")

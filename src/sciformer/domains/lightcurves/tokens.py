@@ -471,7 +471,7 @@ def read_points(table: Table, bands: Sequence[str]) -> Stream:
     when = np.asarray(time.values, np.float64)
     if not np.isfinite(when).all():
         raise UserError(f"column `time` has NaN or infinity at {(~np.isfinite(when)).sum():,} points")
-    columns = {"value": _list_column(table, "value", lengths).values.astype(np.float32)}
+    columns: dict[str, Array] = {"value": _list_column(table, "value", lengths).values.astype(np.float32)}
     columns["error"] = np.full(len(when), np.nan, np.float32)
     if "error" in table:
         error = _list_column(table, "error", lengths).values.astype(np.float32)

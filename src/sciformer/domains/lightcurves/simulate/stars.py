@@ -25,7 +25,7 @@ MEAN_MAGNITUDE, MAGNITUDE_SPREAD, MIN_MAGNITUDE, MAX_MAGNITUDE = 12.0, 1.0, 8.0,
 CLASS_MAGNITUDES = {"RRAB": 13.0, "RRC": 12.7, "ACV": 9.8, "ED": 11.1, "ESD": 11.4}
 MIN_SEEN_RANGE = 0.35  # of the range below its middle that is seen at least
 TWO_PI = 2 * np.pi
-CurveShape, ArrayPair = tuple[Array, Array, Array], tuple[Array, Array]
+CurveShape = tuple[Array, Array, Array]
 
 
 def stars(label: Array, rng: np.random.Generator, cadence: str, points: int) -> Table:
@@ -353,7 +353,7 @@ ASAS_QUOTED_ERROR, ASAS_ERROR_FLOOR = 0.036, 0.02  # see `observe_asas`
 ASAS_TYPICAL_SCATTER, ASAS_SCATTER_MAGNITUDE, ASAS_SCATTER_SLOPE = 0.029, 11.5, 2.1
 
 
-def observe_survey(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> ArrayPair:
+def observe_survey(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Errors sigma^2 = s0^2 + (0.2 10^(0.4 (m - limit)))^2 times a log-normal factor; noise 0.9 to 1.3 of them."""
     n, total = len(epochs.lengths), len(clean)
     least = epochs.spread(rng.uniform(0.005, 0.02, n))
@@ -364,7 +364,7 @@ def observe_survey(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Ge
     return clean + noise, sigma
 
 
-def observe_asas(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> ArrayPair:
+def observe_asas(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """As in ASAS, where the error that is told, about 0.036, hardly depends on the magnitude, and the scatter does.
 
     Points minutes apart scatter by some 0.01 mag down to magnitude 10 (0.02 is taken, for nights), 0.03 at 11.5, and
