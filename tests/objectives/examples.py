@@ -17,6 +17,7 @@ from sciformer.objectives.masked import Masked
 from sciformer.objectives.next_token import NextToken
 from sciformer.objectives.regress import Regress
 from sciformer.train.config import Train
+from tests.nn.parity import shake
 
 COUNT = 7
 TEXTS = ["abacus", "", "a", "cabbage face", "deaf bee", "ad", "fade a bed"]
@@ -86,10 +87,7 @@ def assembly_of(parts):
     return made
 
 
-@torch.no_grad()
 def shaken(module):
     """A module whose parameters are all away from the zeros and ones they start with."""
     torch.manual_seed(1)
-    for parameter in module.parameters():
-        parameter.add_(0.1 * torch.randn_like(parameter))
-    return module
+    return shake(module)
