@@ -87,7 +87,7 @@ def test_labels_that_were_never_seen_and_none_at_all():
     tokens, objective, _ = parts
     other = make("text", "classify", label=np.array(["up", "down"] * 3 + ["sideways"]))[2]
     ids = np.arange(COUNT)
-    with refuses("(down, left, up)", "'sideways' in sample 6"):
+    with refuses("down, left, up", "'sideways' in sample 6"):
         prepare(other.batch(ids), tokens, objective, SampleRandom(0, 0, ids), training=False)
     found = predict(frozen_step_of(parts), assembly_of(parts), other)  # who predicts need not know
     assert found.outputs["probabilities"].shape == (COUNT, 3)

@@ -1,4 +1,4 @@
-"""Which token comes next? (GPT)"""
+"""Next-token prediction (GPT)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .base import PREFIX, Objective, Outputs
 
 
 class NextToken(Objective):
-    """-sum_i ln p(token i + 1 | tokens up to i), over all tokens but the first of each window."""
+    """Language modelling: -sum_i ln p(token i + 1 | tokens up to i) over each window."""
 
     unit: ClassVar[str] = "tokens"
     reads_out: ClassVar[bool] = True
@@ -27,7 +27,7 @@ class NextToken(Objective):
     standard: ClassVar[tuple[str, ...]] = ("perplexity", "token_accuracy")
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Each token but the last is an input, each but the first a target."""
+        """Shift the tokens by one: each token predicts the next."""
         name = self.asked_stream(batch.streams)
         hides = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`").hides
         return batch.with_columns(shifted(batch.streams[name], hides), name)
@@ -36,7 +36,7 @@ class NextToken(Objective):
         return float(batch.streams[self.asked_stream(batch.streams)].lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """The loss of every token; for each sample its sum, the number of tokens and of those that were right."""
+        """Summed loss of all tokens; per sample the loss, the tokens and the correct tokens."""
         view = inputs.view(self.stream)
         return ask_tokens(stream_part(model.readout, view.name), model.decode(view), view, outputs)
 
@@ -44,9 +44,10 @@ class NextToken(Objective):
 def ask_tokens(
     readout: Readout, hidden: Tensor, view: StreamView, outputs: bool, smoothing: float = 0.0
 ) -> tuple[Tensor, Outputs]:
-    """The sum of the loss of targets, given hidden vectors; with `outputs` also sums for each sample (not smoothed).
+    """Summed loss of the targets, given hidden vectors; with `outputs` also sums per sample.
 
-    Targets are the columns of the view named «target ...»; its column `asked`, if there is one, says which count.
+    Targets are the columns of the view named «target ...». Its column `asked`, if present, marks the tokens that count.
+    The outputs are without smoothing.
     """
     flat, target = hidden.flatten(0, -2), flat_targets(view, hidden)
     wanted = view.real
@@ -63,19 +64,19 @@ def ask_tokens(
 
 
 def flat_targets(view: StreamView, hidden: Tensor) -> Columns:
-    """The columns «target ...» of a view by their own names, tokens end to end, as those of `hidden` (..., D) are."""
+    """Columns «target ...» of a view by their own names, flat over tokens as `hidden` (..., D)."""
     last = hidden.dim() - 2
     named = {name.removeprefix(PREFIX): column for name, column in view.columns.items() if name.startswith(PREFIX)}
     return {name: column.flatten(0, last) for name, column in named.items()}
 
 
 def tokens_agree(one: Columns, target: Columns) -> Tensor:
-    """(n,) whether all columns of a token are those of the target."""
+    """(n,) whether all columns of a token equal its target."""
     return torch.stack([(one[name] == target[name])[..., None].flatten(1).all(1) for name in target]).all(0)
 
 
 def shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
-    """Each token but the last of a sample as an input, beside it as «target ...» what follows."""
+    """Shift tokens by one: inputs are all but the last, «target ...» the following tokens."""
     missing = [name for name in hides if name not in stream.columns]
     if missing:
         raise UserError(f"the tokens have no column `{missing[0]}`; their columns are {', '.join(stream.columns)}")
@@ -88,7 +89,7 @@ def shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
 
 
 def _shifted_rows(stream: Stream, hides: tuple[str, ...]) -> Stream:
-    """The same for windows of one length, where rows of an array do."""
+    """Fast path of `shifted` for samples of equal length."""
     count, long = len(stream), int(stream.lengths[0])
 
     def rows(column: Any, part: slice) -> Any:
