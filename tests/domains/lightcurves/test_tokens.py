@@ -115,11 +115,11 @@ def test_bands_keep_their_colours_or_not():
     tokens = fitted(table)
     assert tokens.state["bands"] == ["g", "r"]
     other = {**table, "band": Lists(np.array(["g", "r", "i", "r", "r", "r"]), lengths)}
-    with refuses("g, r", "not i", key="tokens.bands", hint="tokens.bands"):
+    with refuses("g, r", ": i;", key="tokens.bands", hint="tokens.bands"):
         tokens.tokenize(other)
     with refuses("g, r", key="tokens.bands"):
         fitted({k: v for k, v in table.items() if k != "band"}).tokenize(table)
-    with refuses("'band'"):
+    with refuses("`band`"):
         tokens.tokenize({k: v for k, v in table.items() if k != "band"})
     single = {**table, "band": Lists(np.full(6, "V"), lengths)}
     assert "band" not in seen(single).columns
