@@ -228,7 +228,7 @@ def _embedding(case: Case) -> Problems:
 
 
 def _padding(case: Case) -> Problems:
-    """Results of a tiny encoder do not depend on padding; empty and single-token samples are legal."""
+    """Results of an encoder do not depend on padding, with samples of 0 or 1 token."""
     embedded = case.fixed().width(case.dim) == case.dim
     options: dict[str, Any] = {"trunk": "transformer", "heads": 2} if embedded else {"trunk": "deep_sets"}
     section = Encoder(**{"kind": "encoder", "dim": case.dim, "depth": 1, **options})
@@ -387,7 +387,7 @@ def _readout(case: Case) -> Problems:
 
 
 def hidden_tokens(case: Case, poison: bool = False) -> Stream:
-    """The tokens with half of them hidden, optionally with other values under the mask."""
+    """Tokens with half of them hidden, optionally with other values under the mask."""
     tokens, stream = case.tokens, case.seen
     names, rng = {"tokens": tokens}, SampleRandom(SEED, 0, np.arange(len(stream)))
     objective = Masked(kind="masked", mask_ratio=0.5)

@@ -52,7 +52,7 @@ def weights(weight: ArrayLike | None, n: int) -> Floats:
 
 
 def classes(probabilities: ArrayLike, label: ArrayLike) -> tuple[Floats, Integers]:
-    """Check probabilities (n, C >= 2), with rows that sum to 1, and labels (n,) in 0 .. C - 1."""
+    """Check probabilities (n, C >= 2) with row sums 1, and labels (n,) in 0 .. C - 1."""
     p = floats("probabilities", probabilities)
     if p.ndim != 2 or p.shape[1] < 2:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Metrics as recipes name them: a function of arrays, its inputs, and its direction."""
+"""Metrics as recipes name them: function, inputs and direction."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ MIN_PROBABILITY = 1e-37  # smaller probabilities are zero in single precision
 
 
 class Reliability(NamedTuple):
-    """Reliability curve in bins of confidence (edge, next edge]; means of empty bins are nan."""
+    """Reliability curve in bins of confidence (edge, next edge]; nan if empty."""
 
     edges: Floats  # (bins + 1,)
     confidence: Floats  # (bins,) mean probability of the predicted class
@@ -25,7 +25,7 @@ class Reliability(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Expected calibration error: Σ (samples / n) |accuracy − confidence| over the non-empty bins."""
+        """Expected calibration error: Σ (samples / n) |accuracy − confidence|."""
         gaps = np.nan_to_num(np.abs(self.accuracy - self.confidence))
         return float(self.samples @ gaps / self.samples.sum())
 
@@ -91,7 +91,7 @@ def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | 
 
 
 def spread(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
-    """Factor for the deviations that maximises the likelihood: √⟨((target − mean) / std)²⟩."""
+    """Factor of the deviations of highest likelihood: √⟨((target − mean) / std)²⟩."""
     off = (np.asarray(target, np.float64) - np.asarray(mean, np.float64)) / np.asarray(std, np.float64)
     demand_numbers("a factor of deviations", off)
     found = float(np.sqrt(np.mean(off**2)))
@@ -101,7 +101,7 @@ def spread(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
 
 
 def stretch(quantiles: ArrayLike, target: ArrayLike, place: int, share: float) -> float:
-    """Factor for the distances of quantiles from the median that gives the right coverage.
+    """Factor of the quantiles' distances from the median for the right coverage.
 
     It puts a `share` of the targets (n,) between quantile number `place` and its counterpart above the median.
     quantiles  (n, levels)

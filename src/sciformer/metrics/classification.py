@@ -87,7 +87,7 @@ def efficiency_1(probabilities: ArrayLike, label: ArrayLike) -> float:
 
 
 def roc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> Roc:
-    """ROC curve (P(s ≥ t | 0), P(s ≥ t | 1)) over thresholds t; s is the probability of class 1."""
+    """ROC curve (P(s ≥ t | 0), P(s ≥ t | 1)), with s the probability of class 1."""
     p, truth = classes(probabilities, label)
     w = weights(weight, len(p))
     demand_numbers("a ROC curve", p)
@@ -99,7 +99,7 @@ def roc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
 
 
 def confusion(probabilities: ArrayLike, label: ArrayLike) -> Integers:
-    """Confusion matrix (C, C): counts of true classes (rows) and predicted classes (columns)."""
+    """Confusion matrix (C, C): true classes in rows, predicted classes in columns."""
     p, truth = classes(probabilities, label)
     demand_numbers("a confusion matrix", p)
     return _table(p, truth)
@@ -111,7 +111,7 @@ def _table(p: Floats, truth: Integers) -> Integers:
 
 
 def _wins(score: Floats, c: int, truth: Integers, weight: Floats, totals: Floats) -> Floats:
-    """(C,) share of pairs in which a sample of class c has the higher score, against each class."""
+    """(C,) probability that a sample of class c scores higher than each class."""
     values, place = np.unique(score, return_inverse=True)
     own = np.bincount(place, weights=weight * (truth == c), minlength=len(values))
     above = own.sum() - own.cumsum() + own / 2  # equal scores count half

@@ -84,7 +84,7 @@ def crossing(
 
 
 def _cross(places: Floats, total: Floats, count: Floats) -> float:
-    """Best crossing of zero by the means `total / count` at increasing `places`, or nan."""
+    """Best zero crossing of the means `total / count` at rising `places`, or nan."""
     mean = total / count
     off = np.flatnonzero(mean)
     change = np.flatnonzero(np.diff(np.sign(mean[off])))

@@ -1,4 +1,4 @@
-"""Regression metrics: errors of predicted values, and quality of predicted deviations.
+"""Regression metrics: errors of values, and quality of predicted deviations.
 
 `mean`, `std` and `target` have the same shape, (n,) or (n, F); averages are over all entries.
 """
@@ -17,7 +17,7 @@ from .base import NUMBERS, SPREADS, metric
 
 @metric("lower", NUMBERS, "root mean squared error")
 def rmse(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Root mean squared error: √(Σ w (mean − target)² / Σ w), with sample weights (n,)."""
+    """Root mean squared error √(Σ w (mean − target)² / Σ w), with weights w (n,)."""
     error, w = _errors(mean, target, weight)
     with np.errstate(over="ignore"):
         return float(np.sqrt(np.average(error**2, weights=w)))
@@ -25,7 +25,7 @@ def rmse(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) ->
 
 @metric("lower", NUMBERS, "mean absolute error")
 def mae(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Mean absolute error: Σ w |mean − target| / Σ w, with sample weights (n,)."""
+    """Mean absolute error Σ w |mean − target| / Σ w, with weights w (n,)."""
     error, w = _errors(mean, target, weight)
     return float(np.average(np.abs(error), weights=w))
 
@@ -61,7 +61,7 @@ def quantile_error(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
 
 @metric("lower", SPREADS, "negative log-likelihood of Gaussians, in nats per value")
 def negative_log_likelihood(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
-    """Mean of ½ ((target − mean) / std)² + log std + ½ log 2π, in nats; it may be negative."""
+    """Mean of ½ ((target − mean) / std)² + log std + ½ log 2π, in nats."""
     z, spread = _scores(mean, std, target)
     with np.errstate(over="ignore"):
         return float(np.mean(z**2 / 2 + np.log(spread)) + math.log(2 * math.pi) / 2)
@@ -101,7 +101,7 @@ def _scores(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> tuple[Floats,
 
 @metric("lower", ("residual", "count"), "root mean square of the residuals")
 def scatter(residual: ArrayLike, count: ArrayLike) -> float:
-    """√(Σ residual / Σ count), with sums of (found − true)² and numbers of points per sample (n,)."""
+    """√(Σ residual / Σ count), with sums of (found − true)² and points per sample."""
     return _root_of_ratio(residual, count)
 
 
@@ -121,7 +121,7 @@ def noise_left(residual: ArrayLike, noise: ArrayLike) -> float:
     "normalised inner product of the found and the true series, mean over samples",
 )
 def overlap(inner: ArrayLike, power: ArrayLike, true_power: ArrayLike) -> float:
-    """Mean over samples of <found, true> / √(<found, found> <true, true>); 1 is perfect.
+    """Mean of <found, true> / √(<found, found> <true, true>); 1 is perfect.
 
     Each product is a sum over points. Samples whose true series is zero everywhere are excluded; nan if none is left. A
     sample whose found series is zero everywhere counts as 0.

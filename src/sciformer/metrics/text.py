@@ -69,7 +69,7 @@ class Span(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Numbers of predicted, true and correct entities of a type; correct means an exact match."""
+    """Numbers of predicted, true and exactly matched entities of a type."""
 
     predicted: int
     true: int
@@ -77,12 +77,12 @@ class Found(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """right / predicted; 0 if no entity was predicted; nan if there is no true entity either."""
+        """right / predicted; 0 without predictions, nan without true entities too."""
         return self.right / self.predicted if self.predicted else 0.0 if self.true else NAN
 
     @property
     def recall(self) -> float:
-        """right / true; 0 if no entity is true; nan if no entity was predicted either."""
+        """right / true; 0 without true entities, nan without predictions too."""
         return self.right / self.true if self.true else 0.0 if self.predicted else NAN
 
     @property
@@ -110,7 +110,7 @@ def spans(tags: Sequence[str]) -> list[Span]:
 
 
 def entities(tags: Sequences, truth: Sequences) -> dict[str, Found]:
-    """Counts of entities by type, sorted, from predicted and true tags of many samples."""
+    """Counts of entities by type, from predicted and true tags of many samples."""
     predicted, true, right = Counter[str](), Counter[str](), Counter[str]()
     guesses, facts = _listed("tags", tags), _listed("truth", truth)
     if len(guesses) != len(facts):
@@ -162,7 +162,7 @@ def _listed(name: str, sequences: Sequences) -> list[list[str]]:
 
 @metric("higher", ("translation", "reference"), "n-grams of words shared with the reference, in per cent (sacreBLEU)")
 def bleu(translation: Sequence[str], reference: Sequence[str], tokenize: str = "13a") -> float:
-    """Corpus BLEU in per cent (arXiv 1804.08771), cased, with one reference for each text."""
+    """Corpus BLEU in per cent (arXiv 1804.08771), cased, one reference per text."""
     return _corpus(_bleu(tokenize), translation, reference)
 
 

@@ -30,7 +30,7 @@ PREFIX = "target "  # prefix of columns with hidden values
 
 
 class ScoreGroup(NamedTuple):
-    """Scores of one kind, drawn by the report in one figure; their table is in `details`.
+    """Scores of one kind, drawn by the report in one figure; `details` has their table.
 
     labels   name of the score -> name of its curve
     """
@@ -121,7 +121,7 @@ class Objective(Section):
         """Learn classes or scales from the training data."""
 
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
-        """Calibration of the predicted uncertainties on evaluated samples, to be added to the state."""
+        """Calibration of the predicted uncertainties, to be added to the state."""
         raise UserError(
             f"`objective.kind: {self.kind}` cannot be calibrated, because it predicts no probabilities or deviations",
             hint="Calibration works with classify and regress.",
@@ -138,7 +138,7 @@ class Objective(Section):
         raise NotImplementedError
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Hide tokens and add targets (columns «target ...»); runs before tokens are normalised."""
+        """Hide tokens and add targets («target ...»), before tokens are normalised."""
         return batch
 
     def count(self, batch: Batch) -> float:
@@ -151,7 +151,7 @@ class Objective(Section):
 
     @property
     def answers(self) -> list[str]:
-        """Names of the outputs of the heads, in order; heads are reused if these are equal."""
+        """Names of the outputs of the heads; heads are reused if these are equal."""
         return []
 
     @property
@@ -160,14 +160,14 @@ class Objective(Section):
         return self.kind
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """The summed loss and, if requested, the outputs for the metrics, one entry per sample."""
+        """The summed loss and, if requested, outputs for the metrics, one per sample."""
         raise NotImplementedError
 
     def carried(self, tokens: Mapping[str, Tokens]) -> dict[str, Carried]:
-        """Initial values of tensors carried from step to step, by name, drawn with the training seed.
+        """Initial values of tensors carried from step to step, by name.
 
-        `step` finds them as `inputs.carried` and returns the new values among its outputs, named `CARRIED` + name. A
-        step that is skipped because of its gradient leaves them unchanged.
+        They are drawn with the training seed. `step` finds them as `inputs.carried` and returns the new values among
+        its outputs, named `CARRIED` + name. A step that is skipped because of its gradient leaves them unchanged.
         """
         return {}
 
@@ -190,9 +190,9 @@ class Objective(Section):
         return outputs
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Merge the outputs of windows into one entry for each of `count` samples (default: mean).
+        """Merge outputs of windows into one entry for each sample (default: mean).
 
-        which    (n,) the sample of each window
+        which    (n,) the sample of each window, below `count`
         """
         sums = np.zeros((count, *values.shape[1:]))
         np.add.at(sums, which, values)
@@ -256,7 +256,7 @@ def required_sample_column(inputs: ModelInputs, column: str, name: str) -> Tenso
 
 
 class Step(nn.Module):
-    """Model and objective as one module, to be compiled or wrapped for several devices."""
+    """Model and objective as one module, for compilation and several devices."""
 
     def __init__(self, model: nn.Module, objective: Objective) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ PARTNER, SHARE = "target of the other", "share of its own"  # sample columns of 
 
 
 class Classify(Objective):
-    """Cross-entropy -sum_b w_b ln p(class of b), p = softmax of a head on the pooled vector."""
+    """Cross-entropy -sum_b w_b ln p(class of b), with a head on the pooled vector."""
 
     standard: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "auc", "calibration_error")
 
@@ -201,7 +201,7 @@ class Classify(Objective):
 
 
 def _names(labels: Any) -> list[str]:
-    """Class names as text, independent of the stored type: 1 equals 1.0, bytes are decoded."""
+    """Class names as text, for any stored type: 1 equals 1.0, bytes are decoded."""
     labels = np.asarray(labels)
     if labels.dtype.kind == "f":
         return [str(int(label)) if label.is_integer() else str(label) for label in labels.tolist()]

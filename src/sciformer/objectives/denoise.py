@@ -28,7 +28,7 @@ NOISE = "target noise"  # sample column with the sum of (value - truth)^2
 
 
 class Denoise(Objective):
-    """Squared error (x - m)^2 of the noise-free value x, averaged over the points of a sample.
+    """Squared error (x - m)^2 of noise-free values x, mean over the points.
 
     Values are scaled as the tokens scale them; m = W h + b. With form gaussian, the loss is ln s + (x - m)^2 / (2 s^2).
     With a label, -w ln p(class) is added: detection and extraction in one model.
@@ -174,7 +174,7 @@ class Denoise(Objective):
         return value, model.heads["class"](model.pool(encoded)).float() if self.label else value.mean
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Series as lists with one entry for each value of the sample; NaN before this window."""
+        """Series as lists with an entry for each value; NaN before this window."""
         found = dict(outputs)
         if NOISE in samples and "residual" in found:
             found["noise"] = np.asarray(samples[NOISE])
@@ -191,7 +191,7 @@ class Denoise(Objective):
         return found
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Means over the windows of a sample; for series, over the windows that contain the point."""
+        """Means over the windows of a sample; for series, over windows with the point."""
         if values.dtype != object:
             return super().merge(values, which, count)
         merged = np.empty(count, object)

@@ -25,10 +25,10 @@ PLACES_MULTIPLE = 16  # K is a multiple of this, so that a compiled step sees fe
 
 
 class Masked(Objective):
-    """-sum ln p(hidden token | visible tokens), over a share of the tokens (arXiv 1810.04805).
+    """-sum ln p(hidden token | visible tokens), for a share of the tokens.
 
     Most of the selected tokens are hidden, some are replaced by random tokens, and some stay unchanged, so that the
-    model cannot trust its input.
+    model cannot trust its input (arXiv 1810.04805).
     """
 
     unit: ClassVar[str] = "tokens"
@@ -90,7 +90,7 @@ class Masked(Objective):
         return asked
 
     def _asked(self, stream: Stream, first: Array, may: Array | None, rng: SampleRandom) -> Array:
-        """(T,) mask of the tokens to predict: words in random order, up to the share, at least one.
+        """(T,) mask of the tokens to predict: random words up to the share, at least one.
 
         first  (T,) the first token of each token's word; without words, the token itself
         may    (T,) tokens that may be masked; None: all
@@ -141,7 +141,7 @@ class Masked(Objective):
 
 
 def first_of(stream: Stream) -> Array:
-    """(T,) first token of each token's word in this stream; without a word (-1), the token itself."""
+    """(T,) first token of each token's word; without a word (-1), the token itself."""
     word, here = stream.columns["word"], np.arange(int(stream.lengths.sum()))
     if not len(here):
         return here
@@ -150,7 +150,7 @@ def first_of(stream: Stream) -> Array:
 
 
 def _places(stream: Stream, asked: Array) -> Array:
-    """(B, K) places of the masked tokens in each sample, counted from 1, filled with zeros."""
+    """(B, K) places of the masked tokens in each sample, from 1; 0 is empty."""
     sample, place = stream.sample[asked], stream.position[asked] + 1
     count = np.bincount(sample, minlength=len(stream))
     room = -(-int(count.max(initial=1)) // PLACES_MULTIPLE) * PLACES_MULTIPLE

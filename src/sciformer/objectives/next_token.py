@@ -36,7 +36,7 @@ class NextToken(Objective):
         return float(batch.streams[self.asked_stream(batch.streams)].lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss of all tokens; per sample the loss, the tokens and the correct tokens."""
+        """Summed loss of all tokens; per sample the loss, all and correct tokens."""
         view = inputs.view(self.stream)
         return ask_tokens(stream_part(model.readout, view.name), model.decode(view), view, outputs)
 
@@ -44,7 +44,7 @@ class NextToken(Objective):
 def ask_tokens(
     readout: Readout, hidden: Tensor, view: StreamView, outputs: bool, smoothing: float = 0.0
 ) -> tuple[Tensor, Outputs]:
-    """Summed loss of the targets, given hidden vectors; with `outputs` also sums per sample.
+    """Summed loss of the targets; with `outputs` also sums per sample.
 
     Targets are the columns of the view named «target ...». Its column `asked`, if present, marks the tokens that count.
     The outputs are without smoothing.
@@ -64,7 +64,7 @@ def ask_tokens(
 
 
 def flat_targets(view: StreamView, hidden: Tensor) -> Columns:
-    """Columns «target ...» of a view by their own names, flat over tokens as `hidden` (..., D)."""
+    """Columns «target ...» by their own names, flat over tokens like `hidden`."""
     last = hidden.dim() - 2
     named = {name.removeprefix(PREFIX): column for name, column in view.columns.items() if name.startswith(PREFIX)}
     return {name: column.flatten(0, last) for name, column in named.items()}
@@ -76,7 +76,7 @@ def tokens_agree(one: Columns, target: Columns) -> Tensor:
 
 
 def shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
-    """Shift tokens by one: inputs are all but the last, «target ...» the following tokens."""
+    """Shift tokens by one: «target ...» columns hold the following token."""
     missing = [name for name in hides if name not in stream.columns]
     if missing:
         raise UserError(f"the tokens have no column `{missing[0]}`; their columns are {', '.join(stream.columns)}")

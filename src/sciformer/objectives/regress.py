@@ -37,7 +37,7 @@ Levels = Annotated[list[float], AfterValidator(_levels)]
 
 
 class Regress(Objective):
-    """Gaussian regression: sum_b of ln s + (y - m)^2 / (2 s^2), with predicted m and s.
+    """Gaussian regression: sum_b of ln s + (y - m)^2 / (2 s^2), m and s predicted.
 
     With form quantiles: the pinball loss sum_q max(q (y - z_q), (q - 1) (y - z_q)) of quantiles z_q, without an assumed
     distribution. The median then serves as m, and half the distance between the 16 % and 84 % quantiles as s.
@@ -123,7 +123,7 @@ class Regress(Objective):
         return {"value": QuantileHead(dim, count, len(self.quantiles), len(self.quantiles) // 2, *more)}
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Means and deviations in the units of the data; double precision keeps Julian dates exact."""
+        """Outputs in the units of the data, in double precision for Julian dates."""
         mean, deviation = (np.asarray(self.state[key], np.float64) for key in ("mean", "deviation"))
         found = {**outputs, "mean": outputs["mean"] * deviation + mean, "std": outputs["std"] * deviation}
         if "quantiles" in outputs:
@@ -133,7 +133,7 @@ class Regress(Objective):
         return found
 
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
-        """A factor for each target: of its deviations, or of the distances of its quantiles from the median."""
+        """Factors of the deviations, or of the quantiles' distances from the median."""
         target = outputs["target"]
         if "quantiles" not in outputs:
             factors = [
@@ -187,7 +187,7 @@ class Regress(Objective):
         return int(np.argmin(apart)) if min(apart) < 1e-3 else None
 
     def intervals(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Central intervals `low_68`, `high_68` (n, values) and so on, with this share of the targets."""
+        """Central intervals `low_68`, `high_68` (n, values) and so on."""
         found: dict[str, Array] = {}
         for share in INTERVAL_PERCENTS:
             if "quantiles" in outputs:

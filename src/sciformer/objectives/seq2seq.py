@@ -69,7 +69,7 @@ class Seq2Seq(Objective):
 
 
 class PromptedTranslation(Seq2Seq, NextToken):
-    """Decoder-only translation: -sum ln p over the tokens of the last of several joined texts."""
+    """Decoder-only translation: -sum ln p over the last of several joined texts."""
 
     frame: ClassVar[tuple[str, ...]] = ("end",)  # generation begins after the separator
 
@@ -92,7 +92,7 @@ SOURCE, TARGET = "source", "target"
 
 
 class Translate(Seq2Seq):
-    """Translation: -sum_i ln p(target i + 1 | target up to i, source), with teacher forcing."""
+    """Translation: -sum_i ln p(target i + 1 | target up to i, source)."""
 
     unit: ClassVar[str] = "tokens"
     reads_out: ClassVar[bool] = True
@@ -121,7 +121,7 @@ class Translate(Seq2Seq):
         return float(batch.streams[TARGET].lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss of the target tokens; per sample the loss, the tokens and the correct tokens."""
+        """Summed loss of target tokens; per sample the loss, all and correct tokens."""
         if TARGET not in inputs.streams:
             raise UserError("the data have sources but no targets, so the model cannot be evaluated")
         view = inputs.streams[TARGET]

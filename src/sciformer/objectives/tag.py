@@ -26,7 +26,7 @@ OUTSIDE = "O"
 
 
 class Tag(Objective):
-    """Cross-entropy -sum_w ln p(tag of word w), from a head on the first token of each word.
+    """Cross-entropy -sum_w ln p(tag of word w), from the first token of each word.
 
     Each sample has a list of tags, one for each word (or one for each token, if tokens are not parts of words). A tag
     that the training data do not have counts as an error in the metrics, but not in the loss.
@@ -127,7 +127,7 @@ class Tag(Objective):
         return _words(model.heads["tag"](model.tokens(model.encode(view))).argmax(-1), view)
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Tag names as a list for each sample, one per word; "" for words outside this window."""
+        """Tag names as lists, one per word; "" for words outside this window."""
         tags, found = np.array(self.answers), dict(outputs)
         numbers, items = (found.pop(name).astype(np.int64) for name in ("tag", "item"))
         named = np.empty(len(numbers), object)
@@ -141,7 +141,7 @@ class Tag(Objective):
         return found
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Sum counts and join lists over the windows of a sample; words without tokens get `O`."""
+        """Sum counts and join lists over windows; words without tokens get `O`."""
         if values.dtype != object:
             return super().merge(values, which, count) * np.bincount(which)
         merged = np.empty(count, object)
@@ -168,6 +168,6 @@ def _without_padding(column: Tensor, view: StreamView, none: int) -> Tensor:
 
 
 def _words(best: Tensor, view: StreamView) -> Outputs:
-    """(B, N) predicted tag of each token, and the number of the word it begins (-1: none)."""
+    """(B, N) tag of each token, and the number of the word it begins, or -1."""
     item = _without_padding(view.columns["item"], view, -1) + 1  # padding is 0, so that it becomes -1 below
     return {"tag": view.pad(best), "item": view.pad(item) - 1}

@@ -37,7 +37,7 @@ class SeriesView:
 
     @property
     def begin(self) -> float:
-        """Offset subtracted from the times to keep the axis labels short: an integer, or 0."""
+        """Integer offset subtracted from times to keep axis labels short, or 0."""
         low, high = (float(of(self.time)) for of in (np.min, np.max)) if self.time.size else (0.0, 0.0)
         return float(np.floor(low)) if low > 10 * (high - low) else 0.0
 

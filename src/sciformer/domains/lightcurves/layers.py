@@ -12,7 +12,7 @@ from ...tokens.protocols import Readout
 
 
 class ObservationEmbedding(nn.Module):
-    """x = W u + b + B[band] for features u; E[entry] + z S[entry] for a sample column z.
+    """x = W u + b + B[band] for features u; E[entry] + z S[entry] for extra tokens z.
 
     bands    number of bands, with a vector for each if there are several
     entries  rows of E and S; row 0 means observations and is unused
@@ -37,7 +37,7 @@ class ObservationEmbedding(nn.Module):
 
 
 class ObservationTrace(nn.Module):
-    """Visible part of a hidden observation: its band, and the time since the previous one.
+    """Visible part of a hidden observation: band, and time since the previous one.
 
     since  index of the feature with the time since the previous observation; None: not used
     """
@@ -59,7 +59,7 @@ class ObservationTrace(nn.Module):
 
 
 class ObservationReadout(Readout):
-    """Loss of a hidden value y with error e and mean m = W h + b, averaged over a token:
+    """Mean loss over a token of hidden values y with errors e, where m = W h + b:
 
         plain      w (y - m)^2
         gaussian   -w ln N(y; m, s),  s = softplus(V h + c) + 0.001

@@ -31,7 +31,7 @@ def feature_names(number: int) -> list[str]:
 
 
 def period_search(tokens: Observations, cadence: float | None = None) -> PeriodSearch:
-    """Options of the period search; for regular series, periods are at least two steps long.
+    """Options of the search; periods of regular series are at least two steps long.
 
     cadence  step of a regular series (default: the learned cadence)
     """
@@ -52,7 +52,7 @@ def refuse_hidden_values(number: int) -> None:
 
 
 def add_phases(stream: Stream, tokens: Observations) -> Stream:
-    """Add the columns `phase`, `period` and `power` (T, K), if `tokens.periods` is set.
+    """Add the columns `phase`, `period`, `power` (T, K), if `tokens.periods` is set.
 
     The phase counts turns of twice the period. Periods come from all values of a sample except limits; without a
     period, all three columns are 0.
@@ -194,7 +194,7 @@ class FoundPeriods(NamedTuple):
 
 
 def trigonometric_sums(x: Array, weights: Array, counts: tuple[int, ...]) -> list[Array]:
-    """Nonuniform FFT: sum_n w_n exp(2 pi i k x_n), 0 <= k < count, for each row of weights.
+    """Nonuniform FFT: sum_n w_n exp(2 pi i k x_n), 0 <= k < count, for each row w.
 
     x        (n,) cycles per frequency step, within -1/2 and 1/2
     weights  (R, n); the error is about 1e-5 of sum |w_n|
@@ -228,7 +228,7 @@ def _phasors(cycles: Array) -> Array:
 
 
 def _kernel_values(far: Array) -> Array:
-    """exp(b (sqrt(1 - z^2) - 1)) for a distance in cells, b = 2.3 KERNEL_CELLS (arXiv 1808.06736)."""
+    """exp(b (sqrt(1 - z^2) - 1)), b = 2.3 KERNEL_CELLS (arXiv 1808.06736)."""
     inside = np.maximum(0, 1 - (2 * far / KERNEL_CELLS) ** 2)
     return np.exp(2.3 * KERNEL_CELLS * (np.sqrt(inside) - 1))
 
@@ -243,7 +243,7 @@ def _kernel_transform() -> Array:
 
 
 def periodogram(time: Array, value: Array, error: Array | None = None, search: PeriodSearch | None = None) -> ArrayPair:
-    """Frequencies, and the share of the weighted variance explained by a sine (0 to 1)."""
+    """Frequencies, and the share of the weighted variance explained by a sine."""
     search = search or PeriodSearch()
     span = float(np.ptp(time)) if len(time) else 0.0
     if not span > 0:
@@ -267,7 +267,7 @@ def periodogram(time: Array, value: Array, error: Array | None = None, search: P
 
 
 def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Array:
-    """Indices of the highest maxima, in falling order, each further than `apart` from higher ones."""
+    """Indices of the highest maxima, in falling order, more than `apart` apart."""
     padded = np.concatenate([[-1], power, [-1]])
     inner = np.flatnonzero((power >= padded[:-2]) & (power > padded[2:]))
     most = 40 * number
@@ -283,7 +283,7 @@ def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Arr
 
 
 def fit_harmonics(time: Array, value: Array, w: Array, frequency: Array, number: int) -> ArrayPair:
-    """Fit m + Re sum_h a_h exp(-2 pi i h f t), h <= `number`, at each frequency f (K,).
+    """Fit m + Re sum_h a_h exp(-2 pi i h f t), h <= `number`, at frequencies f (K,).
 
     Returns  m and complex amplitudes (K, 1 + number), and the explained share of the weighted variance (K,)
     """
@@ -357,7 +357,7 @@ def _refine_frequencies(time: Array, z: Array, w: Array, frequency: Array, step:
 
 
 def _times_of_maximum(time: Array, z: Array, w: Array, frequency: Array, number: int) -> Array:
-    """Times, within half a cycle of 0, of maximum of the series folded with each frequency."""
+    """Times of maximum, within half a cycle of 0, of the folded series."""
     amplitudes, _ = fit_harmonics(time, z, w, frequency, number)
     phase = np.arange(-64, 64) / 128
     turn = np.exp(-2j * np.pi * np.outer(np.arange(1, number + 1), phase))

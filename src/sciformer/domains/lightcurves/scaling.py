@@ -21,7 +21,7 @@ class Level(NamedTuple):
 
 
 def group_means(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
-    """Means of the `seen` values (T, P) in `count` groups (0 if empty), and their numbers."""
+    """Means of `seen` values (T, P) in `count` groups (0 if empty), and their numbers."""
     some = values if (whole := bool(seen.all())) else np.where(seen, values, 0.0)
     of_token = some[:, 0] if values.shape[1] == 1 else some.sum(1)
     number = np.bincount(group, minlength=count) * values.shape[1] if whole else np.bincount(group, seen.sum(1), count)
@@ -29,7 +29,7 @@ def group_means(values: Array, seen: Array, group: Array, count: int) -> tuple[A
 
 
 def group_medians(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
-    """Medians of the `seen` values (T, P) in `count` groups (0 if empty), and their numbers."""
+    """Medians of `seen` values (T, P) in groups (0 if empty), and their numbers."""
     which, flat = np.repeat(group, values.shape[1])[seen.ravel()], values[seen]
     number = np.bincount(which, minlength=count)
     if not len(flat):
@@ -104,7 +104,7 @@ def error_weights(error: Array, known: Array, sample: Array) -> Array:
 
 
 def draw_replacements(choice: Array, seen: Array, sample: Array) -> tuple[Array, Array]:
-    """Choose a visible token of the same sample for each token with a `choice` in [0, 1).
+    """Choose a visible token of the same sample for each `choice` in [0, 1).
 
     Returns the replaced tokens and their replacements. Tokens of samples without a visible token are left out.
     """
@@ -117,7 +117,7 @@ def draw_replacements(choice: Array, seen: Array, sample: Array) -> tuple[Array,
 
 
 def cut_patches(points: Stream, size: int, cadence: float, gaps: bool) -> Stream:
-    """Put points on the regular times t0 + k cadence and cut them into patches of `size`.
+    """Put points on the regular times t0 + k cadence and cut them into patches.
 
     t0 is the first time of the sample. A time without a point is NaN; several points at one time are averaged. With
     `gaps`, empty patches between the first and the last patch of a band are kept.

@@ -1,4 +1,4 @@
-"""Observations: a token is one measurement of a series, or a patch of a regular series."""
+"""Observations: a token is a measurement, or a patch of a regular series."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def usual_error(self) -> tuple[float, float] | None:
-        """Mean and deviation of ln(error / scale) in the training data; None without errors."""
+        """Mean and deviation of ln(error / scale) in the training data, or None."""
         found = self.state.get("error")
         return None if found is None else (found[0], found[1])
 
@@ -554,7 +554,7 @@ def _extra_column(table: Table, name: str) -> Array:
 
 
 def extra_rows(beside: Sequence[dict[str, Any]]) -> list[int]:
-    """First row of each extra column in the embedding table, and the total number of rows.
+    """First row of each extra column in the embedding table, and the number of rows.
 
     Row 0 means observations. A number has two rows, the second for missing numbers. A name has a row for each value,
     and one for unknown values.

@@ -16,7 +16,7 @@ HALF_NIGHT, MAX_RUN_DAYS = 0.2, 0.3  # days: half of the observed part of a nigh
 
 @dataclass(frozen=True)
 class Epochs:
-    """Times (T,) of all curves end to end, sorted within each curve, and `lengths` (n,)."""
+    """Times (T,) of all curves end to end, each sorted, and `lengths` (n,)."""
 
     time: Array
     lengths: Array
@@ -54,7 +54,7 @@ def survey_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
 
 
 def asas_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
-    """Epochs like those of ASAS: every second or third night, 150 to 290 nights a year.
+    """Epochs as in ASAS: every second or third night, 150 to 290 nights a year.
 
     A curve has at most `points` points (default: 250).
     """
@@ -73,7 +73,7 @@ def asas_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
 def _night_times(
     step: Array, lengths: Array, season: Array, again: Array, origin: float, rng: np.random.Generator
 ) -> Epochs:
-    """Times from steps (T,) in nights; a share `again` of the points stays in the previous night."""
+    """Times from steps (T,) in nights; a share `again` repeats the previous night."""
     n, total = len(lengths), len(step)
     starts = lengths.cumsum() - lengths
     stay = rng.random(total) < np.repeat(again, lengths)
@@ -99,7 +99,7 @@ def _night_times(
 def regular_epochs(
     n: int, points: int, step: float, rng: np.random.Generator, every: float = 0.0
 ) -> tuple[Array, Array]:
-    """Regular grid of `points` times (N,), `step` days apart, and a mask (n, N) per curve.
+    """Regular times (N,), `step` days apart, and a mask (n, N) of points per curve.
 
     With `every`, gaps of 1 to 2 days come after so many days, and 0.3 % of single points are missing.
     """
@@ -120,7 +120,7 @@ def regular_epochs(
 def regular_table(
     time: Array, kept: Array, clean: Array, sigma: Array, rng: np.random.Generator
 ) -> dict[str, Array | Lists]:
-    """Table of series on a grid of times (N,), with mask `kept` (n, N) and noise `sigma` (n,)."""
+    """Table of series on a grid of times (N,), with a mask and noise per curve."""
     lengths = kept.sum(1)
     value = clean + sigma[:, None] * rng.standard_normal(clean.shape, np.float32)
     return {

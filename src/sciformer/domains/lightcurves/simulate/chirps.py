@@ -32,7 +32,7 @@ def window_frequencies(points: int, step: float = STEP_SECONDS) -> Array:
 
 
 def noise_power(frequency: Array) -> Array:
-    """One-sided noise power density per Hz, in units of strain^2; infinite outside the band."""
+    """One-sided noise power per Hz, in units of strain^2; infinite outside the band."""
     f = np.maximum(frequency, 1e-9)
     arm, bend = 2.5e9, 19.09e-3
     optical = (1.5e-11) ** 2 * (1 + (2e-3 / f) ** 4)
@@ -97,7 +97,7 @@ def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -
 def signals(
     label: Array, rng: np.random.Generator, points: int, snr: tuple[float, float], white: bool
 ) -> dict[str, Array | Lists]:
-    """Table of windows with a signal or with noise alone; `label` are indices of CLASSES."""
+    """Table of windows with a signal or noise alone; `label` are indices of CLASSES."""
     points, n = points or DEFAULT_POINTS, len(label)
     points += points % 2
     time = np.arange(points) * STEP_SECONDS

@@ -52,7 +52,7 @@ class StellarSpectra:
         return total
 
     def modes(self, nu: Array, width: float, rows: Array) -> Array:
-        """Power density of oscillations (rows, F) of some stars; lines are at least `width` wide."""
+        """Power density (rows, F) of oscillations; lines are at least `width` wide."""
         numax, dnu, strength = (x[rows].astype(np.float32) for x in (self.numax, self.dnu, self.strength))
         nu = nu.astype(np.float32)
         tight = np.float32(np.pi) * np.maximum(0.12 * (numax / 50) ** 0.5, np.float32(width)) / dnu
@@ -99,7 +99,7 @@ def oscillators(label: Array, rng: np.random.Generator, points: int, gaps: bool)
 
 
 def simulate_series(stars: StellarSpectra, points: int, folds: int, rng: np.random.Generator) -> Array:
-    """Series (n, points) with the spectra of the stars, in thousandths, cut from longer periodic series."""
+    """Series (n, points) in thousandths, cut from longer periodic series."""
     n, long = len(stars.logg), 2 * round(points * 0.64)
     step = STEP_DAYS * 0.0864  # in 1 / microhertz
     nu = np.arange(long // 2 + 1) / (long * step)

@@ -66,7 +66,7 @@ def _keep_enough_points(seen: Array, epochs: Epochs) -> Array:
 
 
 def curve_shape(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Magnitudes about their mean (T,), periods (or NaN) and amplitudes (n,) of one class."""
+    """Magnitudes about their mean (T,), periods or NaN, and amplitudes (n,)."""
     if name in PULSATORS:
         return pulsators(name, epochs, rng)
     if name in BINARIES:
@@ -75,7 +75,7 @@ def curve_shape(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveSha
 
 
 def smooth_random_curve(epochs: Epochs, period: Array, rng: np.random.Generator) -> Array:
-    """Smooth random function of time (T,) with variance 1, varying over a few periods (n,)."""
+    """Smooth random function of time (T,) with variance 1, over a few periods (n,)."""
     total = np.zeros(len(epochs.time))
     for low, high in ((1.3, 2.5), (2.5, 5), (5, 12)):
         rate = TWO_PI / (period * log_uniform(rng, low, high, len(period)))
@@ -102,7 +102,7 @@ def miras(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def semiregular(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Semiregular red giants with two or three variable periods; returns the strongest period."""
+    """Semiregular red giants: two or three variable periods, the strongest returned."""
     n = len(epochs.lengths)
     period, amplitude = log_uniform(rng, 40, 350, n), log_uniform(rng, 0.1, 1.0, n)
     total = np.zeros(len(epochs.time))
@@ -234,7 +234,7 @@ def _correlation_root(name: str) -> Array:
 
 
 def draw_parameters(name: str, n: int, rng: np.random.Generator) -> Array:
-    """Period, amplitude in I, R21, phi21, R31 and phi31 (6, n) of `n` stars of a class."""
+    """Period, amplitude in I, R21, phi21, R31, phi31 (6, n) of stars of a class."""
     normal = _correlation_root(name) @ np.clip(rng.standard_normal((6, n)), -3, 3)
     made = np.empty((6, n))
     for row, (z, table) in enumerate(zip(normal, PERCENTILE_TABLES[name])):
@@ -244,7 +244,7 @@ def draw_parameters(name: str, n: int, rng: np.random.Generator) -> Array:
 
 
 def fourier_coefficients(drawn: Array) -> Array:
-    """Coefficients c (n, HARMONICS) of stars with parameters (6, n): m = Re sum_k c_k exp(i k x).
+    """Coefficients c (n, HARMONICS) of m = Re sum_k c_k exp(i k x).
 
     Each harmonic above the third is 0.7 times the previous, with phases in equal steps. The peak-to-peak range is 1.
     """
@@ -320,7 +320,7 @@ def eclipse_dip(phase: Array, depth: Array, width: Array, power: Array) -> Array
 
 
 def binaries(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Eclipsing binaries: magnitudes below maximum (T,), periods, and primary depths (n,).
+    """Eclipsing binaries: magnitudes below maximum (T,), periods and depths (n,).
 
         m = a2 (1 - cos 2x)/2 ... + d1 exp(-|phi / w1|^p) + d2 exp(-|(phi - phi2) / w2|^p),   x = 2 pi phi
 
@@ -399,7 +399,7 @@ def observe_asas(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Gene
 
 
 def draw_outliers(sigma: Array, epochs: Epochs, share: Array, faint: float, rng: np.random.Generator) -> Array:
-    """Outliers of 5 to 20 sigma for a share of the points, mostly too faint; otherwise 0."""
+    """Outliers of 5 to 20 sigma for a share of the points, mostly too faint."""
     total = len(sigma)
     struck = np.flatnonzero(rng.random(total, np.float32) < epochs.spread(share))
     size = 5 + 15 * rng.random(len(struck)) ** 2

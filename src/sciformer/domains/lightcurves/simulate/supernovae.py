@@ -1,4 +1,4 @@
-"""Supernovae in several bands: rise, plateau and decline, with redshift, dust and limits.
+"""Supernovae in several bands: rise, plateau and decline, redshift, dust, limits.
 
     f = A / (1 + exp(-(t - t0) / rise)) [(1 - s) (1 - beta (t - t0) / gamma) + s (1 - beta) exp(-(t - t1) / fall)],
     t1 = t0 + gamma,   s = 1 / (1 + exp(-(t - t1) / 3))
@@ -94,7 +94,7 @@ def supernovae(label: Array, rng: np.random.Generator, bands: tuple[str, ...], u
 def draw_candidates(
     label: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str
 ) -> tuple[dict[str, Array | Lists], Array]:
-    """Random candidates of these classes, and the mask of those with enough detections."""
+    """Random candidates of these classes, and a mask of sufficient detections."""
     n = len(label)
     depth = rng.uniform(19.6, 21.5, n)
     mean, spread = _of_class(PEAK_MAGNITUDES, label).T
@@ -158,7 +158,7 @@ def _band_models(
 
 
 def _draw_visits(n: int, bands: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Curve, night and band of each visit; each band has its own rhythm, weather affects all bands."""
+    """Curve, night and band of each visit; bands differ in rhythm, weather is common."""
     clear = rng.random((n, SURVEY_NIGHTS)) < rng.uniform(0.5, 0.9, (n, 1))
     rhythm = rng.choice([2, 3, 4, 5, 7], (n, 1, bands))
     beat = (np.arange(SURVEY_NIGHTS)[None, :, None] + rng.integers(0, 7, (n, 1, bands))) % rhythm == 0

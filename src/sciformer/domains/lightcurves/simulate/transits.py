@@ -1,4 +1,4 @@
-"""Stars with or without a transiting planet: limb-darkened transits on spotted stars.
+"""Transits of planets: limb-darkened, on spotted stars, with stars without planet.
 
 The missing light is the share of the disk behind the planet (exact for two disks) times the brightness there,
 
@@ -57,7 +57,7 @@ def spot_modulation(n: int, time: Array, rng: np.random.Generator) -> Array:
 
 
 def occulted_share(apart: Array, size: Array, u1: Array, u2: Array) -> Array:
-    """Share of a star's light behind a disk of radius `size` at distance `apart`, in stellar radii."""
+    """Share of a star's light behind a disk; radii and distance in stellar radii."""
     made = np.zeros(len(apart))
     near = np.flatnonzero(apart < 1 + size)
     d, k = apart[near], size[near]
