@@ -75,10 +75,7 @@ def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
 
 @metric("higher", CLASSES, "share of the second class found at 1 % false alarms")
 def efficiency_1(probabilities: ArrayLike, label: ArrayLike) -> float:
-    """Detection efficiency of class 1 at a false alarm rate of at most 1 % of class 0.
-
-    nan unless there are exactly two classes and both occur.
-    """
+    """Share of class 1 found at 1 % false alarms of class 0; nan without both classes."""
     p, truth = classes(probabilities, label)
     if not numbers(p) or p.shape[1] != 2 or len(np.unique(truth)) < 2:
         return NAN

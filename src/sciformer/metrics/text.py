@@ -26,10 +26,7 @@ Sequences = Iterable[Sequence[str]]
 
 @metric("lower", ("loss", "count"), "exponential of the mean loss per token")
 def perplexity(loss: ArrayLike, count: ArrayLike) -> float:
-    """Perplexity exp(Σ loss / Σ count), with sums of −log p in nats per sample (n,).
-
-    nan if no token was counted; infinity if the result exceeds the range of a float.
-    """
+    """Perplexity exp(Σ loss / Σ count), sums in nats per sample; nan without tokens."""
     losses, counts = _sums("loss", loss, count)
     if not numbers(losses) or counts.sum() == 0:
         return NAN

@@ -52,10 +52,7 @@ class Carried(NamedTuple):
 
 
 class Objective(Section):
-    """The `objective:` section.
-
-    The loss is a sum over samples or tokens, divided once by their total number.
-    """
+    """The `objective:` section; the loss is a sum, divided once by its total count."""
 
     section = "objective"
     unit: ClassVar[str] = "samples"
@@ -183,26 +180,17 @@ class Objective(Section):
         """Refuse a split that cannot be evaluated, before training starts."""
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Outputs in the units of the data, in double precision.
-
-        samples  columns of the samples, if known
-        """
+        """Outputs in the units of the data; `samples` has the sample columns, if known."""
         return outputs
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Merge outputs of windows into one entry for each sample (default: mean).
-
-        which    (n,) the sample of each window, below `count`
-        """
+        """Merge outputs of windows into `count` samples by `which` (n,) (default: mean)."""
         sums = np.zeros((count, *values.shape[1:]))
         np.add.at(sums, which, values)
         return sums / np.bincount(which).reshape(-1, *[1] * (values.ndim - 1))
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
-        """Rows of a table with detailed scores, shown with an evaluation.
-
-        samples  columns of the samples, if known
-        """
+        """Rows of a table of detailed scores; `samples` has the sample columns, if known."""
         return []
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:

@@ -83,10 +83,7 @@ def draw_series(
 def draw_hidden_values(
     axes: Axes, one: SeriesView, mean: Array, spread: Array | None, magnitudes: bool, period: float | None = None
 ) -> None:
-    """Plot visible points in grey, hidden points hollow, and predictions in colour.
-
-    mean, spread  (N, P), NaN without a prediction
-    """
+    """Plot visible (grey), hidden (hollow) and predicted values (N, P; NaN: none)."""
     regular = one.value.shape[1] > 1
     period = None if regular else period  # lines and bands need the order of time
     x = one.x(period)

@@ -31,10 +31,7 @@ def feature_names(number: int) -> list[str]:
 
 
 def period_search(tokens: Observations, cadence: float | None = None) -> PeriodSearch:
-    """Options of the search; periods of regular series are at least two steps long.
-
-    cadence  step of a regular series (default: the learned cadence)
-    """
+    """Options of the search; periods of regular series are at least two steps long."""
     made = PeriodSearch(tokens.periods, tokens.shortest, tokens.longest)
     step = 2 * (cadence or tokens.spacing)
     return replace(made, shortest=max(made.shortest, step)) if tokens.patch > 1 else made

@@ -54,10 +54,7 @@ def survey_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
 
 
 def asas_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
-    """Epochs as in ASAS: every second or third night, 150 to 290 nights a year.
-
-    A curve has at most `points` points (default: 250).
-    """
+    """Epochs as in ASAS: every second or third night, at most `points` (250) in all."""
     most = points or ASAS_POINTS
     lengths = np.where(rng.random(n) < 0.8, most, rng.uniform(0.5 * most, most, n)).astype(np.int64)
     lengths = np.maximum(lengths, min(MIN_POINTS, most))

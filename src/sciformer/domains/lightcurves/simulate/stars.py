@@ -124,10 +124,7 @@ def quasars(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def damped_random_walk(epochs: Epochs, memory: Array, rng: np.random.Generator) -> Array:
-    """Ornstein-Uhlenbeck processes (T,) of variance 1.
-
-    x(t + d) = r x(t) + sqrt(1 - r^2) g,   r = exp(-d / memory)
-    """
+    """Ornstein-Uhlenbeck: x(t+d) = r x(t) + sqrt(1 - r^2) g (T,), r = exp(-d/memory)."""
     lengths, starts = epochs.lengths, epochs.starts
     keep = np.exp(-np.diff(epochs.time, prepend=epochs.time[:1]) / epochs.spread(memory))
     keep[starts] = 0
