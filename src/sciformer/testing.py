@@ -1,12 +1,12 @@
-"""The conformance suite: the promises that every kind of tokens keeps, those of users too.
+"""Conformance suite for kinds of tokens, including those of users.
 
     from sciformer.testing import check_tokens
 
     def test_my_tokens():
         assert check_tokens(Beads(kind="beads", size=3), {"bead": beads}) == []
 
-Nothing here knows a domain. Each check below is one promise on which the rest of the library relies: those of the core,
-then a group for each protocol that the kind declares. A broken promise is a sentence in the answer, never an exception.
+The suite knows no field. Each check is one property that the rest of the library relies on: first the core, then a
+group for each protocol that the kind declares. A failed check is a sentence in the result, never an exception.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .train.folder import assert_plain
 
 Problems = Iterator[str]
 SEED = 7
-MAX_ROWS = 16  # samples of the table that are looked at one by one, at most
+MAX_ROWS = 16  # maximum number of samples that are checked one by one
 
 
 def check_tokens(
@@ -50,22 +50,24 @@ def check_tokens(
     missing: Collection[str] = (),
     draw: bool = True,
 ) -> list[str]:
-    """Broken promises of a `tokens:` section, shown on a small table of a few different samples; empty: none.
+    """Run all checks of a `tokens:` section on a small table of different samples.
 
-    dim      width of the vectors that are tried, an even number
-    missing  columns of tokens in which NaN means that a value is not there; the embedding must bear it
-    draw     whether to try the drawing too, which takes longest
+    dim      width of the test vectors, an even number
+    missing  token columns where NaN means a missing value; the embedding must handle it
+    draw     whether to test the drawing too, which takes longest
+
+    Returns  failed checks as sentences; empty if all passed
     """
     kind = tokens.kind or type(tokens).__name__
     if rows_of(table) < 2:
-        raise UserError(f"tokens are checked on a table of two samples or more, not {rows_of(table)}")
+        raise UserError(f"check_tokens needs a table with at least two samples, not {rows_of(table)}")
     before = select(table, np.arange(rows_of(table)))
     try:
         case = Case(tokens, table, dim, missing)
     except Exception as error:
-        return [f"{kind}: fit and tokenize cannot be done with this table: {_error(error)}"]
+        return [f"{kind}: fit or tokenize failed with this table: {_error(error)}"]
     problems = list(_tokenize(case))
-    if not problems:  # the others take the form of a stream for granted
+    if not problems:  # the other checks rely on a valid stream
         groups = [checks for protocol, checks in PROTOCOL_CHECKS.items() if isinstance(case.tokens, protocol)]
         checks = [*CORE_CHECKS.items(), *(one for group in groups for one in group.items())]
         with torch.random.fork_rng(devices=[]):
@@ -83,7 +85,7 @@ class Case:
     """Tokens fitted on a table, and their stream."""
 
     def __init__(self, section: Tokens, table: Table, dim: int, missing: Collection[str]) -> None:
-        fitted: Any = section.fresh()  # each check knows the protocol that it asks
+        fitted: Any = section.fresh()  # each check knows its protocol
         fitted.fit(iter([table]))
         self.section, self.tokens = section, fitted
         self.table, self.dim, self.missing = table, dim, missing
@@ -101,7 +103,6 @@ class Case:
 
     @property
     def is_windowed(self) -> bool:
-        """Whether samples are cut into windows."""
         return isinstance(self.tokens, protocols.Windowed) and self.tokens.window is not None
 
     @property
@@ -110,7 +111,7 @@ class Case:
         return self.seen.take(np.array([int(self.seen.lengths.argmax())]))
 
     def fixed(self) -> Any:
-        """The tokens, with the generator of random weights at its start."""
+        """The tokens, after seeding the generator of random weights."""
         torch.manual_seed(SEED)
         return self.tokens
 
@@ -124,24 +125,24 @@ def _tokenize(case: Case) -> Problems:
         yield f"tokenize must return a Stream of columns and lengths, not a {type(stream).__name__}"
         return
     if not isinstance(stream.lengths, np.ndarray) or stream.lengths.dtype.kind != "i" or stream.lengths.ndim != 1:
-        yield "the lengths must be a NumPy array of whole numbers, one for each sample (np.int64)"
+        yield "the lengths must be a NumPy array of integers, one for each sample (np.int64)"
         return
     if len(stream) != case.rows:
         yield f"tokenize made {len(stream)} samples of a table of {case.rows}"
         return
     if not stream.columns:
-        yield "tokenize must make one column or more"
+        yield "tokenize must return at least one column"
     for name, column in stream.columns.items():
         if not isinstance(column, np.ndarray) or column.dtype.kind not in "biuf":
             found = getattr(column, "dtype", type(column).__name__)
             yield f"the column `{name}` must be a NumPy array of numbers, not {found}"
         elif column.dtype.kind == "f" and name not in case.missing and not np.isfinite(column).all():
-            yield f"the column `{name}` holds NaN or infinity where the table may not; name it in `missing` if it may"
+            yield f"the column `{name}` has NaN or infinity; if NaN means a missing value, name the column in `missing`"
     for name in tokens.source_columns:
         if name not in case.table:
             yield f"`source_columns` names `{name}`, but the table has no such column"
     if stream.columns and (odd := describe_difference(stream, tokens.tokenize(case.table))):
-        yield f"tokenize twice gives different tokens, in {odd}: it must not depend on chance or on what came before"
+        yield f"two calls of tokenize differ in {odd}: it must not depend on random numbers or on earlier calls"
 
 
 def _places(case: Case, stream: Stream | None = None) -> Problems:
@@ -153,7 +154,7 @@ def _places(case: Case, stream: Stream | None = None) -> Problems:
         ends = np.atleast_1d(at.max(0))
         sides = np.atleast_1d(places)
         if len(sides) == len(ends) and (at.min() < 0 or (ends >= sides).any()):
-            yield f"tokens stand at places up to {ends.tolist()}, but `grid_shape` counts {sides.tolist()} from 0"
+            yield f"positions of tokens go up to {ends.tolist()}, but must be below `grid_shape` {sides.tolist()}"
 
 
 def _company(case: Case) -> Problems:
@@ -163,14 +164,14 @@ def _company(case: Case) -> Problems:
         alone = tokens.tokenize(select(case.table, rows))
         if odd := describe_difference(case.stream.take(rows), alone):
             yield (
-                f"tokenize of the rows {rows.tolist()} alone differs in {odd} from the same rows among others: "
-                "a sample must not depend on its company"
+                f"tokenize of the rows {rows.tolist()} alone differs in {odd} from the same rows in the full table: "
+                "a sample must not depend on other samples"
             )
             return
         if odd := describe_difference(normal.take(rows), tokens.normalise(case.stream.take(rows)), close=True):
             yield (
-                f"normalise of the rows {rows.tolist()} alone differs in {odd} from the same rows among others: "
-                "use what `fit` has learned, not the batch"
+                f"normalise of the rows {rows.tolist()} alone differs in {odd} from the same rows in the full table: "
+                "use statistics from `fit`, not from the batch"
             )
             return
 
@@ -187,45 +188,47 @@ def _state(case: Case) -> Problems:
         assert_plain(case.tokens.state, "state")
         text = json.dumps(case.tokens.state, allow_nan=False)
     except (AssertionError, ValueError) as error:
-        yield f"what fit learns must be plain JSON in `state` (lists, texts, finite numbers): {error}"
+        yield f"the `state` learned by fit must be plain JSON (lists, texts, finite numbers): {error}"
         return
-    twin = case.section.fresh()  # as a run finds it: never fitted
+    twin = case.section.fresh()  # like a loaded run: not fitted
     twin.state.update(json.loads(text))
     here, there = (one.normalise(one.tokenize(case.table)) for one in (case.tokens, twin))
     if odd := describe_difference(here, there):
-        yield f"restored from its state it makes other tokens, in {odd}: keep all that fit learns in `state`"
+        yield f"tokens restored from `state` differ in {odd}: fit must store everything it learns in `state`"
 
 
 def _embedding(case: Case) -> Problems:
-    """(B, N, D), finite, with gradients to all parameters, padded or packed."""
+    """Shape (B, N, D), finite values, gradients to all parameters, padded or packed."""
     batch = Batch({"tokens": case.tokens.normalise(case.seen)})
     for asked in (case.dim, 2 * case.dim):
         module, dim = case.fixed().embedding(asked), case.fixed().width(asked)
         if any(is_lazy(weight) for weight in module.parameters()):
-            yield "the embedding has lazy parameters, which an optimizer cannot have: learn the sizes in `fit`"
+            yield "the embedding has lazy parameters, which an optimizer cannot use: learn the sizes in `fit`"
             return
         view = batch.inputs().stream
         x = embedded(module, view.columns, view.valid)
         size = tuple(next(iter(view.columns.values())).shape[:2])
         if tuple(x.shape) != (*size, dim):
-            yield f"the embedding must give (B, N, D) = {(*size, dim)}, not {tuple(x.shape)}"
+            yield f"the embedding must return (B, N, D) = {(*size, dim)}, not {tuple(x.shape)}"
             return
         real = x[view.valid] if isinstance(view.valid, Tensor) else x
         if not torch.isfinite(real).all():
-            yield "the embedding gives NaN or infinity: scale large values, and learn a stand-in for missing ones"
+            yield "the embedding returns NaN or infinity: scale large values, and learn a vector for missing values"
             return
     if real.requires_grad:
         real.square().sum().backward()
     yield from _gradients(module, "the embedding")
     ends = batch.inputs(packed=True).stream
     packed = embedded(module, ends.columns, ends.valid)
-    places = case.seen.sample * int(case.seen.lengths.max(initial=0)) + case.seen.position  # of tokens among padded
+    places = (
+        case.seen.sample * int(case.seen.lengths.max(initial=0)) + case.seen.position
+    )  # of the tokens in the padded layout
     if packed.shape != (int(case.seen.lengths.sum()), dim) or not _close(packed, x.reshape(-1, dim)[places]):
-        yield "the embedding of tokens laid end to end (T, ...) differs from the padded one: write it for (..., N, ...)"
+        yield "the embedding of packed tokens (T, ...) differs from that of padded tokens: write it for (..., N, ...)"
 
 
 def _padding(case: Case) -> Problems:
-    """Through a tiny encoder; samples of no tokens and of one are legal."""
+    """Results of an encoder do not depend on padding, with samples of 0 or 1 token."""
     embedded = case.fixed().width(case.dim) == case.dim
     options: dict[str, Any] = {"trunk": "transformer", "heads": 2} if embedded else {"trunk": "deep_sets"}
     section = Encoder(**{"kind": "encoder", "dim": case.dim, "depth": 1, **options})
@@ -247,21 +250,21 @@ def _padding(case: Case) -> Problems:
     with torch.no_grad():
         padded = pooled(batch)
         if not torch.isfinite(padded).all():
-            yield "an encoder gives NaN or infinity where samples have no token or one"
+            yield "an encoder returns NaN or infinity for samples with no token or a single token"
         elif not _close(padded, pooled(batch, multiple=wide)):
-            yield "more padding changes the result of an encoder: nothing may be taken over all places of a batch"
+            yield "more padding changes the result of an encoder: no sum or mean may include padding"
         else:
             for row in rows:
                 alone = Batch({"tokens": stream.cut(stream.starts[[row]], lengths[[row]])})
                 if not _close(padded[[row]], pooled(alone)):
-                    yield f"sample {row} gives another result alone than padded among others"
+                    yield f"sample {row} has a different result alone than in a padded batch"
                     return
 
 
 def _pickled(case: Case) -> Problems:
     twin = pickle.loads(pickle.dumps(case.tokens))
     if odd := describe_difference(case.stream, twin.tokenize(case.table)):
-        yield f"a copy made by pickle, as data workers get it, makes other tokens, in {odd}"
+        yield f"a pickled copy, as in data workers, gives different tokens, in {odd}"
 
 
 def _labels(case: Case) -> Problems:
@@ -269,12 +272,12 @@ def _labels(case: Case) -> Problems:
     n = int(one.lengths[0])
     words = case.tokens.token_labels(one)
     if len(words) != n or not all(isinstance(word, str) for word in words):
-        yield f"token_labels must give one text for each of the {n} tokens of a sample; it gives {len(words)}"
+        yield f"token_labels must return one text for each of the {n} tokens of a sample, not {len(words)}"
     distance = case.tokens.distance(one)
     if distance is not None:
         distance = np.asarray(distance)
         if distance.shape != (n, n) or not np.isfinite(distance).all() or (distance < 0).any():
-            yield f"distance must be finite, not negative, and of shape {(n, n)}, not {distance.shape}"
+            yield f"distance must be finite, nonnegative, and of shape {(n, n)}, not {distance.shape}"
 
 
 def _draw(case: Case) -> Problems:
@@ -286,7 +289,7 @@ def _draw(case: Case) -> Problems:
         case.tokens.draw(one, weights, axes)
         figure.draw_without_rendering()
         if not axes.has_data() and not axes.texts:
-            yield "draw leaves the axes empty: draw on the axes that are given, not on pyplot's"
+            yield "draw leaves the axes empty: draw on the given axes, not with pyplot"
             return
 
 
@@ -294,7 +297,7 @@ def _draw(case: Case) -> Problems:
 
 
 def _pairs(case: Case) -> Problems:
-    """(B, H, N, N), finite, with gradients."""
+    """Shape (B, H, N, N), finite values, gradients."""
     module = case.fixed().pairs(2)
     if module is None:
         return
@@ -302,22 +305,22 @@ def _pairs(case: Case) -> Problems:
     bias = module(view.columns, view.valid)
     b, n = next(iter(view.columns.values())).shape[:2]
     if tuple(bias.shape) != (b, 2, n, n):
-        yield f"the bias of pairs must be (B, H, N, N) = {(b, 2, n, n)}, not {tuple(bias.shape)}"
+        yield f"the pair bias must be (B, H, N, N) = {(b, 2, n, n)}, not {tuple(bias.shape)}"
     elif not torch.isfinite(bias).all():
-        yield "the bias of pairs holds NaN or infinity, maybe of a token with itself or with padding"
+        yield "the pair bias has NaN or infinity, possibly for a token with itself or with padding"
     elif bias.requires_grad:
         bias.square().sum().backward()
-        yield from _gradients(module, "the bias of pairs")
+        yield from _gradients(module, "the pair bias")
 
 
 # Maskable
 
 
 def _hiding(case: Case) -> Problems:
-    """Poison hidden values: nothing that the model sees may change."""
+    """Poison hidden values: the model's input must not change."""
     tokens, raw = case.tokens, case.seen.columns
     if not tokens.hides:
-        yield "the tokens are Maskable, but `hides` names no column to hide and ask for"
+        yield "the tokens are Maskable, but `hides` is empty"
     for name in tokens.hides:
         if name not in raw:
             yield f"`hides` names `{name}`, but tokenize makes no such column"
@@ -331,7 +334,7 @@ def _hiding(case: Case) -> Problems:
             yield f"mask_out changes `{name}` of tokens that are not to be hidden"
     seen, other = (_inputs(tokens.normalise(stream)) for stream in (batch, poisoned))
     if odd := describe_difference(seen, other):
-        yield f"hidden values leak: other values under the mask change {odd} of what the model sees"
+        yield f"hidden values leak: a change of them changes {odd} in the input of the model"
     if overrides(tokens, protocols.Maskable.random_replacement):
         mask, rng = batch.columns["hidden"].astype(bool), SampleRandom(SEED, 0, np.arange(len(case.seen)))
         noisy, again = (case.seen.with_columns(**tokens.random_replacement(case.seen, mask, rng)) for _ in range(2))
@@ -339,7 +342,7 @@ def _hiding(case: Case) -> Problems:
         if (odd := describe_difference(noisy, again)) or (
             odd := describe_difference(case.seen.keep(~mask), known.keep(~mask))
         ):
-            yield f"random_replacement must replace only the tokens asked for, by what `rng` draws; it differs in {odd}"
+            yield f"random_replacement must replace only masked tokens, with values from `rng`; it differs in {odd}"
 
 
 def _masks(case: Case) -> Problems:
@@ -351,12 +354,12 @@ def _masks(case: Case) -> Problems:
                 return
             count = np.bincount(case.seen.sample[found], minlength=len(case.seen))
             if (count < np.minimum(1, case.seen.lengths)).any():
-                yield f"the mask `{name}` leaves out a sample: it must hide one token or more of each"
+                yield f"the mask `{name}` hides no token of a sample: it must hide at least one"
                 return
 
 
 def _readout(case: Case) -> Problems:
-    """Loss, total and answer of tokens that were hidden."""
+    """Loss, total and predictions of hidden tokens."""
     tokens = case.tokens
     readout: protocols.Readout = case.fixed().readout(case.dim, tokens.embedding(case.dim))
     view = Batch({"tokens": tokens.normalise(hidden_tokens(case))}).inputs(packed=True).stream
@@ -368,11 +371,11 @@ def _readout(case: Case) -> Problems:
         yield f"the readout's loss must be one number for each token ({count},), not {tuple(loss.shape)}"
         return
     if not torch.isfinite(loss).all():
-        yield "the readout's loss holds NaN or infinity"
+        yield "the readout's loss has NaN or infinity"
         return
     wanted = torch.arange(count) % 3 != 0
     if not _close(readout.total(hidden, target, wanted), loss[wanted].sum()):
-        yield "the readout's total is not the sum of its loss over the tokens that are wanted"
+        yield "the readout's total is not the sum of its loss over the wanted tokens"
     loss.sum().backward()
     yield from _gradients(readout, "the readout")
     if hidden.grad is None or not hidden.grad.abs().sum() > 0:
@@ -380,18 +383,18 @@ def _readout(case: Case) -> Problems:
     answer = readout.predict(hidden)
     for name, column in target.items():
         if name not in answer or answer[name].shape != column.shape:
-            yield f"the readout's answer must have the column `{name}` of shape {tuple(column.shape)}"
+            yield f"the readout's predictions must have the column `{name}` of shape {tuple(column.shape)}"
 
 
 def hidden_tokens(case: Case, poison: bool = False) -> Stream:
-    """The tokens as an objective hides half of them, or the same with other values where they are hidden."""
+    """Tokens with half of them hidden, optionally with other values under the mask."""
     tokens, stream = case.tokens, case.seen
     names, rng = {"tokens": tokens}, SampleRandom(SEED, 0, np.arange(len(stream)))
     objective = Masked(kind="masked", mask_ratio=0.5)
     if poison:
         hidden = objective.corrupt(Batch({"tokens": stream}), names, rng).stream.columns["hidden"].astype(bool)
         columns = {name: stream.columns[name].copy() for name in tokens.hides}
-        for column in columns.values():  # values of other hidden tokens, and larger where that can be
+        for column in columns.values():  # values of other hidden tokens, larger if they are floats
             column[hidden] = np.roll(column[hidden], 1, 0) * (100 if column.dtype.kind == "f" else 1)
         stream = stream.with_columns(**columns)
     return objective.corrupt(Batch({"tokens": stream}), names, rng).stream
@@ -405,13 +408,13 @@ def _inputs(stream: Stream) -> Stream:
 
 
 def _windows(case: Case) -> Problems:
-    """All windows of an evaluation: they hold every token, and no more than a model has places for."""
+    """The windows of an evaluation contain all tokens, and fit the places of a model."""
     if not case.is_windowed:
         return
     tokens, stream = case.tokens, case.stream
     windows, shapes = tokens.make_windows(), tokens.sample_shapes(stream)
     if shapes.shape != (len(stream), len(windows.size)) or (windows.prefix + shapes.prod(1) != stream.lengths).any():
-        yield "sample_shapes must give the places of each sample along each axis of a window, a token on each place"
+        yield "sample_shapes must return the number of places of each sample along each axis, with one token per place"
         return
     index = WindowIndex(windows, shapes)
     sample, starts = index.find(np.arange(len(index)))
@@ -421,7 +424,7 @@ def _windows(case: Case) -> Problems:
         yield "shift_windows must keep the tokens of each window"
         return
     if set(shifted.columns.get("number", ())) != set(range(int(stream.lengths.sum()))):
-        yield "the windows of an evaluation must hold every token"
+        yield "the windows of an evaluation must contain all tokens"
     yield from _places(case, shifted)
     tokens.normalise(Stream({name: shifted.columns[name] for name in stream.columns}, shifted.lengths))
 
@@ -443,17 +446,17 @@ def _augment(case: Case) -> Problems:
     kept = stream.with_columns(**{name: column.copy() for name, column in stream.columns.items()})
     first, again = (tokens.augment_stream(stream, SampleRandom(SEED, 3, ids)) for _ in range(2))
     if odd := describe_difference(kept, stream):
-        yield f"augment_stream changes the column {odd} in place, so that the next epoch begins from a varied sample"
+        yield f"augment_stream changes {odd} in place: copy the column first"
     if len(first) != len(stream) or set(first.columns) < set(stream.columns):
         yield "augment_stream must keep the samples and their columns"
     elif odd := describe_difference(first, again):
-        yield f"augment_stream twice differs in {odd}: all that is random must come from `rng`"
+        yield f"two calls of augment_stream differ in {odd}: all random numbers must come from `rng`"
     else:
         rows = np.arange(len(stream))[::-2]
         if odd := describe_difference(
             first.take(rows), tokens.augment_stream(stream.take(rows), SampleRandom(SEED, 3, ids[rows]))
         ):
-            yield f"augment_stream of some samples differs in {odd} from the same among others: ask `rng` by sample"
+            yield f"augment_stream of a subset of the samples differs in {odd}: draw from `rng` for each sample"
     none = stream.take(np.zeros(0, np.int64))
     tokens.normalise(tokens.augment_stream(none, SampleRandom(SEED, 0, np.zeros(0, np.int64))))
 
@@ -463,11 +466,11 @@ def _mix(case: Case) -> Problems:
         return
     try:
         mixed = case.tokens.mix(case.seen, case.seen, np.full(len(case.seen), 0.3))
-    except UserError:  # options may forbid it
+    except UserError:  # not allowed with these options
         return
     for name, column in case.seen.columns.items():
         if mixed.columns[name].shape != column.shape or not np.allclose(mixed.columns[name], column, 1e-5, 1e-6, True):
-            yield f"a sample mixed with itself must be the sample; it differs in `{name}`"
+            yield f"a sample mixed with itself must stay the same; it differs in `{name}`"
 
 
 # Gridded
@@ -477,10 +480,10 @@ def _raster(case: Case) -> Problems:
     tokens = case.tokens
     grid, axes = tokens.grid_shape, tokens.axes
     if not isinstance(grid, tuple) or len(grid) != axes or "at" not in case.seen.columns:
-        yield f"Gridded tokens need a column `at`, and a place in `grid_shape` for each of the {axes} axes, not {grid}"
+        yield f"Gridded tokens need a column `at` and a `grid_shape` of {axes} axes, not {grid}"
     try:
         raster = tokens.raster
-    except UserError:  # options may forbid it
+    except UserError:  # not allowed with these options
         return
     if len(raster) != axes + 1 or min(raster) < 1:
         yield f"`raster` must have a side for each of the {axes} axes, and the channels, not {raster}"
@@ -492,7 +495,7 @@ def _raster(case: Case) -> Problems:
 def _example(case: Case) -> Problems:
     table = case.tokens.example()
     if table is not None and not int(case.tokens.tokenize(table).lengths.sum()):
-        yield "example must give samples with tokens, or None"
+        yield "example must return samples with tokens, or None"
 
 
 def _preprocessing(case: Case) -> Problems:
@@ -502,14 +505,14 @@ def _preprocessing(case: Case) -> Problems:
         yield f"preprocessing must be plain JSON: {error}"
     files = case.tokens.export_files()
     if not all(isinstance(part, str) for pair in files.items() for part in pair):
-        yield "export_files must give texts by their names"
+        yield "export_files must return texts by name"
 
 
 # Editable
 
 
 def _edits(case: Case) -> Problems:
-    """One token dropped, changed to its own value, moved to its own place: as a refreshed sample, nothing else."""
+    """Dropping, changing and moving one token has no other effect."""
     tokens, stream = case.tokens, case.longest
     n = int(stream.lengths[0])
     first = protocols.prefix_length(tokens)
@@ -518,24 +521,24 @@ def _edits(case: Case) -> Problems:
     for token in sorted({first, n // 2, n - 1} - {*range(first), n}):
         less = tokens.drop(stream, token)
         if less.lengths.tolist() != [n - 1] or set(less.columns) != set(stream.columns):
-            yield "drop must leave one token out, and keep the columns"
+            yield "drop must remove one token and keep the columns"
             return
         if len(where := tokens.where(stream, token)) != len(tokens.coordinates):
-            yield f"where must give the {len(tokens.coordinates)} coordinates of a token, not {len(where)} numbers"
+            yield f"where must return the {len(tokens.coordinates)} coordinates of a token, not {len(where)} numbers"
             return
         if odd := describe_difference(fresh, tokens.move(stream, token, *where), close=True):
-            yield f"move to its own place changes a token, in {odd}"
+            yield f"moving a token to its own position changes the sample, in {odd}"
         for name in tokens.changeable_columns:
             if name in stream.columns:
                 same = tokens.change(stream, token, name, stream.columns[name][token])
                 if odd := describe_difference(fresh, same):
-                    yield f"change of `{name}` to its own value changes the sample, in {odd}"
+                    yield f"changing `{name}` to its own value changes the sample, in {odd}"
         tokens.normalise(less)
     if odd := describe_difference(kept, stream):
         yield f"an edit changes the sample in place, in {odd}"
     try:
         tokens.drop(stream, n)
-        yield f"drop of token {n} of {n} must be refused with a UserError"
+        yield f"drop must refuse token {n} of {n} with a UserError"
     except UserError:
         pass
 
@@ -546,16 +549,16 @@ def _edits(case: Case) -> Problems:
 def _text(case: Case) -> Problems:
     tokens, ids = case.tokens, case.longest.columns.get("ids")
     if ids is None or ids.dtype.kind not in "iu" or not isinstance(tokens.window, int):
-        yield "Textual tokens need a column `ids` of whole numbers, and a window of one axis"
+        yield "Textual tokens need a column `ids` of integers and a window of one axis"
         return
     text = tokens.decode(ids)
     if tokens.decode(tokens.encode(text)) != text:
-        yield "a text that was decoded must come back when it is encoded and decoded again"
+        yield "encode and decode must reproduce a decoded text"
     writable = np.asarray(tokens.writable)
     if writable.dtype != bool or int(ids.max(initial=0)) >= len(writable):
-        yield "`writable` must say of each id of the vocabulary whether it stands for text"
+        yield "`writable` must be a mask with True or False for each id of the vocabulary"
     elif any(not 0 <= number < len(writable) or writable[number] for number in tokens.specials.values()):
-        yield "`specials` must be ids of the vocabulary that do not stand for text"
+        yield "`specials` must be ids of the vocabulary that are not `writable`"
 
 
 CORE_CHECKS: dict[str, Callable[[Case], Problems]] = {
@@ -569,7 +572,7 @@ CORE_CHECKS: dict[str, Callable[[Case], Problems]] = {
     "token_labels and distance": _labels,
 }
 PROTOCOL_CHECKS: dict[Any, dict[str, Callable[[Case], Problems]]] = {
-    protocols.Pairwise: {"the bias of pairs": _pairs},
+    protocols.Pairwise: {"the pair bias": _pairs},
     protocols.Maskable: {"hiding tokens": _hiding, "named masks": _masks, "the readout": _readout},
     protocols.Windowed: {"windows": _windows, "truncate": _truncate},
     protocols.Augmentable: {"augment_stream": _augment, "mix": _mix},
@@ -581,7 +584,7 @@ PROTOCOL_CHECKS: dict[Any, dict[str, Callable[[Case], Problems]]] = {
 
 
 def describe_difference(one: Stream, other: Stream, close: bool = False) -> str:
-    """The first column in which two streams differ, in words; nothing where they are alike."""
+    """The first column in which two streams differ, in words; empty if they are equal."""
     if not np.array_equal(one.lengths, other.lengths):
         return "lengths"
     if odd := set(one.columns) ^ set(other.columns):
@@ -611,7 +614,7 @@ def _describe_change(before: Table, after: Table) -> str:
 def _gradients(module: nn.Module, what: str) -> Problems:
     for name, weight in module.named_parameters():
         if weight.grad is None:
-            yield f"the parameter `{name}` of {what} has no gradient: nothing depends on it, and training would stop"
+            yield f"the parameter `{name}` of {what} has no gradient: no output depends on it"
         elif not torch.isfinite(weight.grad).all():
             yield f"the gradient of the parameter `{name}` of {what} is not finite"
 
@@ -621,7 +624,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def _error(error: Exception) -> str:
-    """An error in a line, with the place in the file where it was raised."""
+    """An error in one line, with the place where it was raised."""
     if isinstance(error, UserError):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)

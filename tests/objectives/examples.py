@@ -3,16 +3,21 @@
 import numpy as np
 import torch
 
+from sciformer.assembly import Assembly
 from sciformer.data.dataset import Dataset
 from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.data.source import Memory
 from sciformer.domains.images.tokens import Patches
 from sciformer.domains.text.tokens import Text, as_table
+from sciformer.models.encoder import Encoder
+from sciformer.objectives.base import Step
 from sciformer.objectives.classify import Classify
 from sciformer.objectives.masked import Masked
 from sciformer.objectives.next_token import NextToken
 from sciformer.objectives.regress import Regress
+from sciformer.train.config import Train
+from tests.nn.parity import shake
 
 COUNT = 7
 TEXTS = ["abacus", "", "a", "cabbage face", "deaf bee", "ad", "fade a bed"]
@@ -32,13 +37,17 @@ OBJECTIVES = {
 
 
 def make_tokens(domain):
-    tokens = Text(kind="text", context=16) if domain == "text" else Patches(kind="patches", patch=2)
+    if domain == "patches":
+        tokens = Patches(kind="patches", patch=2)
+    else:
+        pieces = {"unit": "wordpiece", "vocabulary": 40} if domain == "subwords" else {}
+        tokens = Text(kind="text", context=16, **pieces)
     tokens.fit([make_table(domain)])
     return tokens
 
 
 def make_table(domain):
-    return {**(as_table(TEXTS) if domain == "text" else {"image": IMAGES}), **TRUTH}
+    return {**({"image": IMAGES} if domain == "patches" else as_table(TEXTS)), **TRUTH}
 
 
 def make(domain, objective, **changes):
@@ -57,10 +66,28 @@ def ready(parts, ids=None, training=False, seed=0):
     return prepare(dataset.batch(ids), tokens, objective, SampleRandom(seed, 0, ids), training)
 
 
-@torch.no_grad()
+def step_of(parts, section=Encoder, **options):
+    """A small model and its objective as one module."""
+    tokens, objective, *_ = parts
+    torch.manual_seed(0)
+    made = section(kind=section.__name__.lower(), **{"dim": 8, "depth": 1, "heads": 2, **options})
+    return Step(shaken(made.build(tokens, objective)), objective)
+
+
+def frozen_step_of(parts, section=Encoder, **options):
+    return step_of(parts, section, **options).eval().requires_grad_(False)
+
+
+def assembly_of(parts):
+    """An assembly without a recipe on disk."""
+    tokens, objective, _ = parts
+    made = object.__new__(Assembly)
+    made.tokens, made.objective, made.splits, made._datasets = tokens, objective, None, {}
+    made.recipe = type("Recipe", (), {"train": Train(seed=0)})
+    return made
+
+
 def shaken(module):
     """A module whose parameters are all away from the zeros and ones they start with."""
     torch.manual_seed(1)
-    for parameter in module.parameters():
-        parameter.add_(0.1 * torch.randn_like(parameter))
-    return module
+    return shake(module)

@@ -2,33 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.assembly import Assembly
 from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.evaluation.evaluate import evaluate, predict
-from sciformer.models.encoder import Encoder
-from sciformer.nn import Gaussian
-from sciformer.objectives.base import Step
 from sciformer.objectives.classify import Classify
 from sciformer.objectives.regress import Regress
-from sciformer.train.config import Train
 from tests.errors import refuses
-from tests.objectives.examples import COUNT, OBJECTIVES, TRUTH, make, make_table, ready, shaken
-
-
-def step_of(parts):
-    tokens, objective, _ = parts
-    model = Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective)
-    return Step(shaken(model), objective).eval().requires_grad_(False)
-
-
-def assembly_of(parts):
-    """An assembly without a recipe on disk."""
-    tokens, objective, _ = parts
-    made = object.__new__(Assembly)
-    made.tokens, made.objective, made.splits, made._datasets = tokens, objective, None, {}
-    made.recipe = type("Recipe", (), {"train": Train(seed=0)})
-    return made
+from tests.objectives.examples import COUNT, OBJECTIVES, TRUTH, assembly_of, frozen_step_of, make, make_table, ready
 
 
 @pytest.mark.parametrize("balance", [False, True])
@@ -36,7 +16,7 @@ def assembly_of(parts):
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 def test_classify_against_a_loop(balance, weight, smoothing):
     parts = make("patches", Classify(kind="classify", balance=balance, weight=weight, smoothing=smoothing))
-    batch, step = ready(parts), step_of(parts)
+    batch, step = ready(parts), frozen_step_of(parts)
     assert parts[1].state == {"classes": ["down", "left", "up"], "counts": [2, 1, 4]}
     inputs = batch.inputs()
     loss, found = step(inputs, True)
@@ -76,7 +56,7 @@ def test_classes_of_every_type(labels, classes):
     order = np.unique(labels).tolist()
     assert [order[i] for i in batch.samples["target answer"]] == labels.tolist()
     named = make("text", Classify(kind="classify", label="answer"), answer=labels)
-    assert step_of(named)(ready(named).inputs())[0].isfinite()
+    assert frozen_step_of(named)(ready(named).inputs())[0].isfinite()
 
 
 @pytest.mark.parametrize(
@@ -107,9 +87,9 @@ def test_labels_that_were_never_seen_and_none_at_all():
     tokens, objective, _ = parts
     other = make("text", "classify", label=np.array(["up", "down"] * 3 + ["sideways"]))[2]
     ids = np.arange(COUNT)
-    with refuses("(down, left, up)", "'sideways' in sample 6"):
+    with refuses("down, left, up", "'sideways' in sample 6"):
         prepare(other.batch(ids), tokens, objective, SampleRandom(0, 0, ids), training=False)
-    found = predict(step_of(parts), assembly_of(parts), other)  # who predicts need not know
+    found = predict(frozen_step_of(parts), assembly_of(parts), other)  # who predicts need not know
     assert found.outputs["probabilities"].shape == (COUNT, 3)
     assert found.samples["label"][-1] == "sideways"
     blind = make_table("text")
@@ -117,7 +97,7 @@ def test_labels_that_were_never_seen_and_none_at_all():
         blind.pop(name)
     for name in ("classify", "regress"):
         parts = make("text", name)
-        assembly, step = assembly_of(parts), step_of(parts)
+        assembly, step = assembly_of(parts), frozen_step_of(parts)
         dataset = assembly.samples(blind)
         assert dataset.windows.tokens == 16
         assert len(next(iter(predict(step, assembly, dataset).outputs.values()))) == COUNT
@@ -129,7 +109,7 @@ def test_labels_that_were_never_seen_and_none_at_all():
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name != "next_token"])
 def test_judging_does_not_know_the_size_of_a_batch(name, batch):
     parts = make("text", name)
-    step, assembly = step_of(parts), assembly_of(parts)
+    step, assembly = frozen_step_of(parts), assembly_of(parts)
     one, other = (evaluate(step.train(), assembly, parts[2], batch=size) for size in (batch, COUNT))
     assert step.training
     assert one.scores.keys() == other.scores.keys() == {"loss", *parts[1].standard}
@@ -143,7 +123,7 @@ def test_judging_does_not_know_the_size_of_a_batch(name, batch):
 
 def test_regress_against_a_loop():
     parts = make("patches", "regress")
-    batch, step = ready(parts), step_of(parts)
+    batch, step = ready(parts), frozen_step_of(parts)
     values = np.stack([TRUTH["target"], TRUTH["other"]], 1)
     np.testing.assert_allclose(parts[1].state["mean"], values.mean(0))
     np.testing.assert_allclose(parts[1].state["deviation"], values.std(0))
@@ -159,7 +139,6 @@ def test_regress_against_a_loop():
     answers = parts[1].predict(step.model, inputs)
     torch.testing.assert_close(answers["mean"], found["mean"])
     torch.testing.assert_close(answers["std"], found["std"])
-    assert isinstance(Gaussian(mean, std), tuple)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +158,7 @@ def test_values_that_are_refused(values, key, mentions):
 def test_a_missing_truth_is_found_when_it_is_judged():
     parts = make("text", "regress")
     hole = make("text", "regress")[2].source.table | {"target": np.where(np.arange(COUNT) == 5, np.inf, 260.0)}
-    assembly, step = assembly_of(parts), step_of(parts)
+    assembly, step = assembly_of(parts), frozen_step_of(parts)
     with refuses("target, other", "sample 5"):
         evaluate(step, assembly, assembly.samples(hole))
     assert np.isfinite(predict(step, assembly, assembly.samples(hole)).outputs["mean"]).all()

@@ -7,14 +7,12 @@ import torch
 from sciformer.data.columns import Lists
 from sciformer.data.dataset import Dataset
 from sciformer.data.source import Memory
-from sciformer.domains.lightcurves.tokens import Observations
+from sciformer.domains.text.tokens import Text
 from sciformer.evaluation.evaluate import evaluate, predict
-from sciformer.models.encoder import Encoder
-from sciformer.objectives.base import Step
 from sciformer.objectives.denoise import Denoise
+from tests.domains.lightcurves.curves_table import fitted
 from tests.errors import refuses
-from tests.objectives.examples import ready, shaken
-from tests.objectives.test_answers import assembly_of
+from tests.objectives.examples import assembly_of, ready, step_of
 
 RNG = np.random.default_rng(0)
 
@@ -35,18 +33,11 @@ def waves(lengths, label=None, level=100.0):
 
 
 def make(table, objective=None, **options):
-    tokens = {"tokens": Observations(kind="observations", **options)}
-    tokens["tokens"].fit([table])
+    tokens = {"tokens": fitted(table, **options)}
     dataset = Dataset(Memory(table), tokens)
     objective = objective or Denoise(kind="denoise")
     objective.fit(dataset)
     return tokens, objective, dataset
-
-
-def step_of(parts, **options):
-    torch.manual_seed(0)
-    section = Encoder(kind="encoder", **{"dim": 8, "depth": 1, "heads": 2, **options})
-    return Step(shaken(section.build(parts[0], parts[1])), parts[1])
 
 
 @pytest.mark.parametrize("form", ["plain", "gaussian"])
@@ -136,7 +127,5 @@ def test_what_is_missing_is_said():
     parts = make(table)
     with refuses("`clean`", key="objective.target"):
         evaluate(step_of(parts), assembly_of(parts), assembly_of(parts).samples(Memory(blind)))
-    from sciformer.domains.text.tokens import Text
-
     with refuses("text", key="tokens.kind"):
         Text(kind="text").centre_and_scale(parts[2].all().stream)

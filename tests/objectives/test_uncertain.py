@@ -5,23 +5,18 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from sciformer.data.dataset import Dataset
+from sciformer.data.source import Memory
+from sciformer.domains.images.tokens import Patches
 from sciformer.evaluation.evaluate import evaluate
 from sciformer.evaluation.predictions import flatten_columns
 from sciformer.metrics import METRICS
-from sciformer.models.encoder import Encoder
 from sciformer.nn import QuantileHead, pinball
-from sciformer.objectives.base import Step
 from sciformer.objectives.classify import Classify
 from sciformer.objectives.regress import Regress
-from tests.objectives.examples import COUNT, TRUTH, make, ready, shaken
-from tests.objectives.test_answers import assembly_of
+from tests.objectives.examples import COUNT, TRUTH, assembly_of, make, ready, step_of
 
 LEVELS = [0.025, 0.16, 0.5, 0.84, 0.975]
-
-
-def step_of(parts):
-    torch.manual_seed(0)
-    return Step(shaken(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(parts[0], parts[1])), parts[1])
 
 
 def test_quantiles_rise_and_their_loss_is_least_at_the_true_ones():
@@ -45,10 +40,6 @@ def test_regress_with_quantiles_learns_a_skewed_spread():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (600, 2, 2))
     target = 5 + 3 * x[:, 0, 0] + rng.exponential(1.0, 600)
-    from sciformer.data.dataset import Dataset
-    from sciformer.data.source import Memory
-    from sciformer.domains.images.tokens import Patches
-
     table = {"image": x, "target": target}
     tokens = {"tokens": Patches(kind="patches", patch=2)}
     tokens["tokens"].fit([table])
@@ -96,7 +87,7 @@ def test_quantiles_in_a_table_and_those_that_are_refused():
     few = Regress(kind="regress", form="quantiles", quantiles=[0.1, 0.5, 0.9])
     assert few.chosen() == ["rmse", "mae"]
     for wrong in ([0.1, 0.9], [0.5], [0.1, 0.5, 0.8], [0.9, 0.5, 0.1], [0.0, 0.5, 1.0]):
-        with pytest.raises(ValidationError, match="quantiles rise from above 0"):
+        with pytest.raises(ValidationError, match="quantiles"):
             Regress(kind="regress", quantiles=wrong)
 
 
@@ -115,9 +106,4 @@ def test_balance_by_its_names():
     assert Classify(kind="classify", balance=False).balance == Classify(kind="classify").balance == "none"
     with pytest.raises(ValidationError):
         Classify(kind="classify", balance="some")
-    parts = make("text", Classify(kind="classify", balance="classes"))
-    batch = ready(parts)
-    assert batch.count == pytest.approx(COUNT)
-    weights = parts[1]._class_weights()
-    np.testing.assert_allclose(weights * parts[1].state["counts"], COUNT / 3)
-    assert {"macro_f1", "accuracy"} <= set(parts[1].measured)
+    assert {"macro_f1", "accuracy"} <= set(Classify(kind="classify").measured)

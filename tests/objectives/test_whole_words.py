@@ -13,20 +13,11 @@ from sciformer.data.batch import Batch, Stream
 from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.domains.text.tokens import Text, as_table
-from sciformer.models.encoder import Encoder
-from sciformer.objectives.base import Step
 from sciformer.objectives.masked import PLACES, Masked, first_of
 from sciformer.tokens.protocols import Readout
-from tests.errors import refuses
-from tests.objectives.examples import make, ready, shaken
+from tests.objectives.examples import frozen_step_of, make, ready, step_of
 
 WORDS = ["the cat sat on the mat", "unbelievable", "a", "", "cats cat the mat sat unbelievably on on"]
-
-
-def wordpiece(**options):
-    tokens = Text(kind="text", unit="wordpiece", vocabulary=40, context=64, **options)
-    tokens.fit([as_table(WORDS * 3)])
-    return tokens
 
 
 def stream_of(words):
@@ -119,7 +110,8 @@ def test_a_word_cut_by_a_window_is_whole_in_each_part():
 
 
 def test_text_of_subwords_end_to_end():
-    tokens = wordpiece(begin=True, end=True)
+    tokens = Text(kind="text", unit="wordpiece", vocabulary=40, context=64, begin=True, end=True)
+    tokens.fit([as_table(WORDS * 3)])
     raw = tokens.tokenize(as_table(WORDS))
     ids = np.arange(len(WORDS))
     objective = Masked(kind="masked", mask_ratio=0.5, whole_words=True, random=0.1, same=0.1)
@@ -133,35 +125,11 @@ def test_text_of_subwords_end_to_end():
     np.testing.assert_array_equal(seen, ~special)  # all that may be asked for is asked for, sooner or later
 
 
-def test_poison_changes_no_input():
-    tokens, ids = wordpiece(), np.arange(len(WORDS))
-    raw = tokens.tokenize(as_table(WORDS))
-    objective = Masked(kind="masked", mask_ratio=0.6, whole_words=True, random=0.2, same=0.2)
-
-    def made(stream):
-        batch = Batch({"tokens": stream}, ids=ids)
-        return prepare(batch, {"tokens": tokens}, objective, SampleRandom(0, 0, ids), training=True)
-
-    clean = made(raw)
-    hidden = clean.stream.columns["hidden"]
-    text = np.flatnonzero(tokens.writable)
-    poison = np.where(hidden, text[(raw.columns["ids"] + 3) % len(text)], raw.columns["ids"]).astype(np.int32)
-    poisoned = made(raw.with_columns(ids=poison))
-    assert hidden.sum() > 5
-    assert not np.array_equal(poisoned.stream.columns["target ids"], clean.stream.columns["target ids"])
-    for name, column in clean.stream.columns.items():
-        if not name.startswith("target "):
-            np.testing.assert_array_equal(poisoned.stream.columns[name], column)
-    np.testing.assert_array_equal(poisoned.samples[PLACES], clean.samples[PLACES])
-
-
 @pytest.mark.parametrize("domain", ["text", "patches"])
 @pytest.mark.parametrize(("share", "compiled"), [(0.1, False), (0.5, False), (1.0, False), (0.3, True)])
 def test_only_what_is_asked_for_is_read_out(domain, share, compiled, monkeypatch):
     parts = make(domain, Masked(kind="masked", mask_ratio=share))
-    tokens, objective, _ = parts
-    batch = ready(parts)
-    step = Step(shaken(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective)), objective).double()
+    batch, step = ready(parts), step_of(parts).double()
     asked = int(batch.stream.columns["asked"].sum())
     for inputs in (batch.inputs(), batch.inputs(packed=True), batch.inputs(multiple=16, rows=9)):
         view = inputs.stream
@@ -182,6 +150,9 @@ def test_only_what_is_asked_for_is_read_out(domain, share, compiled, monkeypatch
             patch.setattr(torch.compiler, "is_compiling", lambda: compiled)  # then shapes are fixed
             loss, _ = step(inputs)
         torch.testing.assert_close(loss, dense)
+        whole, found = step(inputs, True)
+        torch.testing.assert_close(torch.stack([whole, found["loss"].sum()]), dense.expand(2))
+        assert int(found["count"].sum()) == batch.count == asked
         for one, other in zip(torch.autograd.grad(loss, list(step.parameters())), gradient):
             torch.testing.assert_close(one, other)
         assert rows == [inputs.samples[PLACES].numel() if compiled else asked]
@@ -199,26 +170,14 @@ def test_places_have_few_shapes_and_hold_all_that_is_asked():
 
 def test_metrics_of_tokens():
     parts = make("text", Masked(kind="masked", mask_ratio=0.5, metrics=["perplexity", "token_accuracy"]))
-    tokens, objective, _ = parts
-    batch = ready(parts)
-    step = Step(shaken(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective)), objective).eval()
-    inputs = batch.inputs()
-    with torch.no_grad():
-        loss, found = step(inputs, True)
-        logits = step.model.readout(step.model.tokens(step.model.encode(inputs.stream)))
+    inputs, step = ready(parts).inputs(), frozen_step_of(parts)
+    loss, found = step(inputs, True)
+    logits = step.model.readout(step.model.tokens(step.model.encode(inputs.stream)))
     asked, target = inputs.stream.columns["asked"].bool(), inputs.stream.columns["target ids"]
     right = ((logits.argmax(-1) == target) & asked).sum(1)
     assert found["correct"].tolist() == right.tolist()
     assert found["count"].tolist() == asked.sum(1).tolist()
     torch.testing.assert_close(found["loss"].sum(), loss)
-    scores = objective.score({name: value.double().numpy() for name, value in found.items()})
+    scores = parts[1].score({name: value.double().numpy() for name, value in found.items()})
     assert scores["token_accuracy"] == float(right.sum() / asked.sum())
     np.testing.assert_allclose(scores["perplexity"], float((loss / asked.sum()).exp()), rtol=1e-5)
-
-
-def test_tokens_without_words():
-    tokens, _, dataset = make("text", "masked")
-    with refuses("tokens.kind: text", "`word`", key="objective.whole_words", hint="objective.whole_words"):
-        Masked(kind="masked", whole_words=True).corrupt(
-            dataset.all(), tokens, SampleRandom(0, 0, np.arange(len(dataset)))
-        )

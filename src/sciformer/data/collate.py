@@ -33,6 +33,15 @@ class StreamView:
     streams: Mapping[str, StreamView] = field(default_factory=dict)
     """All streams of the batch by name, this one too, where a model is asked about it (`ModelInputs.view`)."""
 
+    @property
+    def real(self) -> Tensor | None:
+        """Mask of the real tokens, in the layout of the columns; None: all are real."""
+        return self.valid.inside if isinstance(self.valid, Ragged) else self.valid
+
+    def pad(self, tokens: Tensor) -> Tensor:
+        """A column (B, N, ...) of one in the layout of the columns."""
+        return self.valid.pad(tokens) if isinstance(self.valid, Ragged) else tokens
+
 
 @dataclass
 class ModelInputs:

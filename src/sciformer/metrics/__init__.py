@@ -1,10 +1,9 @@
-"""Metrics: functions of whole arrays of a model's outputs, in NumPy alone.
+"""Metrics of a model's outputs: functions of whole arrays, in NumPy alone.
 
-`METRICS["auc"](outputs)` picks what the metric needs out of a dictionary of outputs. Coverage is neither better when
-higher nor when lower: no model is chosen by it. What is no single number (confusion, roc, reliability, crossing) is a
-function only.
-Scores that only one objective has are no metrics: it names them itself (`Objective.score`).
-The rules for nan, empty input and single classes are those of `arrays` and of each docstring.
+`METRICS["auc"](outputs)` takes the arrays that the metric needs from a dictionary of outputs. Coverage is better
+neither high nor low, so no model is selected by it. Results that are more than one number (confusion, roc, reliability,
+crossing) are functions, but not in `METRICS`. An objective names the scores that only it has (`Objective.score`). For
+the rules on nan, empty input and single classes, see `arrays` and the docstring of each metric.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from .calibration import Reliability, calibration_error, reliability, spread, st
 from .classification import Roc, accuracy, auc, confusion, efficiency_1, macro_f1, roc
 from .crossing import Crossing, crossing
 from .regression import (
-    coverage,
     coverage_68,
     coverage_95,
     mae,
@@ -40,7 +38,6 @@ __all__ = [
     "calibration_error",
     "chrf",
     "confusion",
-    "coverage",
     "coverage_68",
     "coverage_95",
     "crossing",

@@ -1,8 +1,8 @@
-"""What a metric may be given, checked once for all of them.
+"""Checks of the inputs of all metrics.
 
-Empty input, shapes that do not fit, and labels, targets or weights that are not numbers are mistakes in the data: a
-`UserError`. An *output of the model* that is not a number makes the metric nan: a model that diverged must be seen in
-the log, and must not end the run that logs it.
+Empty input, shapes that do not fit, and labels, targets or weights that are not finite are mistakes in the data: a
+`UserError`. A *model output* that is not finite makes the metric nan instead: a diverged model must be visible in the
+log, and must not end the run that logs it.
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 NAN = float("nan")
-MAX_ROUNDING_ERROR = 0.02  # what a row of probabilities in half precision may miss of one
+MAX_ROUNDING_ERROR = 0.02  # largest deviation from 1 of the sum of a row of probabilities in half precision
 
 
 def floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Floats:
-    """An array of numbers, not empty, of the `shape` if one is given."""
+    """Convert to a non-empty float array, and check its `shape` if it is given."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise UserError(f"`{name}` must be numbers, not an array of {array.dtype}")
     if array.ndim == 0 or array.size == 0:
-        raise UserError(f"`{name}` must have one sample or more, not the shape {array.shape}")
+        raise UserError(f"`{name}` is empty: its shape is {array.shape}, but a metric needs at least one sample")
     if shape is not None and array.shape != shape:
-        raise UserError(f"`{name}` must have the shape {shape}, as the others have, not {array.shape}")
+        raise UserError(f"`{name}` has the shape {array.shape}, but the other arrays have the shape {shape}")
     return array.astype(np.float64)
 
 
 def finite_floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Floats:
-    """An array of finite numbers that come from the data and not from a model."""
+    """Convert data (not model outputs) to a float array, and check that it is finite."""
     array = floats(name, values, shape)
     if wrong := int((~np.isfinite(array)).sum()):
-        raise UserError(f"{wrong} of {array.size} numbers in `{name}` are not finite", hint="Leave them out first.")
+        raise UserError(f"{wrong} of {array.size} numbers in `{name}` are not finite", hint="Remove them first.")
     return array
 
 
 def weights(weight: ArrayLike | None, n: int) -> Floats:
-    """Weights (n,) of samples, none below zero and not all zero; ones unless given."""
+    """Sample weights (n,): none negative, and not all zero (default: ones)."""
     array = np.ones(n) if weight is None else finite_floats("weight", weight, (n,))
     if array.min() < 0 or array.sum() == 0:
         raise UserError(
-            f"weights must be zero or more, with a sum above zero, but they are {array.min():g} to {array.max():g}"
+            f"weights must not be negative, and not all be zero, but they are {array.min():g} to {array.max():g}"
         )
     return array
 
 
 def classes(probabilities: ArrayLike, label: ArrayLike) -> tuple[Floats, Integers]:
-    """Probabilities (n, C) of C >= 2 classes, whose rows sum to one, and labels (n,) in 0 .. C - 1."""
+    """Check probabilities (n, C >= 2) with row sums 1, and labels (n,) in 0 .. C - 1."""
     p = floats("probabilities", probabilities)
     if p.ndim != 2 or p.shape[1] < 2:
         raise UserError(
@@ -66,10 +66,10 @@ def classes(probabilities: ArrayLike, label: ArrayLike) -> tuple[Floats, Integer
         or np.abs(finite.sum(axis=1) - 1).max() > MAX_ROUNDING_ERROR
     ):
         raise UserError(
-            "probabilities must be in 0 .. 1, with sum 1 for every sample, but they are from "
-            f"{finite.min():.3g} to {finite.max():.3g}, with sums of {finite.sum(axis=1).min():.3g} to "
+            "probabilities must be from 0 to 1 and sum to 1 for each sample, but they are from "
+            f"{finite.min():.3g} to {finite.max():.3g}, with sums from {finite.sum(axis=1).min():.3g} to "
             f"{finite.sum(axis=1).max():.3g}",
-            hint="Are they logits? Take their softmax.",
+            hint="If they are logits, apply a softmax first.",
         )
     found: NDArray[Any] = np.asarray(label)
     if found.dtype.kind not in "iub" or found.shape != p.shape[:1]:
@@ -81,12 +81,15 @@ def classes(probabilities: ArrayLike, label: ArrayLike) -> tuple[Floats, Integer
 
 
 def numbers(*outputs: Floats) -> bool:
-    """Whether what a model gave is free of nan (and of infinity, which is no probability or mean either)."""
+    """Whether model outputs are finite."""
     return all(bool(np.isfinite(output).all()) for output in outputs)
 
 
 def demand_numbers(what: str, output: Floats) -> None:
-    """Refuse outputs that are not finite, where the answer is a table of counts and cannot be nan."""
+    """Refuse non-finite model outputs, for results that cannot be nan."""
     if not numbers(output):
         wrong = int((~np.isfinite(output)).sum())
-        raise UserError(f"{what} needs finite numbers, but {wrong} are not finite", hint="Has the model diverged?")
+        raise UserError(
+            f"{what} needs finite numbers, but {wrong} are not finite",
+            hint="The model may have diverged: look at the loss.",
+        )

@@ -1,4 +1,4 @@
-"""A metric as a recipe names it: a function of whole arrays, the outputs it needs, and how it is read."""
+"""Metrics as recipes name them: function, inputs and direction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLASSES, NUMBERS, SPREADS = ("probabilities", "label"), ("mean", "target"), ("me
 
 @dataclass(frozen=True)
 class Metric:
-    """One number that says how good a model is, and how it is read."""
+    """A score of a model, with its inputs and the direction in which it is better."""
 
     function: Callable[..., float]
     better: Better
@@ -26,7 +26,7 @@ class Metric:
     help: str
 
     def __call__(self, outputs: Mapping[str, ArrayLike]) -> float:
-        """The metric of the outputs it needs; the others are left alone."""
+        """Compute the metric; outputs that it does not need are ignored."""
         if missing := [name for name in self.needs if name not in outputs]:
             there = f"the outputs are {', '.join(outputs)}" if outputs else "there are no outputs"
             raise UserError(f"{self.function.__name__} needs {' and '.join(missing)}; {there}")
@@ -34,11 +34,11 @@ class Metric:
 
 
 def metric(better: Better, needs: tuple[str, ...], help: str) -> Callable[[Function], Function]:
-    """Decorate a function of arrays that can be registered as a metric.
+    """Decorator for functions of arrays that can be registered as metrics.
 
-    better  whether a higher or a lower value is better; `neither`: no model is chosen by it
+    better  whether a higher or a lower value is better; `neither`: no model is selected by this metric
     needs   outputs of an objective, by the names of the function's arguments
-    help    the metric in a few words
+    help    short description of the metric
     """
 
     def decorate(function: Function) -> Function:
@@ -49,7 +49,7 @@ def metric(better: Better, needs: tuple[str, ...], help: str) -> Callable[[Funct
 
 
 class RegisteredMetrics(Mapping[str, Metric]):
-    """All metrics by name: the library's, those of fields and of plugins."""
+    """All metrics by name: built-in, from fields, and from plugins."""
 
     def __getitem__(self, name: str) -> Metric:
         if name not in names("metric"):
@@ -68,7 +68,7 @@ METRICS = RegisteredMetrics()
 
 
 class AtLeast(float):
-    """A number that is a lower bound, and says so where it is written."""
+    """A float that is a lower bound, printed with a leading ≥."""
 
     def __format__(self, form: str) -> str:
         return f"≥ {float(self):{form}}"

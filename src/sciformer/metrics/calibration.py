@@ -1,4 +1,4 @@
-"""Whether a model is as sure as it is right, and by what its certainty is to be changed to be so."""
+"""Calibration: reliability of probabilities and deviations, and its correction."""
 
 from __future__ import annotations
 
@@ -11,38 +11,40 @@ from ..errors import UserError
 from .arrays import NAN, Floats, Integers, classes, demand_numbers, numbers
 from .base import CLASSES, metric
 
-MAX_TEMPERATURE = 50.0  # temperatures are looked for from 1 / MAX_TEMPERATURE to MAX_TEMPERATURE
-MIN_PROBABILITY = 1e-37  # probabilities below are not told from zero in single precision
+MAX_TEMPERATURE = 50.0  # the search goes from 1 / MAX_TEMPERATURE to MAX_TEMPERATURE
+MIN_PROBABILITY = 1e-37  # smaller probabilities are zero in single precision
 
 
 class Reliability(NamedTuple):
-    """Samples by their confidence in bins (edge, next edge]; nan in the means of an empty bin."""
+    """Reliability curve in bins of confidence (edge, next edge]; nan if empty."""
 
     edges: Floats  # (bins + 1,)
     confidence: Floats  # (bins,) mean probability of the predicted class
-    accuracy: Floats  # (bins,) share that is right
-    samples: Integers  # (bins,) how many
+    accuracy: Floats  # (bins,) share of correct predictions
+    samples: Integers  # (bins,) number of samples
 
     @property
     def error(self) -> float:
-        """Σ (samples / n) |accuracy − confidence| over the bins that are not empty."""
+        """Expected calibration error: Σ (samples / n) |accuracy − confidence|."""
         gaps = np.nan_to_num(np.abs(self.accuracy - self.confidence))
         return float(self.samples @ gaps / self.samples.sum())
 
 
 @metric("lower", CLASSES, "mean of |accuracy − confidence| over 15 bins")
 def calibration_error(probabilities: ArrayLike, label: ArrayLike, bins: int = 15) -> float:
-    """Σ_b (n_b / n) |accuracy_b − confidence_b|: the expected calibration error of the predicted class (1706.04599).
+    """Expected calibration error of the predicted class (1706.04599).
 
-    Over `bins` of equal width in the probability of the predicted class. Bins make it a little greater than 0 also for
-    a perfect model, by about √(bins / n) / 2 at most.
+        Σ_b (n_b / n) |accuracy_b − confidence_b|
+
+    The bins have equal width in the probability of the predicted class. Because of the bins, the error of a perfect
+    model is slightly above 0, by at most about √(bins / n) / 2.
     """
     p, _ = classes(probabilities, label)
     return reliability(probabilities, label, bins).error if numbers(p) else NAN
 
 
 def reliability(probabilities: ArrayLike, label: ArrayLike, bins: int = 15) -> Reliability:
-    """Accuracy against confidence (max p), each as the mean over a bin; probabilities that are nan are refused."""
+    """Accuracy against confidence (max p), as means over bins; refuses nan."""
     if bins < 1:
         raise UserError(f"`bins` must be 1 or more, not {bins}")
     p, truth = classes(probabilities, label)
@@ -57,10 +59,10 @@ def reliability(probabilities: ArrayLike, label: ArrayLike, bins: int = 15) -> R
 
 
 def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """The T for which softmax(ln p / T) gives the truth the highest likelihood: above 1 where answers are too sure.
+    """Temperature T that maximises the likelihood of softmax(ln p / T).
 
-    One number for all classes and samples (1706.04599), so that no answer changes, only how sure it is. The slope of
-    the loss along 1 / T rises, so that its zero is unique.
+    T is above 1 for an overconfident model. It is one number for all classes and samples (1706.04599), so the predicted
+    classes do not change. The slope of the loss in 1 / T increases monotonically, so its zero is unique.
     """
     p, truth = classes(probabilities, label)
     demand_numbers("a temperature", p)
@@ -77,12 +79,11 @@ def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | 
     low, high = 1 / MAX_TEMPERATURE, MAX_TEMPERATURE
     if not np.average(p.argmax(1) != truth, weights=weights):
         raise UserError(
-            f"all answers of the {len(p):,} samples are right, but only wrong answers tell how sure a model may be: no "
-            "certainty would be too much",
-            hint="Bring more samples.",
+            f"the temperature has no optimum, because all {len(p):,} predictions are correct",
+            hint="Use more samples, so that some predictions are wrong.",
         )
     if slope(low) > 0:
-        raise UserError(f"the answers for {len(p):,} samples are no better than guessing")
+        raise UserError(f"the predictions for {len(p):,} samples are no better than chance, so there is no temperature")
     for _ in range(60):
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if slope(middle) < 0 else (low, middle)
@@ -90,18 +91,21 @@ def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | 
 
 
 def spread(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
-    """√⟨((target − mean) / std)²⟩: by this deviations are to be multiplied to have the highest likelihood."""
+    """Factor of the deviations of highest likelihood: √⟨((target − mean) / std)²⟩."""
     off = (np.asarray(target, np.float64) - np.asarray(mean, np.float64)) / np.asarray(std, np.float64)
     demand_numbers("a factor of deviations", off)
     found = float(np.sqrt(np.mean(off**2)))
     if not found:
-        raise UserError("all values are exact, but only values that are off tell how sure a model may be")
+        raise UserError("the factor of the deviations is 0, because all predicted values are exact")
     return found
 
 
 def stretch(quantiles: ArrayLike, target: ArrayLike, place: int, share: float) -> float:
-    """By this the distances of quantiles (n, levels) from the middle one are to be multiplied so that a `share` of the
-    targets (n,) is between quantile number `place` and its partner above."""
+    """Factor of the quantiles' distances from the median for the right coverage.
+
+    It puts a `share` of the targets (n,) between quantile number `place` and its counterpart above the median.
+    quantiles  (n, levels)
+    """
     levels, truth = np.asarray(quantiles, np.float64), np.asarray(target, np.float64)
     demand_numbers("a factor of quantiles", levels)
     middle = levels[:, levels.shape[1] // 2]
@@ -109,7 +113,6 @@ def stretch(quantiles: ArrayLike, target: ArrayLike, place: int, share: float) -
     found = float(np.quantile(np.abs(truth - middle) / np.maximum(wide, np.finfo(float).tiny), share))
     if not 0 < found < np.inf:
         raise UserError(
-            "quantiles must lie apart, and targets must lie beside the middle quantile, "
-            f"but the factor of quantiles is {found:g}"
+            f"the factor of the quantiles is {found:g}, because the quantiles are equal or all targets equal the median"
         )
     return found

@@ -1,6 +1,6 @@
-"""How well classes are told apart: accuracy, F1, confusion, ROC and the area under it.
+"""Classification metrics: accuracy, F1, confusion matrix, ROC curve and its area.
 
-The predicted class is the one with the greatest probability, the first of them where several are equal.
+The predicted class is the class with the largest probability; among equal probabilities, the first.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from .base import CLASSES, metric
 
 
 class Roc(NamedTuple):
-    """The rates of false and true positives as the threshold falls, from (0, 0) to (1, 1)."""
+    """False and true positive rates for a falling threshold, from (0, 0) to (1, 1)."""
 
     false_positive: Floats
     true_positive: Floats
 
     @property
     def area(self) -> float:
-        """∫ true positive d(false positive), by trapezes: ties count half."""
+        """Area under the curve by the trapezoidal rule; ties count half."""
         return float(np.trapezoid(self.true_positive, self.false_positive))
 
 
-@metric("higher", CLASSES, "share of samples whose class is right")
+@metric("higher", CLASSES, "share of samples with the correct class")
 def accuracy(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Σ w [argmax p = label] / Σ w: the share of samples whose predicted class is right."""
+    """Share of samples with the correct predicted class: Σ w [argmax p = label] / Σ w."""
     p, truth = classes(probabilities, label)
     w = weights(weight, len(p))
     return float(np.average(p.argmax(axis=1) == truth, weights=w)) if numbers(p) else NAN
 
 
-@metric("higher", CLASSES, "F1, the mean over classes")
+@metric("higher", CLASSES, "mean of the F1 scores of the classes")
 def macro_f1(probabilities: ArrayLike, label: ArrayLike) -> float:
     """Mean over classes of F1 = 2 TP / (2 TP + FP + FN).
 
-    Over the classes that occur in the labels or in the predictions. A class that is predicted and never true, or true
-    and never predicted, counts with an F1 of 0; one that is neither does not count.
+    The mean is over classes that occur in the labels or in the predictions. A class that occurs in only one of the two
+    has an F1 of 0.
     """
     p, truth = classes(probabilities, label)
     if not numbers(p):
@@ -51,15 +51,15 @@ def macro_f1(probabilities: ArrayLike, label: ArrayLike) -> float:
     return float(np.mean(2 * np.diag(table)[occur] / sizes[occur]))
 
 
-@metric("higher", CLASSES, "area under the ROC curve; over more than two classes, the mean over pairs of them")
+@metric("higher", CLASSES, "area under the ROC curve; with more than two classes, the mean over pairs")
 def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """P(s⁺ > s⁻) + ½ P(s⁺ = s⁻): how often a sample of the class has a greater score than one of another.
+    """Area under the ROC curve: P(s⁺ > s⁻) + ½ P(s⁺ = s⁻).
 
-    With two classes the score is the probability of class 1. With more it is the mean over ordered pairs of classes
-    (a, b) of the samples of a against those of b, by the probability of a: macro one-versus-one (Hand and Till 2001),
-    which does not depend on how many samples a class has. Over the classes that occur in the labels; nan where all
-    labels are of one class, for then there is no pair. A sample's weight counts in every pair it is part of; a class
-    whose weights are all 0 does not occur.
+    With two classes, the score s is the probability of class 1. With more classes, it is the mean over ordered pairs of
+    classes (a, b) of the samples of a against the samples of b, by the probability of a: macro one-versus-one (Hand and
+    Till 2001), which does not depend on the class sizes. Only classes that occur in the labels count; with a single
+    class there is no pair, and the area is nan. A sample's weight counts in each of its pairs; a class with zero weight
+    does not occur.
     """
     p, truth = classes(probabilities, label)
     w = weights(weight, len(p))
@@ -75,8 +75,7 @@ def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
 
 @metric("higher", CLASSES, "share of the second class found at 1 % false alarms")
 def efficiency_1(probabilities: ArrayLike, label: ArrayLike) -> float:
-    """The largest share of class 1 above a cut that no more than 1 % of class 0 pass, of two classes: a detection at a
-    rate of false alarms. nan where there are other classes, or none of one of both."""
+    """Share of class 1 found at 1 % false alarms of class 0; nan without both classes."""
     p, truth = classes(probabilities, label)
     if not numbers(p) or p.shape[1] != 2 or len(np.unique(truth)) < 2:
         return NAN
@@ -85,22 +84,19 @@ def efficiency_1(probabilities: ArrayLike, label: ArrayLike) -> float:
 
 
 def roc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> Roc:
-    """(P(s ≥ t | 0), P(s ≥ t | 1)) for every threshold t, of two classes with the score s = p of class 1."""
+    """ROC curve (P(s ≥ t | 0), P(s ≥ t | 1)), with s the probability of class 1."""
     p, truth = classes(probabilities, label)
     w = weights(weight, len(p))
     demand_numbers("a ROC curve", p)
     if p.shape[1] != 2:
         raise UserError(f"a ROC curve needs two classes, not {p.shape[1]}")
     if not (w[truth == 0].sum() > 0 and w[truth == 1].sum() > 0):
-        raise UserError(f"a ROC curve needs both classes among the labels, but there is class {truth[w > 0][0]} only")
+        raise UserError(f"a ROC curve needs samples of both classes, but there is only class {truth[w > 0][0]}")
     return _roc(p[:, 1], truth == 1, w)
 
 
 def confusion(probabilities: ArrayLike, label: ArrayLike) -> Integers:
-    """n[i, j] = #{label = i, argmax p = j}: counts (C, C), a row for each true class, a column for each predicted one.
-
-    Probabilities that are not numbers are refused: a count cannot be nan.
-    """
+    """Confusion matrix (C, C): true classes in rows, predicted classes in columns."""
     p, truth = classes(probabilities, label)
     demand_numbers("a confusion matrix", p)
     return _table(p, truth)
@@ -112,7 +108,7 @@ def _table(p: Floats, truth: Integers) -> Integers:
 
 
 def _wins(score: Floats, c: int, truth: Integers, weight: Floats, totals: Floats) -> Floats:
-    """(C,) how often a sample of class c has a greater score than one of each class, of those that occur."""
+    """(C,) probability that a sample of class c scores higher than each class."""
     values, place = np.unique(score, return_inverse=True)
     own = np.bincount(place, weights=weight * (truth == c), minlength=len(values))
     above = own.sum() - own.cumsum() + own / 2  # equal scores count half
@@ -121,7 +117,7 @@ def _wins(score: Floats, c: int, truth: Integers, weight: Floats, totals: Floats
 
 
 def _roc(score: Floats, positive: NDArray[np.bool_], weight: Floats) -> Roc:
-    """One point for each distinct score, in O(n log n): equal scores are passed by the threshold together."""
+    """ROC curve with one point for each distinct score, in O(n log n)."""
     values, place = np.unique(-score, return_inverse=True)
     rates = []
     for chosen in (~positive, positive):

@@ -1,4 +1,4 @@
-"""Where an output passes a level, such as the temperature at which a classifier is of two minds."""
+"""Crossing of a level by an output, such as the 50 % point of a phase classifier."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from ..errors import UserError
 from .arrays import NAN, Floats, finite_floats, floats, numbers
 
-MAX_LOST_SHARE = 0.1  # share of the bootstrap's draws that may fail to cross before their spread is no longer an error
+MAX_LOST_SHARE = 0.1  # largest share of bootstrap draws without a crossing for which there is an error
 
 
 class Crossing(NamedTuple):
-    """A place and its standard error; both nan where the level is never passed."""
+    """Position of a crossing and its standard error; both nan if there is no crossing."""
 
     value: float
     error: float
@@ -29,20 +29,20 @@ def crossing(
     draws: int = 200,
     seed: int = 0,
 ) -> Crossing:
-    """x* with ⟨p⟩(x*) = level, where ⟨p⟩ is the mean over samples of equal x, linear between neighbouring x.
+    """Position x* with ⟨p⟩(x*) = level, by linear interpolation.
 
     x, p   (n,) a column of the samples and an output of the model
-    group  (n,) what was drawn together (a simulation, a patient); the bootstrap draws groups instead of samples
+    group  (n,) groups of samples that were drawn together (a simulation, a patient), for the bootstrap
 
-    The level must be passed, from below to above or from above to below: a curve that only touches it, or ends on it,
-    does not cross. If it stays on the level in between, x* is the middle of that stretch.
+    ⟨p⟩ is the mean over samples of equal x. The curve must pass the level: a curve that only touches it or ends on it
+    does not cross. If the curve stays on the level between two sides, x* is the middle of that interval.
 
-    A noisy curve may cross several times. Then x* is the crossing that divides the samples best, the one with the
-    greatest |Σ_{x > x*} (p − level) − Σ_{x < x*} (p − level)|, where every sample counts once; the first of equals.
+    A noisy curve may cross several times. Then x* is the crossing that separates the samples best, with the largest
+    |Σ_{x > x*} (p − level) − Σ_{x < x*} (p − level)| over all samples; the first of equals.
 
-    The error is the standard deviation of x* over `draws` bootstrap draws of the samples (or groups), from a generator
-    with the `seed`. It is nan where more than one draw in ten never crosses, or where there is one group only. Both
-    value and error are nan where p never crosses, or where it is not a number.
+    The error is the standard deviation of x* over `draws` bootstrap draws of samples or groups, with a generator of
+    this `seed`. It is nan if more than one draw in ten has no crossing, or if there is only one group. Value and error
+    are nan if p never crosses or is not finite.
     """
     place, output = finite_floats("x", x), floats("p", p)
     if place.ndim != 1 or place.shape != output.shape:
@@ -62,7 +62,7 @@ def crossing(
     rounding = 1e-12 * max(abs(level), float(np.abs(output).max()))
 
     def crossing_of(times: Floats) -> float:
-        """The crossing where each sample is taken so many times."""
+        """Position of the crossing, with each sample counted `times` (n,)."""
         count: Floats = np.bincount(index, weights=times, minlength=len(places)).astype(np.float64)
         total: Floats = np.bincount(index, weights=times * excess, minlength=len(places)).astype(np.float64)
         total[np.abs(total) <= rounding * count] = 0.0
@@ -84,14 +84,14 @@ def crossing(
 
 
 def _cross(places: Floats, total: Floats, count: Floats) -> float:
-    """The best crossing of zero by the means `total / count` at rising `places`; nan where there is none."""
+    """Best zero crossing of the means `total / count` at rising `places`, or nan."""
     mean = total / count
     off = np.flatnonzero(mean)
     change = np.flatnonzero(np.diff(np.sign(mean[off])))
     if not len(change):
         return NAN
     left, right = off[change], off[change + 1]
-    below = np.cumsum(total)[left]  # Σ (p − level) on the left; what lies on the level adds nothing
+    below = np.cumsum(total)[left]  # Σ (p − level) on the left; samples on the level add nothing
     best = np.argmax(np.abs(total.sum() - 2 * below))
     i, j = left[best], right[best]
     if j > i + 1:

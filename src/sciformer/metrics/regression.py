@@ -1,6 +1,6 @@
-"""How far predicted numbers are from the true ones, and whether predicted spreads are true.
+"""Regression metrics: errors of values, and quality of predicted deviations.
 
-`mean`, `std` and `target` have one shape, (n,) or (n, F); the means go over all entries.
+`mean`, `std` and `target` have the same shape, (n,) or (n, F); averages are over all entries.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .arrays import NAN, Floats, finite_floats, floats, numbers, weights
 from .base import NUMBERS, SPREADS, metric
 
 
-@metric("lower", NUMBERS, "root of the mean squared error")
+@metric("lower", NUMBERS, "root mean squared error")
 def rmse(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """√(Σ w (mean − target)² / Σ w); weights (n,) are those of samples."""
+    """Root mean squared error √(Σ w (mean − target)² / Σ w), with weights w (n,)."""
     error, w = _errors(mean, target, weight)
     with np.errstate(over="ignore"):
         return float(np.sqrt(np.average(error**2, weights=w)))
@@ -25,36 +25,30 @@ def rmse(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) ->
 
 @metric("lower", NUMBERS, "mean absolute error")
 def mae(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Σ w |mean − target| / Σ w; weights (n,) are those of samples."""
+    """Mean absolute error Σ w |mean − target| / Σ w, with weights w (n,)."""
     error, w = _errors(mean, target, weight)
     return float(np.average(np.abs(error), weights=w))
 
 
-def coverage(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
-    """P(|target − mean| ≤ std): the share of targets within one standard deviation; 0.683 is right for Gaussians."""
-    z, _ = _scores(mean, std, target)
-    return NAN if np.isnan(z).any() else float(np.mean(np.abs(z) <= 1))
-
-
-@metric("neither", ("low_68", "high_68", "target"), "share of targets where 68 % of them should be")
+@metric("neither", ("low_68", "high_68", "target"), "share of targets inside the predicted 68 % interval")
 def coverage_68(low_68: ArrayLike, high_68: ArrayLike, target: ArrayLike) -> float:
-    """P(low ≤ target ≤ high): the share of targets in the interval in which 68 % of them should be."""
+    """Coverage of the 68 % interval: P(low ≤ target ≤ high)."""
     return _inside(low_68, high_68, target)
 
 
-@metric("neither", ("low_95", "high_95", "target"), "share of targets where 95 % of them should be")
+@metric("neither", ("low_95", "high_95", "target"), "share of targets inside the predicted 95 % interval")
 def coverage_95(low_95: ArrayLike, high_95: ArrayLike, target: ArrayLike) -> float:
-    """P(low ≤ target ≤ high): the share of targets in the interval in which 95 % of them should be."""
+    """Coverage of the 95 % interval: P(low ≤ target ≤ high)."""
     return _inside(low_95, high_95, target)
 
 
-@metric("lower", SPREADS, "how far the predicted quantiles are from the true ones")
+@metric("lower", SPREADS, "mean distance of the predicted quantiles from calibrated quantiles")
 def quantile_error(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
-    """∫₀¹ |P(target ≤ Q_q) − q| dq, where Q_q is the q-quantile of the Gaussian (mean, std) predicted for a sample.
+    """Quantile calibration error: ∫₀¹ |P(target ≤ Q_q) − q| dq.
 
-    Of a calibrated model, a share q of the targets lies below its q-quantile, for every q; this is the mean distance
-    from that, computed exactly and without bins. 0 is perfect, ¼ means spreads far too small or far too large, ½ means
-    that all targets lie far on one side. n perfect samples have about 0.3 / √n.
+    Q_q is the q-quantile of the Gaussian (mean, std) predicted for a sample. A calibrated model has a share q of the
+    targets below it, for every q. The integral is exact, without bins. 0 is perfect (n samples: about 0.3 / √n); ¼
+    means that deviations are much too small or too large; ½ means that all targets are far on one side.
     """
     z, _ = _scores(mean, std, target)
     if np.isnan(z).any():
@@ -65,9 +59,9 @@ def quantile_error(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
     return float(np.sum(ahead * np.abs(ahead) - behind * np.abs(behind)) / 2)
 
 
-@metric("lower", SPREADS, "of Gaussians, in nats per number")
+@metric("lower", SPREADS, "negative log-likelihood of Gaussians, in nats per value")
 def negative_log_likelihood(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
-    """Mean of ½ ((target − mean) / std)² + log std + ½ log 2π, in nats per number; it may be negative."""
+    """Mean of ½ ((target − mean) / std)² + log std + ½ log 2π, in nats."""
     z, spread = _scores(mean, std, target)
     with np.errstate(over="ignore"):
         return float(np.mean(z**2 / 2 + np.log(spread)) + math.log(2 * math.pi) / 2)
@@ -80,7 +74,7 @@ def _inside(low: ArrayLike, high: ArrayLike, target: ArrayLike) -> float:
 
 
 def _errors(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None) -> tuple[Floats, Floats]:
-    """mean − target and the weight of each entry."""
+    """Differences mean − target, and the weight of each entry."""
     predicted = floats("mean", mean)
     error = predicted - finite_floats("target", target, predicted.shape)
     w = weights(weight, len(error)).reshape(-1, *[1] * (error.ndim - 1))
@@ -88,46 +82,49 @@ def _errors(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None) -> tup
 
 
 def _scores(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> tuple[Floats, Floats]:
-    """z = (target − mean) / std, and std; nan where an output is not finite."""
+    """Standard scores z = (target − mean) / std, nan for non-finite outputs; and std."""
     predicted = floats("mean", mean)
     spread = floats("std", std, predicted.shape)
     truth = finite_floats("target", target, predicted.shape)
     if (spread <= 0).any():
         raise UserError(
-            f"standard deviations in `std` must be above zero, not {np.nanmin(spread):g}",
-            hint="Give the model's spread a floor.",
+            f"standard deviations in `std` must be above 0, not {np.nanmin(spread):g}",
+            hint="Add a small constant to the deviations of the model.",
         )
     finite = np.isfinite(predicted) & np.isfinite(spread)
     with np.errstate(over="ignore"):
         return np.divide(truth - predicted, spread, out=np.full_like(truth, NAN), where=finite), spread
 
 
-# Series recovered from their noise: sums come per sample, so that a long one counts by its points
+# Denoised series: the inputs are sums per sample, so that each point counts alike
 
 
-@metric("lower", ("residual", "count"), "root of the mean square of what is left of the noise")
+@metric("lower", ("residual", "count"), "root mean square of the residuals")
 def scatter(residual: ArrayLike, count: ArrayLike) -> float:
-    """√(Σ residual / Σ count), where `residual` (n,) sums (found − true)² over the `count` (n,) points of a sample."""
+    """√(Σ residual / Σ count), with sums of (found − true)² and points per sample."""
     return _root_of_ratio(residual, count)
 
 
-@metric("lower", ("residual", "noise"), "scatter that is left, over that of the data")
+@metric("lower", ("residual", "noise"), "scatter of the residuals over the scatter of the data")
 def noise_left(residual: ArrayLike, noise: ArrayLike) -> float:
-    """√(Σ residual / Σ noise): the scatter that is left over that of the data; 1 is no better than the data.
+    """Residual scatter relative to the scatter of the data: √(Σ residual / Σ noise).
 
-    noise   (n,) sums (data − true)² over the points of a sample; nan where there is none
+    1 is no better than the data; nan if there is no noise.
+    noise   (n,) sum of (data − true)² over the points of each sample
     """
     return _root_of_ratio(residual, noise)
 
 
 @metric(
-    "higher", ("inner", "power", "true_power"), "normalised product of the found and the true series, mean of samples"
+    "higher",
+    ("inner", "power", "true_power"),
+    "normalised inner product of the found and the true series, mean over samples",
 )
 def overlap(inner: ArrayLike, power: ArrayLike, true_power: ArrayLike) -> float:
-    """Mean over samples of <found, true> / √(<found, found> <true, true>), each a sum over points; 1 is perfect.
+    """Mean of <found, true> / √(<found, found> <true, true>); 1 is perfect.
 
-    Samples whose true series is zero everywhere do not count, for they have no form; nan where none is left. One that
-    is found to be zero everywhere has 0.
+    Each product is a sum over points. Samples whose true series is zero everywhere are excluded; nan if none is left. A
+    sample whose found series is zero everywhere counts as 0.
     """
     product = floats("inner", inner)
     own, truth = floats("power", power, product.shape), finite_floats("true_power", true_power, product.shape)

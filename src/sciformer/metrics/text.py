@@ -1,9 +1,9 @@
-"""How well tokens are foretold, entities found and texts translated.
+"""Metrics of text: perplexity, token accuracy, entities, BLEU and chrF.
 
-Sums over tokens come per document, so that a long one counts by its tokens. Entities are counted as the CoNLL tasks do:
-a tag is `O`, outside, or a letter for the place in an entity and its type: `B-town` begins one, `I-town` goes on; with
-BIOES also `E-town`, its end, and `S-town`, one of a single word. Sequences that make no sense are read as conlleval
-reads them: an entity begins also where the type changes, and an `I-` after `O` begins one.
+Sums over tokens are per document, so that each token counts alike. Entities are counted as in the CoNLL tasks. A tag is
+`O` (outside), or a letter for the position in an entity and its type: `B-town` begins an entity, `I-town` continues it;
+with BIOES, `E-town` ends it and `S-town` is an entity of a single word. Inconsistent sequences are read as conlleval
+reads them: an entity also begins where the type changes, and at an `I-` after `O`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,9 @@ OUTSIDE = "O"
 Sequences = Iterable[Sequence[str]]
 
 
-@metric("lower", ("loss", "count"), "exp of the mean loss of a token")
+@metric("lower", ("loss", "count"), "exponential of the mean loss per token")
 def perplexity(loss: ArrayLike, count: ArrayLike) -> float:
-    """exp(Σ loss / Σ count), where `loss` (n,) sums −log p in nats over the `count` (n,) tokens of each sample.
-
-    nan where no token was counted; infinity where the exponential is beyond a float.
-    """
+    """Perplexity exp(Σ loss / Σ count), sums in nats per sample; nan without tokens."""
     losses, counts = _sums("loss", loss, count)
     if not numbers(losses) or counts.sum() == 0:
         return NAN
@@ -37,14 +34,14 @@ def perplexity(loss: ArrayLike, count: ArrayLike) -> float:
         return float(np.exp(losses.sum() / counts.sum()))
 
 
-@metric("higher", ("correct", "count"), "share of tokens that are right")
+@metric("higher", ("correct", "count"), "share of correct tokens")
 def token_accuracy(correct: ArrayLike, count: ArrayLike) -> float:
-    """Σ correct / Σ count: the share of tokens whose most probable value is right; nan where none was counted."""
+    """Share of correct tokens, Σ correct / Σ count; nan if no token was counted."""
     rights, counts = _sums("correct", correct, count)
     if (rights < 0).any() or (rights > counts).any():
         raise UserError(
-            "`correct` must be in 0 .. `count`, but a sample has more than its count or less than 0",
-            hint="Are they sums over tokens?",
+            "`correct` must be from 0 to `count`, but a sample has a value outside this range",
+            hint="Both must be sums over the tokens of a sample.",
         )
     return float(rights.sum() / counts.sum()) if numbers(rights) and counts.sum() > 0 else NAN
 
@@ -53,7 +50,7 @@ def _sums(name: str, values: ArrayLike, count: ArrayLike) -> tuple[Floats, Float
     sums = floats(name, values)
     counts = finite_floats("count", count, sums.shape)
     if counts.min() < 0:
-        raise UserError(f"`count` must be zero or more, not {counts.min():g}")
+        raise UserError(f"`count` must not be negative, but it is {counts.min():g}")
     return sums, counts
 
 
@@ -69,7 +66,7 @@ class Span(NamedTuple):
 
 
 class Found(NamedTuple):
-    """How many entities of a type were predicted, are true, and are both, to the last word."""
+    """Numbers of predicted, true and exactly matched entities of a type."""
 
     predicted: int
     true: int
@@ -77,23 +74,23 @@ class Found(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """right / predicted; 0 where none was predicted, nan where there was none to find either."""
+        """right / predicted; 0 without predictions, nan without true entities too."""
         return self.right / self.predicted if self.predicted else 0.0 if self.true else NAN
 
     @property
     def recall(self) -> float:
-        """right / true; 0 where none is true but some were predicted, nan where there is neither."""
+        """right / true; 0 without true entities, nan without predictions too."""
         return self.right / self.true if self.true else 0.0 if self.predicted else NAN
 
     @property
     def f1(self) -> float:
-        """2 right / (predicted + true), nan where there is neither."""
+        """2 right / (predicted + true); nan if both are 0."""
         total = self.predicted + self.true
         return 2 * self.right / total if total else NAN
 
 
 def spans(tags: Sequence[str]) -> list[Span]:
-    """The entities in the tags of one sample, in their order."""
+    """Entities in the tags of one sample, in order."""
     found: list[Span] = []
     start, before, old = 0, OUTSIDE, ""
     for place, tag in enumerate([*tags, OUTSIDE]):
@@ -110,14 +107,14 @@ def spans(tags: Sequence[str]) -> list[Span]:
 
 
 def entities(tags: Sequences, truth: Sequences) -> dict[str, Found]:
-    """Entities of each type, in sorted order, of the predicted and the true tags of many samples."""
+    """Counts of entities by type, from predicted and true tags of many samples."""
     predicted, true, right = Counter[str](), Counter[str](), Counter[str]()
     guesses, facts = _listed("tags", tags), _listed("truth", truth)
     if len(guesses) != len(facts):
-        raise UserError(f"there are tags of {len(guesses)} samples, but the truth has {len(facts)} samples")
+        raise UserError(f"there are predicted tags of {len(guesses)} samples, but true tags of {len(facts)} samples")
     for number, (guess, fact) in enumerate(zip(guesses, facts)):
         if len(guess) != len(fact):
-            raise UserError(f"sample {number} has {len(fact)} words in the truth, but {len(guess)} tags")
+            raise UserError(f"sample {number} has {len(fact)} words, but {len(guess)} tags")
         here, there = set(spans(guess)), set(spans(fact))
         predicted.update(span.type for span in here)
         true.update(span.type for span in there)
@@ -125,21 +122,21 @@ def entities(tags: Sequences, truth: Sequences) -> dict[str, Found]:
     return {kind: Found(predicted[kind], true[kind], right[kind]) for kind in sorted({*predicted, *true})}
 
 
-@metric("higher", ("tags", "truth"), "F1 of entities: all their words and the type must be right")
+@metric("higher", ("tags", "truth"), "F1 of entities, counted by exact match of words and type")
 def entity_f1(tags: Sequences, truth: Sequences) -> float:
-    """2 right / (predicted + true) over all entities; right are those whose first word, last word and type agree."""
+    """F1 over all entities, 2 right / (predicted + true); right means an exact match."""
     return _all(tags, truth).f1
 
 
-@metric("higher", ("tags", "truth"), "share of the predicted entities that are right")
+@metric("higher", ("tags", "truth"), "share of predicted entities that are correct")
 def entity_precision(tags: Sequences, truth: Sequences) -> float:
-    """The share of the predicted entities that are right."""
+    """Precision over all entities: right / predicted."""
     return _all(tags, truth).precision
 
 
-@metric("higher", ("tags", "truth"), "share of the true entities that were found")
+@metric("higher", ("tags", "truth"), "share of true entities that were found")
 def entity_recall(tags: Sequences, truth: Sequences) -> float:
-    """The share of the true entities that were found."""
+    """Recall over all entities: right / true."""
     return _all(tags, truth).recall
 
 
@@ -162,31 +159,33 @@ def _listed(name: str, sequences: Sequences) -> list[list[str]]:
 
 @metric("higher", ("translation", "reference"), "n-grams of words shared with the reference, in per cent (sacreBLEU)")
 def bleu(translation: Sequence[str], reference: Sequence[str], tokenize: str = "13a") -> float:
-    """BLEU of the whole corpus in per cent (arXiv 1804.08771), one reference each, cased."""
+    """Corpus BLEU in per cent (arXiv 1804.08771), cased, one reference per text."""
     return _corpus(_bleu(tokenize), translation, reference)
 
 
 @metric("higher", ("translation", "reference"), "n-grams of characters shared with the reference, in per cent")
 def chrf(translation: Sequence[str], reference: Sequence[str]) -> float:
-    """chrF2 of the whole corpus in per cent: F score of character n-grams."""
+    """Corpus chrF2 in per cent: F-score of character n-grams."""
     return _corpus(_sacrebleu().CHRF(), translation, reference)
 
 
 def signature(tokenize: str = "13a") -> str:
-    """What sacreBLEU says was computed."""
+    """Signature of sacreBLEU, with its version and options."""
     metric = _bleu(tokenize)
     metric.corpus_score(["a"], [["a"]])
     return str(metric.get_signature())
 
 
 def _bleu(tokenize: str) -> Any:
-    return _sacrebleu().BLEU(tokenize=tokenize, force=tokenize == "none")  # without its doubts about split text
+    return _sacrebleu().BLEU(
+        tokenize=tokenize, force=tokenize == "none"
+    )  # no warning about text that is already tokenized
 
 
 def _corpus(metric: Any, translation: Sequence[str], reference: Sequence[str]) -> float:
     if len(translation) != len(reference) or not len(reference):
         raise UserError(
-            "there must be as many translations as references, at least one of each, but there are "
+            "translations and references must be equal in number, and not be empty, but there are "
             f"{len(translation)} translations and {len(reference)} references"
         )
     return float(metric.corpus_score([str(text) for text in translation], [[str(text) for text in reference]]).score)

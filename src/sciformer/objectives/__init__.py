@@ -1,1 +1,1 @@
-"""What is asked of a model: one file for each question."""
+"""Objectives: training targets, losses and scores."""

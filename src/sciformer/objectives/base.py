@@ -1,4 +1,4 @@
-"""What an objective is: what it hides, what it asks of a model, how it judges the answer."""
+"""Base class of objectives: targets, loss, predictions and scores of a model."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 Outputs = dict[str, Tensor]
 Width = Annotated[int, Field(ge=1)]
-Widths = Width | Annotated[list[Width], Field(min_length=1)]  # of one inner layer, or of several
-ANSWER = "target answer"  # the column of samples that holds the truth in the model's form
-CARRIED = "carried "  # before the name of a carried tensor, among the outputs of a step
-PREFIX = "target "  # before the name of a column that holds what was hidden
+Widths = Width | Annotated[list[Width], Field(min_length=1)]  # of one hidden layer, or of several
+ANSWER = "target answer"  # sample column with the truth in the model's form
+CARRIED = "carried "  # prefix of carried tensors among the outputs of a step
+PREFIX = "target "  # prefix of columns with hidden values
 
 
 class ScoreGroup(NamedTuple):
-    """Scores of one kind, beside the metrics: the report draws them in one figure and leaves their table to `details`.
+    """Scores of one kind, drawn by the report in one figure; `details` has their table.
 
     labels   name of the score -> name of its curve
     """
@@ -41,10 +41,10 @@ class ScoreGroup(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """A tensor that the steps of a training change, and that checkpoints keep.
+    """A tensor that training steps update and checkpoints keep.
 
-    initial   its value before the first step, on the CPU
-    divided   whether ranks divide it along its first axis (Markov chains); otherwise all ranks must keep the same value
+    initial   value before the first step, on the CPU
+    divided   whether ranks divide it along its first axis (Markov chains); otherwise all ranks keep the same value
     """
 
     initial: Tensor
@@ -52,219 +52,214 @@ class Carried(NamedTuple):
 
 
 class Objective(Section):
-    """The `objective:` section. The loss is a sum over samples or tokens, divided once by their number in all."""
+    """The `objective:` section; the loss is a sum, divided once by its total count."""
 
     section = "objective"
     unit: ClassVar[str] = "samples"
-    """What is counted."""
+    """Unit over which the loss is averaged."""
     hides: ClassVar[bool] = False
-    """Whether tokens are hidden, so that the model needs something to stand for them."""
+    """Whether tokens are hidden, so that the model needs a mask vector."""
     reads_out: ClassVar[bool] = False
-    """Whether tokens are asked for, so that the model needs a way back to them."""
+    """Whether tokens are predicted, so that the model needs a readout."""
     asks: ClassVar[str] = "encode"
-    """What a model must be able to do: `encode` a whole sample, or `decode` it token by token."""
+    """Ability required of the model: `encode` a whole sample, or `decode` it token by token."""
     lookahead: ClassVar[int] = 0
-    """Tokens wanted beyond a window."""
+    """Tokens needed after the end of a window."""
     standard: ClassVar[tuple[str, ...]] = ()
-    """Metrics shown unless a recipe names others."""
+    """Default metrics."""
     whole_batch: ClassVar[bool] = False
-    """Whether the loss compares samples with each other, so that it is no sum over them (contrastive). `step` then has
-    the batch in one piece, sees the samples of other ranks through `ModelInputs.gathered`, and returns the same loss on
-    each rank."""
+    """Whether the loss compares samples with each other (contrastive), so that it is no sum over samples. `step` then
+    gets the batch in one piece, sees the samples of other ranks through `ModelInputs.gathered`, and returns the same
+    loss on each rank."""
     preconditions: ClassVar[bool] = False
     """Whether `precondition` transforms the gradients."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Columns of lists, with a label for each word or token, that the data must bring along."""
+        """Columns of lists with a label for each word or token."""
         return ()
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Columns of the table that training and judging need beside the tokens."""
+        """Columns of the table needed for training and evaluation, besides the tokens."""
         return tuple(name for name in (*self.labels, self.plot_against) if name)
 
     stream: str = ""
-    """Stream of tokens that is asked about (default: the only one)."""
+    """Name of the token stream to predict (default: the only stream)."""
     metrics: list[str] = Field(default_factory=list)
-    """What to measure beside the loss; empty: what is usual for this objective."""
+    """Metrics besides the loss (default: the standard metrics of the objective)."""
     plot_against: str = ""
-    """Column of samples against which the report plots the answers (a temperature, an energy); none unless given."""
+    """Sample column for the x-axis of a plot of the predictions in the report, e.g. a temperature (default: no
+    plot)."""
     reference: float | None = None
-    """Known value on that axis, drawn for comparison."""
+    """Known value on the axis of `plot_against`, drawn for comparison (default: none)."""
 
     def asked_stream(self, streams: Iterable[str]) -> str:
-        """The name of the stream that is asked about."""
+        """Name of the stream to predict."""
         return stream_name(streams, self.stream)
 
     def chosen(self) -> list[str]:
-        """The names of the metrics."""
+        """Names of the metrics."""
         for name in self.metrics:
             one_of("objective.metrics", name, METRICS)
         return self.metrics or list(self.standard)
 
     @property
     def measured(self) -> list[str]:
-        """The names of all scores but the loss that say which model is better; one can be chosen by any of them."""
+        """Scores besides the loss by which a model can be selected."""
         return [name for name in self.chosen() if METRICS[name].better != "neither"]
 
     @property
     def sends(self) -> tuple[str, ...]:
-        """Columns of samples that the loss needs."""
+        """Sample columns that the loss needs."""
         return (ANSWER,)
 
     def fit(self, train: Dataset) -> None:
-        """Learn from the training data what the question is (the classes, the scale of a value)."""
+        """Learn classes or scales from the training data."""
 
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
-        """What is to be added to the state so that answers are as sure as they are right, by judged samples."""
+        """Calibration of the predicted uncertainties, to be added to the state."""
         raise UserError(
-            f"objective.kind: {self.kind} cannot be calibrated, because it has no probabilities or deviations "
-            "(classify and regress have)",
+            f"`objective.kind: {self.kind}` cannot be calibrated, because it predicts no probabilities or deviations",
+            hint="Calibration works with classify and regress.",
             key="objective.kind",
         )
 
     @property
     def mixing(self) -> float:
-        """How much training samples are mixed with others (`shares`); 0: they are not."""
+        """Parameter of the Beta distribution of mixup; 0: no mixup."""
         return 0.0
 
     def mixed(self, batch: Batch, other: Batch, share: Array) -> Batch:
-        """Samples with what is asked of the others in them, share (B,) being their own part."""
+        """Mixup of the targets of two batches; `share` (B,) is the weight of the first."""
         raise NotImplementedError
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Hide what is to be found; runs before tokens are normalised. Targets are columns named «target ...»."""
+        """Hide tokens and add targets («target ...»), before tokens are normalised."""
         return batch
 
     def count(self, batch: Batch) -> float:
-        """What the sum of the loss is divided by."""
+        """Divisor of the summed loss."""
         return float(len(batch))
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
-        """Last layers for the pooled vector."""
+        """Output layers on the pooled vector."""
         return {}
 
     @property
     def answers(self) -> list[str]:
-        """What the outputs of the heads stand for, in their order; heads are worth keeping where these are the same."""
+        """Names of the outputs of the heads; heads are reused if these are equal."""
         return []
 
     @property
     def head_kind(self) -> str:
-        """The kind of objective whose heads these are (default: this one's own)."""
+        """Kind of objective that owns the heads (default: this one)."""
         return self.kind
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """The sum of the loss, and (if wanted) what the metrics need: one entry for each sample."""
+        """The summed loss and, if requested, outputs for the metrics, one per sample."""
         raise NotImplementedError
 
     def carried(self, tokens: Mapping[str, Tokens]) -> dict[str, Carried]:
-        """Tensors carried from step to step, by name, with their first values (drawn with the seed of the training).
+        """Initial values of tensors carried from step to step, by name.
 
-        `step` finds them as `inputs.carried` and returns the new values among its outputs, named `CARRIED` + name. A
-        step that is left out because of its gradient leaves them as they were.
+        They are drawn with the training seed. `step` finds them as `inputs.carried` and returns the new values among
+        its outputs, named `CARRIED` + name. A step that is skipped because of its gradient leaves them unchanged.
         """
         return {}
 
     def precondition(self, model: Any, inputs: ModelInputs, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Gradients by name of the weight, between the backward pass and clipping: natural gradients and the like.
+        """Transform gradients, by name of the weight, between backward pass and clipping.
 
-        The gradients are those of the mean loss over all ranks. The batch is in one piece; `inputs.carried` has the
-        values that the step returned.
+        For natural gradients and similar methods. The gradients are those of the mean loss over all ranks. The batch is
+        in one piece; `inputs.carried` has the values that the step returned.
         """
         return gradients
 
     def validate_split(self, part: str, dataset: Dataset) -> None:
-        """Refuse a part of the data that cannot be judged, before anything is trained."""
+        """Refuse a split that cannot be evaluated, before training starts."""
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Outputs in the units of the data, in double precision; `samples` has the columns of the samples, if known."""
+        """Outputs in the units of the data; `samples` has the sample columns, if known."""
         return outputs
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """One entry for each of `count` samples, from the outputs of their windows: the mean, unless given.
-
-        which    (n,) the sample of each window
-        """
+        """Merge outputs of windows into `count` samples by `which` (n,) (default: mean)."""
         sums = np.zeros((count, *values.shape[1:]))
         np.add.at(sums, which, values)
         return sums / np.bincount(which).reshape(-1, *[1] * (values.ndim - 1))
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
-        """More than a number: the rows of a table, shown where a trained model is judged.
-
-        samples  columns of the samples, if known
-        """
+        """Rows of a table of detailed scores; `samples` has the sample columns, if known."""
         return []
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """Predictions, one entry for each sample, where the truth is not known."""
-        raise UserError(f"`objective.kind: {self.kind}` has no answer for each sample", key="objective.kind")
+        """Predictions, one entry per sample, without the truth."""
+        raise UserError(f"`objective.kind: {self.kind}` has no prediction for each sample", key="objective.kind")
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
-        """Scores that take more than one pass (of answers written token by token), when a trained model is judged."""
+        """Scores of generated sequences, computed when a trained model is evaluated."""
         return {}
 
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
-        """The metrics of all outputs together."""
+        """Metrics of all outputs together."""
         return {name: float(METRICS[name](outputs)) for name in self.chosen()}
 
-    # How scores are shown. Names are those of `score` and `afterwards`, of `METRICS` or of this objective's own.
+    # Display of scores. Names come from `score` and `generation_metrics`.
 
     def lower_is_better(self, name: str) -> bool:
-        """Whether a smaller value of the loss or of a score is the better one."""
+        """Whether a lower value of a score (or the loss) is better."""
         return name not in METRICS or METRICS[name].better == "lower"
 
     def headline(self, names: Iterable[str]) -> list[str]:
-        """The scores that a line about a model shows, of all that were measured."""
+        """Scores for a one-line summary of a model."""
         return list(names)
 
     def score_groups(self, names: Iterable[str]) -> list[ScoreGroup]:
-        """Scores of this objective's own, by their kind."""
+        """Groups of scores that only this objective has."""
         return []
 
     def figures(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Callable[[], Figure]]:
-        """Figures of the report for this objective's own scores: caption -> function that draws."""
+        """Report figures for the scores of this objective: caption -> drawing function."""
         return {}
 
     def summarises_by_median(self, name: str) -> bool:
-        """Whether a comparison takes the median of a score over runs, and not the mean."""
+        """Whether a comparison uses the median of a score over runs instead of the mean."""
         return False
 
     def summary_note(self, names: Iterable[str]) -> str:
-        """A sentence for the caption of a comparison, on how these scores are read."""
+        """Sentence for the caption of a comparison on how to read the scores."""
         return ""
 
 
 def required_sample_column(inputs: ModelInputs, column: str, name: str) -> Tensor:
-    """A column of samples that the loss needs; `name` is what the user calls it."""
+    """A sample column that the loss needs; `name` is its name in the data."""
     if column not in inputs.samples:
         there = f"the columns are {', '.join(inputs.samples)}" if inputs.samples else "there are no columns"
         raise UserError(
-            f"column `{name}` with the truth to judge by is missing; {there}",
-            hint="Files may have their class before their name: NAME:FILE.",
+            f"column `{name}` with the truth is missing, so the model cannot be evaluated; {there}",
+            hint="Add the column to the data. The class of a whole file can be given as NAME:FILE.",
         )
     return inputs.samples[column]
 
 
 class Step(nn.Module):
-    """Model and objective as one module: what is compiled, and wrapped for many devices."""
+    """Model and objective as one module, for compilation and several devices."""
 
     def __init__(self, model: nn.Module, objective: Objective) -> None:
         super().__init__()
         self.model = model
         self.objective = objective
         self.still: tuple[nn.Module, ...] = ()
-        """Parts that do not learn: they work in training as they do in judging."""
+        """Frozen parts, which stay in evaluation mode during training."""
 
     def train(self, mode: bool = True) -> Self:
-        """As modules do, but for what does not learn."""
+        """Set the training mode, except for frozen parts."""
         super().train(mode)
         for part in self.still:
             part.eval()
         return self
 
     def forward(self, inputs: ModelInputs, outputs: bool = False) -> tuple[Tensor, Outputs]:
-        """The sum of the loss over the batch, and outputs for the metrics if wanted."""
+        """The summed loss over the batch, and outputs for the metrics if requested."""
         return self.objective.step(self.model, inputs, outputs)

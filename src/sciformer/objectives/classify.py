@@ -1,4 +1,4 @@
-"""Which class is it?"""
+"""Classification of samples."""
 
 from __future__ import annotations
 
@@ -27,38 +27,37 @@ Balance = Annotated[
 ]
 
 
-PARTNER, SHARE = "target of the other", "share of its own"  # columns of samples that are mixed with others
+PARTNER, SHARE = "target of the other", "share of its own"  # sample columns of mixup
 
 
 class Classify(Objective):
-    """-sum_b w_b ln p(class of sample b), with p = softmax of a linear head on the pooled vector."""
+    """Cross-entropy -sum_b w_b ln p(class of b), with a head on the pooled vector."""
 
     standard: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "auc", "calibration_error")
 
     label: str = "label"
-    """Column with the class of each sample: names or whole numbers."""
+    """Column with the class of each sample: names or integers (default: label)."""
     smoothing: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the probability spread over all classes in the target."""
+    """Label smoothing: share of the target probability spread over all classes (default: 0)."""
     mixup: float = Field(default=0.0, ge=0, le=10)
-    """Mix each training sample x with another one y, s x + (1 - s) y, and ask for both classes with these shares; s is
-    drawn from Beta(mixup, mixup). Usual are 0.1 to 0.8; 0: none."""
+    """Parameter a of mixup: training on s x + (1 - s) y of two samples, with s from Beta(a, a). Usual values are 0.1 to
+    0.8 (default: 0, no mixup)."""
     balance: Balance = "none"
-    """classes: weigh the samples so that each class counts alike, by n / (classes x n of the class) in the training
-    part; true and false are taken for classes and none."""
+    """Class weights: none, or classes for n / (number of classes x n of the class), so that all classes count equally
+    (default: none; true means classes, false none)."""
     weight: str = ""
-    """Column with a weight for each sample."""
+    """Column with a weight for each sample (default: all weights 1)."""
     hidden: Widths | None = None
-    """Width of an inner layer of the head, or widths of several; none unless given."""
+    """Width of the hidden layer of the head, or a list of widths (default: a linear head)."""
     activation: Literal["gelu", "relu"] = "gelu"
-    """Of the inner layers."""
+    """Activation function of the hidden layers (default: gelu)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Share of numbers of the inner layers (without such, of what the head reads) set to zero in training."""
+    """Dropout rate in the hidden layers of the head, or at the input of a linear head (default: 0)."""
     curve: str = ""
-    """Class whose probability the report draws along a column; the last one unless given."""
+    """Class whose probability the report plots along `plot_against` (default: the last class)."""
 
     @property
     def sends(self) -> tuple[str, ...]:
-        """The number of the class, and the weight; where samples are mixed, the other class and the share."""
         return (ANSWER, self.weight, PARTNER, SHARE)
 
     @property
@@ -66,7 +65,6 @@ class Classify(Objective):
         return self.mixup
 
     def mixed(self, batch: Batch, other: Batch, share: Array) -> Batch:
-        """With the class of the others."""
         return batch.with_columns(None, **{PARTNER: other.samples[self.label], SHARE: share})
 
     @property
@@ -74,27 +72,27 @@ class Classify(Objective):
         return (*super().required_columns, *(name for name in (self.label, self.weight) if name))
 
     def fit(self, train: Dataset) -> None:
-        """Learn the classes, in sorted order, and how many samples each has."""
+        """Learn the sorted class names and the number of samples of each class."""
         labels = train.sample_column(self.label)
         if labels.ndim != 1:
             shape = f"(n, {', '.join(map(str, labels.shape[1:]))})"
             raise UserError(
-                f"column `{self.label}` must have one class for each sample, not the shape {shape}",
+                f"column `{self.label}` has the shape {shape}, but it must have one class for each sample",
                 key="objective.label",
             )
         if labels.dtype.kind == "f" and np.isnan(labels).any():
             where = np.isnan(labels).argmax()
-            raise UserError(f"sample {where} has no class in column `{self.label}` (an empty cell, or NaN)")
+            raise UserError(f"sample {where} has no class in column `{self.label}`: the cell is empty or NaN")
         if labels.dtype.kind == "f" and not (labels == np.round(labels)).all():
             raise UserError(
-                f"column `{self.label}` has real numbers, not classes",
-                hint="For values, use objective.kind: regress.",
+                f"column `{self.label}` has real numbers, which cannot be classes",
+                hint="To predict numbers, use objective.kind: regress.",
                 key="objective.label",
             )
         classes, counts = np.unique(labels, return_counts=True)
         if len(classes) < 2:
             raise UserError(
-                f"column `{self.label}` must have two classes or more, not {len(classes)}: {classes[:1]}",
+                f"column `{self.label}` needs at least two classes, but has {len(classes)}: {classes[:1]}",
                 key="objective.label",
             )
         if len(classes) > 10_000:
@@ -105,18 +103,16 @@ class Classify(Objective):
         self.state.update(classes=_names(classes), counts=counts.tolist())
 
     def validate_split(self, part: str, dataset: Dataset) -> None:
-        """Refuse classes that the training part does not have."""
         strange = sorted(set(_names(np.unique(dataset.sample_column(self.label)))) - set(self.classes))
         if strange:
             raise UserError(
                 f"the part `{part}` has classes that the training part does not have: {', '.join(strange[:8])}; "
                 f"the training part has {', '.join(self.classes[:8])}",
-                hint="Bring more samples of these classes, or leave them out.",
+                hint="Add samples of these classes to the training part, or remove these classes.",
             )
 
     @property
     def classes(self) -> list[str]:
-        """The names of the classes."""
         return list(self.state["classes"])
 
     @property
@@ -124,7 +120,7 @@ class Classify(Objective):
         return self.classes
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Number the classes; nothing is hidden."""
+        """Number the classes; no token is hidden."""
         if self.label not in batch.samples:
             return batch
         number = {ANSWER: self._numbers(batch.samples[self.label])}
@@ -137,7 +133,7 @@ class Classify(Objective):
         return np.array([place.get(label, -1) for label in _names(labels)], np.int64)
 
     def count(self, batch: Batch) -> float:
-        """Samples, or the sum of their weights."""
+        """Number of samples, or the sum of their weights."""
         number = batch.samples.get(ANSWER)
         if number is None:
             return float(len(batch))
@@ -147,17 +143,18 @@ class Classify(Objective):
             if len(batch.ids):
                 found += f" in sample {batch.ids[first]}"
             raise UserError(
-                f"the class must be a class of the training data ({', '.join(self.classes[:8])}), not {found}"
+                f"class {found} is unknown; the classes of the training data are {', '.join(self.classes[:8])}"
             )
         weights = np.ones(len(number))
         if self.balance != "none":
             each, share = self._class_weights().astype(np.float64), batch.samples.get(SHARE, 1)
             weights = share * each[number] + (1 - share) * each[batch.samples.get(PARTNER, number)]
         if self.weight:
-            one_of("objective.weight, a column of the samples,", self.weight, batch.samples, key="objective.weight")
+            one_of("objective.weight", self.weight, batch.samples, key="objective.weight")
             if not (batch.samples[self.weight] >= 0).all():
                 raise UserError(
-                    f"weights in column `{self.weight}` must be 0 or more, but a weight is negative or NaN",
+                    f"column `{self.weight}` has a weight that is negative or NaN",
+                    hint="Weights must be 0 or larger.",
                     key="objective.weight",
                 )
             weights = weights * batch.samples[self.weight]
@@ -168,7 +165,6 @@ class Classify(Objective):
         return (counts.sum() / (len(counts) * counts)).astype(np.float32)
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
-        """A linear layer, or an MLP."""
         return {"class": ClassHead(dim, len(self.classes), self.hidden, self.dropout, self.activation)}
 
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
@@ -179,13 +175,12 @@ class Classify(Objective):
         return logits / self.state.get("temperature", 1.0)
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Cross-entropy of the samples."""
         logits = self._logits(model, inputs)
         loss, found = self.judged(logits, inputs)
         return loss.sum(), {**found, "loss": loss} if outputs else {}
 
     def judged(self, logits: Tensor, inputs: ModelInputs) -> tuple[Tensor, Outputs]:
-        """The loss (B,) of logits (B, classes), and what the metrics need of them."""
+        """The loss (B,) of logits (B, classes), and the outputs for the metrics."""
         label = required_sample_column(inputs, ANSWER, self.label)
         loss = self._loss(logits, label)
         if PARTNER in inputs.samples:
@@ -202,12 +197,11 @@ class Classify(Objective):
         return loss * torch.as_tensor(self._class_weights(), device=loss.device)[label]
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """Probabilities of the classes."""
         return {"probabilities": self._logits(model, inputs).softmax(-1)}
 
 
 def _names(labels: Any) -> list[str]:
-    """Classes by name, whatever the file stores them as: 1 and 1.0 are the same, bytes are text."""
+    """Class names as text, for any stored type: 1 equals 1.0, bytes are decoded."""
     labels = np.asarray(labels)
     if labels.dtype.kind == "f":
         return [str(int(label)) if label.is_integer() else str(label) for label in labels.tolist()]

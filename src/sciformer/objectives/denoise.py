@@ -1,4 +1,4 @@
-"""What would a series be without its noise, and is there anything in it?"""
+"""Denoising of series, optionally with classification."""
 
 from __future__ import annotations
 
@@ -17,67 +17,57 @@ from ..data.random import SampleRandom
 from ..data.windows import START
 from ..errors import UserError
 from ..nn import Gaussian, TagHead, ValueHead
-from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
 from ..tokens.protocols import Maskable, prefix_length
 from .base import ANSWER, Objective, Outputs, Widths
 from .classify import Balance, Classify
 
-CENTRE, SCALE = "centre of values", "scale of values"  # columns of tokens: values are scaled (value - centre) / scale
-ASKED_TOKENS, OWN_TOKENS = (
-    "asked",
-    "own",
-)  # columns of tokens: whose truth is known, and which are no tokens given beside
-NOISE = "target noise"  # the column of samples with the sum of (value - truth)^2
+CENTRE, SCALE = "centre of values", "scale of values"  # token columns: values are scaled to (value - centre) / scale
+ASKED_TOKENS, OWN_TOKENS = "asked", "own"  # token columns: known truth; no prefix token
+NOISE = "target noise"  # sample column with the sum of (value - truth)^2
 
 
 class Denoise(Objective):
-    """sum_b of the mean over its points of (x - m)^2, x the value without noise, scaled as values are; m = W h + b.
+    """Squared error (x - m)^2 of noise-free values x, mean over the points.
 
-    With a label, also -w ln p(class of sample b): detection and extraction in one. With form gaussian,
-    ln s + (x - m)^2 / (2 s^2) in place of the square.
+    Values are scaled as the tokens scale them; m = W h + b. With form gaussian, the loss is ln s + (x - m)^2 / (2 s^2).
+    With a label, -w ln p(class) is added: detection and extraction in one model.
     """
 
     standard: ClassVar[tuple[str, ...]] = ("scatter", "noise_left", "overlap")
 
     target: str = "clean"
-    """Column of lists with the values without noise, one for each value."""
+    """Column of lists with the noise-free values, one for each value (default: clean)."""
     form: Literal["plain", "gaussian"] = "plain"
-    """Squared error, or a Gaussian for each value, which also says how sure it is."""
+    """Loss: plain (squared error), or gaussian (with a predicted standard deviation) (default: plain)."""
     hidden: Widths | None = None
-    """Width of an inner layer of the heads, or widths of several; none unless given."""
+    """Width of the hidden layer of the heads, or a list of widths (default: linear heads)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Share of numbers of the inner layers (without such, of what the heads read) set to zero in training."""
+    """Dropout rate in the hidden layers of the heads, or at the input of linear heads (default: 0)."""
     label: str = ""
-    """Column with the class of each sample, to be found too; none unless given."""
+    """Column with the class of each sample, to be predicted too (default: no classification)."""
     label_weight: float = Field(default=1.0, gt=0)
-    """How much the class counts beside the series, w."""
+    """Weight w of the classification loss (default: 1)."""
     balance: Balance = "none"
-    """classes: weigh the classes so that each counts alike."""
+    """Class weights: none, or classes so that all classes count equally (default: none)."""
 
     @property
     def question(self) -> Classify | None:
-        """Which class it is, where that is asked too."""
+        """The classification objective, or None without a label."""
         if not self.label:
             return None
-        options: dict[str, Any] = {
-            "hidden": self.hidden,
-            "dropout": self.dropout,
-            "balance": self.balance,
-            "stream": self.stream,
-        }
-        made = Classify(kind="classify", label=self.label, **options)
+        options = {name: getattr(self, name) for name in ("label", "hidden", "dropout", "balance", "stream")}
+        made = Classify(kind="classify", **options)
         made.state.update(self.state.get("class", {}))
         return made
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """The values without noise, and the class."""
         return (*super().required_columns, self.target, *([self.label] if self.label else []))
 
     @property
     def classes(self) -> list[str]:
-        """The names of the classes; none where they are not asked for."""
+        """Class names; empty without a label."""
         return [] if self.question is None else self.question.classes
 
     @property
@@ -85,69 +75,68 @@ class Denoise(Objective):
         return [self.target, *self.classes]
 
     def chosen(self) -> list[str]:
-        """The names of the metrics, those of the class too."""
+        """Names of the metrics, with classification metrics if there is a label."""
         if self.metrics or not self.label:
             return super().chosen()
         two = ["efficiency_1"] if len(self.state.get("class", {}).get("classes", ())) == 2 else []
         return [*self.standard, "accuracy", "auc", *two, "calibration_error"]
 
     def fit(self, train: Dataset) -> None:
-        """Learn how many values a token has, and the classes."""
+        """Learn the number of values per token, and the classes."""
         name = self.asked_stream(train.tokens)
         stream, tokens = train.batch(np.arange(min(1, len(train)))).streams[name], train.tokens[name]
         if self.target not in stream.columns:
             there = f"`tokens.kind: {tokens.kind}` has {', '.join(stream.columns)}"
             raise UserError(
-                f"column `{self.target}` with a value for each value of the tokens is missing; {there}",
+                f"column `{self.target}` with the noise-free values is missing; {there}",
                 key="objective.target",
             )
         column = stream.columns[self.target]
         self.state["width"] = int(np.prod(column.shape[1:], dtype=np.int64))
-        if self.question is not None:
-            asked = self.question
+        if (asked := self.question) is not None:
             asked.fit(train)
             self.state["class"] = asked.state
 
     def validate_split(self, part: str, dataset: Dataset) -> None:
-        """Refuse classes that the training part does not have."""
         if self.question is not None:
             self.question.validate_split(part, dataset)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Scale what is to be found as values are; nothing is hidden."""
+        """Add the scaled noise-free values as targets; no token is hidden."""
         name = self.asked_stream(batch.streams)
         stream = batch.streams[name]
         domain = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`")
         value = stream.columns[domain.hides[0]]
-        centre, scale = (
-            np.broadcast_to(part, value.reshape(len(value), -1).shape) for part in domain.centre_and_scale(stream)
-        )
+        value = value.reshape(len(value), -1)
+        centre, scale = (np.broadcast_to(part, value.shape) for part in domain.centre_and_scale(stream))
         made = {CENTRE: centre, SCALE: scale, OWN_TOKENS: stream.position >= prefix_length(domain)}
         truth, more = stream.columns.get(self.target), dict[str, Array]()
         if truth is not None:
             truth = truth.reshape(centre.shape).astype(np.float64)
             known = np.isfinite(truth) & made[OWN_TOKENS][:, None]
             made |= {ANSWER: np.where(known, (truth - centre) / scale, 0), ASKED_TOKENS: known}
-            noise = np.where(known & np.isfinite(value.reshape(centre.shape)), value.reshape(centre.shape) - truth, 0)
+            noise = np.where(known & np.isfinite(value), value - truth, 0)
             more[NOISE] = np.bincount(stream.sample, (noise**2).sum(1), len(stream))
         batch = batch.with_columns(stream.with_columns(**made), name, **more)
         return batch if self.question is None else self.question.corrupt(batch, tokens, rng)
 
     def count(self, batch: Batch) -> float:
         if ASKED_TOKENS not in batch.streams[self.asked_stream(batch.streams)].columns:
-            raise UserError(f"column `{self.target}` with the truth to judge by is missing", key="objective.target")
+            raise UserError(
+                f"column `{self.target}` with the true values is missing, so the model cannot be evaluated",
+                key="objective.target",
+            )
         if self.question is not None:
             self.question.count(batch)
         return float(len(batch))
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
-        """A layer for the values of each token, and one for the class."""
         kind = TagHead if self.form == "plain" else ValueHead
         made: dict[str, nn.Module] = {"value": kind(dim, self.state["width"], self.hidden, self.dropout)}
         return made if self.question is None else made | self.question.heads(dim, tokens)
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """The mean loss of the values of each sample, and that of its class."""
+        """Mean loss over the values of each sample, plus the classification loss."""
         view, (value, logits) = inputs.view(self.stream), self._read(model, inputs)
         target, asked = view.columns[ANSWER].float(), view.columns[ASKED_TOKENS]
         each = value.loss(target) if self.form == "gaussian" else (value.mean - target) ** 2
@@ -167,19 +156,16 @@ class Denoise(Objective):
         return loss.sum(), {**found, **sums, "count": count, "loss": loss}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """The values without noise, in the units of the data, and probabilities of the classes."""
+        """Denoised values in the units of the data, and class probabilities."""
         view, (value, logits) = inputs.view(self.stream), self._read(model, inputs)
         centre, scale = (view.columns[name].float() for name in (CENTRE, SCALE))
-        found = {
-            "recovered": _padded(value.mean * scale + centre, view),
-            OWN_TOKENS: _padded(view.columns[OWN_TOKENS], view),
-        }
+        found = {"recovered": view.pad(value.mean * scale + centre), OWN_TOKENS: view.pad(view.columns[OWN_TOKENS])}
         if self.form == "gaussian":
-            found["deviation"] = _padded(value.std * scale, view)
+            found["deviation"] = view.pad(value.std * scale)
         return found if self.question is None else found | {"probabilities": logits.softmax(-1)}
 
     def _read(self, model: Any, inputs: ModelInputs) -> tuple[Gaussian, Tensor]:
-        """Values of the tokens (B, N, P) or (T, P) with deviations, and logits of the classes."""
+        """Token values (B, N, P) or (T, P) with deviations, and class logits."""
         encoded = model.encode(inputs.view(self.stream))
         value = model.heads["value"](model.tokens(encoded))
         if not isinstance(value, Gaussian):
@@ -188,7 +174,7 @@ class Denoise(Objective):
         return value, model.heads["class"](model.pool(encoded)).float() if self.label else value.mean
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Series as lists, a value for each of the whole sample; NaN before this window."""
+        """Series as lists with an entry for each value; NaN before this window."""
         found = dict(outputs)
         if NOISE in samples and "residual" in found:
             found["noise"] = np.asarray(samples[NOISE])
@@ -205,7 +191,7 @@ class Denoise(Objective):
         return found
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Means over the windows of a sample; of series, of the windows that have a point."""
+        """Means over the windows of a sample; for series, over windows with the point."""
         if values.dtype != object:
             return super().merge(values, which, count)
         merged = np.empty(count, object)
@@ -219,11 +205,6 @@ class Denoise(Objective):
         return merged
 
 
-def _padded(part: Tensor, view: StreamView) -> Tensor:
-    """(B, N, ...) whatever the layout."""
-    return view.valid.pad(part) if isinstance(view.valid, Ragged) else part
-
-
 def _sums(part: Tensor, view: StreamView) -> Tensor:
     """(B,) sums over all values of a sample."""
-    return _padded(part, view).flatten(1).sum(1)
+    return view.pad(part).flatten(1).sum(1)

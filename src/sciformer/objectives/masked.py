@@ -1,4 +1,4 @@
-"""Which tokens were hidden? (BERT, masked autoencoders, ASTROMER)"""
+"""Masked modelling: BERT, masked autoencoders, ASTROMER."""
 
 from __future__ import annotations
 
@@ -18,44 +18,43 @@ from ..nn.ragged import Ragged
 from ..tokens.base import Tokens, stream_part
 from ..tokens.protocols import Maskable
 from .base import PREFIX, Objective, Outputs
+from .next_token import flat_targets, tokens_agree
 
-PLACES = "asked places"  # the column of samples (B, K) with the places that are asked for, from 1; 0: none
+PLACES = "asked places"  # sample column (B, K) with the places of masked tokens, from 1; 0: empty
 PLACES_MULTIPLE = 16  # K is a multiple of this, so that a compiled step sees few shapes
 
 
 class Masked(Objective):
-    """-sum ln p(hidden token | the others), over a share of the tokens of a stream (arXiv 1810.04805).
+    """-sum ln p(hidden token | visible tokens), for a share of the tokens.
 
-    Of the tokens asked for, most are hidden, some replaced by random ones, some left as they are, so that the model
-    must doubt what it sees.
+    Most of the selected tokens are hidden, some are replaced by random tokens, and some stay unchanged, so that the
+    model cannot trust its input (arXiv 1810.04805).
     """
 
     unit: ClassVar[str] = "tokens"
     hides: ClassVar[bool] = True
     reads_out: ClassVar[bool] = True
-    standard: ClassVar[tuple[str, ...]] = ()
 
     mask_ratio: float = Field(default=0.15, gt=0, le=1)
-    """Share of the tokens that are masked and predicted, at least one in every sample (default: 0.15)."""
+    """Share of the tokens that are masked and predicted, at least one in each sample (default: 0.15)."""
     mask: str = ""
-    """Named mask instead of random tokens, `mask_ratio` of all: last (the end of each sample: a forecast), or another
-    that the tokens have, as patches have centre: inpainting (default: random tokens)."""
+    """Named mask instead of random tokens: last (the end of each sample: a forecast), or a mask of the tokens, e.g.
+    centre of patches: inpainting (default: random tokens)."""
     random: float = Field(default=0.0, ge=0, le=1)
-    """Share of those that are replaced by random tokens (BERT: 0.1)."""
+    """Share of the masked tokens that are replaced by random tokens (BERT: 0.1; default: 0)."""
     same: float = Field(default=0.0, ge=0, le=1)
-    """Share of those that stay as they are (BERT: 0.1)."""
+    """Share of the masked tokens that stay unchanged (BERT: 0.1; default: 0)."""
     whole_words: bool = False
-    """Mask whole words: all tokens of a word are hidden, replaced or left together (default: false)."""
+    """Mask whole words: all tokens of a word are treated alike (default: false)."""
 
     @property
     def sends(self) -> tuple[str, ...]:
         return (PLACES,)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Hide a share of every sample's tokens."""
         if self.random + self.same > 1:
             raise UserError(
-                f"objective.random and objective.same must be at most 1 together, not {self.random + self.same}",
+                f"objective.random + objective.same is {self.random + self.same}, but must be at most 1",
                 key="objective.random",
             )
         name = self.asked_stream(batch.streams)
@@ -64,8 +63,8 @@ class Masked(Objective):
         if self.whole_words and "word" not in stream.columns:
             raise UserError(
                 "objective.whole_words needs tokens that are parts of words, "
-                f"but `tokens.kind: {domain.kind}` has no column `word` here",
-                hint="Choose another unit, or leave out objective.whole_words.",
+                f"but the tokens of `tokens.kind: {domain.kind}` have no column `word`",
+                hint="Use subword tokens, or remove objective.whole_words.",
                 key="objective.whole_words",
             )
         first = first_of(stream) if self.whole_words else np.arange(int(stream.lengths.sum()))
@@ -82,19 +81,19 @@ class Masked(Objective):
         )
 
     def _named(self, tokens: Maskable, stream: Stream, may: Array | None) -> Array:
-        """(T,) which tokens are asked for, by the named mask."""
+        """(T,) mask of the tokens to predict, from the named mask."""
         one_of("objective.mask", self.mask, tokens.masks)
         if self.whole_words:
-            raise UserError("objective.whole_words is for random tokens, not for objective.mask", key="objective.mask")
+            raise UserError("objective.whole_words cannot be combined with objective.mask", key="objective.mask")
         asked = np.ones(int(stream.lengths.sum()), bool) if may is None else may.copy()
         asked[asked] = tokens.masks[self.mask](stream.keep(asked), self.mask_ratio)
         return asked
 
     def _asked(self, stream: Stream, first: Array, may: Array | None, rng: SampleRandom) -> Array:
-        """(T,) which tokens are asked for: words in random order, as many as come nearest to the share, at least one.
+        """(T,) mask of the tokens to predict: random words up to the share, at least one.
 
-        first  (T,) the first token of the word of each token; without words, the token itself
-        may    (T,) which tokens may be asked for; None: all
+        first  (T,) the first token of each token's word; without words, the token itself
+        may    (T,) tokens that may be masked; None: all
         """
         here = np.arange(len(first)) if may is None else np.flatnonzero(may)
         sample, drawn = stream.sample[here], rng.uniform("asked", stream.lengths)
@@ -103,10 +102,10 @@ class Masked(Objective):
         asked = np.zeros(len(first), bool)
         if not self.whole_words and len(here) and (table := sorted_rows(drawn[here], sample, count)) is not None:
             last = table[np.arange(len(count)), np.clip(wanted, 1, np.maximum(1, count)) - 1]
-            asked[here] = drawn[here] <= last[sample]  # as many of each sample as are wanted of it, without words
+            asked[here] = drawn[here] <= last[sample]  # exactly the wanted number of each sample
             return asked
         order = np.lexsort((here, first[here], drawn[first[here]], sample))
-        # Along the tokens in their random order: where a word begins, how long it is, and what was asked for before it.
+        # Along the tokens in random order: where words begin, their lengths, and the tokens selected before them.
         word, owner = first[here][order], sample[order]
         new = np.diff(word, prepend=-1) != 0
         begins = np.flatnonzero(new)
@@ -120,7 +119,7 @@ class Masked(Objective):
         return float(batch.streams[self.asked_stream(batch.streams)].columns["asked"].sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """The loss of the tokens asked for; only for those is anything read out."""
+        """Loss of the masked tokens; no other token is read out."""
         view, places = inputs.view(self.stream), inputs.samples[PLACES]
         readout, hidden = stream_part(model.readout, view.name), model.tokens(model.encode(view))
         total = hidden.shape[:-1].numel()
@@ -128,27 +127,21 @@ class Masked(Objective):
         if not total:  # no tokens at all
             index, wanted = index[:0], wanted[:0]
         elif not outputs and hidden.device.type == "cpu" and not torch.compiler.is_compiling():
-            index, wanted = index[wanted], wanted[wanted]  # where shapes need not be fixed, nothing is read in vain
+            index, wanted = index[wanted], wanted[wanted]  # shapes may vary here: skip the empty places
         rows = hidden.flatten(0, -2).index_select(0, index)
-        target = {
-            name.removeprefix(PREFIX): column.flatten(0, hidden.dim() - 2).index_select(0, index)
-            for name, column in view.columns.items()
-            if name.startswith(PREFIX)
-        }
+        target = {name: column.index_select(0, index) for name, column in flat_targets(view, hidden).items()}
         if not outputs:
             return readout.total(rows, target, wanted), {}
         loss = readout.loss(rows, target).masked_fill(~wanted, 0)
         found = {"loss": loss, "count": wanted}
         if "token_accuracy" in self.chosen():
-            best = readout.predict(rows)
-            right = [(best[name] == target[name])[..., None].flatten(1).all(1) for name in target]
-            found["correct"] = torch.stack(right).all(0) & wanted
+            found["correct"] = tokens_agree(readout.predict(rows), target) & wanted
         shape = (len(places), len(index) // max(1, len(places)))
         return loss.sum(), {name: part.view(shape).sum(1) for name, part in found.items()}
 
 
 def first_of(stream: Stream) -> Array:
-    """(T,) the first token, in this stream, of the word that each token belongs to; without a word (-1), itself."""
+    """(T,) first token of each token's word; without a word (-1), the token itself."""
     word, here = stream.columns["word"], np.arange(int(stream.lengths.sum()))
     if not len(here):
         return here
@@ -157,7 +150,7 @@ def first_of(stream: Stream) -> Array:
 
 
 def _places(stream: Stream, asked: Array) -> Array:
-    """(B, K) the places of the tokens asked for in each sample, counted from 1, and zeros."""
+    """(B, K) places of the masked tokens in each sample, from 1; 0 is empty."""
     sample, place = stream.sample[asked], stream.position[asked] + 1
     count = np.bincount(sample, minlength=len(stream))
     room = -(-int(count.max(initial=1)) // PLACES_MULTIPLE) * PLACES_MULTIPLE
@@ -167,10 +160,10 @@ def _places(stream: Stream, asked: Array) -> Array:
 
 
 def _rows(places: Tensor, view: StreamView, total: int) -> Tensor:
-    """Where the places are among all tokens of a view, end to end.
+    """Indices of the places among all tokens of a view, end to end.
 
-    What is no place points at the tokens of its sample in turn: nothing comes of it, but were it always the first, a
-    GPU would have thousands of gradients to add there, one after the other, though all are nil.
+    Empty places point at the tokens of their sample in turn. They do not count, but if all pointed at the first token,
+    a GPU would add thousands of zero gradients there one after the other.
     """
     if isinstance(view.valid, Ragged):
         lengths = view.valid.lengths

@@ -1,4 +1,4 @@
-"""Which token comes next? (GPT)"""
+"""Next-token prediction (GPT)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from torch import Tensor
 from ..data.batch import Batch, ModelInputs, Stream, StreamView
 from ..data.random import SampleRandom
 from ..errors import UserError
-from ..nn.ragged import Ragged
-from ..tokens.base import Tokens, stream_part
+from ..tokens.base import Columns, Tokens, stream_part
 from ..tokens.protocols import Maskable, Readout
 from .base import PREFIX, Objective, Outputs
 
 
 class NextToken(Objective):
-    """-sum_i ln p(token i + 1 | tokens up to i), over all tokens but the first of each window."""
+    """Language modelling: -sum_i ln p(token i + 1 | tokens up to i) over each window."""
 
     unit: ClassVar[str] = "tokens"
     reads_out: ClassVar[bool] = True
@@ -28,7 +27,7 @@ class NextToken(Objective):
     standard: ClassVar[tuple[str, ...]] = ("perplexity", "token_accuracy")
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Each token but the last is an input, each but the first a target."""
+        """Shift the tokens by one: each token predicts the next."""
         name = self.asked_stream(batch.streams)
         hides = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`").hides
         return batch.with_columns(shifted(batch.streams[name], hides), name)
@@ -37,7 +36,7 @@ class NextToken(Objective):
         return float(batch.streams[self.asked_stream(batch.streams)].lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """The loss of every token; for each sample its sum, the number of tokens and of those that were right."""
+        """Summed loss of all tokens; per sample the loss, all and correct tokens."""
         view = inputs.view(self.stream)
         return ask_tokens(stream_part(model.readout, view.name), model.decode(view), view, outputs)
 
@@ -45,17 +44,13 @@ class NextToken(Objective):
 def ask_tokens(
     readout: Readout, hidden: Tensor, view: StreamView, outputs: bool, smoothing: float = 0.0
 ) -> tuple[Tensor, Outputs]:
-    """The sum of the loss of targets, given hidden vectors; with `outputs` also sums for each sample (not smoothed).
+    """Summed loss of the targets; with `outputs` also sums per sample.
 
-    Targets are the columns of the view named «target ...»; its column `asked`, if there is one, says which count.
+    Targets are the columns of the view named «target ...». Its column `asked`, if present, marks the tokens that count.
+    The outputs are without smoothing.
     """
-    flat = hidden.flatten(0, -2)
-    target = {
-        name.removeprefix(PREFIX): column.flatten(0, hidden.dim() - 2)
-        for name, column in view.columns.items()
-        if name.startswith(PREFIX)
-    }
-    wanted = view.valid.inside if isinstance(view.valid, Ragged) else view.valid
+    flat, target = hidden.flatten(0, -2), flat_targets(view, hidden)
+    wanted = view.real
     if "asked" in view.columns:
         asked = view.columns["asked"].bool()
         wanted = asked if wanted is None else wanted & asked
@@ -64,17 +59,24 @@ def ask_tokens(
         return readout.total(flat, target, wanted, smoothing) if smoothing else readout.total(flat, target, wanted), {}
     real = torch.ones(flat.shape[0], dtype=torch.bool, device=flat.device) if wanted is None else wanted
     loss = readout.loss(flat, target).masked_fill(~real, 0)
-    best = readout.predict(flat)
-    right = torch.stack([(best[name] == target[name])[..., None].flatten(1).all(1) for name in target]).all(0) & real
-    if isinstance(view.valid, Ragged):
-        parts = [view.valid.pad(part).sum(1) for part in (loss, right, real)]
-    else:
-        parts = [part.unflatten(0, hidden.shape[:2]).sum(1) for part in (loss, right, real)]
-    return loss.sum(), {"loss": parts[0], "correct": parts[1], "count": parts[2]}
+    found = {"loss": loss, "correct": tokens_agree(readout.predict(flat), target) & real, "count": real}
+    return loss.sum(), {name: view.pad(part.unflatten(0, hidden.shape[:-1])).sum(1) for name, part in found.items()}
+
+
+def flat_targets(view: StreamView, hidden: Tensor) -> Columns:
+    """Columns «target ...» by their own names, flat over tokens like `hidden`."""
+    last = hidden.dim() - 2
+    named = {name.removeprefix(PREFIX): column for name, column in view.columns.items() if name.startswith(PREFIX)}
+    return {name: column.flatten(0, last) for name, column in named.items()}
+
+
+def tokens_agree(one: Columns, target: Columns) -> Tensor:
+    """(n,) whether all columns of a token equal its target."""
+    return torch.stack([(one[name] == target[name])[..., None].flatten(1).all(1) for name in target]).all(0)
 
 
 def shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
-    """Each token but the last of a sample as an input, beside it as «target ...» what follows."""
+    """Shift tokens by one: «target ...» columns hold the following token."""
     missing = [name for name in hides if name not in stream.columns]
     if missing:
         raise UserError(f"the tokens have no column `{missing[0]}`; their columns are {', '.join(stream.columns)}")
@@ -87,7 +89,7 @@ def shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
 
 
 def _shifted_rows(stream: Stream, hides: tuple[str, ...]) -> Stream:
-    """The same for windows of one length, where rows of an array do."""
+    """Fast path of `shifted` for samples of equal length."""
     count, long = len(stream), int(stream.lengths[0])
 
     def rows(column: Any, part: slice) -> Any:

@@ -1,4 +1,4 @@
-"""Which value is it, and how sure?"""
+"""Regression with uncertainties: Gaussians or quantiles."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from ..nn import Gaussian, QuantileHead, ValueHead, pinball
 from ..tokens.base import Tokens
 from .base import ANSWER, Objective, Outputs, Widths, required_sample_column
 
-INTERVAL_PERCENTS = (68, 95)  # per cent of the targets that intervals should hold
+INTERVAL_PERCENTS = (68, 95)  # expected coverage of the intervals, in per cent
 
 
 def _levels(given: list[float]) -> list[float]:
     even = all(abs(low + high - 1) < 1e-9 for low, high in zip(given, reversed(given)))
     if len(given) % 2 == 0 or len(given) < 3 or sorted(set(given)) != given or not even or not 0 < given[0] < 1:
-        raise ValueError("quantiles rise from above 0 to below 1 and are even about 0.5, as [0.16, 0.5, 0.84]")
+        raise ValueError(
+            "quantiles must be between 0 and 1, increase, and be symmetric about 0.5, e.g. [0.16, 0.5, 0.84]"
+        )
     return given
 
 
@@ -35,55 +37,57 @@ Levels = Annotated[list[float], AfterValidator(_levels)]
 
 
 class Regress(Objective):
-    """sum_b of ln s + (y - m)^2 / (2 s^2): a Gaussian of mean m and deviation s for each value, both learned.
+    """Gaussian regression: sum_b of ln s + (y - m)^2 / (2 s^2), m and s predicted.
 
-    Or of the pinball loss sum_q max(q (y - z_q), (q - 1) (y - z_q)) of quantiles z_q, which need not be those of any
-    such form; their middle one then stands for m, and half the way between those of 16 and 84 % for s.
+    With form quantiles: the pinball loss sum_q max(q (y - z_q), (q - 1) (y - z_q)) of quantiles z_q, without an assumed
+    distribution. The median then serves as m, and half the distance between the 16 % and 84 % quantiles as s.
     """
 
     standard: ClassVar[tuple[str, ...]] = ("rmse", "mae", "quantile_error", "coverage_68", "coverage_95")
 
     targets: list[str] = Field(default=["target"], min_length=1)
-    """Columns with the values of each sample."""
+    """Columns with the values to predict (default: [target])."""
     form: Literal["gaussian", "quantiles"] = "gaussian"
-    """How sure: a Gaussian for each value, or its quantiles."""
+    """Form of the uncertainty: a Gaussian for each value, or quantiles (default: gaussian)."""
     quantiles: Levels = Field(default=[0.025, 0.16, 0.5, 0.84, 0.975])
-    """Of form quantiles: which, in rising order, the middle one 0.5, the others as far below it as above."""
+    """Levels of form quantiles: increasing, symmetric about 0.5, with 0.5 in the middle (default: [0.025, 0.16, 0.5,
+    0.84, 0.975])."""
     hidden: Widths | None = None
-    """Width of an inner layer of the head, or widths of several; none unless given."""
+    """Width of the hidden layer of the head, or a list of widths (default: a linear head)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Share of numbers of the inner layers (without such, of what the head reads) set to zero in training."""
+    """Dropout rate in the hidden layers of the head, or at the input of a linear head (default: 0)."""
 
     @property
     def required_columns(self) -> tuple[str, ...]:
         return (*super().required_columns, *self.targets)
 
     def fit(self, train: Dataset) -> None:
-        """Learn mean and deviation of the values, so that the model works with numbers near one."""
+        """Learn mean and standard deviation of the targets, for standardisation."""
         columns = [train.sample_column(name) for name in self.targets]
         for name, column in zip(self.targets, columns):
             if column.ndim != 1 or column.dtype.kind not in "biuf":
                 found = f"{column.dtype} of shape (n, {', '.join(map(str, column.shape[1:]))})"
                 raise UserError(
-                    f"column `{name}` must have one number for each sample, not {found}", key="objective.targets"
+                    f"column `{name}` has {found}, but it must have one number for each sample", key="objective.targets"
                 )
         values = np.stack([column.astype(np.float64) for column in columns], 1)
         if not np.isfinite(values).all():
             bad = int(np.flatnonzero(~np.isfinite(values).all(1))[0])
             raise UserError(
-                f"{', '.join(self.targets)} must be finite, but there is NaN or infinity, first in sample {bad}"
+                f"the targets {', '.join(self.targets)} have NaN or infinity, first in sample {bad}",
+                hint="Remove these samples.",
             )
         deviation = values.std(0)
         if (deviation == 0).any():
             name = self.targets[int(np.argmin(deviation))]
             raise UserError(
-                f"column `{name}` has the same value everywhere: {values[0, int(np.argmin(deviation))]}",
+                f"column `{name}` has the same value in all samples: {values[0, int(np.argmin(deviation))]}",
                 key="objective.targets",
             )
         self.state.update(mean=values.mean(0).tolist(), deviation=deviation.tolist())
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Scale the values; nothing is hidden."""
+        """Standardise the targets; no token is hidden."""
         if any(name not in batch.samples for name in self.targets):
             return batch
         values = np.stack([batch.samples[name].astype(np.float64) for name in self.targets], 1)
@@ -95,7 +99,10 @@ class Regress(Objective):
         if truth is not None and not np.isfinite(truth).all():
             first = int(np.flatnonzero(~np.isfinite(truth).all(1))[0])
             where = batch.ids[first] if len(batch.ids) else first
-            raise UserError(f"{', '.join(self.targets)} must be finite, but sample {where} has NaN or infinity")
+            raise UserError(
+                f"the targets {', '.join(self.targets)} have NaN or infinity in sample {where}",
+                hint="Remove this sample.",
+            )
         return float(len(batch))
 
     @property
@@ -103,21 +110,20 @@ class Regress(Objective):
         return self.targets
 
     def chosen(self) -> list[str]:
-        """The names of the metrics; without other wishes, those that can be had."""
+        """Names of the metrics; with quantiles, only coverages whose levels are predicted."""
         if self.metrics or self.form == "gaussian":
             return super().chosen()
         had = [f"coverage_{share}" for share in INTERVAL_PERCENTS if self._pair(share) is not None]
         return ["rmse", "mae", *had]
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
-        """Mean and deviation of each value, or its quantiles."""
         count, more = len(self.targets), (self.hidden, self.dropout)
         if self.form == "gaussian":
             return {"value": ValueHead(dim, count, *more)}
         return {"value": QuantileHead(dim, count, len(self.quantiles), len(self.quantiles) // 2, *more)}
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Means and deviations in the units of the columns: single precision would lose a Julian date."""
+        """Outputs in the units of the data, in double precision for Julian dates."""
         mean, deviation = (np.asarray(self.state[key], np.float64) for key in ("mean", "deviation"))
         found = {**outputs, "mean": outputs["mean"] * deviation + mean, "std": outputs["std"] * deviation}
         if "quantiles" in outputs:
@@ -127,7 +133,7 @@ class Regress(Objective):
         return found
 
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
-        """A factor of the deviations of each value, or of the distances of its quantiles from the middle one."""
+        """Factors of the deviations, or of the quantiles' distances from the median."""
         target = outputs["target"]
         if "quantiles" not in outputs:
             factors = [
@@ -149,7 +155,7 @@ class Regress(Objective):
         return middle + (value - middle) * value.new_tensor(self.state["spread"])[:, None]
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """The loss of the scaled values, summed over values and samples."""
+        """Loss of the standardised values, summed over values and samples."""
         value = self._value(model, inputs)
         target = required_sample_column(inputs, ANSWER, ", ".join(self.targets))
         if isinstance(value, Gaussian):
@@ -160,7 +166,7 @@ class Regress(Objective):
         return loss.sum(), {**self._answers(value), "loss": loss} if outputs else {}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """Means, deviations and quantiles, scaled; `units` gives them their units."""
+        """Standardised means, deviations and quantiles; `units` restores the units."""
         return self._answers(self._value(model, inputs))
 
     def _answers(self, value: Gaussian | Tensor) -> Outputs:
@@ -172,16 +178,16 @@ class Regress(Objective):
         return {"mean": value[..., middle], "std": std, "quantiles": value}
 
     def _below(self) -> int:
-        """The number of the quantile a deviation below the middle one, or of that next to it."""
+        """Index of the quantile closest to one deviation below the median."""
         return int(np.abs(np.array(self.quantiles[: len(self.quantiles) // 2]) - 0.16).argmin())
 
     def _pair(self, share: int) -> int | None:
-        """The number of the quantile below an interval with so many per cent; None where there is none."""
+        """Index of the lower quantile of a central interval in per cent, or None."""
         apart = [abs(level - (1 - share / 100) / 2) for level in self.quantiles]
         return int(np.argmin(apart)) if min(apart) < 1e-3 else None
 
     def intervals(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
-        """`low_68`, `high_68` (n, values) and so on: where so many per cent of the targets should be."""
+        """Central intervals `low_68`, `high_68` (n, values) and so on."""
         found: dict[str, Array] = {}
         for share in INTERVAL_PERCENTS:
             if "quantiles" in outputs:
@@ -195,11 +201,10 @@ class Regress(Objective):
         return found
 
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
-        """The metrics, those of intervals too."""
         return super().score({**outputs, **self.intervals(outputs)})
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
-        """Of several values, the scores of each."""
+        """Scores of each target, if there are several."""
         if len(self.targets) < 2 or "target" not in outputs:
             return []
         every = {**outputs, **self.intervals(outputs)}

@@ -1,4 +1,4 @@
-"""Objectives whose answer is written token by token, and judged by what was written."""
+"""Objectives with generated sequences: translation."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ from ..tokens.protocols import Maskable, Textual
 from .base import PREFIX, Objective, Outputs
 from .next_token import NextToken, ask_tokens, shifted
 
-PART = "part"  # the column that says which of several texts a token belongs to
+PART = "part"  # column with the number of the text that a token belongs to
 
 
 class Seq2Seq(Objective):
-    """How an answer is written, and how it is compared with the truth."""
+    """Options for generating sequences and comparing them with the truth."""
 
     frame: ClassVar[tuple[str, ...]] = ("begin", "end")
-    """Special tokens that writing begins and ends with."""
+    """Special tokens at the beginning and end of a generated sequence."""
 
     beam: int = Field(default=1, ge=1)
-    """Hypotheses kept while writing; 1 takes the likeliest token each time."""
+    """Beam width; 1 is greedy decoding (default: 1)."""
     penalty: float = Field(default=0.6, ge=0, allow_inf_nan=False)
-    """Power a of the length penalty ((5 + length) / 6)^a by which a hypothesis' log probability is divided."""
+    """Exponent a of the length penalty ((5 + length) / 6)^a, the divisor of the log probability (default: 0.6)."""
     more: int = Field(default=50, ge=0)
-    """An answer has at most so many tokens more than its source."""
+    """Maximum number of tokens of the output beyond the length of its source (default: 50)."""
     bleu: Literal["13a", "none", "intl", "char", "off"] = "13a"
-    """How sacreBLEU splits answers and truths into words; none: at blanks, for text that was split before."""
+    """Tokenizer of sacreBLEU; none splits at spaces, for text that is already tokenized; off computes no BLEU (default:
+    13a)."""
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
-        """None; but of tokens to write, their frame must have been there in training."""
+        """No heads; checks that the tokens have the special tokens of `frame`."""
         for role in self.frame:
             if isinstance(tokens, Textual) and not tokens.has_marker(role):
                 raise UserError(
-                    f"`objective.kind: {self.kind}` needs a token for the {role} of what is written, "
-                    f"but these tokens have `{role}: false`",
-                    hint=f"Set {role}: true for these tokens.",
+                    f"`objective.kind: {self.kind}` needs a special token for the {role} of a text, "
+                    f"but the tokens have `{role}: false`",
+                    hint=f"Set tokens.{role}: true.",
                     key=f"tokens.{role}",
                 )
         return {}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """What is written has a verb of its own."""
         raise UserError(
-            f"`objective.kind: {self.kind}` has translations, not one answer for each sample",
+            f"`objective.kind: {self.kind}` generates texts, so it has no prediction for each sample",
             hint="Use `sciformer translate RUN FILE`.",
             key="objective.kind",
         )
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
-        """BLEU and chrF of the answers to all samples."""
+        """BLEU and chrF of the generated texts of all samples."""
         if self.bleu == "off":
             return {}
         from ..generation.translate import score_translations
@@ -69,12 +69,12 @@ class Seq2Seq(Objective):
 
 
 class PromptedTranslation(Seq2Seq, NextToken):
-    """GPT with a task: of samples put together from several texts, -sum ln p over the tokens of the last text alone."""
+    """Decoder-only translation: -sum ln p over the last of several joined texts."""
 
-    frame: ClassVar[tuple[str, ...]] = ("end",)  # it begins behind the separator
+    frame: ClassVar[tuple[str, ...]] = ("end",)  # generation begins after the separator
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Each token but the last is an input; asked for are those that belong to the last text."""
+        """Shift the tokens by one; predict only the tokens of the last text."""
         name = self.asked_stream(batch.streams)
         hides = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`").hides
         after = shifted(batch.streams[name], (*hides, PART))
@@ -85,14 +85,14 @@ class PromptedTranslation(Seq2Seq, NextToken):
         return float(batch.streams[self.asked_stream(batch.streams)].columns["asked"].sum())
 
 
-# What is the target of this source, token by token? (translation)
+# Encoder-decoder translation
 
 
 SOURCE, TARGET = "source", "target"
 
 
 class Translate(Seq2Seq):
-    """-sum_i ln p(target i + 1 | target up to i, source), in training with the target's own tokens as input."""
+    """Translation: -sum_i ln p(target i + 1 | target up to i, source)."""
 
     unit: ClassVar[str] = "tokens"
     reads_out: ClassVar[bool] = True
@@ -100,16 +100,17 @@ class Translate(Seq2Seq):
     standard: ClassVar[tuple[str, ...]] = ("perplexity", "token_accuracy")
 
     smoothing: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the probability spread over all tokens in training (0.1 in 2017); judged is without."""
+    """Label smoothing in training: share of the probability spread over all tokens (arXiv 1706.03762: 0.1; default:
+    0)."""
     agreement: float = Field(default=0.0, ge=0)
-    """Weight a of the disagreement between two passes with other dropout, in training: the loss is then
-    (L1 + L2) / 2 + a / 4 (KL(p1 | p2) + KL(p2 | p1)) (R-Drop, arXiv 2106.14448; there 5)."""
+    """Weight a of R-Drop: two passes with different dropout, loss (L1 + L2) / 2 + a / 4 (KL(p1 | p2) + KL(p2 | p1))
+    (arXiv 2106.14448: 5; default: 0)."""
 
     def asked_stream(self, streams: Iterable[str]) -> str:
         return TARGET
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Of the target, each token but the last is an input, each but the first is asked for."""
+        """Shift the target by one: each token predicts the next."""
         if TARGET not in batch.streams:
             return batch
         hides = Maskable.require(tokens[TARGET], f"`objective.kind: {self.kind}`").hides
@@ -120,9 +121,9 @@ class Translate(Seq2Seq):
         return float(batch.streams[TARGET].lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """The loss of every target token; for each sample its sum, how many tokens, and how many of them were right."""
+        """Summed loss of target tokens; per sample the loss, all and correct tokens."""
         if TARGET not in inputs.streams:
-            raise UserError("there are only sources, and no targets to judge by")
+            raise UserError("the data have sources but no targets, so the model cannot be evaluated")
         view = inputs.streams[TARGET]
         if self.agreement and model.training and not outputs:
             return self._twice(model, inputs), {}
@@ -130,7 +131,7 @@ class Translate(Seq2Seq):
         return ask_tokens(model.readout, hidden, view, outputs, self.smoothing)
 
     def _twice(self, model: Any, inputs: ModelInputs) -> Tensor:
-        """Every sample twice in one batch, so that dropout differs."""
+        """R-Drop loss, with each sample twice in one batch so that dropout differs."""
         source, target = (_doubled(inputs.streams[name]) for name in (SOURCE, TARGET))
         hidden = model.translate(source, target)
         loss, _ = ask_tokens(model.readout, hidden, target, False, self.smoothing)
@@ -145,7 +146,8 @@ class Translate(Seq2Seq):
 def _doubled(view: StreamView) -> StreamView:
     if isinstance(view.valid, Ragged):
         raise UserError(
-            "objective.agreement needs padded samples, and cannot be used with train.packed: true",
+            "objective.agreement cannot be used with train.packed: true",
+            hint="Set train.packed: false.",
             key="objective.agreement",
         )
     valid = None if view.valid is None else torch.cat([view.valid, view.valid])

@@ -1,4 +1,4 @@
-"""Which tag has each word? (named entities, parts of speech)"""
+"""Classification of words: named entities, parts of speech."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from ..errors import UserError
 from ..metrics import entities
 from ..nn import TagHead
 from ..nn.losses import IGNORE_INDEX
-from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
 from .base import ANSWER, Objective, Outputs
 
@@ -27,37 +26,37 @@ OUTSIDE = "O"
 
 
 class Tag(Objective):
-    """-sum_w ln p(tag of word w), with p = softmax of a linear head on the first token of the word.
+    """Cross-entropy -sum_w ln p(tag of word w), from the first token of each word.
 
-    Tags are lists, as many as there are words; where tokens are no parts of words, as many as there are tokens. A tag
-    that the training data do not have counts as a mistake, but not in the loss.
+    Each sample has a list of tags, one for each word (or one for each token, if tokens are not parts of words). A tag
+    that the training data do not have counts as an error in the metrics, but not in the loss.
     """
 
     unit: ClassVar[str] = "tags"
     standard: ClassVar[tuple[str, ...]] = ("entity_f1", "entity_precision", "entity_recall", "token_accuracy")
 
     label: str = "tags"
-    """Column with a list of tags for each sample, one for each word: B-place, I-place, O, or any others."""
+    """Column with a list of tags for each sample, one for each word, e.g. B-place, I-place, O (default: tags)."""
     hidden: int | None = Field(default=None, ge=1)
-    """Width of an inner layer of the head; none unless given."""
+    """Width of the hidden layer of the head (default: a linear head)."""
 
     @property
     def labels(self) -> tuple[str, ...]:
         return (self.label,)
 
     def chosen(self) -> list[str]:
-        """The names of the metrics; of entities only where tags are of that kind."""
+        """Names of the metrics; metrics of entities only if the tags mark entities."""
         if not self.metrics and self.state and not self.spans:
             return ["token_accuracy"]
         return super().chosen()
 
     def fit(self, train: Dataset) -> None:
-        """Learn the tags, in sorted order."""
+        """Learn the sorted tags."""
         lists = train.sample_column(self.label)
         tags = sorted({str(tag) for tags in lists for tag in tags})
         if len(tags) < 2:
             raise UserError(
-                f"column `{self.label}` must have two tags or more, not {len(tags)}: {', '.join(tags)}",
+                f"column `{self.label}` needs at least two tags, but has {len(tags)}: {', '.join(tags)}",
                 key="objective.label",
             )
         if len(tags) > 10_000:
@@ -72,11 +71,11 @@ class Tag(Objective):
 
     @property
     def spans(self) -> bool:
-        """Whether the tags are those of entities: `O`, and letters with a type behind."""
+        """Whether the tags mark entities: `O`, or a position letter and a type."""
         return all(tag == OUTSIDE or tag[:2] in ("B-", "I-", "E-", "S-") for tag in self.answers)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Number the tags at the first token of each word; nothing is hidden."""
+        """Add the tag number at the first token of each word; no token is hidden."""
         lists = batch.samples.get(self.label)
         if lists is None:
             return batch
@@ -88,27 +87,30 @@ class Tag(Objective):
             np.concatenate([np.asarray(one, object) for one in lists]).astype(str) if size.sum() else np.zeros(0, str)
         )
         number = np.searchsorted(tags, flat)
-        number = np.where(tags[np.minimum(number, len(tags) - 1)] == flat, number, len(tags))  # never seen: one more
+        number = np.where(
+            tags[np.minimum(number, len(tags) - 1)] == flat, number, len(tags)
+        )  # unknown tags get an extra number
         answer = np.full(len(first), IGNORE_INDEX, np.int64)
         answer[first] = number[(size.cumsum() - size)[stream.sample[first]] + stream.columns["item"][first]]
         return batch.with_columns(stream.with_columns(**{ANSWER: answer}), name)
 
     def count(self, batch: Batch) -> float:
-        """Words with a tag that is known."""
+        """Number of words with a known tag."""
         answer = batch.streams[self.asked_stream(batch.streams)].columns.get(ANSWER)
         if answer is None:
-            raise UserError(f"column `{self.label}` with the truth to judge by is missing", key="objective.label")
+            raise UserError(
+                f"column `{self.label}` with the true tags is missing, so the model cannot be evaluated",
+                key="objective.label",
+            )
         return float(((answer >= 0) & (answer < len(self.answers))).sum())
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
-        """A linear layer for each token, or an MLP."""
         return {"tag": TagHead(dim, len(self.answers), self.hidden)}
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Cross-entropy of the first tokens of words."""
         view = inputs.view(self.stream)
         logits = model.heads["tag"](model.tokens(model.encode(view))).float()
-        answer = _real(view.columns[ANSWER], view, IGNORE_INDEX)
+        answer = _without_padding(view.columns[ANSWER], view, IGNORE_INDEX)
         target = answer.masked_fill(answer >= logits.shape[-1], IGNORE_INDEX)
         flat = logits.flatten(0, -2)
         if not outputs:
@@ -116,16 +118,16 @@ class Tag(Objective):
         loss = F.cross_entropy(flat, target.flatten(), ignore_index=IGNORE_INDEX, reduction="none").view_as(target)
         best = logits.argmax(-1)
         found = {"loss": loss, "correct": best == answer, "count": answer != IGNORE_INDEX}
-        sums = {name: _padded(part, view).sum(1) for name, part in found.items()}
+        sums = {name: view.pad(part).sum(1) for name, part in found.items()}
         return loss.sum(), {**sums, **_words(best, view)}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """The likeliest tag of each word."""
+        """The most probable tag of each word."""
         view = inputs.view(self.stream)
         return _words(model.heads["tag"](model.tokens(model.encode(view))).argmax(-1), view)
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Tags by name, a list for each sample as long as it has words; "" at words that are not in this window."""
+        """Tag names as lists, one per word; "" for words outside this window."""
         tags, found = np.array(self.answers), dict(outputs)
         numbers, items = (found.pop(name).astype(np.int64) for name in ("tag", "item"))
         named = np.empty(len(numbers), object)
@@ -139,7 +141,7 @@ class Tag(Objective):
         return found
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Sums over the windows of a sample, and lists put together; a word without any token is outside."""
+        """Sum counts and join lists over windows; words without tokens get `O`."""
         if values.dtype != object:
             return super().merge(values, which, count) * np.bincount(which)
         merged = np.empty(count, object)
@@ -150,7 +152,7 @@ class Tag(Objective):
         return merged
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
-        """Precision, recall and F1 of every type of entity."""
+        """Precision, recall and F1 of each entity type."""
         if not self.spans or "truth" not in outputs:
             return []
         found = entities(outputs["tags"], outputs["truth"])
@@ -161,18 +163,11 @@ class Tag(Objective):
         ]
 
 
-def _padded(part: Tensor, view: StreamView) -> Tensor:
-    """(B, N) whatever the layout."""
-    return view.valid.pad(part) if isinstance(view.valid, Ragged) else part
-
-
-def _real(column: Tensor, view: StreamView, none: int) -> Tensor:
-    """A column with `none` where there is no token."""
-    valid = view.valid.inside if isinstance(view.valid, Ragged) else view.valid
-    return column if valid is None else column.masked_fill(~valid, none)
+def _without_padding(column: Tensor, view: StreamView, none: int) -> Tensor:
+    return column if view.real is None else column.masked_fill(~view.real, none)
 
 
 def _words(best: Tensor, view: StreamView) -> Outputs:
-    """(B, N) the tag of a token, and the number of the word that begins with it, or -1."""
-    item = _real(view.columns["item"], view, -1) + 1  # so that padding, which is 0, is none
-    return {"tag": _padded(best, view), "item": _padded(item, view) - 1}
+    """(B, N) tag of each token, and the number of the word it begins, or -1."""
+    item = _without_padding(view.columns["item"], view, -1) + 1  # padding is 0, so that it becomes -1 below
+    return {"tag": view.pad(best), "item": view.pad(item) - 1}

@@ -3,6 +3,13 @@
 import numpy as np
 
 from sciformer.data.columns import Lists
+from sciformer.domains.lightcurves.tokens import Observations
+
+
+def fitted(table, **fields):
+    tokens = Observations(kind="observations", **fields)
+    tokens.fit([table])
+    return tokens
 
 
 def curves(lengths=(14, 1, 9, 3, 20), seed=0, bands=(), errors=True, limits=False, extra=False, clean=False):

@@ -112,7 +112,7 @@ def test_it_becomes_a_run_by_the_verb(made, tmp_path, capsys):
     assert (run.recipe.model.residual, run.recipe.model.position, run.recipe.tokens.window) == (False, "unpaired", 200)
     said = capsys.readouterr()
     assert "encoder of 2 blocks of width 16" in said.out
-    assert "hidden points are hidden here" in said.err
+    assert "--model.heads" in said.err
 
 
 def test_a_hidden_point_is_one_at_the_mean(made, tmp_path):

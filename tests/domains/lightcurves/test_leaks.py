@@ -9,13 +9,12 @@ import torch
 from sciformer.data.batch import Batch
 from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
-from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.models.encoder import Encoder
-from sciformer.objectives.base import Objective, Step
+from sciformer.objectives.base import Objective
 from sciformer.objectives.masked import Masked
-from tests.domains.lightcurves.curves_table import curves, regular
+from tests.domains.lightcurves.curves_table import curves, fitted, regular
 from tests.models.sections import section
-from tests.objectives.examples import shaken
+from tests.objectives.examples import frozen_step_of, shaken
 
 SIZES = {"kind": "encoder", "dim": 8, "depth": 2, "heads": 2}
 CASES = {
@@ -35,11 +34,8 @@ LAYOUTS = [{}, {"packed": True}, {"multiple": 16}]
 
 def setting(case, random=0.2, same=0.1):
     fields, table = CASES[case]
-    tokens = Observations(kind="observations", **fields)
-    tokens.fit([table])
-    objective = Masked(kind="masked", mask_ratio=0.5, random=random, same=same)
-    network = shaken(Encoder(**SIZES).build({"tokens": tokens}, objective)).eval()
-    return tokens, objective, Step(network, objective), tokens.tokenize(table)
+    tokens, objective = fitted(table, **fields), Masked(kind="masked", mask_ratio=0.5, random=random, same=same)
+    return tokens, objective, frozen_step_of(({"tokens": tokens}, objective), depth=2), tokens.tokenize(table)
 
 
 def ready(tokens, objective, stream):
@@ -58,9 +54,7 @@ def poisoned(stream, where, by):
 def predictions(step, batch, **layout):
     """Inputs and the answers of all tokens that were asked for, in the order of the stream."""
     view = batch.inputs(**layout).stream
-    with torch.no_grad():
-        hidden = step.model.tokens(step.model.encode(view))
-        answer = step.model.readout.predict(hidden)
+    answer = step.model.readout.predict(step.model.tokens(step.model.encode(view)))
     real = view.valid if isinstance(view.valid, torch.Tensor) else slice(None)
     asked = view.columns["asked"][real].bool()
     inputs = {name: column[real] for name, column in view.columns.items() if not name.startswith("target ")}
@@ -105,15 +99,14 @@ def test_what_is_seen_does_matter(case):
 def test_loss_and_predictions_do_not_depend_on_the_layout(case):
     tokens, objective, step, stream = setting(case)
     batch = ready(tokens, objective, stream)
-    with torch.no_grad():
-        losses = [step(batch.inputs(**layout))[0] for layout in LAYOUTS]
+    losses = [step(batch.inputs(**layout))[0] for layout in LAYOUTS]
     found = [predictions(step, batch, **layout)[1] for layout in LAYOUTS]
     for loss, answers in zip(losses[1:], found[1:]):
         torch.testing.assert_close(loss, losses[0], rtol=1e-5, atol=1e-5)
         for name, answer in answers.items():
             torch.testing.assert_close(answer, found[0][name], rtol=1e-4, atol=1e-5)
     alone = [step(batch.take(np.array([row])).inputs())[0] for row in range(len(batch))]
-    torch.testing.assert_close(sum(alone).detach(), losses[0], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(sum(alone), losses[0], rtol=1e-4, atol=1e-4)
 
 
 POOLS = ["mean", "max", "last", "class_attention", "attention"]
@@ -125,8 +118,7 @@ POOLS = ["mean", "max", "last", "class_attention", "attention"]
 )
 def test_padding_enters_no_pooling(trunk, pool):
     table = curves(bands=("g", "r"), extra=True)
-    tokens = Observations(kind="observations", extra=["redshift"])
-    tokens.fit([table])
+    tokens = fitted(table, extra=["redshift"])
     network = shaken(section(Encoder, **SIZES, trunk=trunk, pool=pool).build({"tokens": tokens}, Objective())).eval()
     stream = tokens.normalise(tokens.tokenize(table))
     batch = Batch({"tokens": stream}, aside={"tokens": tokens.host_columns})
@@ -163,8 +155,7 @@ def test_losses():
     table = curves()
 
     def readout(**fields):
-        tokens = Observations(kind="observations", **fields)
-        tokens.fit([table])
+        tokens = fitted(table, **fields)
         return tokens.readout(8, tokens.embedding(8))
 
     plain = readout()

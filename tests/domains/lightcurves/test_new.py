@@ -30,7 +30,7 @@ def test_classes_of_any_form(form, tmp_path):
     form(tmp_path / name, ROWS)
     recipe, page = written("lightcurves", [name])
     assert recipe.objective.kind == "classify"
-    assert "Classes in the curves looked at: MIRA (30), RRAB (30). Values that could be learned: redshift." in page
+    assert "MIRA (30), RRAB (30)" in page
     assert recipe.data.label == "type"
     assert recipe.data.value.endswith("mag")
     assert recipe.data.split.stratify == "label"
@@ -53,7 +53,6 @@ def test_values_and_nothing_to_learn(tmp_path):
     examples.write_lists(tmp_path / "a.parquet", [{n: v for n, v in row.items() if n != "type"} for row in ROWS])
     recipe, page = written("lightcurves", ["a.parquet"])
     assert (recipe.objective.kind, recipe.objective.targets) == ("regress", ["redshift"])
-    assert "No classes were found: the values of `redshift` are learned." in page
     nearly = [{**row, "type": "SN Ia" if place else "SN Ib"} for place, row in enumerate(ROWS)]
     examples.write_lists(tmp_path / "b.parquet", nearly)
     recipe, page = written("lightcurves", ["b.parquet"])
@@ -62,16 +61,15 @@ def test_values_and_nothing_to_learn(tmp_path):
     examples.write_lists(tmp_path / "c.parquet", bare)
     recipe, page = written("lightcurves", ["c.parquet"])
     assert recipe.objective.kind == "masked"
-    assert "the class before the names of files: RRAB:rr/*.fits" in page
+    assert "RRAB:rr/*.fits" in page
 
 
 def test_an_object_in_each_file(tmp_path):
     for place, row in enumerate(ROWS[:24]):
         examples.write_star(tmp_path / f"{'ab'[place % 2]}{place}.fits", row)
-    recipe, page = written("lightcurves", ["RRAB:a*.fits", "MIRA:b*.fits"])
+    recipe, _ = written("lightcurves", ["RRAB:a*.fits", "MIRA:b*.fits"])
     assert recipe.data.files == ["RRAB:a*.fits", "MIRA:b*.fits"]
     assert (recipe.data.value, recipe.data.error, recipe.data.quality) == ("PDCSAP_FLUX", "PDCSAP_FLUX_ERR", "QUALITY")
-    assert "an object in each file" in page
     assert not recipe.tokens.magnitudes
     assert recipe.objective.kind == "classify"
 
@@ -94,9 +92,9 @@ def test_a_table_of_objects_beside_the_curves(tmp_path, names):
     recipe, page = written("lightcurves", names)
     assert (recipe.data.files, recipe.data.objects) == (["stars/*.csv"], "labels.csv")
     assert recipe.objective.kind == "classify"
-    assert "Classes in the curves looked at: CEP (12), RRAB (12)." in page
+    assert "CEP (12), RRAB (12)" in page
     assert "labels.csv" not in page.splitlines()[0]
-    assert "there are bright\n" in page  # neither the name nor the class enters as a token
+    assert ": bright\n" in page  # neither the name nor the class enters as a token
     assert recipe.data.bad_files == "stop"
     with refuses("labels.csv", "times"):
         new("lightcurves", ["labels.csv"])

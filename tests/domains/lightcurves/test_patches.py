@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 
 from sciformer.data.columns import Lists
-from sciformer.domains.lightcurves.tokens import Observations
-from tests.domains.lightcurves.curves_table import curves, regular
+from tests.domains.lightcurves.curves_table import curves, fitted, regular
 from tests.errors import refuses
 
 
 def made(table, **fields):
-    tokens = Observations(kind="observations", **{"patch": 4, "scale": "none", **fields})
-    tokens.fit([table])
-    return tokens
+    return fitted(table, **{"patch": 4, "scale": "none", **fields})
 
 
 def test_points_stand_on_the_grid():

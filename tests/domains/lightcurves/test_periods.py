@@ -1,7 +1,5 @@
 """Periods of series as features of observations: what they tell, what they keep, and where they are refused."""
 
-import json
-
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -14,16 +12,14 @@ from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.objectives.base import Objective
 from sciformer.objectives.masked import Masked
 from sciformer.testing import check_tokens
-from tests.domains.lightcurves.curves_table import curves, regular
+from tests.domains.lightcurves.curves_table import curves, fitted, regular
 from tests.errors import refuses
 
 LENGTHS = (60, 1, 40, 3, 2, 50)
 
 
 def made(table, **fields):
-    tokens = Observations(kind="observations", **{"periods": 1, "shortest": 1.0, **fields})
-    tokens.fit([table])
-    return tokens
+    return fitted(table, **{"periods": 1, "shortest": 1.0, **fields})
 
 
 def told(tokens, stream, what):
@@ -175,17 +171,9 @@ def test_patches_have_the_phase_of_their_middle():
     assert raw.columns["phase"].shape == (len(raw.columns["at"]), 1)
 
 
-def test_others_are_told_and_people_see_the_folded_curve():
+def test_people_see_the_folded_curve():
     table = {name: column for name, column in curves(LENGTHS, bands=("g", "r")).items() if name != "period"}
     tokens = made(table, periods=2)
-    about = json.loads(json.dumps(tokens.preprocessing(), allow_nan=False))
-    assert about["features"] == tokens.input_features
-    assert "Lomb-Scargle" in about["columns"]["features"]
-    assert "Lomb-Scargle" not in made(table, periods=0).preprocessing()["columns"]["features"]
-    example = tokens.normalise(tokens.tokenize(tokens.example()))
-    view = Batch({"tokens": example}, aside={"tokens": tokens.host_columns}).inputs().stream
-    assert set(about["columns"]) == set(view.columns)
-    assert tokens.embedding(8)(view.columns).isfinite().all()
     one = Batch({"tokens": tokens.tokenize(select(table, np.array([0])))}, ids=np.zeros(1, np.int64))
     axes = Figure().add_subplot()
     tokens.alternative_drawings(one)["folded"](one, None, axes)

@@ -11,28 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.data import batch
-from sciformer.data.batch import Batch, Stream
+from sciformer.data.batch import Batch
 from sciformer.data.columns import Lists, select
 from sciformer.data.random import SampleRandom
 from sciformer.domains.lightcurves.scaling import compute_level, error_weights, group_medians
 from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.recipe.registry import find
 from sciformer.testing import check_tokens
-from tests.domains.lightcurves.curves_table import curves, regular
+from tests.domains.lightcurves.curves_table import curves, fitted, regular
 from tests.errors import refuses
 
 MISSING = ("value", "error")
 
 
-def made(table=None, **fields):
-    tokens = Observations(kind="observations", **fields)
-    if table is not None:
-        tokens.fit([table])
-    return tokens
-
-
 def seen(table, **fields):
-    tokens = made(table, **fields)
+    tokens = fitted(table, **fields)
     return tokens.normalise(tokens.tokenize(table))
 
 
@@ -53,7 +46,12 @@ PROMISES = [
 @pytest.mark.parametrize(("fields", "table"), PROMISES)
 def test_they_keep_every_promise(fields, table):
     assert find("tokens", "observations") is Observations
-    assert check_tokens(made(**fields), table, missing=MISSING, draw=fields in ({}, {"patch": 4})) == []
+    assert (
+        check_tokens(
+            Observations(kind="observations", **fields), table, missing=MISSING, draw=fields in ({}, {"patch": 4})
+        )
+        == []
+    )
 
 
 def test_times_lose_nothing_at_a_modified_julian_date():
@@ -62,7 +60,7 @@ def test_times_lose_nothing_at_a_modified_julian_date():
     time = 60000 + np.array([0.0, 1 / 1440, 2 / 1440, 0.5, 0.5 + 1 / 86400])
     assert np.abs(time.astype(np.float32) - time).max() * 86400 > 60
     table = {"time": Lists(time, lengths), "value": Lists(np.arange(5, dtype=np.float32), lengths)}
-    tokens = made(table, times="both")
+    tokens = fitted(table, times="both")
     raw = tokens.tokenize(table)
     assert raw.columns["at"].dtype == np.float64
     np.testing.assert_array_equal(raw.columns["at"], time)
@@ -82,15 +80,15 @@ def test_time_units_and_positions():
     stream = seen(table)
     np.testing.assert_allclose(np.bincount(stream.sample, stream.columns["at"]), 0, atol=1e-2)
     assert "at" not in seen(table, times="differences").columns
-    assert made().grid_shape is None
-    assert made().axes == 1
+    assert Observations().grid_shape is None
+    assert Observations().axes == 1
 
 
 @pytest.mark.parametrize("scale", ["none", "deviation", "learned"])
 @pytest.mark.parametrize("centre", ["mean", "median", "learned", "none"])
 def test_levels_are_those_of_each_series(centre, scale):
     table = curves((40, 30, 1), seed=3)
-    tokens = made(table, centre=centre, scale=scale, errors="none")
+    tokens = fitted(table, centre=centre, scale=scale, errors="none")
     value = tokens.normalise(tokens.tokenize(table)).columns["features"][:, 0].astype(float)
     raw, lengths = table["value"].values.astype(float), table["value"].lengths
     middle, wide = tokens.state["level"]
@@ -114,62 +112,58 @@ def test_bands_keep_their_colours_or_not():
     assert seen(table, by_band=True, **own).columns["features"][:, 0].tolist() == [-0.5, -0.5, 0.5, 0.5, -1, 1]
     assert seen(table).columns["band"].tolist() == [0, 1, 0, 1, 1, 1]
     assert seen(table, bands=["r", "i", "g"]).columns["band"].tolist() == [2, 0, 2, 0, 0, 0]
-    tokens = made(table)
+    tokens = fitted(table)
     assert tokens.state["bands"] == ["g", "r"]
     other = {**table, "band": Lists(np.array(["g", "r", "i", "r", "r", "r"]), lengths)}
-    with refuses("g, r", "not i", key="tokens.bands", hint="tokens.bands"):
+    with refuses("g, r", ": i;", key="tokens.bands", hint="tokens.bands"):
         tokens.tokenize(other)
     with refuses("g, r", key="tokens.bands"):
-        made({k: v for k, v in table.items() if k != "band"}).tokenize(table)
-    with refuses("'band'"):
+        fitted({k: v for k, v in table.items() if k != "band"}).tokenize(table)
+    with refuses("`band`"):
         tokens.tokenize({k: v for k, v in table.items() if k != "band"})
     single = {**table, "band": Lists(np.full(6, "V"), lengths)}
     assert "band" not in seen(single).columns
-    assert made(single).embedding(8).bands is None
+    assert fitted(single).embedding(8).bands is None
 
 
 def test_limits_are_marked_and_count_in_no_centre():
     table = curves(limits=True)
-    tokens = made(table, scale="none")
+    tokens = fitted(table, scale="none")
     raw = tokens.tokenize(table)
     limit = table["limit"].values
     stream = tokens.normalise(raw)
     np.testing.assert_array_equal(stream.columns["features"][:, -1], limit)
     assert tokens.input_features[-1] == "limit"
     assert not tokens.maskable(raw)[limit].any()
-    wild = {**table, "value": Lists(np.where(limit, 99, table["value"].values).astype(np.float32), limit_of(table))}
-    again = tokens.normalise(tokens.tokenize(wild))
+    wild = np.where(limit, 99, table["value"].values).astype(np.float32)
+    again = tokens.normalise(tokens.tokenize({**table, "value": Lists(wild, table["limit"].lengths)}))
     np.testing.assert_array_equal(again.columns["features"][~limit], stream.columns["features"][~limit])
     dropped = seen(table, limits="drop")
     assert len(dropped.columns["at"]) == (~limit).sum()
-    bare = made({name: column for name, column in table.items() if name != "limit"})
+    bare = fitted({name: column for name, column in table.items() if name != "limit"})
     assert "limit" not in bare.input_features
     assert len(bare.tokenize(table).columns["at"]) == (~limit).sum()  # it never learned what a limit is
-
-
-def limit_of(table):
-    return table["limit"].lengths
 
 
 def test_errors_enter_as_logarithms_and_may_be_unknown():
     table = curves((30, 20), seed=1)
     bad = table["error"].values.copy()
     bad[:4] = [0, -1, np.nan, np.inf]
-    tokens = made(table, scale="none")
+    tokens = fitted(table, scale="none")
     features = tokens.normalise(tokens.tokenize({**table, "error": Lists(bad, table["error"].lengths)}))
     error, unknown = features.columns["features"][:, 1], features.columns["features"][:, 2]
     assert unknown.tolist() == [1] * 4 + [0] * 46
     assert (error[:4] == 0).all()
     middle, wide = tokens.state["error"]
     np.testing.assert_allclose(error[4:], (np.log(bad[4:].astype(float)) - middle) / wide, rtol=1e-4)
-    assert made(table, errors="weight").input_features == made(table, errors="none").input_features == ["value"]
+    assert fitted(table, errors="weight").input_features == fitted(table, errors="none").input_features == ["value"]
     without = curves(errors=False)
-    assert made(without, errors="both").input_features == ["value"]
+    assert fitted(without, errors="both").input_features == ["value"]
 
 
 def test_what_is_given_beside_stands_in_front():
     table = curves((3, 0, 2), extra=True)
-    tokens = made(table, extra=["redshift", "field"], errors="none")
+    tokens = fitted(table, extra=["redshift", "field"], errors="none")
     raw = tokens.tokenize(table)
     assert raw.lengths.tolist() == [5, 2, 4]
     assert raw.columns["entry"].tolist() == [1, 3, 0, 0, 0, 2, 4, 1, 3, 0, 0]  # the second has no redshift
@@ -182,12 +176,12 @@ def test_what_is_given_beside_stands_in_front():
     assert other.columns["entry"][other.starts + 1].tolist() == [3, 5, 4]
     assert tokens.token_labels(raw.take(np.array([0])))[:2] == ["redshift", "field"]
     with refuses("redshift", key="tokens.extra"):
-        made(curves(), extra=["redshift"])
+        fitted(curves(), extra=["redshift"])
 
 
 def test_faults_of_a_table_are_named():
     table = curves()
-    tokens = made(table)
+    tokens = fitted(table)
     odd = np.array([14, 1, 9, 4, 19])
     with refuses("sample 3", "4 points in `value`", "3 points in `time`"):
         tokens.tokenize({**table, "value": Lists(table["value"].values, odd)})
@@ -198,7 +192,7 @@ def test_faults_of_a_table_are_named():
     with refuses("`value`", "(5,)"):
         tokens.tokenize({**table, "value": np.zeros(5)})
     with refuses():
-        made(select(table, np.zeros(0, np.int64)))
+        fitted(select(table, np.zeros(0, np.int64)))
     shuffled = np.random.default_rng(0).permutation(14)
     mixed = {
         name: Lists(np.concatenate([column.values[:14][shuffled], column.values[14:]]), column.lengths)
@@ -214,7 +208,7 @@ def test_faults_of_a_table_are_named():
 
 def test_variations_keep_the_first_point_and_what_is_beside():
     table = curves((60, 1, 40), extra=True)
-    tokens = made(table, augment=["noise", "thin"], drop_points=0.9, extra=["redshift"])
+    tokens = fitted(table, augment=["noise", "thin"], drop_points=0.9, extra=["redshift"])
     raw = tokens.tokenize(table)
     varied = tokens.augment_stream(raw, SampleRandom(0, 0, np.arange(3)))
     assert (varied.lengths >= [2, 2, 2]).all()
@@ -260,15 +254,19 @@ def test_medians_are_those_of_numpy(lengths, seed, size):
         assert about.scale[here, 0] == pytest.approx(spread, abs=1e-6)
 
 
-def test_others_are_told_how_tokens_are_made():
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [({"extra": ["redshift", "field"], "times": "both", "by_band": True}, 5), ({"periods": 2}, 4 + 16)],
+)
+def test_others_are_told_how_tokens_are_made(fields, count):
     table = curves(bands=("g", "r"), limits=True, extra=True)
-    tokens = made(table, extra=["redshift", "field"], times="both", by_band=True)
+    tokens = fitted(table, **fields)
     about = json.loads(json.dumps(tokens.preprocessing(), allow_nan=False))
     stream = tokens.normalise(tokens.tokenize(tokens.example()))
     assert about["features"] == tokens.input_features
-    assert len(about["features"]) == stream.columns["features"].shape[1] == 5
+    assert len(about["features"]) == stream.columns["features"].shape[1] == count
+    assert ("Lomb-Scargle" in about["columns"]["features"]) is bool(tokens.periods)
     view = Batch({"tokens": stream}, aside={"tokens": tokens.host_columns}).inputs().stream
     assert set(about["columns"]) == set(view.columns)
     assert about["learned"]["bands"] == ["g", "r"]
     assert torch.isfinite(tokens.embedding(8)(view.columns)).all()
-    assert isinstance(stream, Stream)

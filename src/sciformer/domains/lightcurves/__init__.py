@@ -1,4 +1,4 @@
-"""Light curves and signals: points of a series in time, at any times, in any bands."""
+"""Light curves and signals: time series at any times, in any bands."""
 
 from ...recipe.field import Field
 

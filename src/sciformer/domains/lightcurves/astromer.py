@@ -1,11 +1,11 @@
-"""From the weights of ASTROMER 1 (arXiv 2205.01677) to a run.
+"""Import of the published weights of ASTROMER 1 (arXiv 2205.01677).
 
-Their checkpoints are of TensorFlow; here they come as an .npz file with an array for each variable, under its path in
-the checkpoint (`layer_with_weights-0/enc_layers/0/mha/wq/kernel`), matrices stored as (inputs, outputs). Optimizers and
-counters of a whole checkpoint are to be left out when the file is written.
+The published checkpoints are in TensorFlow's format. The importer reads an .npz file with one array per variable, named
+by its path in the checkpoint (`layer_with_weights-0/enc_layers/0/mha/wq/kernel`), with matrices as (inputs, outputs).
+Leave out optimizer states and counters when you write that file.
 
-What differs on purpose: the published code leaves the magnitudes of masked points in the input and adds 1, instead of
-minus infinity, to the scores of masked and padded keys. Here hidden points are hidden and nobody sees padding.
+One intended difference: the published code leaves the magnitudes of masked points in the input, and adds 1 instead of
+minus infinity to the scores of masked and padded keys. Here masked points are hidden, and padding is never seen.
 """
 
 from __future__ import annotations
@@ -23,35 +23,36 @@ from ...errors import UserError
 from ...interop.config import Config
 from ...interop.importing import Imported, Importer, imported_recipe
 from ...interop.weight_map import Suffixes, WeightMap, block_links, from_theirs, join_names, layer
+from ...recipe import Recipe
 
 ENCODER_PREFIX, HEAD_PREFIX = "layer_with_weights-0", "layer_with_weights-1"
-PUBLISHED_HEADS = 4  # of the published weights; nothing in a file tells how many there are
+PUBLISHED_HEADS = 4  # of the published weights; the file does not contain the number
 NOTES = (
-    "hidden points are hidden here; the published code left their magnitudes in the input, so that its loss is another",
-    f"the weights do not tell how many heads there are; {PUBLISHED_HEADS} here, as in the published model. If yours "
-    "has others: --model.heads",
+    "masked points are hidden here; the published code left their magnitudes in the input, so its loss differs",
+    f"the weights do not contain the number of heads; the published model has {PUBLISHED_HEADS}. For another number, "
+    "use --model.heads",
 )
 
 
 def import_astromer(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """The weights with their recipe for light curves, one band at a time."""
+    """Read weights and recipe from an .npz file, for light curves in one band."""
     tensors = read_arrays(path)
     sections: dict[str, dict[str, Any]] = {"about": {"paper": "arXiv 2205.01677 (Donoso-Oliva et al.)"}}
     sections |= {"data": {"kind": "series"}, **_sections(tensors, str(path))}
     recipe = imported_recipe(path.stem, "Weights of ASTROMER 1.", sections, changes)
     weights = from_theirs(_weight_links(recipe.model), tensors, Config({}, str(path), path))
-    weights["entrance.hidden"] = weights["entrance.embedding.linear.bias"].clone()  # a point at the mean
+    weights["entrance.hidden"] = weights["entrance.embedding.linear.bias"].clone()  # like a point at the mean
     state: dict[str, Any] = {"tokens": {"tokens": {}}, "objective": {}}
     return Imported(path.stem, recipe, weights, state, {"model_type": "astromer"}, list(NOTES))
 
 
 def read_arrays(path: Path) -> dict[str, Tensor]:
-    """The arrays of an .npz file; nothing of it is unpickled."""
+    """Read the arrays of an .npz file, without unpickling."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {name: torch.from_numpy(file[name]) for name in file.files}
     except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is not a whole .npz file of nothing but numbers: {error}", file=path) from error
+        raise UserError(f"{path} is not a complete .npz file of numbers: {error}", file=path) from error
 
 
 def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, Any]]:
@@ -59,31 +60,15 @@ def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, 
     inner = f"{ENCODER_PREFIX}/enc_layers/0/ffn/layer_with_weights-0/kernel"
     if first not in tensors or inner not in tensors or tensors[inner].dim() != 2:
         there = join_names(sorted(tensors)) or "no weights"
-        raise UserError(f"{where} must have the weights of ASTROMER 1, {first} and others, but has {there}", file=where)
+        raise UserError(f"{where} does not have the weights of ASTROMER 1, such as {first}; it has {there}", file=where)
     if (size := tensors[first].shape[0]) != 1:
-        raise UserError(f"`{first}` must take a single number for each point, its magnitude, not {size}", file=where)
+        raise UserError(f"`{first}` must have 1 input, the magnitude of a point, but has {size}", file=where)
     dim, hidden = tensors[inner].shape
     blocks = {name.split("/")[2] for name in tensors if name.startswith(f"{ENCODER_PREFIX}/enc_layers/")}
-    tokens = {"kind": "observations", "window": 200, "centre": "mean", "scale": "none", "errors": "none"}
-    model = {
-        "kind": "encoder",
-        "dim": dim,
-        "depth": len(blocks),
-        "heads": PUBLISHED_HEADS,
-        "mlp_ratio": hidden / dim,
-        "activation": "tanh",
-        "norm_position": "post",
-        "residual": False,
-        "norm_epsilon": 1e-6,
-        "position": "unpaired",
-        "readout_norm": True,
-        "init": "xavier",
-        "dropout": 0.1,
-        "attention_dropout": 0.0,
-        "hidden_dropout": 0.0,
-    }
-    objective = {"kind": "masked", "mask_ratio": 0.5, "random": 0.2, "same": 0.2}
-    return {"tokens": tokens | {"magnitudes": True}, "model": model, "objective": objective}
+    published = Recipe.load("lightcurves/astromer1").to_dict()
+    sizes = {"dim": dim, "depth": len(blocks), "heads": PUBLISHED_HEADS, "mlp_ratio": hidden / dim}
+    model = published["model"] | sizes
+    return {"tokens": published["tokens"], "model": model, "objective": published["objective"]}
 
 
 DENSE: Suffixes = {".weight": "/kernel", ".bias": "/bias"}

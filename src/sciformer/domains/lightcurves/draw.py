@@ -1,4 +1,4 @@
-"""Series as points against time or phase: what was seen, what was hidden, and what a model says of it."""
+"""Plots of series against time or phase: visible, hidden and predicted values."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ MARKERS = ("o", "s", "D", "^", "v", "X")
 COLOURS = ("#4477aa", "#cc6677", "#228833", "#aa7711", "#774499", "#444444")
 BAND_COLOURS = {"u": "#774499", "g": "#228833", "r": "#cc3311", "R": "#cc3311", "i": "#aa7711", "z": "#664433"}
 BAND_COLOURS["y"] = "#222222"
-MAX_MARKERS = 400  # points of a regular series in a drawing, above which they are a line
+MAX_MARKERS = 400  # above this number of points, markers are smaller
 
 
 @dataclass(frozen=True)
 class SeriesView:
-    """One series: time, value and error (N, P), and of its tokens (N,) band, and whether it is hidden, a limit, asked
-    for; NaN where there is no value."""
+    """One series as plotted: times, values and errors (N, P), NaN for missing values.
+
+    band, hidden, limit, asked  (N,) for each token: band number; hidden; upper limit; to be predicted
+    """
 
     time: Array
     value: Array
@@ -35,7 +37,7 @@ class SeriesView:
 
     @property
     def begin(self) -> float:
-        """What is subtracted from times so that their numbers are short: a whole number, or nothing."""
+        """Integer offset subtracted from times to keep axis labels short, or 0."""
         low, high = (float(of(self.time)) for of in (np.min, np.max)) if self.time.size else (0.0, 0.0)
         return float(np.floor(low)) if low > 10 * (high - low) else 0.0
 
@@ -48,8 +50,10 @@ class SeriesView:
 def draw_series(
     axes: Axes, one: SeriesView, weights: Array | None, magnitudes: bool = False, period: float | None = None
 ) -> None:
-    """A marker for each band, its colour by weight; hidden points are hollow, limits point down; folded over two
-    periods where one is given."""
+    """Plot a series, with a marker for each band, coloured by weight.
+
+    Hidden points are hollow, upper limits point down. With a period, the series is folded and shown over two periods.
+    """
     x, wide = one.x(period), one.value.shape[1]
     shade = np.zeros(one.value.shape) if weights is None else np.repeat(np.asarray(weights, float)[:, None], wide, 1)
     scale = Normalize(0, max(float(shade.max(initial=0)), 1e-12))
@@ -70,7 +74,7 @@ def draw_series(
             edge: dict[str, Any] = {"edgecolors": "#333333", "linewidths": 0.4}
             axes.scatter(place, value, s=size, marker=mark, label=label, zorder=3, **edge, **look)
             axes.scatter(x[away] + shift, one.value[away], s=size, marker=mark, c="none", **edge, zorder=2)
-            low = mine & one.limit[:, None]  # fainter than that
+            low = mine & one.limit[:, None]  # upper limits
             inside: dict[str, Any] = {"c": "none"} if weights is None else {**look, "c": shade[low]}
             axes.scatter(x[low] + shift, one.value[low], s=14, marker="v", edgecolors=colour, linewidths=0.6, **inside)
     _label_axes(axes, one, magnitudes, period)
@@ -79,12 +83,9 @@ def draw_series(
 def draw_hidden_values(
     axes: Axes, one: SeriesView, mean: Array, spread: Array | None, magnitudes: bool, period: float | None = None
 ) -> None:
-    """What was seen in grey, what was asked for as hollow points, what the model says of it in colour.
-
-    mean, spread  (N, P), NaN where nothing was asked
-    """
+    """Plot visible (grey), hidden (hollow) and predicted values (N, P; NaN: none)."""
     regular = one.value.shape[1] > 1
-    period = None if regular else period  # lines and bands have their order in time
+    period = None if regular else period  # lines and bands need the order of time
     x = one.x(period)
     there = np.isfinite(one.value)
     seen, asked = there & ~one.asked[:, None], there & one.asked[:, None]
@@ -124,7 +125,7 @@ def _draw_error_bars(
 
 
 def _label_axes(axes: Axes, one: SeriesView, magnitudes: bool, period: float | None, turns: float = 2.0) -> None:
-    """Names of the axes, small magnitudes on top, and room for most values: a few far away do not press the rest."""
+    """Axis labels and limits; small magnitudes on top, outliers outside the plot."""
     known = one.value[np.isfinite(one.value)]
     if len(known):
         low, high = np.percentile(known, [2, 98])

@@ -1,4 +1,4 @@
-"""Observations as a model sees them: the features of tokens, and what is asked of hidden ones, with their weights."""
+"""Features of observations, and targets of hidden observations with their weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TARGET_PREFIX = "target "
 
 
 def observation_features(section: Observations, stream: Stream, value: Array, error: Array) -> Array:
-    """(T, F) the features that the section lists, of scaled values and errors (T, P)."""
+    """(T, F) features listed by the section, from scaled values and errors (T, P)."""
     parts = [np.nan_to_num(value)]
     if section.patch > 1:
         parts.append(np.isnan(value))
@@ -42,7 +42,7 @@ def observation_features(section: Observations, stream: Stream, value: Array, er
 
 
 def hidden_targets(section: Observations, stream: Stream, about: Level) -> dict[str, Array]:
-    """Values and errors in the model's units, those hidden too, and how much each value counts."""
+    """Targets: values and errors in the model's units, and the weight of each value."""
     value, error = (stream.columns[TARGET_PREFIX + name] for name in section.hides)
     shape, usual = value.shape, np.exp(section.usual_error[0]) if section.usual_error else 1.0
     wide = value.reshape(-1, section.patch).astype(np.float64)

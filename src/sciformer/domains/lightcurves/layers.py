@@ -1,4 +1,4 @@
-"""The layers of observations: how one enters a model, what a hidden one still shows, and the way back."""
+"""Layers of observations: embedding, visible part of hidden observations, readout."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ...tokens.protocols import Readout
 
 
 class ObservationEmbedding(nn.Module):
-    """x = W u + b + B[band] for the features u of an observation; E[entry] + z S[entry] for a number z given beside.
+    """x = W u + b + B[band] for features u; E[entry] + z S[entry] for extra tokens z.
 
-    bands    with a vector for each, where there are several
-    entries  rows of E and S; row 0 stands for observations and is not used
+    bands    number of bands, with a vector for each if there are several
+    entries  rows of E and S; row 0 means observations and is unused
     """
 
     def __init__(self, features: int, dim: int, bands: int = 0, entries: int = 0) -> None:
@@ -37,16 +37,18 @@ class ObservationEmbedding(nn.Module):
 
 
 class ObservationTrace(nn.Module):
-    """What is known of a hidden observation: its band, and how long after the one before it was made."""
+    """Visible part of a hidden observation: band, and time since the previous one.
+
+    since  index of the feature with the time since the previous observation; None: not used
+    """
 
     def __init__(self, dim: int, bands: int, since: int | None) -> None:
-        """`since` is the feature that tells how long."""
         super().__init__()
         self.bands, self.place = _embedding_table(bands, dim), since
         self.since = None if since is None else nn.Linear(1, dim, bias=False)
 
     def forward(self, columns: Columns) -> Tensor:
-        """(..., N, D)."""
+        """columns (..., N, F) -> (..., N, D)."""
         x: Tensor | None = None if self.bands is None else self.bands(columns["band"])
         if self.since is not None:
             assert self.place is not None
@@ -57,25 +59,26 @@ class ObservationTrace(nn.Module):
 
 
 class ObservationReadout(Readout):
-    """A hidden value y with its error e, from the mean m = W h + b, over the values of a token that are there:
+    """Mean loss over a token of hidden values y with errors e, where m = W h + b:
 
         plain      w (y - m)^2
-        gaussian   w -ln N(y; m, s),  s = softplus(V h + c) + 0.001;  where errors count, of the variance s^2 + e^2
+        gaussian   -w ln N(y; m, s),  s = softplus(V h + c) + 0.001
 
-    w  the weight of a value, 1 unless errors give it another
+    w      weight of a value (default: 1)
+    size   values in a token
+    noisy  whether the variance is s^2 + e^2
     """
 
     FLOOR = 1e-3
 
     def __init__(self, dim: int, size: int, gaussian: bool, noisy: bool) -> None:
-        """`size` values in a token; `noisy`: whether the error of a value counts in its variance."""
         super().__init__()
         self.size, self.noisy = size, noisy
         self.mean = nn.Linear(dim, size)
         self.spread = nn.Linear(dim, size) if gaussian else None
 
     def gaussian(self, hidden: Tensor) -> Gaussian:
-        """Mean and deviation (..., P), the deviation 0 where it is not asked for."""
+        """Mean and deviation (..., P); the deviation is 0 without a Gaussian."""
         mean = self.mean(hidden).float()
         if self.spread is None:
             return Gaussian(mean, torch.zeros_like(mean))
@@ -102,7 +105,6 @@ class ObservationReadout(Readout):
 
 
 def _embedding_table(rows: int, dim: int) -> nn.Embedding | None:
-    """A learned vector for each row; None without rows."""
     if not rows:
         return None
     table = nn.Embedding(rows, dim)

@@ -1,4 +1,4 @@
-"""A recipe for light curves: columns, classes, lengths, scaling."""
+"""Recipe of `sciformer new` for light curves: columns, classes, lengths, scaling."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ TARGET_NAMES = (
     *("redshift", "z", "hostgalz", "zspec", "period", "logg", "numax", "teff", "metallicity", "feh", "target", "y"),
 )
 MAX_CLASSES = 200
-MAX_CLASS_SHARE = 0.9  # share of a class beside which others are not learned
-MAX_WINDOW = 512  # points of a window
-MAX_INSPECTED_FILES = 20  # files that are looked at, of those to train on
+MAX_CLASS_SHARE = 0.9  # largest share of one class that still allows a classification
+MAX_WINDOW = 512  # points per window
+MAX_INSPECTED_FILES = 20  # training files that are inspected
 QUESTION_WORDS = {"classify": "class", "regress": "values", "masked": "hidden points"}
 CENTRES = {
-    True: ("none", "differences of images: 0 means something"),
-    False: ("mean", "of each window; none keeps the level"),
+    True: ("none", "fluxes of difference images: 0 has a meaning"),
+    False: ("mean", "mean of each window; none keeps the level"),
 }
 SCALES = {
-    True: ("learned", "the same for all: amplitudes tell"),
-    False: ("deviation", "of each window: fluxes differ by much"),
+    True: ("learned", "the same for all curves: keeps amplitudes"),
+    False: ("deviation", "deviation of each window: fluxes vary widely"),
 }
 COLUMN_REASONS = {
-    "id": "the column that tells the object",
+    "id": "column with the name of the object",
     "time": "in days, kept in double precision",
     "value": "magnitudes or fluxes",
     "error": "",
     "band": "",
-    "limit": "true where the value is an upper limit",
-    "label": "the class of an object",
-    "quality": "points where it is not 0 are left out",
+    "limit": "true if the value is an upper limit",
+    "label": "class of the object",
+    "quality": "points with a value other than 0 are removed",
 }
 
 
@@ -61,7 +61,7 @@ class FoundCurves(NamedTuple):
 
 
 def guess_lightcurves(names: list[str], paths: list[Path]) -> Page:
-    """A transformer on the light curves of the files."""
+    """Recipe page for a transformer on the light curves in the files."""
     names, objects = separate_object_table(names)
     paths = [path for path in paths if not objects or path != Path(objects).expanduser()]
     parts = guess.group_by_part(names)
@@ -74,9 +74,9 @@ def guess_lightcurves(names: list[str], paths: list[Path]) -> Page:
     columns = asdict(file.names) | {"quality": next(iter(hits(QUALITY, beside)), "")}
     if label != "label":
         columns["label"] = ""
-    layout = "an object in each file" if file.single else f"a row for each {'object' if file.listed else 'observation'}"
+    layout = "one object per file" if file.single else f"one row per {'object' if file.listed else 'observation'}"
     notes = [
-        f"Found: {seen.samples:,} objects, half of them with {middle:,} points or more; {layout}.",
+        f"Found: {seen.samples:,} objects with a median of {middle:,} points; {layout}.",
         *_band_names(seen.table),
         *ask.notes,
         *seen.opened.notes,
@@ -84,25 +84,25 @@ def guess_lightcurves(names: list[str], paths: list[Path]) -> Page:
     found = [
         Found("data.kind", "series"),
         *guess.files(parts, seen.skips),
-        Found("data.objects", objects or None, "a row for each object, found by its name"),
+        Found("data.objects", objects or None, "table with one row per object, matched by name"),
         *(Found(f"data.{role}", columns[role] or None, why) for role, why in COLUMN_REASONS.items()),
         *guess.split(parts, seen.samples, "objects", "curves of one", stratify=label),
-        Found("tokens.kind", "observations", "a token is one observation"),
-        Found("tokens.window", window, f"points seen at once; {_describe_lengths(seen.lengths, window)}"),
+        Found("tokens.kind", "observations", "one token per observation"),
+        Found("tokens.window", window, f"points per window; {_describe_lengths(seen.lengths, window)}"),
         *_value_keys(seen),
-        Found("tokens.extra", [], f"columns that enter as tokens of their own{_other_columns(seen, ask)}"),
+        Found("tokens.extra", [], f"columns added as tokens{_other_columns(seen, ask)}"),
         Found("model.kind", "encoder"),
         *guess.model(seen.samples, "objects", SIZES),
         *ask.found,
         *guess.training(seen.samples, EPOCHS, BATCHES, "macro_f1" if label else "loss"),
-        Found("train.packed", True, "curves end to end: nothing is spent on padding"),
+        Found("train.packed", True, "curves are concatenated: no padding"),
     ]
     title, amount = f"{QUESTION_WORDS[ask.kind]} of light curves", f"{seen.samples:,} objects"
     return Page(title, paths, amount, notes, "lightcurves/transformer", found)
 
 
 def separate_object_table(names: list[str]) -> tuple[list[str], str]:
-    """The names of curves, and of a table of objects (without times) beside them."""
+    """Split file names into light curves and a table of objects (without times)."""
     for name in names if len(names) <= MAX_INSPECTED_FILES else (names[0], names[-1]):
         path = Path(name).expanduser()
         if len(names) == 1 or not path.is_file():
@@ -117,7 +117,7 @@ def separate_object_table(names: list[str]) -> tuple[list[str], str]:
 
 
 def inspect_files(names: Sequence[str], objects: str = "") -> FoundCurves:
-    """The curves of the files to train on, or of some of many."""
+    """Read the training files, or a sample of them if there are many."""
     places = np.unique(np.linspace(0, len(names) - 1, MAX_INSPECTED_FILES).astype(int))
     some = [names[place] for place in places]
     opened, skips = guess.open_readable(SeriesFiles(kind="series", files=some, objects=objects, split=guess.NO_SPLIT))
@@ -148,19 +148,19 @@ def _find_question(seen: FoundCurves) -> guess.Question:
         words = words[words != ""]
         counts = np.unique(words, return_counts=True)[1]
         if 2 <= len(counts) <= MAX_CLASSES and not (values and counts.max() > MAX_CLASS_SHARE * counts.sum()):
-            also = f" Values that could be learned: {', '.join(values)}." if values else ""
-            notes = [f"Classes in the curves looked at: {guess.list_counts(words)}.{also}"]
+            also = f" Columns for a regression: {', '.join(values)}." if values else ""
+            notes = [f"Classes of the inspected curves: {guess.list_counts(words)}.{also}"]
             ask = guess.classify(label, f"{len(counts)} classes")
             balance = "classes" if counts.max() > 3 * counts.min() else "none"
-            even = Found("objective.balance", balance, "each class counts alike; none: each object")
+            even = Found("objective.balance", balance, "classes count equally; none: objects count equally")
             return ask._replace(found=[*ask.found, even], notes=[*notes, *guess.rare_classes(words, "objects")])
-        why = f"Nearly all objects are of one class of `{label}`"
+        why = f"Nearly all objects have the same class in `{label}`"
     if values:
         ask = guess.regress(values[0], f"`{values[0]}` has values")
-        return ask._replace(notes=[f"{why}: the values of `{values[0]}` are learned."])
+        return ask._replace(notes=[f"{why}: the recipe predicts the values of `{values[0]}`."])
     notes = [
-        "Neither classes nor values were found: hidden points are asked for. For classes, name their column in",
-        "data.label, a table of objects in data.objects, or the class before the names of files: RRAB:rr/*.fits",
+        "Neither classes nor values were found: the recipe predicts hidden points. To classify, set the column",
+        "data.label, or a table of objects in data.objects, or put the class before file names: RRAB:rr/*.fits",
     ]
     return guess.masked("points", 0.5)._replace(notes=notes)
 
@@ -173,17 +173,17 @@ def _is_real(column: Array) -> bool:
 
 def _other_columns(seen: FoundCurves, ask: guess.Question) -> str:
     words = {name: column.astype(str) for name, column in seen.table.items() if isinstance(column, np.ndarray)}
-    known = [words.pop(name) for name in ("id", "label") if name in words]  # a table of objects has them again
+    known = [words.pop(name) for name in ("id", "label") if name in words]  # a table of objects repeats them
     found = [name for name, column in words.items() if not any((column == one).all() for one in known)]
     found = [name for name in found if name != ask.column]
-    return f"; there are {', '.join(found[:8])}" if found else ""
+    return f"; available: {', '.join(found[:8])}" if found else ""
 
 
 def _describe_lengths(lengths: Array, window: int) -> str:
     longest, longer = int(lengths.max()), int((lengths > window).sum())
     if not longer:
-        return f"the longest curve has {longest:,}"
-    return f"{longer:,} of {len(lengths):,} curves are longer: cut in windows"
+        return f"the longest curve has {longest:,} points"
+    return f"{longer:,} of {len(lengths):,} curves are longer and are cut into windows"
 
 
 def _value_keys(seen: FoundCurves) -> list[Found]:
@@ -192,7 +192,7 @@ def _value_keys(seen: FoundCurves) -> list[Found]:
     name = plain(seen.file.names.value)
     negative = float((column.values < 0).mean())
     magnitudes = "mag" in name or name == "m"
-    why = "by its name" if magnitudes else f"{100 * negative:.0f} % of the values are negative"
+    why = "from the name of the column" if magnitudes else f"{100 * negative:.0f} % of the values are negative"
     return [
         Found("tokens.magnitudes", magnitudes, why),
         Found("tokens.centre", *CENTRES[negative > 0.02 and not magnitudes]),

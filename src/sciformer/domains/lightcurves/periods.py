@@ -1,10 +1,9 @@
-"""The periods of series, found once, and what they tell each observation: its phase."""
+"""Periods of series from Lomb-Scargle periodograms, and phases as features."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,41 +16,44 @@ from ...data.columns import Array
 from ...errors import UserError
 
 if TYPE_CHECKING:
-    from .tokens import Observations, Points
+    from .tokens import Observations
 
-MAX_FITTED_SERIES = 300  # series from which the usual period is learned
-MAX_CACHED_SERIES = 200_000  # series whose periods are remembered
+MAX_FITTED_SERIES = 300  # series for the statistics of ln(period)
+MAX_CACHED_SERIES = 200_000  # series in the cache
 PERIOD_FEATURES = ("sin half", "cos half", "sin", "cos", "sin twice", "cos twice", "ln", "power")
 PERIOD_COLUMNS = ("phase", "period", "power")
 _cached: OrderedDict[tuple[bytes, PeriodSearch], Array] = OrderedDict()
 
 
 def feature_names(number: int) -> list[str]:
-    """The features that so many periods add, in their order."""
+    """Names of the features of `number` periods, in order."""
     return [f"{what} of period {one + 1}" for one in range(number) for what in PERIOD_FEATURES]
 
 
 def period_search(tokens: Observations, cadence: float | None = None) -> PeriodSearch:
-    """Which periods are looked for; of a regular series, whose cadence may be given, none shorter than two steps."""
+    """Options of the search; periods of regular series are at least two steps long."""
     made = PeriodSearch(tokens.periods, tokens.shortest, tokens.longest)
     step = 2 * (cadence or tokens.spacing)
     return replace(made, shortest=max(made.shortest, step)) if tokens.patch > 1 else made
 
 
 def refuse_hidden_values(number: int) -> None:
-    """Refuse periods where values are hidden."""
+    """Refuse periods with objectives that hide values."""
     if number:
         raise UserError(
-            f"tokens.periods: {number} cannot be used with an objective that hides values, because periods come from "
-            "all values, the hidden values too",
-            hint="Leave out tokens.periods, or choose an objective that hides nothing.",
+            f"tokens.periods: {number} cannot be used with an objective that hides values, because periods are found "
+            "from all values, including the hidden ones",
+            hint="Remove tokens.periods, or use an objective that hides no values.",
             key="tokens.periods",
         )
 
 
 def add_phases(stream: Stream, tokens: Observations) -> Stream:
-    """The same with the columns `phase`, in turns of twice the period, `period` and `power`, each (T, K): from all
-    values of a sample but limits. All three are 0 where there is no period; none of them without `tokens.periods`."""
+    """Add the columns `phase`, `period`, `power` (T, K), if `tokens.periods` is set.
+
+    The phase counts turns of twice the period. Periods come from all values of a sample except limits; without a
+    period, all three columns are 0.
+    """
     if not tokens.periods:
         return stream
     columns = stream.columns
@@ -72,24 +74,18 @@ def add_phases(stream: Stream, tokens: Observations) -> Stream:
     return stream.with_columns(**{name: np.where(own, part, 0).astype(np.float32) for name, part in made.items()})
 
 
-def learn_period(parts: Iterable[Points], search: PeriodSearch) -> list[float]:
-    """Mean and deviation of ln(period) of the first series."""
-    logs, left = [np.zeros(0)], MAX_FITTED_SERIES
-    for part in parts:
-        some = part.lengths[:left]
-        left -= len(some)
-        seen = ~part.limit[: int(some.sum())]
-        columns = (part.time, part.columns["value"], part.columns["error"], part.band)
-        time, value, error, band = (column[: len(seen)][seen] for column in columns)
-        lengths = np.bincount(np.repeat(np.arange(len(some)), some)[seen], minlength=len(some))
-        period = _cached_periods(lengths, time, value, error, band if part.band.any() else None, search)[0]
-        logs.append(np.log(period[np.isfinite(period)]))
-    found = np.concatenate(logs)
-    return [float(found.mean()), float(max(found.std(), 0.1))] if len(found) else [0.0, 1.0]
+def learn_period(points: Stream, search: PeriodSearch) -> list[float]:
+    """Mean and standard deviation of ln(period) of the first series."""
+    some = points.take(np.arange(min(len(points), MAX_FITTED_SERIES)))
+    some = some.keep(~some.columns["limit"])
+    time, value, error, band = (some.columns[name] for name in ("at", "value", "error", "band"))
+    period = _cached_periods(some.lengths, time, value, error, band if band.any() else None, search)[0]
+    logs = np.log(period[np.isfinite(period)])
+    return [float(logs.mean()), float(max(logs.std(), 0.1))] if len(logs) else [0.0, 1.0]
 
 
 def period_features(stream: Stream, usual: tuple[float, float]) -> Array:
-    """(T, 8 K) what `feature_names` lists; zeros where there is no period."""
+    """(T, 8 K) features in the order of `feature_names`; zeros without a period."""
     phase, period, power = (stream.columns[name].astype(np.float64) for name in PERIOD_COLUMNS)
     there = period > 0
     turn = 2 * np.pi * phase
@@ -100,25 +96,26 @@ def period_features(stream: Stream, usual: tuple[float, float]) -> Array:
 
 
 def describe_features(tokens: Observations) -> str:
-    """How these features are made, for programs without this library."""
+    """Definition of the period features, for programs without this library."""
     search = period_search(tokens)
     longest = "the span of the series" if search.longest is None else f"{search.longest:g}"
     return (
-        f"; of period 1 to {tokens.periods}, found from all values of the whole series but limits: the periods P of "
-        "the highest peaks of its generalised Lomb-Scargle periodogram (floating mean, each band less its own mean, "
+        f"; period 1 to {tokens.periods}, found from all values of the whole series except limits: the periods P of "
+        "the highest peaks of its generalised Lomb-Scargle periodogram (floating mean, each band minus its mean, "
         "weights 1 / (error^2 + median error^2)), "
-        f"from {search.shortest:g} to {longest}, {search.oversampling:g} frequencies in 1 / span, refined to the best "
-        "fit of two harmonics, in the order of what four harmonics explain and 0.3 of what a sine does; sin and cos of "
-        "2 pi x for half: x = (time - E) / 2P, with the time E at which a fit of four harmonics of 1 / 2P is highest, "
-        "the same of 2 x, and twice: of 4 x; ln: clip((ln P - learned.period[0]) / learned.period[1], -5, 5); power: "
-        "share of the variance that a sine of P explains; all 0 without a period (fewer than five points, no variation)"
+        f"from {search.shortest:g} to {longest}, {search.oversampling:g} frequencies per 1 / span, refined to the best "
+        "fit of two harmonics, ranked by the variance explained by four harmonics plus 0.3 times that of a sine; half: "
+        "sin and cos of 2 pi x, x = (time - E) / 2P, where E is the time of maximum of a fit of four harmonics of "
+        "1 / 2P; then sin and cos of 4 pi x; twice: of 8 pi x; ln: clip((ln P - learned.period[0]) / "
+        "learned.period[1], -5, 5); power: share of the variance explained by a sine of P; all 0 without a period "
+        "(fewer than five points, or no variation)"
     )
 
 
 def _cached_periods(
     lengths: Array, time: Array, value: Array, error: Array, band: Array | None, search: PeriodSearch
 ) -> tuple[Array, Array, Array]:
-    """Period, epoch and power (B, K) of all series, those of before from memory."""
+    """Period, epoch and power (B, K) of all series, from a cache by content."""
     made = np.zeros((len(lengths), 3, search.number))
     stops = np.cumsum(lengths)
     for row, (start, stop) in enumerate(zip(stops - lengths, stops)):
@@ -135,32 +132,31 @@ def _cached_periods(
     return made[:, 0], made[:, 1], made[:, 2]
 
 
-# The generalised Lomb-Scargle periodogram of series at any times (arXiv 0901.2573: weights, floating mean), and the
-# periods of its peaks
+# Generalised Lomb-Scargle periodogram for irregular times (arXiv 0901.2573: weights, floating mean)
 
 
 ArrayPair = tuple[Array, Array]
-FREQUENCIES_AT_ONCE = 2048  # frequencies transformed together
+FREQUENCIES_AT_ONCE = 2048  # frequencies per transform
 GRID_CELLS = 2 * FREQUENCIES_AT_ONCE
-KERNEL_CELLS = 6  # cells of the kernel
+KERNEL_CELLS = 6  # width of the kernel
 PHASOR_BLOCKS = 16
-MAX_FREQUENCIES = 4_000_000  # frequencies
-MIN_POINTS = 5  # points of a series that has a period
-POINTS_PER_HARMONIC = 8  # points for each harmonic that is fitted
+MAX_FREQUENCIES = 4_000_000
+MIN_POINTS = 5  # a series with fewer points has no period
+POINTS_PER_HARMONIC = 8  # points per fitted harmonic
 HARMONICS = 4
-SINE_WEIGHT = 0.3  # what the share of a sine counts beside that of all harmonics
-COMPARED_PEAKS = 6  # that are compared, two more for each further period
-MIN_RELATIVE_VARIANCE = 1e-12  # variance over mean square of a series without a period
+SINE_WEIGHT = 0.3  # weight of the variance explained by a sine, relative to all harmonics
+COMPARED_PEAKS = 6  # compared peaks; two more for each further period
+MIN_RELATIVE_VARIANCE = 1e-12  # variance over mean square, below which there is no period
 
 
 @dataclass(frozen=True)
 class PeriodSearch:
-    """Which periods are looked for.
+    """Options of the period search.
 
-    number        how many, those of the best peaks
-    shortest      in units of time
-    longest       the span of the series unless given
-    oversampling  frequencies in the width of a peak, 1 / span
+    number        number of periods, from the best peaks
+    shortest      shortest period, in units of time
+    longest       longest period (default: the span of the series)
+    oversampling  frequencies per width of a peak, 1 / span
     """
 
     number: int = 1
@@ -169,24 +165,24 @@ class PeriodSearch:
     oversampling: float = 3.0
 
     def grid(self, span: float) -> tuple[float, int, int]:
-        """Frequencies are k step for first <= k < stop."""
+        """Step, first and stop of the frequencies k step, first <= k < stop."""
         step = 1 / (self.oversampling * span)
         stop = int(1 / (self.shortest * step)) + 1
         if stop > MAX_FREQUENCIES:
             raise UserError(
-                f"periods from {self.shortest:g} in a series that spans {span:g} are {stop:,} frequencies, more than "
-                f"the {MAX_FREQUENCIES:,} that are allowed",
-                hint="A longer shortest period takes fewer.",
+                f"a period search from {self.shortest:g} in a series of span {span:g} needs {stop:,} frequencies, more "
+                f"than the maximum of {MAX_FREQUENCIES:,}",
+                hint="Increase tokens.shortest.",
             )
         longest = span if self.longest is None else self.longest
         return step, max(1, int(np.ceil(1 / (longest * step) - 1e-6))), stop
 
 
 class FoundPeriods(NamedTuple):
-    """Periods (k,), the best first; NaN, with power 0, where a series has no more.
+    """Periods (k,), the best first; NaN with power 0 if a series has fewer.
 
-    epoch  a time at which the series, folded with twice the period, is highest
-    power  share of the variance that a sine of that period explains
+    epoch  a time of maximum of the series folded with twice the period
+    power  share of the variance explained by a sine of this period
     """
 
     period: Array
@@ -195,9 +191,10 @@ class FoundPeriods(NamedTuple):
 
 
 def trigonometric_sums(x: Array, weights: Array, counts: tuple[int, ...]) -> list[Array]:
-    """Of each row of `weights` (R, n), sum_n w_n exp(2 pi i k x_n) for 0 <= k < count, to some 1e-5 of sum |w_n|.
+    """Nonuniform FFT: sum_n w_n exp(2 pi i k x_n), 0 <= k < count, for each row w.
 
-    x  (n,) cycles from one frequency to the next, within -1/2 and 1/2
+    x        (n,) cycles per frequency step, within -1/2 and 1/2
+    weights  (R, n); the error is about 1e-5 of sum |w_n|
     """
     blocks = [-(-count // FREQUENCIES_AT_ONCE) for count in counts]
     coarse = np.arange(-(-max(blocks) // PHASOR_BLOCKS)) * PHASOR_BLOCKS * FREQUENCIES_AT_ONCE
@@ -220,7 +217,7 @@ def trigonometric_sums(x: Array, weights: Array, counts: tuple[int, ...]) -> lis
 
 
 def _phasors(cycles: Array) -> Array:
-    """exp(2 pi i x), of real functions, which are faster."""
+    """exp(2 pi i x) from real functions, which is faster."""
     angle = 2 * np.pi * cycles
     made = np.empty(angle.shape, np.complex128)
     made.real, made.imag = np.cos(angle), np.sin(angle)
@@ -228,14 +225,14 @@ def _phasors(cycles: Array) -> Array:
 
 
 def _kernel_values(far: Array) -> Array:
-    """exp(b (sqrt(1 - z^2) - 1)) for a distance in cells, b = 2.3 KERNEL_CELLS (arXiv 1808.06736)."""
+    """exp(b (sqrt(1 - z^2) - 1)), b = 2.3 KERNEL_CELLS (arXiv 1808.06736)."""
     inside = np.maximum(0, 1 - (2 * far / KERNEL_CELLS) ** 2)
     return np.exp(2.3 * KERNEL_CELLS * (np.sqrt(inside) - 1))
 
 
 @cache
 def _kernel_transform() -> Array:
-    """(FREQUENCIES_AT_ONCE,) the transform of the kernel, by which that of the grid is divided."""
+    """(FREQUENCIES_AT_ONCE,) Fourier transform of the kernel, to be divided out."""
     far = (np.arange(400) + 0.5) / 400 * KERNEL_CELLS - KERNEL_CELLS / 2
     mode = np.arange(FREQUENCIES_AT_ONCE) - FREQUENCIES_AT_ONCE // 2
     made = np.cos(2 * np.pi * np.outer(mode, far) / GRID_CELLS) @ _kernel_values(far) * KERNEL_CELLS / 400
@@ -243,7 +240,7 @@ def _kernel_transform() -> Array:
 
 
 def periodogram(time: Array, value: Array, error: Array | None = None, search: PeriodSearch | None = None) -> ArrayPair:
-    """Frequencies, and the share of the weighted variance that a sine of each explains, 0 to 1."""
+    """Frequencies, and the share of the weighted variance explained by a sine."""
     search = search or PeriodSearch()
     span = float(np.ptp(time)) if len(time) else 0.0
     if not span > 0:
@@ -267,7 +264,7 @@ def periodogram(time: Array, value: Array, error: Array | None = None, search: P
 
 
 def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Array:
-    """The places of the highest maxima, the highest first, none nearer than `apart` to a higher one."""
+    """Indices of the highest maxima, in falling order, more than `apart` apart."""
     padded = np.concatenate([[-1], power, [-1]])
     inner = np.flatnonzero((power >= padded[:-2]) & (power > padded[2:]))
     most = 40 * number
@@ -283,9 +280,9 @@ def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Arr
 
 
 def fit_harmonics(time: Array, value: Array, w: Array, frequency: Array, number: int) -> ArrayPair:
-    """Fits of m + Re sum_h a_h exp(-2 pi i h f t), h to `number`, at each of the frequencies (K,).
+    """Fit m + Re sum_h a_h exp(-2 pi i h f t), h <= `number`, at frequencies f (K,).
 
-    Returns  m and amplitudes (K, 1 + number), complex, and the share of the weighted variance that they explain (K,)
+    Returns  m and complex amplitudes (K, 1 + number), and the explained share of the weighted variance (K,)
     """
     turn = power = _phasors(frequency[:, None] * time)
     design = np.ones((len(frequency), 1 + 2 * number, len(time)))
@@ -306,11 +303,13 @@ def fit_harmonics(time: Array, value: Array, w: Array, frequency: Array, number:
 def find_periods(
     time: Array, value: Array, error: Array, band: Array | None = None, search: PeriodSearch | None = None
 ) -> FoundPeriods:
-    """The periods of a series: peaks of the periodogram, refined, and put in order by what four harmonics and a sine
-    explain. Of a curve with two like minima (eclipses) it mostly is half of the period.
+    """Periods of a series, from refined peaks of its periodogram.
 
-    error  NaN where unknown; the usual one of the series is added in quadrature, so that no point decides alone
-    band   a number for each point; each band has a mean of its own, the period is that of all
+    error  NaN if unknown; the median error of the series is added in quadrature, so that no single point dominates
+    band   a number for each point; each band has its own mean, and all bands share the period
+
+    Peaks are ranked by the variance explained by four harmonics and by a sine. For two similar minima (eclipses), the
+    result is usually half of the period.
     """
     search = search or PeriodSearch()
     none = FoundPeriods(np.full(search.number, np.nan), np.zeros(search.number), np.zeros(search.number))
@@ -346,7 +345,7 @@ def _soften_errors(error: Array) -> Array:
 
 
 def _refine_frequencies(time: Array, z: Array, w: Array, frequency: Array, step: float, number: int) -> Array:
-    """Frequencies near those given at which harmonics explain most."""
+    """Frequencies near the given ones where harmonics explain the most variance."""
     for wide in (0.75, 0.15):
         near = frequency[:, None] + np.linspace(-wide, wide, 7) * step
         share = fit_harmonics(time, z, w, near.ravel(), number)[1].reshape(near.shape)
@@ -355,7 +354,7 @@ def _refine_frequencies(time: Array, z: Array, w: Array, frequency: Array, step:
 
 
 def _times_of_maximum(time: Array, z: Array, w: Array, frequency: Array, number: int) -> Array:
-    """Within half a cycle of 0, the time at which the series folded with each frequency is highest."""
+    """Times of maximum, within half a cycle of 0, of the folded series."""
     amplitudes, _ = fit_harmonics(time, z, w, frequency, number)
     phase = np.arange(-64, 64) / 128
     turn = np.exp(-2j * np.pi * np.outer(np.arange(1, number + 1), phase))

@@ -1,4 +1,4 @@
-"""The arithmetic of observations: levels and scales of what is seen, weights of errors, series in patches."""
+"""Scaling of observations: centre and scale of values, weights of errors, patches."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data.batch import sorted_rows
+from ...data.batch import Stream, sorted_rows
 from ...data.columns import Array
 from ...errors import UserError
 
-MAX_PLACES_PER_POINT = 200  # places of a regular series for each point that is there, above which it is none
+MAX_PLACES_PER_POINT = 200  # regular times per point, above which a series is not regular
 
 
 class Level(NamedTuple):
-    """What is subtracted from the values of each token and what they are divided by, both (T, 1)."""
+    """Centre and scale (T, 1) of the values of each token."""
 
     centre: Array
     scale: Array
 
 
 def group_means(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
-    """The mean of the values (T, P) that are `seen` in each of `count` groups (0 where there is none), and how many."""
+    """Means of `seen` values (T, P) in `count` groups (0 if empty), and their numbers."""
     some = values if (whole := bool(seen.all())) else np.where(seen, values, 0.0)
     of_token = some[:, 0] if values.shape[1] == 1 else some.sum(1)
     number = np.bincount(group, minlength=count) * values.shape[1] if whole else np.bincount(group, seen.sum(1), count)
@@ -29,12 +29,12 @@ def group_means(values: Array, seen: Array, group: Array, count: int) -> tuple[A
 
 
 def group_medians(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
-    """The same with medians."""
+    """Medians of `seen` values (T, P) in groups (0 if empty), and their numbers."""
     which, flat = np.repeat(group, values.shape[1])[seen.ravel()], values[seen]
     number = np.bincount(which, minlength=count)
     if not len(flat):
         return np.zeros(count), number
-    if (number == number[0]).all() and np.all(which[1:] >= which[:-1]):  # a table already
+    if (number == number[0]).all() and np.all(which[1:] >= which[:-1]):  # already a table
         half = int(number[0]) // 2
         middle = sorted({half, (int(number[0]) - 1) // 2})
         return np.partition(flat.reshape(count, -1), middle, 1)[:, middle].mean(1), number
@@ -59,11 +59,11 @@ def compute_level(
     scale: str,
     known: tuple[float, float],
 ) -> Level:
-    """Centre and scale for each token, from what is seen of its sample alone.
+    """Centre and scale for each token, from the visible values of its sample alone.
 
     values  (T, P) in double precision
-    band    (T,) where each band has a centre of its own; one without any seen value has that of the sample
-    known   centre and scale of the training data: where they are asked for, and where nothing is seen
+    band    (T,) for a centre of each band; a band without visible values gets the centre of the sample
+    known   centre and scale of the training data, for option learned and for samples without visible values
     """
     count = int(sample.max(initial=-1)) + 1
     middle = np.full(len(values), known[0] if centre == "learned" else 0.0)
@@ -84,9 +84,9 @@ def compute_level(
 
 
 def error_weights(error: Array, known: Array, sample: Array) -> Array:
-    """(T, P) w = minmax(1 / error) + 1e-3 over the points of each sample (arXiv 2502.02717); 1 where all are alike.
+    """(T, P) weights minmax(1 / error) + 1e-3 over each sample (arXiv 2502.02717).
 
-    A point without a known error weighs as those of its sample do on average.
+    The weights are 1 if all errors are equal. A point without a known error gets the mean weight of its sample.
     """
     count, wide = int(sample.max(initial=-1)) + 1, error.shape[1]
     inverse = np.where(known, 1 / np.where(known, error, 1), 0.0)
@@ -104,9 +104,9 @@ def error_weights(error: Array, known: Array, sample: Array) -> Array:
 
 
 def draw_replacements(choice: Array, seen: Array, sample: Array) -> tuple[Array, Array]:
-    """Which seen token of the same sample stands for each one with a `choice` in [0, 1): (those, their stand-ins).
+    """Choose a visible token of the same sample for each `choice` in [0, 1).
 
-    Those whose sample has no seen token are left out.
+    Returns the replaced tokens and their replacements. Tokens of samples without a visible token are left out.
     """
     there = np.flatnonzero(seen)
     number = np.bincount(sample[there], minlength=int(sample.max(initial=-1)) + 1)
@@ -116,30 +116,13 @@ def draw_replacements(choice: Array, seen: Array, sample: Array) -> tuple[Array,
     return those, there[(number.cumsum() - number)[mine] + (choice[those] * number[mine]).astype(np.int64)]
 
 
-class PatchedSeries(NamedTuple):
-    """A series in patches: the lengths of samples (B,), time and band of each patch (T,), columns (T, P)."""
+def cut_patches(points: Stream, size: int, cadence: float, gaps: bool) -> Stream:
+    """Put points on the regular times t0 + k cadence and cut them into patches.
 
-    lengths: Array
-    time: Array
-    band: Array
-    columns: dict[str, Array]
-
-
-def cut_patches(
-    time: Array,
-    sample: Array,
-    band: Array,
-    columns: dict[str, Array],
-    rows: int,
-    size: int,
-    cadence: float,
-    gaps: bool,
-) -> PatchedSeries:
-    """Lay points on the regular times t0 + k cadence, t0 the first of their sample, and cut those into patches.
-
-    A time without a point is NaN; several points at one time are their mean. With `gaps` patches without any point are
-    there too, between the first and the last of a band.
+    t0 is the first time of the sample. A time without a point is NaN; several points at one time are averaged. With
+    `gaps`, empty patches between the first and the last patch of a band are kept.
     """
+    rows, sample, time, band = len(points), points.sample, points.columns["at"], points.columns["band"]
     bands = int(band.max(initial=0)) + 1
     first = np.full(rows, np.inf)
     np.minimum.at(first, sample, time)
@@ -152,10 +135,10 @@ def cut_patches(
     np.maximum.at(high, line, number)
     counts = (high - low)[lines] + 1
     if counts.sum() * size > MAX_PLACES_PER_POINT * len(time) + 2 * size * len(lines):
-        found = f"{len(time):,} points on {counts.sum() * size:,} regular times {cadence:.4g} apart"
+        found = f"{len(time):,} points on {counts.sum() * size:,} regular times with a step of {cadence:.4g}"
         raise UserError(
             f"tokens.patch needs a regular series, but the series has {found}",
-            hint="tokens.patch: 1 takes points at any time.",
+            hint="Use tokens.patch: 1 for irregular times.",
             key="tokens.patch",
         )
     offset = np.zeros(rows * bands, np.int64)
@@ -165,19 +148,21 @@ def cut_patches(
     owner = np.repeat(lines, counts)
     turn = np.arange(total) - np.repeat(offset[lines], counts) + np.repeat(low[lines], counts)
     at = first[owner // bands] + (turn * size + (size - 1) / 2) * cadence
-    made = {
+    made: dict[str, Array] = {
         name: _slot_means(values, token * size + slot, total * size).reshape(total, size)
-        for name, values in columns.items()
+        for name, values in points.columns.items()
+        if name in ("value", "error", "clean")
     }
     keep = np.ones(total, bool) if gaps else np.isfinite(made["value"]).any(1)
     order = np.flatnonzero(keep)
     order = order[np.lexsort((owner[order] % bands, at[order], owner[order] // bands))]
     lengths = np.bincount(owner[order] // bands, minlength=rows).astype(np.int64)
-    return PatchedSeries(lengths, at[order], owner[order] % bands, {name: part[order] for name, part in made.items()})
+    made |= {"at": at, "band": owner % bands}
+    return Stream({name: column[order] for name, column in made.items()}, lengths)
 
 
 def _slot_means(values: Array, place: Array, total: int) -> Array:
-    """Means of values at places 0 .. total - 1, NaN at those without any."""
+    """Means of values at places 0 .. total - 1; NaN for empty places."""
     known = np.isfinite(values)
     number = np.bincount(place[known], minlength=total)
     sums = np.bincount(place[known], values[known].astype(np.float64), total)

@@ -1,9 +1,8 @@
-"""Observations: a token is one measurement of a series (value, error, band, time) or a patch of a regular one."""
+"""Observations: a token is a measurement, or a patch of a regular series."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -31,14 +30,14 @@ from .periods import (
 )
 from .scaling import Level, compute_level, cut_patches, draw_replacements
 
-MAX_FITTED_POINTS = 1_000_000  # points from which something is learned
+MAX_FITTED_POINTS = 1_000_000  # points used by `fit`
 
 
 class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
-    """The measurements of series at any times: columns `time`, `value`, and where there are such `error`, `band` and
-    `limit`, each a list for every sample.
+    """Measurements of time series, with lists in the columns `time` and `value`.
 
-    Of a hidden measurement, time and band are still known. Level and scale of values come from those that are seen.
+    The columns `error`, `band` and `limit` are optional. Time and band of a hidden measurement stay visible. Centre and
+    scale of the values come from visible values only.
     """
 
     source_columns: ClassVar[tuple[str, ...]] = ("time", "value")
@@ -52,57 +51,60 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     coordinates: ClassVar[tuple[str, ...]] = ("time",)
 
     window: int | None = Field(default=200, ge=1)
-    """The most tokens the model sees at once; longer series are cut into windows of that length (null: they stay
+    """Maximum number of tokens per window; longer series are cut into windows (default: 200; null: series stay
     whole)."""
     stride: int | None = Field(default=None, ge=1)
-    """How many tokens apart the windows of the training begin. Unset: one window of each series in every epoch,
-    anywhere in it."""
+    """Distance in tokens between the starts of training windows (default: one random window of each series per
+    epoch)."""
     centre: Literal["mean", "median", "learned", "none"] = "mean"
-    """What is subtracted from values: mean or median of those seen in the window, or the same for all (learned), which
-    keeps the level of a series."""
+    """Value subtracted from the values: mean or median of the visible values in the window, learned (one value for all
+    series, which keeps their levels), or none (default: mean)."""
     by_band: bool = False
-    """Whether each band has a centre of its own; otherwise differences between bands (colours) stay."""
+    """Subtract a centre for each band; otherwise differences between bands (colours) are kept (default: false)."""
     scale: Literal["none", "deviation", "learned"] = "learned"
-    """What values and errors are divided by: nothing, the deviation of values seen in the window, or what 68 % of the
-    training data are within (learned)."""
+    """Divisor of values and errors: none, the standard deviation of the visible values in the window (deviation), or
+    half the 68 % range of the training data (learned) (default: learned)."""
     errors: Literal["none", "input", "weight", "both"] = "input"
-    """Where errors go: into the model, as weights into the loss of hidden values, or both."""
+    """Use of the errors: none, as input of the model, as weight of the loss of hidden values, or both (default:
+    input)."""
     weighting: Literal["minmax", "chi2"] = "minmax"
-    """How errors weigh the loss: by minmax(1 / error) + 1e-3 in each window (ASTROMER 2), or by 1 / error^2 (with
-    `gaussian` they add to the variance instead)."""
+    """Loss weights from errors: minmax(1 / error) + 1e-3 in each window (ASTROMER 2), or chi2 for 1 / error^2; with
+    `gaussian`, chi2 adds the errors to the variance instead (default: minmax)."""
     gaussian: bool = False
-    """Whether hidden values are predicted with their uncertainty, by a normal distribution."""
+    """Predict hidden values as normal distributions, with a standard deviation (default: false)."""
     times: Literal["position", "differences", "both"] = "position"
-    """How times enter: as the position of a token, as ln(1 + time since the one before) among its features, or both.
-    With differences alone, positions are 0, 1, 2, ..."""
+    """Use of times: as position of a token, as feature ln(1 + time since the previous token) (differences), or both.
+    With differences, positions are 0, 1, 2, ... (default: position)."""
     time_unit: float = Field(default=1.0, gt=0)
-    """Times are divided by this before they become positions or differences."""
+    """Divisor of times before they become positions or differences (default: 1)."""
     bands: tuple[str, ...] = ()
-    """Names of the bands; those of the training data unless given."""
+    """Names of the bands (default: all bands of the training data)."""
     limits: Literal["keep", "drop"] = "keep"
-    """Upper limits: tokens with a mark, which count in no centre and are never asked for, or left out."""
+    """Upper limits: keep as marked tokens, which are never predicted and do not enter the centre; or drop (default:
+    keep)."""
     extra: tuple[str, ...] = ()
-    """Columns with one number or name for each series that enter as tokens of their own, before the others."""
+    """Columns with one number or name for each series, added as tokens before the observations (default: none)."""
     patch: int = Field(default=1, ge=1)
-    """Values in a token; more than one of a regular series: times without a value are marked, not filled."""
+    """Number of values in a token; above 1 for regular series only. Missing values are marked, not filled (default:
+    1)."""
     cadence: float | None = Field(default=None, gt=0)
-    """Of patches: the time between two values; the usual one of the training data unless given."""
+    """Time step of a regular series, for patches (default: median step of the training data)."""
     gaps: Literal["keep", "drop"] = "keep"
-    """Patches without any value: tokens with a learned stand-in, so that neighbours stay neighbours, or left out."""
+    """Patches without any value: keep as tokens, so that the order stays regular; or drop (default: keep)."""
     periods: int = Field(default=0, ge=0, le=8)
-    """So many periods, those of the highest peaks of a series' periodogram, tell each observation its phase: sin and
-    cos of it, of half and of twice of it, ln(period) and the power of the peak. They are found once, from all values of
-    the whole series; variations leave them as they are. Not with objectives that hide values."""
+    """Number of periods per series, from the highest peaks of its periodogram. Their phases become features: sin and
+    cos of the phase, of half and twice the phase, ln(period) and power. Periods are found once, from all values of the
+    whole series, and augmentations do not change them. Not for objectives that hide values (default: 0)."""
     shortest: float = Field(default=0.05, gt=0)
-    """The shortest period that is looked for, in units of the column `time`."""
+    """Shortest period of the search, in units of the column `time` (default: 0.05)."""
     longest: float | None = Field(default=None, gt=0)
-    """The longest one; the span of the series unless given."""
+    """Longest period of the search, in units of the column `time` (default: the span of the series)."""
     magnitudes: bool = False
-    """Whether values are magnitudes, which drawings show with small ones on top."""
+    """Whether values are magnitudes; plots then show small values on top (default: false)."""
     augment: tuple[Literal["noise", "thin"], ...] = ()
-    """Augmentations in training: values moved by their errors (noise), some points left out (thin)."""
+    """Augmentations in training: noise shifts values by their errors, thin removes random points (default: none)."""
     drop_points: float = Field(default=0.3, ge=0, lt=1)
-    """Of `augment: [thin]`: the greatest share of points that is left out (default: 0.3)."""
+    """Maximum share of points removed by `augment: [thin]` (default: 0.3)."""
 
     @property
     def required_columns(self) -> tuple[str, ...]:
@@ -122,10 +124,10 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def prefix_tokens(self) -> int:
-        """What is given beside a series stands before every window."""
+        """Number of extra tokens, which every window begins with."""
         return len(self.extra)
 
-    # What was learned
+    # Learned properties
 
     @property
     def known_bands(self) -> list[str]:
@@ -134,7 +136,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def usual_error(self) -> tuple[float, float] | None:
-        """Mean and deviation of ln(error / scale) in the training data; None without errors."""
+        """Mean and deviation of ln(error / scale) in the training data, or None."""
         found = self.state.get("error")
         return None if found is None else (found[0], found[1])
 
@@ -161,34 +163,32 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def slots(self) -> Array:
-        """(P,) times of the values of a patch, from its middle."""
+        """(P,) times of the values of a patch, relative to its middle."""
         return (np.arange(self.patch) - (self.patch - 1) / 2) * self.spacing * (self.patch > 1)
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Learn bands, cadence, level and scale of values, size of errors, and of what is given beside."""
-        some, count, names, beside = [], 0, set(self.bands), []
+        """Learn bands, cadence, centre and scale of values, errors, and extra columns."""
+        some, count, names = [], 0, set(self.bands)
         for table in tables:
             if "band" in table:
                 names |= {str(name) for name in np.unique(_list_column(table, "band").values)}
             some.append(table)
-            beside.append({name: np.asarray(_extra_column(table, name)) for name in self.extra})
             count += int(_list_column(table, "time").lengths.sum())
             if count >= MAX_FITTED_POINTS:
                 break
         if not count:
-            raise UserError("the series have no points to learn from")
+            raise UserError("the training series have no points")
         bands = list(self.bands) or sorted(names)
         parts = [read_points(table, bands) for table in some]
-        values, errors = (np.concatenate([one.columns[name] for one in parts]) for name in ("value", "error"))
-        limit, band, time = (
-            np.concatenate([getattr(one, name) for one in parts]) for name in ("limit", "band", "time")
-        )
-        sample = np.repeat(
-            np.arange(sum(len(one.lengths) for one in parts)), np.concatenate([p.lengths for p in parts])
-        )
-        wide, seen = values.astype(np.float64)[:, None], ~limit[:, None]
+        columns = {
+            name: np.concatenate([part.columns[name] for part in parts])
+            for name in ("at", "value", "error", "band", "limit")
+        }
+        points = Stream(columns, np.concatenate([part.lengths for part in parts]))
+        sample, band, limit = points.sample, columns["band"], columns["limit"]
+        wide, seen = columns["value"].astype(np.float64)[:, None], ~limit[:, None]
         if not seen.any():
-            raise UserError("all values of the series are limits, so there is no value to learn from")
+            raise UserError("all points of the training series are upper limits, so the scale of values is unknown")
         middle = float(np.median(wide[seen]))
         centre = self.centre if self.centre in ("mean", "median") else "learned"
         own = band if self.by_band else None
@@ -197,48 +197,49 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         spread = float((high - low) / 2) if high > low else float(rest[seen].std()) or 1.0
         state: dict[str, Any] = {"bands": bands, "limits": bool(limit.any()), "level": [middle, spread]}
         about = compute_level(wide, seen, sample, own, centre, self.scale, (middle, spread))
-        relative = errors[:, None] / about.scale
+        relative = columns["error"][:, None] / about.scale
         known = np.isfinite(relative) & seen
         logs = np.log(relative[known])
         state["error"] = [float(logs.mean()), float(max(logs.std(), 0.1))] if known.any() else None
         if self.patch > 1 and self.cadence is None:
             line = sample * (int(band.max(initial=0)) + 1) + band
-            order = np.lexsort((time, line))
-            apart = np.diff(time[order])[np.diff(line[order]) == 0]
+            order = np.lexsort((columns["at"], line))
+            apart = np.diff(columns["at"][order])[np.diff(line[order]) == 0]
             if not (apart > 0).any():
                 raise UserError(
-                    "tokens.cadence cannot be learned because no series has two points or more at different times",
+                    "tokens.cadence cannot be learned, because no series has points at two different times",
                     hint="Set tokens.cadence.",
                     key="tokens.cadence",
                 )
             state["cadence"] = float(np.median(apart[apart > 0]))
         if self.periods:
-            state["period"] = learn_period(parts, period_search(self, state.get("cadence")))
-        state["extra"] = [_extra_statistics(name, np.concatenate([one[name] for one in beside])) for name in self.extra]
+            state["period"] = learn_period(points, period_search(self, state.get("cadence")))
+        state["extra"] = [
+            _extra_statistics(name, np.concatenate([_extra_column(table, name) for table in some]))
+            for name in self.extra
+        ]
         self.state.update(state)
 
-    # What is a token, and where is it?
+    # Tokens and their positions
 
     def tokenize(self, table: Table) -> Stream:
-        """Columns `at` (T,) in double precision, `value` and `error` (T,) or (T, P), NaN where there is none; where
-        there are such, `band`, `limit`, `clean`, and of tokens given beside `entry` and `given`."""
-        found = read_points(table, list(self.bands) or self.state.get("bands", []))
-        if not self.limited and found.limit.any():
-            found = found.take(np.flatnonzero(~found.limit))
-        lengths, at, band, columns = found.lengths, found.time, found.band, dict(found.columns)
+        """Tokens with the columns `at`, `value` and `error`; NaN for missing values.
+
+        Values and errors are (T,) or (T, P), times are in double precision. Optional columns: `band`, `limit`, `clean`,
+        and `entry` and `given` of extra tokens.
+        """
+        stream = read_points(table, list(self.bands) or self.state.get("bands", []))
+        if not self.limited and stream.columns["limit"].any():
+            stream = stream.keep(~stream.columns["limit"])
         if self.patch > 1:
-            about = len(lengths), self.patch, self.spacing, self.gaps == "keep"
-            lengths, at, band, columns = cut_patches(at, found.sample, band, columns, *about)
-        columns["at"] = at
-        if self.known_bands:
-            columns["band"] = band
-        if self.limited:
-            columns["limit"] = found.limit
-        stream = Stream(columns, lengths)
+            stream = cut_patches(stream, self.patch, self.spacing, self.gaps == "keep")
+        unused = {"band": not self.known_bands, "limit": not self.limited}
+        columns = {name: column for name, column in stream.columns.items() if not unused.get(name)}
+        stream = Stream(columns, stream.lengths)
         return add_phases(self._prepend_extra(stream, table) if self.extra else stream, self)
 
     def _prepend_extra(self, stream: Stream, table: Table) -> Stream:
-        """The same with a token for each column of `extra` before those of every sample, at its first time."""
+        """Add a token for each column of `extra` at the start of each sample."""
         rows, more = rows_of(table), len(self.extra)
         lengths = stream.lengths + more
         own = np.arange(len(stream.columns["at"])) + more * (stream.sample + 1)
@@ -267,7 +268,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return Stream(columns, lengths)
 
     def truncate(self, stream: Stream, far: float) -> Stream:
-        """The beginnings of series, with the periods of those alone."""
+        """The beginnings of the series, with periods found from these alone."""
         return add_phases(super().truncate(stream, far), self)
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
@@ -278,12 +279,12 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         if "thin" in self.augment:
             share = self.drop_points * rng.uniform("share")[stream.sample]
             kept = rng.uniform("thin", stream.lengths) >= share
-            kept |= stream.position <= self.prefix_tokens  # the first point stays, with what is given beside
+            kept |= stream.position <= self.prefix_tokens  # keep the extra tokens and the first point
             stream = stream.keep(kept)
         return stream
 
     def _level(self, stream: Stream) -> tuple[Array, Array, Level]:
-        """Values (T, P) in double precision, which of them are seen, and their level."""
+        """Values (T, P) in double precision, mask of visible values, centre and scale."""
         columns = stream.columns
         value = columns["value"].reshape(len(columns["value"]), self.patch).astype(np.float64)
         seen = np.isfinite(value)
@@ -297,7 +298,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return self._level(stream)[2]
 
     def normalise(self, stream: Stream) -> Stream:
-        """`features` (T, F) and the centred times `at`; targets in the same units, with their weights."""
+        """Add `features` (T, F), centred times `at`, and scaled targets with weights."""
         columns, sample = stream.columns, stream.sample
         value, seen, about = self._level(stream)
         error = columns["error"].reshape(value.shape).astype(np.float64) / about.scale
@@ -319,7 +320,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
             return Stream({name: column for name, column in kept.columns.items() if name != "at"}, kept.lengths)
         return kept
 
-    # How does it enter the model, and how does it come back?
+    # Embedding, masking and readout
 
     def embedding(self, dim: int) -> nn.Module:
         entries = extra_rows(self.state["extra"])[-1] if self.extra else 0
@@ -335,7 +336,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return ObservationReadout(dim, self.patch, self.gaussian, noisy and self.usual_error is not None)
 
     def maskable(self, stream: Stream) -> Array:
-        """All that have a value, but for limits and the only one of a series, of which nothing would be left."""
+        """Mask of tokens with a value, except limits and single points of a series."""
         refuse_hidden_values(self.periods)
         columns = stream.columns
         may = np.isfinite(columns["value"].reshape(-1, self.patch)).any(1)
@@ -351,18 +352,18 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return found
 
     def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
-        """The value and the error of another measurement of the series, one that stays to be seen."""
+        """Value and error of another, visible measurement of the same series."""
         choice = np.where(tokens, rng.uniform("drawn", stream.lengths), np.nan)
         return {**self.mask_out(stream, tokens), "drawn": choice}
 
-    # How does a person edit it?
+    # Edits by a person
 
     def refresh(self, stream: Stream) -> Stream:
-        """The order of times, and the periods of these values."""
+        """Sort by time, and find the periods again."""
         order = np.lexsort((stream.columns["at"], stream.position >= self.prefix_tokens))
         return add_phases(stream.reorder(order), self)
 
-    # How do others make it?
+    # Export
 
     def example(self) -> Table:
         rng, lengths = np.random.default_rng(0), np.array([31, 12, 54]) * self.patch
@@ -391,33 +392,35 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return {**super().preprocessing(), "features": self.input_features, "columns": self._describe_columns()}
 
     def _describe_columns(self) -> dict[str, str]:
-        """How each column that a model reads is made of raw data."""
+        """Definition of each model input from raw data."""
         unit = f" / {self.time_unit:g}" if self.time_unit != 1 else ""
         centre = {"learned": "learned.level[0]", "none": "0"}.get(self.centre, f"{self.centre} of the window's values")
         scale = {"learned": "learned.level[1]", "none": "1"}.get(self.scale, "their root mean square about the centre")
         words = {
-            "features": "in the order of `features`: value: (value - centre) / scale; no value: 1 where there is none; "
-            "error: clip((ln(error / scale) - learned.error[0]) / learned.error[1], -5, 5), a mean over a patch, 0 if "
-            f"unknown; no error: 1 where unknown; since: ln(1 + time since the token before{unit}), 0 for the first; "
+            "features": "in the order of `features`: value: (value - centre) / scale; no value: 1 if it is missing; "
+            "error: clip((ln(error / scale) - learned.error[0]) / learned.error[1], -5, 5), the mean over a patch, 0 "
+            f"if unknown; no error: 1 if unknown; since: ln(1 + time since the previous token{unit}), 0 for the first; "
             f"limit: 1 for upper limits. centre: {centre}"
-            + (", of each band" if self.by_band else "")
-            + f"; scale: {scale}; limits count in neither"
+            + (", for each band" if self.by_band else "")
+            + f"; scale: {scale}; both without upper limits"
             + (describe_features(self) if self.periods else ""),
         }
         if self.times != "differences":
-            words["at"] = f"(time - mean time of the window){unit}, in double precision until then"
+            words["at"] = f"(time - mean time of the window){unit}, computed in double precision"
         if self.known_bands:
             words["band"] = f"number of the band in {', '.join(self.known_bands)}, from 0"
         if self.extra:
             words["entry"] = (
-                "0 for observations; for each of learned.extra, in order, a token before them with the next rows: a "
-                "number has one row, and one more for a missing one; a name has a row for each value, and one more for "
-                "others"
+                "0 for observations; for each column of learned.extra, in order, a token before the observations with "
+                "the next rows: a number has one row, and one more if it is missing; a name has a row for each value, "
+                "and one more for unknown values"
             )
-            words["given"] = "(number - mean) / deviation, 0 elsewhere; these tokens have zeros in `features` and `at`"
+            words["given"] = (
+                "(number - mean) / deviation for extra tokens, whose `features` and `at` are 0; 0 for observations"
+            )
         return words
 
-    # How does a person look at it?
+    # Plots
 
     def token_labels(self, stream: Stream) -> list[str]:
         columns, bands = stream.columns, self.known_bands
@@ -455,7 +458,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return next((float(one) for one in known if 0 < one < np.inf), None)
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
-        """What was seen, what was hidden, and what the model says of it with one standard deviation."""
+        """Plot visible, hidden and predicted values, with one standard deviation."""
         _, _, about = self._level(sample.stream)
         mean = answer["value"].reshape(-1, self.patch) * about.scale + about.centre
         spread = answer["error"].reshape(-1, self.patch) * about.scale if self.gaussian else None
@@ -463,63 +466,49 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         draw_hidden_values(axes, view, mean, spread, self.magnitudes, self._period(sample))
 
 
-# Points of series, read and checked, and what is given beside
+# Points of series and extra columns of a table, with checks
 
 
-@dataclass
-class Points:
-    """All points of some series, end to end, each in the order of time; bands by number."""
+def read_points(table: Table, bands: Sequence[str]) -> Stream:
+    """Points of a table that have a value, sorted by time.
 
-    lengths: Array
-    time: Array
-    band: Array
-    limit: Array
-    columns: dict[str, Array]  # value, error, and where it is known clean
-
-    @property
-    def sample(self) -> Array:
-        return np.repeat(np.arange(len(self.lengths)), self.lengths)
-
-    def take(self, index: Array) -> Points:
-        """Some points, in another order; those of a series stay together."""
-        lengths = np.bincount(self.sample[index], minlength=len(self.lengths)).astype(np.int64)
-        columns = {name: column[index] for name, column in self.columns.items()}
-        return Points(lengths, self.time[index], self.band[index], self.limit[index], columns)
-
-
-def read_points(table: Table, bands: Sequence[str]) -> Points:
-    """The points of a table that have a value, in the order of time; `bands` names those that are known."""
+    Columns: `value`, `error`, `clean` if known, the time `at`, the number of the `band` among `bands`, and `limit`.
+    """
     time = _list_column(table, "time")
     lengths = time.lengths.astype(np.int64)
     when = np.asarray(time.values, np.float64)
     if not np.isfinite(when).all():
-        raise UserError(f"column `time` has NaN or infinity at {(~np.isfinite(when)).sum():,} points")
-    columns = {"value": _list_column(table, "value", lengths).values.astype(np.float32)}
+        raise UserError(
+            f"column `time` has NaN or infinity at {(~np.isfinite(when)).sum():,} points", hint="Remove these points."
+        )
+    columns: dict[str, Array] = {"value": _list_column(table, "value", lengths).values.astype(np.float32)}
     columns["error"] = np.full(len(when), np.nan, np.float32)
     if "error" in table:
         error = _list_column(table, "error", lengths).values.astype(np.float32)
         columns["error"] = np.where(np.isfinite(error) & (error > 0), error, np.float32(np.nan))
     if "clean" in table:
         columns["clean"] = _list_column(table, "clean", lengths).values.astype(np.float32)
-    limit = _list_column(table, "limit", lengths).values.astype(bool) if "limit" in table else np.zeros(len(when), bool)
-    band = np.zeros(len(when), np.int64)
+    columns |= {"at": when, "band": np.zeros(len(when), np.int64), "limit": np.zeros(len(when), bool)}
     if len(bands) > 1 or "band" in table:
-        band = _band_numbers(_list_column(table, "band", lengths).values, bands)
-    made = Points(lengths, when, band, limit, columns)
+        columns["band"] = _band_numbers(_list_column(table, "band", lengths).values, bands)
+    if "limit" in table:
+        columns["limit"] = _list_column(table, "limit", lengths).values.astype(bool)
+    made = Stream(columns, lengths)
     kept = np.isfinite(columns["value"])
     if not kept.all():
-        made = made.take(np.flatnonzero(kept))
-    back = np.diff(made.time, prepend=-np.inf) < 0
-    starts = made.lengths.cumsum() - made.lengths
-    back[starts[made.lengths > 0]] = False
-    return made.take(np.lexsort((made.time, made.sample))) if back.any() else made
+        made = made.keep(kept)
+    at = made.columns["at"]
+    back = np.diff(at, prepend=-np.inf) < 0
+    back[made.starts[made.lengths > 0]] = False
+    return made.reorder(np.lexsort((at, made.sample))) if back.any() else made
 
 
 def _list_column(table: Table, name: str, lengths: Array | None = None) -> Lists:
-    one_of("a column of points", name, table)
+    if name not in table:
+        raise UserError(f"the series have no column `{name}`; their columns are {', '.join(table)}")
     column = table[name]
     if not isinstance(column, Lists):
-        raise UserError(f"column `{name}` must have a list for each series, not an array of shape {column.shape}")
+        raise UserError(f"column `{name}` is an array of shape {column.shape}, but it must have a list for each series")
     if lengths is not None and not np.array_equal(column.lengths, lengths):
         row = int(np.argmax(column.lengths != lengths))
         raise UserError(
@@ -529,23 +518,23 @@ def _list_column(table: Table, name: str, lengths: Array | None = None) -> Lists
 
 
 def _band_numbers(names: Array, known: Sequence[str]) -> Array:
-    """The number of each name among those that are known; where none is, all are one and the same."""
+    """Index of each band name; without known bands, all names must be equal."""
     found = np.full(len(names), -1, np.int64)
     for number, name in enumerate(known or np.unique(names)):
         found[names == name] = number
     if not (found >= 0).all() or (not known and (found > 0).any()):
         odd = sorted({str(name) for name in np.unique(names)} - set(known))
-        allowed = f"only the bands {', '.join(known)}" if known else "one band"
+        allowed = f"the known bands are {', '.join(known)}" if known else "the training data have no bands"
         raise UserError(
-            f"column `band` must have {allowed}, not {', '.join(odd[:8])}",
-            hint="Choose bands where the data are read, or name all of them in tokens.bands.",
+            f"column `band` has unknown bands: {', '.join(odd[:8])}; {allowed}",
+            hint="Select bands in the data section, or list all bands in tokens.bands.",
             key="tokens.bands",
         )
     return found
 
 
 def _extra_statistics(name: str, column: Array) -> dict[str, Any]:
-    """Mean and deviation of numbers, or the names there are."""
+    """Mean and deviation of a numeric column, or the values of a column of names."""
     if column.dtype.kind in "biuf":
         values = column[np.isfinite(column.astype(np.float64))].astype(np.float64)
         mean, deviation = (float(values.mean()), float(values.std())) if len(values) else (0.0, 1.0)
@@ -558,24 +547,24 @@ def _extra_column(table: Table, name: str) -> Array:
     column = table[name]
     if isinstance(column, Lists) or column.ndim != 1:
         raise UserError(
-            f"column `{name}` of tokens.extra must have one number or name for each series, not several",
+            f"column `{name}` of tokens.extra has several values per series, but it must have one number or name",
             key="tokens.extra",
         )
     return column
 
 
 def extra_rows(beside: Sequence[dict[str, Any]]) -> list[int]:
-    """The first row of each column of `extra` in the table of their vectors, and the number of all rows.
+    """First row of each extra column in the embedding table, and the number of rows.
 
-    Row 0 stands for observations; a number has two rows, one of them for a missing one; a name has a row for each
-    value, and one for others.
+    Row 0 means observations. A number has two rows, the second for missing numbers. A name has a row for each value,
+    and one for unknown values.
     """
     sizes = [len(about["values"]) + 1 if "values" in about else 2 for about in beside]
     return [1 + sum(sizes[:place]) for place in range(len(sizes) + 1)]
 
 
 def standardise_extra(entry: Array, given: Array, beside: Sequence[dict[str, Any]]) -> Array:
-    """Numbers given beside, less their mean in the training data, over their deviation; 0 elsewhere."""
+    """Standardised numbers of extra columns; 0 for other tokens."""
     made = np.zeros(len(given), np.float32)
     for about, row in zip(beside, extra_rows(beside)):
         if "mean" in about:

@@ -1,1 +1,1 @@
-"""Simulated series: variable stars, supernovae, oscillators, transits, chirps in noise."""
+"""Simulated series: variable stars, supernovae, oscillators, transits, chirps."""

@@ -1,4 +1,4 @@
-"""When a survey looks: nights in seasons, bad weather, several visits in a night; or a regular grid with gaps."""
+"""Observing times: nights in seasons with weather, or a regular grid with gaps."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import numpy as np
 from ....data.columns import Array, Lists
 
 DAYS_PER_YEAR = 365.25
-CADENCES = ("survey", "asas")
-MEDIAN_POINTS, POINTS_SPREAD, MIN_POINTS = 120, 0.6, 8  # points of a curve of a survey: log-normal, and never fewer
-ASAS_POINTS = 250  # points of a curve in the manner of ASAS
-HALF_NIGHT, MAX_RUN_DAYS = 0.2, 0.3  # half of the hours of a night that are used; the longest run of visits (days)
+MEDIAN_POINTS, POINTS_SPREAD, MIN_POINTS = 120, 0.6, 8  # points per survey curve: log-normal distribution, and minimum
+ASAS_POINTS = 250  # maximum points per ASAS-like curve
+HALF_NIGHT, MAX_RUN_DAYS = 0.2, 0.3  # days: half of the observed part of a night; longest run of visits
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """Times (T,) of all curves end to end, sorted in each, and their `lengths` (n,)."""
+    """Times (T,) of all curves end to end, each sorted, and `lengths` (n,)."""
 
     time: Array
     lengths: Array
@@ -27,25 +26,26 @@ class Epochs:
         return self.lengths.cumsum() - self.lengths
 
     def spread(self, values: Array) -> Array:
-        """One value for each curve (n,) as one for each of its points (T,)."""
+        """Repeat one value per curve (n,) for each of its points (T,)."""
         return np.repeat(values, self.lengths)
 
     def rows(self, low: int, high: int) -> tuple[Epochs, slice]:
-        """The curves `low` to `high`, and where their points stand."""
+        """Curves `low` to `high`, and the slice of their points."""
         first = int(self.lengths[:low].sum())
         points = slice(first, first + int(self.lengths[low:high].sum()))
         return Epochs(self.time[points], self.lengths[low:high]), points
 
 
 def survey_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
-    """Nights of 3 to 8 years: seasons of 130 to 260 days, each night by chance, spells of weather, 1 to some visits.
+    """Epochs of a survey of 3 to 8 years with seasons of 130 to 260 days.
 
-    The number of points is log-normal with the median `points` (120 unless given).
+    Nights are random, with spells of bad weather and one or more visits each. The number of points is log-normal with
+    the median `points` (default: 120).
     """
     count = np.rint((points or MEDIAN_POINTS) * np.exp(POINTS_SPREAD * rng.standard_normal(n)))
     lengths = np.clip(count, MIN_POINTS, 8 * (points or MEDIAN_POINTS)).astype(np.int64)
     season, years = rng.uniform(130, 260, n), rng.uniform(3, 8, n)
-    again = rng.choice([0.0, 0.3, 0.6], n)  # the share of points that are further visits of a night
+    again = rng.choice([0.0, 0.3, 0.6], n)  # share of points that are repeated visits in a night
     apart = np.repeat(years * season / lengths / (1 - again), lengths)
     total = len(apart)
     step = np.ceil(apart * rng.standard_exponential(total))
@@ -54,7 +54,7 @@ def survey_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
 
 
 def asas_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
-    """As many as 250 points in a row, as in the sample of ASAS: every second or third night, 150 to 290 a year."""
+    """Epochs as in ASAS: every second or third night, at most `points` (250) in all."""
     most = points or ASAS_POINTS
     lengths = np.where(rng.random(n) < 0.8, most, rng.uniform(0.5 * most, most, n)).astype(np.int64)
     lengths = np.maximum(lengths, min(MIN_POINTS, most))
@@ -70,7 +70,7 @@ def asas_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
 def _night_times(
     step: Array, lengths: Array, season: Array, again: Array, origin: float, rng: np.random.Generator
 ) -> Epochs:
-    """Times from steps (T,) in nights of the seasons; a share `again` of the points stay in the night before."""
+    """Times from steps (T,) in nights; a share `again` repeats the previous night."""
     n, total = len(lengths), len(step)
     starts = lengths.cumsum() - lengths
     stay = rng.random(total) < np.repeat(again, lengths)
@@ -81,7 +81,7 @@ def _night_times(
     passed += np.repeat(np.floor(rng.random(n) * season) - passed[starts], lengths)
     long = np.repeat(season, lengths)
     year = np.floor(passed / long)
-    where = passed / long - year  # 0 to 1 through the season: a star culminates earlier each night
+    where = passed / long - year  # 0 to 1 through the season: stars culminate earlier each night
     first = np.flatnonzero(~stay)
     night = np.cumsum(~stay) - 1
     drift = 1 - 2 * where[first]
@@ -96,9 +96,9 @@ def _night_times(
 def regular_epochs(
     n: int, points: int, step: float, rng: np.random.Generator, every: float = 0.0
 ) -> tuple[Array, Array]:
-    """A grid of `points` times (N,), `step` days apart, and which of them each curve has (n, N).
+    """Regular times (N,), `step` days apart, and a mask (n, N) of points per curve.
 
-    Where `every` is given, some 1 to 2 days are missing after so many, and a share of a percent here and there.
+    With `every`, gaps of 1 to 2 days come after so many days, and 0.3 % of single points are missing.
     """
     time = np.arange(points) * step
     if not every:
@@ -117,7 +117,7 @@ def regular_epochs(
 def regular_table(
     time: Array, kept: Array, clean: Array, sigma: Array, rng: np.random.Generator
 ) -> dict[str, Array | Lists]:
-    """Columns of series on a grid of times (N,): the points that are kept (n, N) of `clean` (n, N), with noise (n,)."""
+    """Table of series on a grid of times (N,), with a mask and noise per curve."""
     lengths = kept.sum(1)
     value = clean + sigma[:, None] * rng.standard_normal(clean.shape, np.float32)
     return {

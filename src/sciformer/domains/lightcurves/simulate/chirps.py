@@ -1,11 +1,11 @@
-"""Chirps of massive black hole binaries in the noise of a space-based detector, or the noise alone.
+"""Chirps of massive black hole binaries in the noise of a space-based detector.
 
     (a|b) = 4 Re sum_f a~(f) b~(f)* / S(f) df,      snr^2 = (h|h)
 
-`S` is the sky-averaged noise of LISA with the Galactic confusion of four years (Robson, Cornish & Liu, 1803.01944). The
-noise is made in the frequency domain, so a window of it is periodic and the sum above is exact: the matched filter of a
-signal in it has mean `snr` and variance 1. A signal is an inspiral to the first post-Newtonian order that turns into a
-damped ringing: right in frequency, growth and length, not a template for a search. Strain is in units of 1e-19.
+S is the sky-averaged noise of LISA with the Galactic confusion noise of four years (Robson, Cornish & Liu, 1803.01944).
+The noise is drawn in the frequency domain, so a window is periodic and the sum above is exact: the matched filter of a
+signal has mean `snr` and variance 1. A signal is an inspiral to first post-Newtonian order, followed by a damped
+ringdown. Frequency, growth and length are right, but it is no template for a search. Strain is in units of 1e-19.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from ....data.columns import Array, Lists
 from ....data.readers.sequence import log_uniform
 
 CLASSES = ("noise", "signal")
-DEFAULT_POINTS, STEP_SECONDS = 4096, 15.0  # seconds from point to point
-MIN_FREQUENCY = 1e-4  # Hz, below which there is nothing
+DEFAULT_POINTS, STEP_SECONDS = 4096, 15.0  # time step in seconds
+MIN_FREQUENCY = 1e-4  # Hz, lower end of the band
 STRAIN_UNIT, SECONDS_PER_DAY = 1e-19, 86400.0
-LOG_MASS_RANGE = (5.9, 7.0)  # log10 of the mass seen, in suns
-SUN_SECONDS = 4.925491e-6  # seconds
-RINGDOWN_FREQUENCY, RINGDOWN_DAMPING = 0.5326, 0.0808  # M omega and M / tau of the last ringing, of spin 0.69
-RINGDOWN_JOIN = 1.5  # ringing frequency to that at which it takes over
-TAPER_SHARE = 0.05  # of the window, which fades in
+LOG_MASS_RANGE = (5.9, 7.0)  # log10 of the redshifted mass in solar masses
+SUN_SECONDS = 4.925491e-6  # G M_sun / c^3
+RINGDOWN_FREQUENCY, RINGDOWN_DAMPING = 0.5326, 0.0808  # M omega and M / tau of the ringdown, for spin 0.69
+RINGDOWN_JOIN = 1.5  # ringdown frequency over the frequency where it starts
+TAPER_SHARE = 0.05  # share of the window that is tapered
 
 
 def window_frequencies(points: int, step: float = STEP_SECONDS) -> Array:
-    """The frequencies of a window (F,)."""
+    """Frequencies (F,) of a window in Hz."""
     return np.fft.rfftfreq(points, step)
 
 
 def noise_power(frequency: Array) -> Array:
-    """One-sided power density of the noise per Hz, in squared units of strain; infinite outside the band."""
+    """One-sided noise power per Hz, in units of strain^2; infinite outside the band."""
     f = np.maximum(frequency, 1e-9)
     arm, bend = 2.5e9, 19.09e-3
     optical = (1.5e-11) ** 2 * (1 + (2e-3 / f) ** 4)
@@ -45,22 +45,15 @@ def noise_power(frequency: Array) -> Array:
     return np.where(band, made, np.inf)
 
 
-def inner_product(a: Array, b: Array, step: float = STEP_SECONDS) -> Array:
-    """(a|b) of series (..., N), one number each."""
-    points = a.shape[-1]
-    one, other = (np.fft.rfft(np.asarray(x, np.float64)) for x in (a, b))
-    return 4 * step / points * ((one * other.conj()).real / noise_power(window_frequencies(points))).sum(-1)
-
-
 def whiten_series(series: Array, step: float = STEP_SECONDS) -> Array:
-    """Series (..., N) divided by the noise at each frequency: noise has variance 1 there, and (h|h) = sum h^2."""
+    """Whitened series (..., N): noise has variance 1, and (h|h) = sum h^2."""
     points = series.shape[-1]
     spectrum = np.fft.rfft(series) * np.sqrt(2 * step / noise_power(window_frequencies(points, step)))
     return np.fft.irfft(spectrum, points)
 
 
 def noise_spectra(n: int, points: int, rng: np.random.Generator) -> Array:
-    """Spectra (n, F) of pure noise."""
+    """Random spectra (n, F) of noise."""
     power = noise_power(window_frequencies(points))
     size = np.sqrt(np.where(np.isfinite(power), power, 0) * points / (4 * STEP_SECONDS)).astype(np.float32)
     wave = rng.standard_normal((n, len(power), 2), np.float32)
@@ -69,19 +62,22 @@ def noise_spectra(n: int, points: int, rng: np.random.Generator) -> Array:
 
 
 def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -> Array:
-    """Signals (n, N) of any height, at times (N,) in seconds, of masses (n,) in suns with symmetric ratios eta (n,).
+    """Signals (n, N) of arbitrary amplitude at times (N,) in seconds.
+
+    mass   (n,) in solar masses
+    ratio  (n,) symmetric mass ratio eta
 
     Inspiral, with u^8 = eta tau / (5 M): 2 phi = -2/eta [u^5 + (3715/8064 + 55/96 eta) u^3], growing as f^(2/3).
     """
     second, eta = (mass * SUN_SECONDS)[:, None], ratio[:, None]
     extra = 743 / 2688 + 11 / 32 * eta
-    target = 8 * RINGDOWN_FREQUENCY / RINGDOWN_JOIN / 2  # 8 M omega of the orbit where the ringing takes over
+    target = 8 * RINGDOWN_FREQUENCY / RINGDOWN_JOIN / 2  # 8 M omega of the orbit where the ringdown starts
     low, high = np.zeros_like(eta), np.full_like(eta, 3.0)
     for _ in range(40):
         middle = (low + high) / 2
         below = middle**3 + extra * middle**5 < target
         low, high = np.where(below, middle, low), np.where(below, high, middle)
-    spare = low**-8 * 5 * second / eta  # seconds left when it takes over
+    spare = low**-8 * 5 * second / eta  # seconds to the merger when the ringdown starts
     left = merger[:, None] - time
     before = left > 0
     u = np.sqrt(np.sqrt(np.sqrt((np.maximum(left, 0) + spare) * (eta / (5 * second)))))
@@ -101,7 +97,7 @@ def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -
 def signals(
     label: Array, rng: np.random.Generator, points: int, snr: tuple[float, float], white: bool
 ) -> dict[str, Array | Lists]:
-    """Windows with a signal or with noise alone, by numbers of CLASSES: columns of a table."""
+    """Table of windows with a signal or noise alone; `label` are indices of CLASSES."""
     points, n = points or DEFAULT_POINTS, len(label)
     points += points % 2
     time = np.arange(points) * STEP_SECONDS

@@ -1,12 +1,12 @@
-"""Stars that ring like the Sun: granulation and a comb of modes whose place and spacing tell the surface gravity.
+"""Solar-like oscillators: granulation and oscillation modes that depend on log g.
 
     nu_max = 3090 uHz (g / g_sun) (T / 5777 K)^-1/2,      Delta nu = 135.1 uHz sqrt(M / R^3)
     P(nu)  = sinc^2 [sum_i 2 sqrt(2)/pi a^2 / b_i / (1 + (nu / b_i)^4) + H exp(-(nu - nu_max)^2 4 ln 2 / w^2) comb(nu)]
 
-Granulation after Kallinger et al. 2014 (1408.0817), height and width of the oscillations after Mosser et al. 2012
-(1110.0980). The comb is a sum of Lorentz lines of degree 0, 1 and 2 at equal distances, in closed form and of mean 1;
-there are no mixed modes and no rotation. What oscillates faster than half the sampling rate is seen as slower, as it is
-in nature. Values are thousandths of the mean flux, cadence and noise those of Kepler's long cadence.
+Granulation after Kallinger et al. 2014 (1408.0817); height and width of the oscillations after Mosser et al. 2012
+(1110.0980). The comb is a sum of Lorentzian lines of degree 0, 1 and 2 at equal distances, in closed form with mean 1,
+without mixed modes or rotation. Frequencies above half the sampling rate are aliased, as in real data. Values are in
+thousandths of the mean flux; cadence and noise are those of Kepler's long cadence.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .cadence import regular_epochs, regular_table
 
 CLASSES = ("giant", "subgiant")
 LOG_G_RANGES = {"giant": (1.5, 3.3), "subgiant": (3.3, 3.9)}  # log g
-DEFAULT_POINTS, STEP_DAYS = 4000, 29.4 / 1440  # days between two points
-SPECTRUM_FOLDS = {"giant": 1, "subgiant": 4}  # how often the spectrum is folded back at half the sampling rate
-MODE_DEGREES = ((0.32, 0.0), (0.49, 0.48), (0.19, -0.13))  # share of the power, place in units of Delta nu
+DEFAULT_POINTS, STEP_DAYS = 4000, 29.4 / 1440  # time step in days
+SPECTRUM_FOLDS = {"giant": 1, "subgiant": 4}  # number of foldings of the spectrum at half the sampling rate (aliasing)
+MODE_DEGREES = ((0.32, 0.0), (0.49, 0.48), (0.19, -0.13))  # share of the power, offset in units of Delta nu
 TWO_PI, GRANULATION_FACTOR = 2 * np.pi, 2 * np.sqrt(2) / np.pi
 NOISE_RANGE = (0.02, 0.3)  # thousandths
-DAYS_BETWEEN_GAPS = 30.0  # days from one gap to the next
+DAYS_BETWEEN_GAPS = 30.0  # interval between gaps in days
 
 
 @dataclass(frozen=True)
 class StellarSpectra:
-    """What the spectra of stars follow from, each (n, 1); frequencies in microhertz."""
+    """Parameters of the spectra of stars, each (n, 1); frequencies in microhertz."""
 
     logg: Array
     heat: Array
@@ -40,7 +40,7 @@ class StellarSpectra:
     strength: Array
 
     def granulation(self, nu: Array) -> Array:
-        """Power densities at frequencies (F,), in squared millionths per microhertz (n, F)."""
+        """Granulation power density (n, F) at frequencies (F,), in ppm^2 per microhertz."""
         numax = self.numax.astype(np.float32)
         a2 = (self.strength * 3382 * self.numax**-0.609).astype(np.float32) ** 2
         total = np.zeros((len(numax), len(nu)), np.float32)
@@ -52,7 +52,7 @@ class StellarSpectra:
         return total
 
     def modes(self, nu: Array, width: float, rows: Array) -> Array:
-        """The same of the oscillations of some stars (rows, F); lines are not narrower than `width`."""
+        """Power density (rows, F) of oscillations; lines are at least `width` wide."""
         numax, dnu, strength = (x[rows].astype(np.float32) for x in (self.numax, self.dnu, self.strength))
         nu = nu.astype(np.float32)
         tight = np.float32(np.pi) * np.maximum(0.12 * (numax / 50) ** 0.5, np.float32(width)) / dnu
@@ -69,7 +69,7 @@ class StellarSpectra:
 
 
 def draw_stars(name: str, n: int, rng: np.random.Generator) -> StellarSpectra:
-    """Stars of one class, with masses of 0.9 to 2 suns; log g is uniform in its range."""
+    """Random stars of one class, with 0.9 to 2 solar masses and uniform log g."""
     logg = rng.uniform(*LOG_G_RANGES[name], (n, 1))
     mass = rng.uniform(0.9, 2.0, (n, 1))
     heat = np.where(logg < 3.3, 4750 + 300 * (logg - 2.5), 5000 + 1200 * (logg - 3.3))
@@ -83,7 +83,7 @@ def draw_stars(name: str, n: int, rng: np.random.Generator) -> StellarSpectra:
 
 
 def oscillators(label: Array, rng: np.random.Generator, points: int, gaps: bool) -> dict[str, Array | Lists]:
-    """Curves of stars of these classes, numbers of CLASSES: columns of a table."""
+    """Table of curves; `label` are indices of CLASSES."""
     points, n = points or DEFAULT_POINTS, len(label)
     clean, known = np.empty((n, points), np.float32), {name: np.empty(n) for name in ("logg", "heat", "numax", "dnu")}
     for number, name in enumerate(CLASSES):
@@ -99,7 +99,7 @@ def oscillators(label: Array, rng: np.random.Generator, points: int, gaps: bool)
 
 
 def simulate_series(stars: StellarSpectra, points: int, folds: int, rng: np.random.Generator) -> Array:
-    """Series (n, points) with the spectra of these stars, in thousandths; cut from longer ones, which are periodic."""
+    """Series (n, points) in thousandths, cut from longer periodic series."""
     n, long = len(stars.logg), 2 * round(points * 0.64)
     step = STEP_DAYS * 0.0864  # in 1 / microhertz
     nu = np.arange(long // 2 + 1) / (long * step)
@@ -108,7 +108,7 @@ def simulate_series(stars: StellarSpectra, points: int, folds: int, rng: np.rand
     for fold in range(folds):
         true = fold * most + (nu if fold % 2 == 0 else most - nu)
         more = stars.granulation(true)
-        rows = np.flatnonzero(np.abs(stars.numax[:, 0] / most - fold - 0.5) < 1.5)  # where modes can be
+        rows = np.flatnonzero(np.abs(stars.numax[:, 0] / most - fold - 0.5) < 1.5)  # stars with modes in this fold
         more[rows] += stars.modes(true, 1.5 / (long * step), rows)
         power += more * np.square(np.sinc(true / (2 * most)).astype(np.float32))
     wave = rng.standard_normal((n, len(nu), 2), np.float32)

@@ -1,16 +1,15 @@
-"""Variable stars and stars that are not, as a survey sees them: curves of magnitudes in one band.
+"""Variable and constant stars as a survey sees them: magnitudes in one band.
 
-Amplitudes and periods are those of the literature: pulsators after the percentiles of the OGLE-III catalogue, in V;
-binaries, rotators and red variables in round ranges. In the manner of ASAS (`cadence: asas`) cadence, errors, scatter
-and outliers were set by hand after a general look at percentiles of its 3,110 curves, all folds of the benchmark
-among them. A second look, class by class (amplitude, skewness, brightness), moved gross numbers alone: typical
-magnitudes of classes, depths and widths of eclipses, the factor from I to V of delta Scuti stars, the side to which
-Miras lean. No curve of ASAS is in here, and no period of one was used.
+Amplitudes and periods follow the literature: pulsators have the percentiles of the OGLE-III catalogue, in V; binaries,
+rotators and red variables have round ranges. With `cadence: asas`, cadence, errors, scatter and outliers were set by
+hand after percentiles of the 3,110 ASAS curves, including all folds of the benchmark. A second look, class by class
+(amplitude, skewness, brightness), changed only coarse numbers: typical magnitudes of classes, depths and widths of
+eclipses, the factor from I to V of delta Scuti stars, the asymmetry of Miras. The simulation contains no ASAS curve,
+and used no period of one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -21,16 +20,16 @@ from .cadence import DAYS_PER_YEAR, MIN_POINTS, Epochs, asas_epochs, survey_epoc
 
 CLASSES = ("RRAB", "RRC", "CEP_F", "CEP_1O", "DSCT", "MIRA", "SR", "ED", "ESD", "EC", "ACV", "DRW", "CONST")
 PULSATORS, BINARIES = ("RRAB", "RRC", "CEP_F", "CEP_1O", "DSCT"), ("ED", "ESD", "EC")
-# Magnitudes in the manner of ASAS, and of classes that differ from their mean there.
+# Magnitudes like those of ASAS, and of classes that differ from the mean.
 MEAN_MAGNITUDE, MAGNITUDE_SPREAD, MIN_MAGNITUDE, MAX_MAGNITUDE = 12.0, 1.0, 8.0, 13.8
 CLASS_MAGNITUDES = {"RRAB": 13.0, "RRC": 12.7, "ACV": 9.8, "ED": 11.1, "ESD": 11.4}
-MIN_SEEN_RANGE = 0.35  # of the range below its middle that is seen at least
+MIN_SEEN_RANGE = 0.35  # minimum share of the amplitude below the mean that is above the limit
 TWO_PI = 2 * np.pi
 CurveShape = tuple[Array, Array, Array]
 
 
 def stars(label: Array, rng: np.random.Generator, cadence: str, points: int) -> Table:
-    """Curves of stars of these classes (n,), by number: columns of a table, made class by class, then mixed."""
+    """Table of curves; `label` (n,) are indices of CLASSES."""
     order, n, like_asas = np.argsort(label, kind="stable"), len(label), cadence == "asas"
     label = label[order]
     epochs = (asas_epochs if like_asas else survey_epochs)(n, rng, points)
@@ -46,28 +45,28 @@ def stars(label: Array, rng: np.random.Generator, cadence: str, points: int) -> 
         limit, observe = np.full(n, ASAS_LIMIT), observe_asas
     else:
         mean, limit, observe = rng.uniform(14, 19.5, n), rng.uniform(20, 21.5, n), observe_survey
-    limit = np.maximum(limit, mean + MIN_SEEN_RANGE * amplitude)  # so that most of each curve is seen
+    limit = np.maximum(limit, mean + MIN_SEEN_RANGE * amplitude)  # most of each curve is above the limit
     clean += epochs.spread(mean)
-    seen = observe(clean, epochs, limit, rng)
-    kept = _keep_enough_points(seen.seen, epochs)
+    value, error = observe(clean, epochs, limit, rng)
+    kept = _keep_enough_points(clean < epochs.spread(limit), epochs)
     lengths = np.add.reduceat(kept, epochs.starts, dtype=np.int64)
 
     def lists(values: Array, kind: type) -> Lists:
         return Lists(values[kept].astype(kind), lengths)
 
-    made: dict[str, Array | Lists] = {"time": lists(epochs.time, np.float64), "value": lists(seen.value, np.float32)}
-    made |= {"error": lists(seen.error, np.float32), "clean": lists(clean, np.float32)}
+    made: dict[str, Array | Lists] = {"time": lists(epochs.time, np.float64), "value": lists(value, np.float32)}
+    made |= {"error": lists(error, np.float32), "clean": lists(clean, np.float32)}
     return select(made | {"period": period, "amplitude": amplitude}, np.argsort(order))
 
 
 def _keep_enough_points(seen: Array, epochs: Epochs) -> Array:
-    """Points that are seen; all of a curve of which nearly nothing would be left."""
+    """Mask of detected points; all points of a curve with too few detections."""
     count = np.add.reduceat(seen, epochs.starts, dtype=np.int64)
     return seen | epochs.spread(count < np.minimum(MIN_POINTS, epochs.lengths))
 
 
 def curve_shape(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Magnitudes about their mean (T,), periods (NaN without) and amplitudes (n,) of stars of one class."""
+    """Magnitudes about their mean (T,), periods or NaN, and amplitudes (n,)."""
     if name in PULSATORS:
         return pulsators(name, epochs, rng)
     if name in BINARIES:
@@ -76,7 +75,7 @@ def curve_shape(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveSha
 
 
 def smooth_random_curve(epochs: Epochs, period: Array, rng: np.random.Generator) -> Array:
-    """A smooth random function of time (T,), of variance 1, that changes within a few of these periods (n,)."""
+    """Smooth random function of time (T,) with variance 1, over a few periods (n,)."""
     total = np.zeros(len(epochs.time))
     for low, high in ((1.3, 2.5), (2.5, 5), (5, 12)):
         rate = TWO_PI / (period * log_uniform(rng, low, high, len(period)))
@@ -86,7 +85,7 @@ def smooth_random_curve(epochs: Epochs, period: Array, rng: np.random.Generator)
 
 
 def miras(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Nearly sines of magnitudes, no two cycles alike: heights change by 10 to 30 %, times by some percent."""
+    """Miras: nearly sinusoidal; heights vary by 10 to 30 %, times by a few per cent."""
     n = len(epochs.lengths)
     period = np.exp(np.log(320) + 0.32 * np.clip(rng.standard_normal(n), -2.2, 2.2))
     amplitude = np.clip(2.8 * np.exp(0.33 * rng.standard_normal(n)), 1.2, 6.0)
@@ -103,7 +102,7 @@ def miras(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def semiregular(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Red giants of two or three periods that come and go; the period told is that of the strongest."""
+    """Semiregular red giants: two or three variable periods, the strongest returned."""
     n = len(epochs.lengths)
     period, amplitude = log_uniform(rng, 40, 350, n), log_uniform(rng, 0.1, 1.0, n)
     total = np.zeros(len(epochs.time))
@@ -117,7 +116,7 @@ def semiregular(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def quasars(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Damped random walks: scatter 0.04 to 0.4 mag, forgotten within 20 to 300 days."""
+    """Damped random walks: scatter 0.04 to 0.4 mag, time scale 20 to 300 days."""
     n = len(epochs.lengths)
     scatter = log_uniform(rng, 0.04, 0.4, n)
     made = damped_random_walk(epochs, log_uniform(rng, 20, 300, n), rng)
@@ -125,12 +124,12 @@ def quasars(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def damped_random_walk(epochs: Epochs, memory: Array, rng: np.random.Generator) -> Array:
-    """Ornstein-Uhlenbeck processes of variance 1 (T,): x(t + d) = r x(t) + sqrt(1 - r^2) g, r = exp(-d / memory)."""
+    """Ornstein-Uhlenbeck: x(t+d) = r x(t) + sqrt(1 - r^2) g (T,), r = exp(-d/memory)."""
     lengths, starts = epochs.lengths, epochs.starts
     keep = np.exp(-np.diff(epochs.time, prepend=epochs.time[:1]) / epochs.spread(memory))
     keep[starts] = 0
     kick = np.sqrt(1 - keep**2) * rng.standard_normal(len(keep))
-    order = np.argsort(-lengths, kind="stable")  # the longest first, so that those that go on are a slice
+    order = np.argsort(-lengths, kind="stable")  # longest first, so that the unfinished curves are a slice
     left = np.searchsorted(-lengths[order], -np.arange(1, lengths.max(initial=0) + 1), side="right")
     at, state = starts[order], np.zeros(len(lengths))
     made = np.empty(len(keep))
@@ -142,7 +141,7 @@ def damped_random_walk(epochs: Epochs, memory: Array, rng: np.random.Generator) 
 
 
 def constants(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Stars that stay as they are; of a third the instrument drifts a little, in a line or as red noise."""
+    """Constant stars; a third have a small instrumental drift, linear or red noise."""
     n = len(epochs.lengths)
     dice = rng.random(n)
     line = np.where(dice < 0.15, rng.uniform(-0.03, 0.03, n), 0)
@@ -154,11 +153,17 @@ def constants(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
     return made, np.full(n, np.nan), np.zeros(n)
 
 
-# Stars that swell and shrink: amplitudes and phases as the OGLE catalogue has them
+# Pulsating stars, with amplitudes and phases of the OGLE catalogue
 
 
-PERCENTILE_SIGMAS = (-2.0537, -0.6745, 0.0, 0.6745, 2.0537)  # sigma, of the percentiles
-V_TO_I_AMPLITUDES = {"RRAB": 1.6, "RRC": 1.6, "CEP_F": 1.6, "CEP_1O": 1.6, "DSCT": 1.4}  # amplitudes in V to those in I
+PERCENTILE_SIGMAS = (-2.0537, -0.6745, 0.0, 0.6745, 2.0537)  # of the percentiles 2, 25, 50, 75, 98
+V_TO_I_AMPLITUDES = {
+    "RRAB": 1.6,
+    "RRC": 1.6,
+    "CEP_F": 1.6,
+    "CEP_1O": 1.6,
+    "DSCT": 1.4,
+}  # amplitudes in V over amplitudes in I
 HARMONICS, GRID_POINTS = 8, 96
 PERCENTILE_TABLES = {  # rows: period, amplitude (peak to peak), R21, phi21, R31, phi31
     "RRAB": (
@@ -202,14 +207,18 @@ PERCENTILE_TABLES = {  # rows: period, amplitude (peak to peak), R21, phi21, R31
         (1.000, 2.000, 2.600, 3.200, 5.000),
     ),
 }
-CORRELATIONS = {  # of log P, A, R21, phi21, R31, phi31: above the diagonal, row by row
+CORRELATIONS = {  # of log P, A, R21, phi21, R31, phi31: upper triangle, row by row
     "RRAB": (-0.60, -0.30, 0.70, -0.34, 0.67, 0.57, -0.65, 0.68, -0.63, -0.23, 0.75, -0.25, -0.49, 0.89, -0.43),
     "RRC": (0.08, -0.31, -0.10, 0.13, 0.37, 0.51, 0.04, 0.36, -0.26, 0.02, 0.43, -0.67, -0.02, 0.07, -0.18),
     "CEP_F": (-0.21, -0.55, 0.58, -0.60, 0.55, 0.62, -0.20, 0.78, -0.32, -0.27, 0.83, -0.22, -0.42, 0.69, -0.46),
     "CEP_1O": (-0.43, -0.64, 0.22, -0.60, 0.32, 0.73, 0.03, 0.44, -0.16, -0.11, 0.64, -0.51, -0.48, 0.31, -0.49),
     "DSCT": (0.2, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0, 0.3, 0.0, 0.0, 0.5, 0.0, 0.0, 0.5, 0.0),
 }
-SECOND_PERIODS = {"DSCT": (0.4, 0.77), "RRC": (0.05, 1 / 0.744), "CEP_1O": (0.05, 0.80)}  # share of stars, ratio
+SECOND_PERIODS = {
+    "DSCT": (0.4, 0.77),
+    "RRC": (0.05, 1 / 0.744),
+    "CEP_1O": (0.05, 0.80),
+}  # share of stars with a second period, ratio of periods
 
 
 @lru_cache
@@ -222,7 +231,7 @@ def _correlation_root(name: str) -> Array:
 
 
 def draw_parameters(name: str, n: int, rng: np.random.Generator) -> Array:
-    """Period, amplitude in I, R21, phi21, R31 and phi31 of `n` stars of a class (6, n)."""
+    """Period, amplitude in I, R21, phi21, R31, phi31 (6, n) of stars of a class."""
     normal = _correlation_root(name) @ np.clip(rng.standard_normal((6, n)), -3, 3)
     made = np.empty((6, n))
     for row, (z, table) in enumerate(zip(normal, PERCENTILE_TABLES[name])):
@@ -232,9 +241,9 @@ def draw_parameters(name: str, n: int, rng: np.random.Generator) -> Array:
 
 
 def fourier_coefficients(drawn: Array) -> Array:
-    """Coefficients (n, HARMONICS) of stars with these numbers (6, n): magnitudes are Re sum_k c_k exp(i k x).
+    """Coefficients c (n, HARMONICS) of m = Re sum_k c_k exp(i k x).
 
-    Harmonics above the third shrink by 0.7 each, with phases that go on in equal steps; peak to peak is 1.
+    Each harmonic above the third is 0.7 times the previous, with phases in equal steps. The peak-to-peak range is 1.
     """
     _, _, r21, phi21, r31, phi31 = drawn
     order = np.arange(4, HARMONICS + 1)[:, None]
@@ -260,12 +269,12 @@ def sum_harmonics(coefficients: Array, x: Array, epochs: Epochs) -> Array:
 
 
 def pulsators(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Magnitudes about their mean (T,), periods and amplitudes in V (n,) of stars of a class.
+    """Pulsators: magnitudes about their mean (T,), periods and amplitudes in V (n,).
 
         m = a1 [cos x + R21 cos(2x + phi21) + R31 cos(3x + phi31) + ...],   x = 2 pi (t - t0) / P
 
-    The numbers of a star belong together (a long period has a small amplitude): they are drawn from a Gaussian copula
-    with the correlations of the OGLE-III catalogue, and each from its percentiles 2, 25, 50, 75, 98 (I band).
+    The parameters of a star are correlated (a long period has a small amplitude). They come from a Gaussian copula with
+    the correlations of the OGLE-III catalogue and its percentiles 2, 25, 50, 75, 98 (I band).
     """
     n = len(epochs.lengths)
     drawn = draw_parameters(name, n, rng)
@@ -280,17 +289,26 @@ def pulsators(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape
     return made, period, amplitude
 
 
-# Stars that hide one another, and stars that show their spots
+# Eclipsing binaries and spotted stars
+
+
+# Columns: period (days) and depth, uniform in the logarithm; uniform: tidal share of the depth, secondary over primary
+# depth, width and exponent of an eclipse
+BINARY_RANGES = {
+    "ED": ((0.6, 30), (0.12, 1.0), (0, 0.06), (0.1, 1), (0.02, 0.055), (2, 4)),
+    "ESD": ((0.4, 10), (0.12, 1.0), (0.1, 0.4), (0.1, 0.7), (0.045, 0.08), (1.8, 2.6)),
+    "EC": ((0.24, 0.8), (0.2, 0.85), (0.45, 0.8), (0.7, 1), (0.055, 0.085), (1.8, 2.4)),
+}
 
 
 def random_phases(epochs: Epochs, period: Array, rng: np.random.Generator) -> Array:
-    """Phases (T,) from -0.5 to 0.5, counted from a time of its own for each curve."""
+    """Phases (T,) from -0.5 to 0.5, with a random epoch for each curve."""
     phase = epochs.time / epochs.spread(period) + epochs.spread(rng.random(len(period)))
     return phase - np.rint(phase)
 
 
 def eclipse_dip(phase: Array, depth: Array, width: Array, power: Array) -> Array:
-    """An eclipse around phase 0, zero where it is far."""
+    """Eclipse profile around phase 0, zero elsewhere."""
     away = np.abs(phase - np.rint(phase)) / width
     made = np.zeros(len(phase))
     near = np.flatnonzero(away < 3)
@@ -299,37 +317,27 @@ def eclipse_dip(phase: Array, depth: Array, width: Array, power: Array) -> Array
 
 
 def binaries(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Magnitudes below the brightest (T,), periods and depths of the deeper minimum (n,).
+    """Eclipsing binaries: magnitudes below maximum (T,), periods and depths (n,).
 
         m = a2 (1 - cos 2x)/2 ... + d1 exp(-|phi / w1|^p) + d2 exp(-|(phi - phi2) / w2|^p),   x = 2 pi phi
 
-    The first term is that of stars drawn out by their tides, faint where they stand in line; the others are the
-    eclipses. A detached pair (ED) has eclipses alone, narrow ones; a semi-detached (ESD) both, and unequal dips; a
-    contact pair (EC) wide and nearly equal ones.
+    The first term is the tidal deformation of the stars, the other terms are the eclipses. Detached pairs (ED) have
+    narrow eclipses only, semi-detached pairs (ESD) both terms with unequal eclipses, contact pairs (EC) wide and nearly
+    equal ones.
     """
-    n = len(epochs.lengths)
-    uniform = rng.uniform
+    n, ranges = len(epochs.lengths), BINARY_RANGES[name]
+    period, deep = (log_uniform(rng, *own, n) for own in ranges[:2])
+    tide, second, width, power = (rng.uniform(*own, n) for own in ranges[2:])
+    apart = np.full(n, 0.5)
     if name == "ED":
-        period, deep = log_uniform(rng, 0.6, 30, n), log_uniform(rng, 0.12, 1.0, n)
-        tide, second = uniform(0, 0.06, n), uniform(0.1, 1, n)
-        width, power = uniform(0.02, 0.055, n) * (period / 3) ** -0.15, uniform(2, 4, n)
-        apart = 0.5 + np.where(rng.random(n) < 0.3, uniform(-0.12, 0.12, n), 0)
-    elif name == "ESD":
-        period, deep = log_uniform(rng, 0.4, 10, n), log_uniform(rng, 0.12, 1.0, n)
-        tide, second = uniform(0.1, 0.4, n), uniform(0.1, 0.7, n)
-        width, power = uniform(0.045, 0.08, n), uniform(1.8, 2.6, n)
-        apart = np.full(n, 0.5)
-    else:
-        period, deep = log_uniform(rng, 0.24, 0.8, n), log_uniform(rng, 0.2, 0.85, n)
-        tide, second = uniform(0.45, 0.8, n), uniform(0.7, 1, n)
-        width, power = uniform(0.055, 0.085, n), uniform(1.8, 2.4, n)
-        apart = np.full(n, 0.5)
+        width *= (period / 3) ** -0.15
+        apart += np.where(rng.random(n) < 0.3, rng.uniform(-0.12, 0.12, n), 0)
     phase = random_phases(epochs, period, rng)
     x = (TWO_PI * phase).astype(np.float32)
     wave, eclipse = deep * tide, deep * (1 - tide)
     smaller = np.maximum(deep * second - wave, 0.0)
     made = epochs.spread(wave / 2) * (1 + np.cos(2 * x))
-    made += epochs.spread(uniform(-0.03, 0.03, n) * deep) * np.sin(x)  # one side is brighter, O'Connell's effect
+    made += epochs.spread(rng.uniform(-0.03, 0.03, n) * deep) * np.sin(x)  # O'Connell effect: unequal maxima
     width, power = epochs.spread(width), epochs.spread(power)
     made += eclipse_dip(phase, epochs.spread(eclipse), width, power)
     made += eclipse_dip(phase - epochs.spread(apart), epochs.spread(smaller), width, power)
@@ -337,7 +345,7 @@ def binaries(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def rotators(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Stars with spots that stay (alpha2 Canum Venaticorum, ACV): one or two waves in a turn of half a day to weeks."""
+    """Spotted rotators (alpha2 Canum Venaticorum, ACV): one or two waves per rotation."""
     n = len(epochs.lengths)
     period, amplitude = log_uniform(rng, 0.6, 15, n), log_uniform(rng, 0.02, 0.12, n)
     second = np.where(rng.random(n) < 0.4, rng.uniform(0.3, 1.2, n), rng.uniform(0, 0.25, n))
@@ -346,40 +354,35 @@ def rotators(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
     return epochs.spread(amplitude / (2 + 1.4 * second)) * made, period, amplitude
 
 
-# What a telescope makes of brightness: errors that grow with magnitude, noise, outliers, a faint limit
+# Observation: errors that grow with magnitude, noise, outliers, a faint limit
 
 
-ERROR_AT_LIMIT = 0.2  # mag, the error at the limit of a survey: five sigma
-ASAS_LIMIT = 14.5  # mag, where ASAS sees no more
+ERROR_AT_LIMIT = 0.2  # mag, error at the five-sigma limit of a survey
+ASAS_LIMIT = 14.5  # mag, faint limit of ASAS
 ASAS_QUOTED_ERROR, ASAS_ERROR_FLOOR = 0.036, 0.02  # see `observe_asas`
 ASAS_TYPICAL_SCATTER, ASAS_SCATTER_MAGNITUDE, ASAS_SCATTER_SLOPE = 0.029, 11.5, 2.1
 
 
-@dataclass(frozen=True)
-class ObservedMagnitudes:
-    """Magnitudes as they are told, with the errors as they are told, and which points are above the limit (T,)."""
+def observe_survey(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Magnitudes with noise, and their errors, as in a survey.
 
-    value: Array
-    error: Array
-    seen: Array
-
-
-def observe_survey(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> ObservedMagnitudes:
-    """Errors sigma^2 = s0^2 + (0.2 10^(0.4 (m - limit)))^2 times a log-normal factor; noise 0.9 to 1.3 of them."""
+    Errors are sigma^2 = s0^2 + (0.2 10^(0.4 (m - limit)))^2 times a log-normal factor; the noise is 0.9 to 1.3 sigma.
+    """
     n, total = len(epochs.lengths), len(clean)
     least = epochs.spread(rng.uniform(0.005, 0.02, n))
     sigma = np.hypot(least, ERROR_AT_LIMIT * 10 ** (0.4 * np.minimum(clean - epochs.spread(limit), 1.0)))
     sigma *= np.exp(epochs.spread(rng.uniform(0.2, 0.3, n)) * rng.standard_normal(total, np.float32))
     noise = sigma * epochs.spread(rng.uniform(0.9, 1.3, n)) * rng.standard_normal(total, np.float32)
     noise += draw_outliers(sigma, epochs, rng.uniform(0.005, 0.01, n), 0.6, rng)
-    return ObservedMagnitudes(clean + noise, sigma, clean < epochs.spread(limit))
+    return clean + noise, sigma
 
 
-def observe_asas(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> ObservedMagnitudes:
-    """As in ASAS, where the error that is told, about 0.036, hardly depends on the magnitude, and the scatter does.
+def observe_asas(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Magnitudes with noise, and their errors, as in ASAS.
 
-    Points minutes apart scatter by some 0.01 mag down to magnitude 10 (0.02 is taken, for nights), 0.03 at 11.5, and
-    twice as much for each magnitude more. Outliers, some 0.8 % of the points, are nearly all too faint.
+    The quoted error of about 0.036 mag hardly depends on the magnitude, but the scatter does: 0.02 mag down to
+    magnitude 10, 0.03 at 11.5, and twice as much for each further magnitude. About 0.8 % of the points are outliers,
+    mostly too faint.
     """
     n, total = len(epochs.lengths), len(clean)
     told = ASAS_QUOTED_ERROR * np.exp(epochs.spread(0.1 * rng.standard_normal(n)))
@@ -389,11 +392,11 @@ def observe_asas(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Gene
     noise = sigma * epochs.spread(rng.uniform(0.9, 1.3, n)) * rng.standard_normal(total, np.float32)
     share = 0.008 * np.exp(0.8 * rng.standard_normal(n))
     noise += draw_outliers(np.clip(sigma, ASAS_QUOTED_ERROR, 2 * ASAS_QUOTED_ERROR), epochs, share, 0.95, rng)
-    return ObservedMagnitudes(clean + noise, np.clip(told, 0.005, 0.5), clean < epochs.spread(limit))
+    return clean + noise, np.clip(told, 0.005, 0.5)
 
 
 def draw_outliers(sigma: Array, epochs: Epochs, share: Array, faint: float, rng: np.random.Generator) -> Array:
-    """Zero, but for a share of the points 5 to 20 sigma (often less than more), most of them too faint."""
+    """Outliers of 5 to 20 sigma for a share of the points, mostly too faint."""
     total = len(sigma)
     struck = np.flatnonzero(rng.random(total, np.float32) < epochs.spread(share))
     size = 5 + 15 * rng.random(len(struck)) ** 2

@@ -1,11 +1,11 @@
-"""Supernovae in several bands: a rise, a plateau that falls, a fall; redshift, dust, and nights with limits alone.
+"""Supernovae in several bands: rise, plateau and decline, redshift, dust, limits.
 
     f = A / (1 + exp(-(t - t0) / rise)) [(1 - s) (1 - beta (t - t0) / gamma) + s (1 - beta) exp(-(t - t1) / fall)],
     t1 = t0 + gamma,   s = 1 / (1 + exp(-(t - t1) / 3))
 
-(the Supernova Parametric Model: Villar 2019, smoothed as by ALeRCE). Redder bands are later and fall more slowly;
-colours are those of a black body seen from its redshift; times are stretched by 1 + z. Redshifts are drawn by volume,
-out to where a survey with a limit in magnitude would lose the peak.
+(Supernova Parametric Model: Villar 2019, smoothed as by ALeRCE). Redder bands peak later and decline more slowly.
+Colours are those of a redshifted black body; times are stretched by 1 + z. Redshifts are uniform in volume, up to where
+the peak reaches the magnitude limit of a survey.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ PARAMETER_RANGES = {  # rise, gamma, fall (days), beta
     "Ia": ((2, 5), (5, 20), (15, 40), (0.2, 0.8)),
     "Ibc": ((3, 7), (5, 25), (15, 45), (0.2, 0.8)),
     "II": ((1, 5), (60, 110), (20, 60), (0.0, 0.5)),
-    "SLSN": ((3, 7), (5, 25), (15, 45), (0.2, 0.8)),  # all times 2 to 4 fold
+    "SLSN": ((3, 7), (5, 25), (15, 45), (0.2, 0.8)),  # all times are stretched by 2 to 4
 }
 # Absolute magnitudes at the peak, and their spread.
 PEAK_MAGNITUDES = {"Ia": (-19.2, 0.35), "Ibc": (-17.6, 0.7), "II": (-17.2, 0.9), "SLSN": (-21.3, 0.6)}
 PEAK_TEMPERATURES = {"Ia": 11000, "Ibc": 8500, "II": 9500, "SLSN": 13000}  # K at the peak
-ZERO_POINT = 23.9  # the magnitude of 1 microjansky
-SURVEY_NIGHTS, NIGHTS_BEFORE = 320, 60  # nights looked at, and those before the explosion
-PLATEAU_SMOOTHING = 3.0  # days, sigma of a smooth change
-DETECTION_SIGMA, MIN_DETECTIONS = 5.0, 5  # sigma of a detection; detections of a curve at least
-LIMIT_DAYS = 25.0  # days of limits before the first detection
+ZERO_POINT = 23.9  # magnitude of 1 microjansky
+SURVEY_NIGHTS, NIGHTS_BEFORE = 320, 60  # observed nights, and nights before the explosion
+PLATEAU_SMOOTHING = 3.0  # days, smoothing of the end of the plateau
+DETECTION_SIGMA, MIN_DETECTIONS = 5.0, 5  # sigma of a detection; minimum detections per curve
+LIMIT_DAYS = 25.0  # days with upper limits before the first detection
 HUBBLE_CONSTANT, MATTER_DENSITY = 70.0, 0.3
 
 
 @dataclass(frozen=True)
 class LightModel:
-    """Times of one band or of all (n, ...) that together make the model."""
+    """Time scales of the light model, in one band or in all (n, ...)."""
 
     start: Array
     rise: Array
@@ -71,17 +71,17 @@ def _modulus_table() -> tuple[Array, Array]:
 
 
 def distance_modulus(redshift: Array) -> Array:
-    """Distance moduli."""
+    """Distance moduli of redshifts, by interpolation."""
     return np.interp(redshift, *_modulus_table())
 
 
 def planck_brightness(wave: Array, heat: Array) -> Array:
-    """Brightness of a black body for each frequency, of wavelengths in micrometres."""
+    """Black-body brightness per frequency, for wavelengths in micrometres."""
     return 1 / (wave**3 * np.expm1(14387.77 / (wave * heat)))
 
 
 def supernovae(label: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str) -> dict[str, Array | Lists]:
-    """Curves of supernovae of these classes (n,); a curve with fewer than five detections is drawn again."""
+    """Table of supernovae of these classes (n,), each with at least five detections."""
     tables, places, left = [], [], np.arange(len(label))
     while len(left):
         made, good = draw_candidates(label[left], rng, bands, unit)
@@ -94,7 +94,7 @@ def supernovae(label: Array, rng: np.random.Generator, bands: tuple[str, ...], u
 def draw_candidates(
     label: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str
 ) -> tuple[dict[str, Array | Lists], Array]:
-    """Candidates of these classes, and which of them were detected often enough."""
+    """Random candidates of these classes, and a mask of sufficient detections."""
     n = len(label)
     depth = rng.uniform(19.6, 21.5, n)
     mean, spread = _of_class(PEAK_MAGNITUDES, label).T
@@ -107,7 +107,7 @@ def draw_candidates(
     inside = (night - NIGHTS_BEFORE) + 0.3 * rng.random((n, SURVEY_NIGHTS))[rows, night] + 0.012 * band
     picked = LightModel(*(getattr(light, name)[rows, band] for name in ("start", "rise", "gamma", "fall", "beta")))
     flux = bright[rows, band] * picked.at(inside)
-    poor = depth[rows] - 0.25 * np.abs(rng.standard_normal((n, SURVEY_NIGHTS)))[rows, night]  # nights are not alike
+    poor = depth[rows] - 0.25 * np.abs(rng.standard_normal((n, SURVEY_NIGHTS)))[rows, night]  # depth varies by night
     sigma = np.hypot(10 ** (-0.4 * (poor - ZERO_POINT)) / DETECTION_SIGMA, 0.02 * flux)
     seen = flux + sigma * rng.standard_normal(len(flux))
     found = seen > DETECTION_SIGMA * sigma
@@ -138,7 +138,7 @@ def _of_class(table: dict[str, Any], label: Array) -> Array:
 def _band_models(
     label: Array, redshift: Array, peak: Array, bands: tuple[str, ...], rng: np.random.Generator
 ) -> tuple[LightModel, Array]:
-    """The model in each band and what it is multiplied by (n, bands), in microjansky at its peak."""
+    """Light models in each band, and their factors (n, bands) in microjansky."""
     n, wave = len(label), np.array([WAVELENGTHS[band] for band in bands])
     low, high = np.moveaxis(_of_class(PARAMETER_RANGES, label), -1, 0)  # (n, 4)
     rise, gamma, fall, beta = (low + (high - low) * rng.random((n, 4))).T
@@ -158,7 +158,7 @@ def _band_models(
 
 
 def _draw_visits(n: int, bands: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Curve, night and band of each look, in this order; each band has its own rhythm, weather takes all bands."""
+    """Curve, night and band of each visit; bands differ in rhythm, weather is common."""
     clear = rng.random((n, SURVEY_NIGHTS)) < rng.uniform(0.5, 0.9, (n, 1))
     rhythm = rng.choice([2, 3, 4, 5, 7], (n, 1, bands))
     beat = (np.arange(SURVEY_NIGHTS)[None, :, None] + rng.integers(0, 7, (n, 1, bands))) % rhythm == 0
@@ -167,7 +167,7 @@ def _draw_visits(n: int, bands: int, rng: np.random.Generator) -> tuple[Array, A
 
 
 def _trim_window(rows: Array, time: Array, found: Array, n: int) -> Array:
-    """Points from some days before the first detection to the last one (T,)."""
+    """(T,) mask of the points from some days before the first to the last detection."""
     first, last = np.full(n, np.inf), np.full(n, -np.inf)
     np.minimum.at(first, rows[found], time[found])
     np.maximum.at(last, rows[found], time[found])

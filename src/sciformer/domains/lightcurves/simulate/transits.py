@@ -1,11 +1,11 @@
-"""Stars that a planet crosses, or none: limb-darkened transits on a star that varies, a regular series with gaps.
+"""Transits of planets: limb-darkened, on spotted stars, with stars without planet.
 
-The light that is missing is the share of the disk behind the planet (exact for two disks) times the brightness there,
+The missing light is the share of the disk behind the planet (exact for two disks) times the brightness there,
 
     I(mu) / <I> = (1 - u1 (1 - mu) - u2 (1 - mu)^2) / (1 - u1/3 - u2/6),   mu = sqrt(1 - r^2)
 
-taken at the middle of what is covered: good to a percent or two of the depth for planets below a seventh of the star's
-radius. Orbits are circles. Values are thousandths of the mean flux.
+taken at the middle of the covered part: accurate to 1 or 2 % of the depth for planets below a seventh of the star's
+radius. Orbits are circular. Values are thousandths of the mean flux, in a regular series with gaps.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from .cadence import Epochs, regular_epochs, regular_table
 from .stars import smooth_random_curve
 
 CLASSES = ("none", "transit")
-DEFAULT_POINTS, STEP_DAYS, DAYS_BETWEEN_GAPS = 1200, 30 / 1440, 13.7  # half an hour and two orbits of TESS
+DEFAULT_POINTS, STEP_DAYS, DAYS_BETWEEN_GAPS = 1200, 30 / 1440, 13.7  # half an hour, and two orbits of TESS
 NOISE_RANGE, SPOT_RANGE = (0.1, 1.5), (0.05, 3.0)  # thousandths
 
 
 def transits(label: Array, rng: np.random.Generator, points: int, gaps: bool) -> dict[str, Array | Lists]:
-    """Curves of stars of these classes, numbers of CLASSES: columns of a table."""
+    """Table of curves; `label` are indices of CLASSES."""
     points, n = points or DEFAULT_POINTS, len(label)
     time, kept = regular_epochs(n, points, STEP_DAYS, rng, DAYS_BETWEEN_GAPS if gaps else 0)
     planet = label == CLASSES.index("transit")
     longest = min(12, 0.45 * points * STEP_DAYS)
     period = np.where(planet, log_uniform(rng, min(1, longest / 2), longest, n), np.nan)
     size = np.where(planet, log_uniform(rng, 0.012, 0.14, n), 0)
-    orbit = 4.2 * period ** (2 / 3) * rng.uniform(0.7, 1.2, n)  # in radii of the star
+    orbit = 4.2 * period ** (2 / 3) * rng.uniform(0.7, 1.2, n)  # in stellar radii
     impact, epoch = rng.uniform(0, 0.85, n), rng.random(n) * period
     limb = rng.uniform(0.2, 0.5, n), rng.uniform(0.1, 0.35, n)
     lost = np.zeros((n, points))
@@ -50,14 +50,14 @@ def transits(label: Array, rng: np.random.Generator, points: int, gaps: bool) ->
 
 
 def spot_modulation(n: int, time: Array, rng: np.random.Generator) -> Array:
-    """Rotation with spots that come and go, of a small or a great amplitude (n, N), in thousandths."""
+    """Rotational modulation (n, N) by changing spots, in thousandths."""
     period, size = log_uniform(rng, 2, 30, n), log_uniform(rng, *SPOT_RANGE, n)
     epochs = Epochs(np.tile(time, n), np.full(n, len(time)))
     return (epochs.spread(size / 2) * smooth_random_curve(epochs, period, rng)).reshape(n, -1)
 
 
 def occulted_share(apart: Array, size: Array, u1: Array, u2: Array) -> Array:
-    """The share of a star's light behind a disk of radius `size` whose middle is `apart` from the star's (1)."""
+    """Share of a star's light behind a disk; radii and distance in stellar radii."""
     made = np.zeros(len(apart))
     near = np.flatnonzero(apart < 1 + size)
     d, k = apart[near], size[near]
