@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from sciformer.compare import compare as compare_module
-from sciformer.compare.compare import compare, format_figure, parse_grid, show_comparison
+from sciformer.compare.compare import compare, format_figure, show_comparison
+from sciformer.compare.plan import parse_grid
 from sciformer.compare.statistics import Comparison, Figure, Row, Trial, choose_points, verdict
 from sciformer.errors import Stopped
 from sciformer.recipe import Recipe, RecipeError

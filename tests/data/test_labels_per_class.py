@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sciformer.cli.main import main
-from sciformer.compare.compare import compare, comparison_page, parse_labels
-from sciformer.compare.plan import plan
+from sciformer.compare.compare import compare, comparison_page
+from sciformer.compare.plan import parse_labels, plan
 from sciformer.compare.statistics import Comparison, Row, Trial, choose_points, verdict
 from sciformer.inspect.plots.curves import draw_steps
 from sciformer.recipe import Recipe, RecipeError

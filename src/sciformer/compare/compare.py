@@ -15,15 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from ..data.prepare import prepare
-from ..data.random import SampleRandom
 from ..errors import Stopped, UserError
 from ..evaluation.evaluate import evaluate
-from ..inspect.cost import cost, format_large
+from ..inspect.cost import format_large, samples_seen, tokens_per_second, training_cost
 from ..inspect.plots.curves import draw_steps
 from ..inspect.plots.style import name_in_words
 from ..inspect.report.page import Page
@@ -33,7 +30,7 @@ from ..recipe import Recipe
 from ..recipe.plugin import Plugin
 from ..run import Run, train
 from ..train.folder import Folder
-from .plan import parse_grid, parse_labels, plan
+from .plan import plan
 from .statistics import (
     Comparison,
     Figure,
@@ -48,7 +45,6 @@ from .statistics import (
 
 MAX_CURVES = 4  # metrics whose learning curve is drawn
 NO_FIGURE = Figure(math.nan, math.nan, 0)
-__all__ = ["compare", "comparison_page", "parse_grid", "parse_labels", "show_comparison"]
 
 
 def compare(
@@ -92,8 +88,7 @@ def compare(
     choose_points(found)
     found.warnings += find_unfairness(planned, found)
     found.verdict += verdict(found)
-    keep = Folder(where)
-    keep.write("comparison.json", json.dumps(found.to_json(), indent=1, allow_nan=False))
+    Folder(where).write("comparison.json", json.dumps(found.to_json(), indent=1, allow_nan=False))
     comparison_page(found).write(where / "comparison.html")
     return found
 
@@ -130,19 +125,13 @@ def _judge(trial: Trial, run: Run) -> None:
     trial.valid = run.scores if "valid" in parts else {}  # without such a part a training is judged by itself
     if "valid" in parts and not trial.valid:
         trial.valid = evaluate(run.step, data, data.dataset("valid"), device=run.device, batch=size).scores
-    dataset = data.dataset("train")
-    few = dataset.batch(np.arange(min(4, len(dataset))))
-    found = cost(data, run.step, prepare(few, data.tokens, data.objective, SampleRandom(0, 0, few.ids), training=True))
-    steps = max((record.get("step", 0) for record in run.records), default=0)
-    speeds = [record["tokens_per_s"] for record in run.records if "tokens_per_s" in record]
+    found, _ = training_cost(run, data)
     trial.parameters, trial.flops_per_sample = found.parameters, found.flops_per_sample
-    trial.samples = steps * min(settings.batch, len(dataset))
-    if settings.tokens is not None:  # batches differ in their samples, an epoch sees each once
-        trial.samples = round(steps / run.about["batches"] * len(dataset))
+    trial.samples = round(samples_seen(run, len(data.dataset("train"))))
     trial.flops = found.flops_per_sample * trial.samples
     trial.seconds = float(run.about.get("seconds", math.nan))
     trial.unit = data.objective.unit
-    trial.speed = float(np.median(speeds)) if speeds else math.nan
+    trial.speed = tokens_per_second(run)
     if trial.unit == "samples":
         trial.speed /= max(found.tokens, 1e-12)
     kept = run.path / "scores.json"
@@ -160,17 +149,12 @@ def table_cells(found: Comparison, rows: list[Row]) -> tuple[list[str], list[lis
     units = {trial.unit for row in rows for trial in row.done}
     speed = f"{units.pop()}/s" if len(units) == 1 else "per s"
     several = len(found.labels) > 1 or bool(found.labels[0])
-    head = [
-        "recipe",
-        *(["labels"] if several else []),
-        *(["point"] if found.grid else []),
-        *found.metrics,
-        *(["crossing"] if crossing else []),
-    ]
+    head = ["recipe"] + ["labels"] * several + ["point"] * found.grid + found.metrics + ["crossing"] * crossing
     head += ["parameters", "FLOPs a sample", "FLOPs in all", "time", speed, "runs" if found.folds else "seeds"]
     cells = []
     for row in rows:
-        passed = [format_figure(row.summarize("crossing"))] if crossing else []
+        scores = [format_figure(row.score(metric)) for metric in found.metrics]
+        passed = [format_figure(row.summarize("crossing"))] * crossing
         size, seconds = row.summarize("parameters").mean, row.summarize("seconds").mean
         about = [
             f"{size:,.0f}" if math.isfinite(size) else "–",
@@ -180,8 +164,8 @@ def table_cells(found: Comparison, rows: list[Row]) -> tuple[list[str], list[lis
             format_figure(row.summarize("speed"), whole=True),
             f"{len(row.done)}" + (f" of {len(row.trials)}" if len(row.done) < len(row.trials) else ""),
         ]
-        name = [row.recipe, *([row.labels] if several else []), *([format_point(row.point)] if found.grid else [])]
-        cells.append([*name, *(format_figure(row.score(metric)) for metric in found.metrics), *passed, *about])
+        name = [row.recipe] + [row.labels] * several + [format_point(row.point)] * found.grid
+        cells.append(name + scores + passed + about)
     return head, cells
 
 
@@ -248,15 +232,10 @@ def comparison_page(found: Comparison) -> Page:
         page.text("\n\n".join(found.warnings))
     if found.grid:
         page.section("Grid", note=f"The best by validation {found.best} is compared; the test part has no say in it.")
-        rows = [
-            [
-                f"{row.recipe} {row.labels}".strip(),
-                format_point(row.point),
-                format_figure(row.score(found.best, valid=True)),
-            ]
-            + ["chosen" if row.chosen else ""]
-            for row in found.rows
-        ]
+        rows = []
+        for row in found.rows:
+            name, score = f"{row.recipe} {row.labels}".strip(), format_figure(row.score(found.best, valid=True))
+            rows.append([name, format_point(row.point), score, "chosen" if row.chosen else ""])
         page.table(["recipe", "point", f"validation {found.best}", ""], rows, "Every point, mean ± spread over runs.")
     page.section("Runs")
     runs = [
@@ -270,27 +249,16 @@ def comparison_page(found: Comparison) -> Page:
 
 def _curves(page: Page, found: Comparison) -> None:
     """What more labels give: a picture for each metric of all that say who is better."""
-    for metric in [name for name in found.metrics if name in METRICS and METRICS[name].better != "neither"][
-        :MAX_CURVES
-    ]:
-        names = dict.fromkeys(row.recipe for row in found.chosen)
-        figures = {
-            name: [
-                next(
-                    (row.score(metric) for row in found.chosen if (row.recipe, row.labels) == (name, labels)), NO_FIGURE
-                )
-                for labels in found.labels
-            ]
-            for name in names
-        }
-        bands = {
-            name: ([one.mean for one in line], [0 if math.isnan(one.spread) else one.spread for one in line])
-            for name, line in figures.items()
-        }
+    ranked = [name for name in found.metrics if name in METRICS and METRICS[name].better != "neither"]
+    for metric in ranked[:MAX_CURVES]:
+        scores = {(row.recipe, row.labels): row.score(metric) for row in found.chosen}
+        bands = {}
+        for name in dict.fromkeys(row.recipe for row in found.chosen):
+            line = [scores.get((name, labels), NO_FIGURE) for labels in found.labels]
+            bands[name] = ([one.mean for one in line], [0 if math.isnan(one.spread) else one.spread for one in line])
         drawn = draw_steps(found.labels, bands, "labels of each class", name_in_words(metric))
-        page.figure(
-            drawn, f"{name_in_words(metric)} against the number of labels, mean and spread.", f"{metric} against labels"
-        )
+        caption = f"{name_in_words(metric)} against the number of labels, mean and spread."
+        page.figure(drawn, caption, f"{metric} against labels")
 
 
 def _format_large(value: float) -> str:

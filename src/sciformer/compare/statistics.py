@@ -35,7 +35,6 @@ class Figure:
 
     @classmethod
     def from_values(cls, values: Sequence[float], median: bool = False) -> Figure:
-        """Of these values, one for each run."""
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
         middle = np.median if median else np.mean
         bound = any(isinstance(value, AtLeast) for value in values)
@@ -69,7 +68,6 @@ class Trial:
 
     @property
     def bounds(self) -> list[str]:
-        """The scores of which only a lower bound is known."""
         return [name for name, value in self.scores.items() if isinstance(value, AtLeast)]
 
 
@@ -87,7 +85,6 @@ class Row:
 
     @property
     def done(self) -> list[Trial]:
-        """The runs that came to their end."""
         return [trial for trial in self.trials if not trial.error]
 
     def score(self, metric: str, valid: bool = False) -> Figure:
@@ -126,7 +123,6 @@ class Comparison:
 
     @property
     def failed(self) -> list[Trial]:
-        """The runs that did not come to their end."""
         return [trial for row in self.rows for trial in row.trials if trial.error]
 
     @property
@@ -136,32 +132,23 @@ class Comparison:
 
     @property
     def folds(self) -> int:
-        """How many folds there were; 0: none."""
         return len({trial.fold for row in self.rows for trial in row.trials if trial.fold is not None})
 
     @property
     def grid(self) -> bool:
-        """Whether there was one."""
         return any(row.point for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON."""
         rows = []
         for row in self.rows:
             scores = {name: asdict(row.score(name)) for name in self.metrics}
             runs = [asdict(trial) | {"bounds": trial.bounds} for trial in row.trials]
             about = {"recipe": row.recipe, "labels": row.labels, "point": row.point, "chosen": row.chosen}
             about |= {"scores": scores, "runs": runs}
-            rows.append(
-                about | {name: asdict(row.summarize(name)) for name in ("crossing", "seconds", "speed", "flops")}
-            )
-        made = {
-            "rows": rows,
-            "verdict": self.verdict,
-            "warnings": self.warnings,
-            "chosen_by": f"validation {self.best}",
-        }
-        found: dict[str, Any] = to_json(made)
+            about |= {name: asdict(row.summarize(name)) for name in ("crossing", "seconds", "speed", "flops")}
+            rows.append(about)
+        made = {"rows": rows, "verdict": self.verdict, "warnings": self.warnings}
+        found: dict[str, Any] = to_json(made | {"chosen_by": f"validation {self.best}"})
         return found
 
 
@@ -269,9 +256,8 @@ def _student_t(freedom: float) -> float:
 
 def find_unfairness(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[str]:
     """What makes a comparison unfair, in words."""
-    warnings = list(
-        dict.fromkeys(line for labels in found.labels for line in _find_differences(planned, found, labels))
-    )
+    every = [line for labels in found.labels for line in _find_differences(planned, found, labels)]
+    warnings = list(dict.fromkeys(every))
     for labels in found.labels:
         rows = [row for row in found.chosen if row.done and row.labels == labels]
         budgets = {row.recipe: row.summarize("samples").mean for row in rows}
@@ -290,9 +276,8 @@ def find_unfairness(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) 
         warnings.append("There is no part `test` or `valid`: scores are those of the training data.")
     if found.grid and "valid" not in parts and any(not trial.valid for row in rows for trial in row.done):
         warnings.append("There is no part `valid` to choose the point of the grid on.")
-    if any(labels not in ("", "all") for labels in found.labels) and any(
-        trial.valid for row in rows for trial in row.done
-    ):
+    validated = any(trial.valid for row in rows for trial in row.done)
+    if validated and any(labels not in ("", "all") for labels in found.labels):
         warnings.append(
             "Few labels are those of the training part: the part valid, which chooses the best, has all its own."
         )

@@ -95,7 +95,6 @@ def embed(
 
 
 def _pooling(model: Any, pool: str, stream: str) -> nn.Module:
-    """The module that makes a vector of tokens."""
     own = stream_part(getattr(model, "pooling", None), stream)
     if pool == "class_token" and not isinstance(own, ClassToken):
         raise UserError("--pool class_token needs a model with a class token", hint="Try --pool mean.", key="--pool")
@@ -105,7 +104,6 @@ def _pooling(model: Any, pool: str, stream: str) -> nn.Module:
 
 
 def _vectors(model: Any, view: StreamView, pooling: nn.Module) -> Tensor:
-    """(B, D) of one batch."""
     if not hasattr(model, "encode"):  # it reads forwards alone
         hidden: Tensor = pooling(model.decode(view), view.valid)
         return hidden

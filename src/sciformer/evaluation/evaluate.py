@@ -126,10 +126,8 @@ def predict(
     carried = {name: one.initial for name, one in assembly.carried().items()}
 
     def forward(ids: Array) -> tuple[AsyncTensors, dict[str, Array], Array]:
-        raw = dataset.batch(ids)
-        made = prepare(
-            raw, assembly.tokens, assembly.objective, SampleRandom(0, -1, ids), training=False, counted=False
-        )
+        raw, rng = dataset.batch(ids), SampleRandom(0, -1, ids)
+        made = prepare(raw, assembly.tokens, assembly.objective, rng, training=False, counted=False)
         outputs = assembly.objective.predict(step.model, _on_device(made, where, carried))
         return AsyncTensors(outputs), raw.samples, ids
 
@@ -215,7 +213,6 @@ def autocast(device: torch.device, precision: torch.dtype | None) -> Any:
 
 
 def _to_arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: dict[str, Array]) -> dict[str, Array]:
-    """Outputs of a batch as arrays, in the units of the data."""
     found = {name: value.float().numpy().astype(np.float64) for name, value in outputs.items()}
     return assembly.objective.units(found, samples)
 

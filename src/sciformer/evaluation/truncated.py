@@ -72,7 +72,7 @@ def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
 
 def draw_truncated(found: Sequence[TruncatedScores], xlabel: str = "since the first token") -> Figure:
     """Scores against how far is seen: those of classes on one axis, else the first metric."""
-    from ..inspect.plots.curves import draw_along
+    from ..inspect.plots.curves import Band, draw_along
     from ..inspect.plots.style import name_in_words
     from ..metrics import METRICS
 
@@ -81,14 +81,10 @@ def draw_truncated(found: Sequence[TruncatedScores], xlabel: str = "since the fi
     names = [name for name in whole.scores if name in METRICS]
     shares = [name for name in names if METRICS[name].needs[0] == "probabilities" and METRICS[name].better == "higher"]
     shown = shares or names[:1] or ["loss"]
-    curves = {
-        f"{name_in_words(name)} (of all: {whole.scores[name]:.3g})": (
-            [scores[name] for scores in seen.values()],
-            None,
-            None,
-        )
-        for name in shown
-    }
+    curves: dict[str, Band] = {}
+    for name in shown:
+        label = f"{name_in_words(name)} (of all: {whole.scores[name]:.3g})"
+        curves[label] = ([scores[name] for scores in seen.values()], None, None)
     return draw_along(list(seen), curves, {}, xlabel, "score" if shares else name_in_words(shown[0]))
 
 

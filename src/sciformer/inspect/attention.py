@@ -9,7 +9,8 @@ Nothing here knows what a token is: where tokens stand, what they are called and
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from ..data.random import SampleRandom
 from ..errors import UserError
 from ..nn import ClassToken, FirstPool, LastPool, Watch
 from ..tokens.base import stream_part
-from .plots.attention import FONT_SIZE, draw_heads
+from .plots.attention import FONT_SIZE, draw_heads, to_float64
 from .plots.panels import join_legends, shrink, thin_ticks
 
 Floats = NDArray[np.float64]
@@ -49,9 +50,18 @@ class AttentionMaps(NamedTuple):
 
     @property
     def stream(self) -> str:
-        """The name of the stream."""
-        (name,) = self.seen.streams
-        return name
+        return stream_name(self.seen.streams)
+
+
+@contextmanager
+def eval_mode(step: Any) -> Iterator[None]:
+    """Evaluation mode of a module; training mode is restored at the end."""
+    was = step.training
+    step.eval()
+    try:
+        yield
+    finally:
+        step.train(was)
 
 
 def watch(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Watch:
@@ -62,21 +72,16 @@ def watch(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Watc
     A trunk without attention (recurrent, convolution) leaves none, unless its pooling attends; nor does one that looks
     at mixtures of tokens.
     """
-    model, record, was = step.model, Watch(hidden=False), step.training
-    device = next(model.parameters()).device
-    step.eval()
-    try:
-        with torch.no_grad():
-            view = batch.inputs(device).view(stream)
-            if hasattr(model, "encode"):
-                encoded = model.encode(view, record)
-                asked = view.name == assembly.objective.asked_stream(assembly.tokens)
-                if len(model.heads) and asked:  # otherwise nobody asks for the pooled vector
-                    model.pool(encoded, record)
-            else:
-                model.decode(view, record)
-    finally:
-        step.train(was)
+    model, record = step.model, Watch(hidden=False)
+    view = batch.inputs(next(model.parameters()).device).view(stream)
+    with eval_mode(step), torch.no_grad():
+        if hasattr(model, "encode"):
+            encoded = model.encode(view, record)
+            asked = view.name == assembly.objective.asked_stream(assembly.tokens)
+            if len(model.heads) and asked:  # otherwise nobody asks for the pooled vector
+                model.pool(encoded, record)
+        else:
+            model.decode(view, record)
     if getattr(assembly.recipe.model.for_stream(view.name), "compress", None) is not None:
         for name in [name for name in record.attention if not name.startswith("pool")]:
             del record.attention[name]
@@ -91,14 +96,24 @@ def attention_maps(step: Any, assembly: Assembly, batch: Batch, stream: str = ""
     and keys, `NAME to OTHER`.
     """
     stream = stream_name(assembly.tokens, stream)
-    ids = batch.ids if len(batch.ids) else np.arange(len(batch))
-    seen = assembly.objective.corrupt(batch, assembly.tokens, SampleRandom(assembly.recipe.train.seed, -1, ids))
-    streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
+    seen, prepared = hide_tokens(assembly, batch)
     asks = answering_token(step.model, stream)
-    found = AttentionMaps(
-        seen, watch(step, assembly, replace(seen, streams=streams), stream), int(asks == "class"), asks
-    )
+    found = AttentionMaps(seen, watch(step, assembly, prepared, stream), int(asks == "class"), asks)
     return choose_stream(found, stream) if len(assembly.tokens) > 1 else found
+
+
+def evaluation_random(assembly: Assembly, batch: Batch) -> SampleRandom:
+    """Random numbers of samples as in an evaluation."""
+    ids = batch.ids if len(batch.ids) else np.arange(len(batch))
+    return SampleRandom(assembly.recipe.train.seed, -1, ids)
+
+
+def hide_tokens(assembly: Assembly, batch: Batch) -> tuple[Batch, Batch]:
+    """Samples as the objective corrupts them: with raw values, and normalised for the model."""
+    seen = assembly.objective.corrupt(batch, assembly.tokens, evaluation_random(assembly, batch))
+    streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
+    aside = {name: assembly.tokens[name].host_columns for name in streams}
+    return seen, replace(seen, streams=streams, aside=aside)
 
 
 def answering_token(model: Any, stream: str) -> str:
@@ -190,6 +205,12 @@ def relative_to_uniform(weights: Floats) -> Floats:
     return np.count_nonzero(weights) * weights
 
 
+def excess_over(times: Floats) -> tuple[Floats, float]:
+    """Weights (N,) above 1, for a drawing, and the largest weight; all zero if no weight is 1.1 or more."""
+    most = float(times.max(initial=0.0))
+    return np.clip(times - 1, 0, None) * (most >= 1.1), most
+
+
 def sample_name(batch: Batch, row: int, objective: Any) -> str:
     """A sample by what is known of it."""
     wanted = [objective.plot_against, getattr(objective, "label", ""), *getattr(objective, "targets", [])]
@@ -211,10 +232,9 @@ def draw_attention(look: AttentionMaps, assembly: Assembly, row: int, form: str 
     sample, found = look.seen.take(np.array([row])), weights_on(look, row)
     panels: list[Panel] = [("sample", sample, None)]
     for name in (list(found)[i] for i in even_steps(len(found), MAX_DRAWN_MAPS)):
-        times = relative_to_uniform(found[name])
-        most = float(times.max())
-        words = f"up to {most:.1f} × uniform" if most >= 1.1 else "nearly uniform"
-        panels.append((f"{map_title(name)}\n{words}", sample, np.clip(times - 1, 0, None) * (most >= 1.1)))
+        excess, most = excess_over(relative_to_uniform(found[name]))
+        words = f"up to {most:.1f} × uniform" if excess.any() else "nearly uniform"
+        panels.append((f"{map_title(name)}\n{words}", sample, excess))
     return draw_samples(assembly, panels, form)
 
 
@@ -253,27 +273,20 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") ->
     return figure
 
 
-def draw_matrices(look: AttentionMaps, assembly: Assembly, row: int) -> Figure:
-    """Who looks at whom in one sample, head by head, in some blocks from the first to the last."""
-    words = _token_names(look, assembly, look.seen, row)
-    n = len(words)
-    maps = self_attention(look)
-    chosen = [list(maps)[i] for i in even_steps(len(maps), MAX_DRAWN_MAPS)]
-    return draw_heads({map_title(name): maps[name][row, :MAX_DRAWN_HEADS, :n, :n] for name in chosen}, words)
+def draw_matrices(look: AttentionMaps, assembly: Assembly, row: int, other: str = "") -> Figure:
+    """Attention matrices of one sample, head by head, in some blocks from the first to the last.
 
-
-def draw_matrices_between(look: AttentionMaps, assembly: Assembly, row: int, other: str) -> Figure:
-    """How the tokens of one sample look at those of another stream of it, head by head, in some of the blocks."""
-    assert look.others is not None
-    rows, columns = (_token_names(look, assembly, batch, row) for batch in (look.seen, look.others.only(other)))
-    maps = look.between[other]
+    other  stream of the keys (default: the stream of the queries)
+    """
+    keys = look.others.only(other) if look.others is not None and other else look.seen
+    rows, columns = (_token_names(look, assembly, batch, row) for batch in (look.seen, keys))
+    maps = look.between[other] if other else self_attention(look)
     chosen = [list(maps)[i] for i in even_steps(len(maps), MAX_DRAWN_MAPS)]
     cut = {map_title(name): maps[name][row, :MAX_DRAWN_HEADS, : len(rows), : len(columns)] for name in chosen}
     return draw_heads(cut, rows, columns)
 
 
 def _token_names(look: AttentionMaps, assembly: Assembly, batch: Batch, row: int) -> list[str]:
-    """The tokens of a sample of one stream, with what stands in front of them."""
     name = stream_name(batch.streams)
     words = assembly.tokens[name].token_labels(batch.stream.take(np.array([row])))
     return [*["class"] * (look.front if name == look.stream else 0), *map(escape_mathtext, words)]
@@ -285,9 +298,7 @@ def escape_mathtext(name: str) -> str:
 
 
 def _array(weights: Any) -> Floats:
-    if isinstance(weights, Tensor):
-        weights = weights.detach().to("cpu", torch.float64).numpy()
-    array = np.asarray(weights, np.float64)
+    array = to_float64(weights)
     if array.ndim != 4:
         raise UserError(f"weights must have the shape (B, H, N, M), not {array.shape}")
     return array

@@ -23,7 +23,6 @@ from ..assembly import Assembly
 from ..data.batch import Batch, StreamView
 from ..data.columns import Array
 from ..data.prepare import prepare
-from ..data.random import SampleRandom
 from ..errors import UserError
 from ..nn import Watch
 from ..nn.attention.attention import Attention
@@ -31,7 +30,14 @@ from ..nn.heads import Gaussian
 from ..objectives.classify import Classify
 from ..objectives.regress import Regress
 from ..tokens.base import stream_part
-from .attention import AttentionMaps, answering_token, choose_stream, self_attention
+from .attention import (
+    AttentionMaps,
+    answering_token,
+    choose_stream,
+    eval_mode,
+    evaluation_random,
+    self_attention,
+)
 from .rollout import follow, follow_samples
 
 Floats = NDArray[np.float64]
@@ -51,8 +57,7 @@ def has_single_answer(step: Any, assembly: Assembly) -> bool:
 
 def prepare_inputs(step: Any, assembly: Assembly, batch: Batch) -> StreamView:
     """Samples, as they come from a data set, as the model takes them when it is judged."""
-    ids = batch.ids if len(batch.ids) else np.arange(len(batch))
-    rng = SampleRandom(assembly.recipe.train.seed, -1, ids)
+    rng = evaluation_random(assembly, batch)
     made = prepare(batch, assembly.tokens, assembly.objective, rng, training=False, counted=False)
     return made.inputs(next(step.model.parameters()).device).view(assembly.objective.stream)
 
@@ -104,27 +109,23 @@ def attribute(
             f"objective.kind must be classify or regress, with one answer for each sample, not {kind}",
             key="objective.kind",
         )
-    model, record, was = step.model, Watch(hidden=False), step.training
+    model, record = step.model, Watch(hidden=False)
     view = prepare_inputs(step, assembly, batch)
     stream = stream or view.name
-    step.eval()
-    try:
-        with torch.enable_grad(), _reference(model), _watch_entrance(stream_part(model.entrance, stream)) as entered:
-            answer, either = model_answers(model, view, record)
-            place = answer.argmax(1) if which is None and not either else torch.zeros(len(answer), dtype=torch.int64)
-            if which is not None:
-                place = torch.as_tensor(np.asarray(which, np.int64))
-            answer = answer.gather(1, place.to(answer.device)[:, None])
-            asks = answering_token(model, stream)
-            look = AttentionMaps(batch, record, int(asks == "class"), asks)
-            if len(assembly.tokens) > 1:
-                look = choose_stream(look, stream)
-            mixed = getattr(assembly.recipe.model.for_stream(stream), "compress", None)
-            attention = {} if mixed or stream != view.name else look.watch.attention
-            wanted = [entered[0], *attention.values()]
-            slopes = torch.autograd.grad(answer.sum(), wanted, allow_unused=True)
-    finally:
-        step.train(was)
+    entrance = stream_part(model.entrance, stream)
+    with eval_mode(step), torch.enable_grad(), _reference(model), _watch_entrance(entrance) as entered:
+        answer, either = model_answers(model, view, record)
+        place = answer.argmax(1) if which is None and not either else torch.zeros(len(answer), dtype=torch.int64)
+        if which is not None:
+            place = torch.as_tensor(np.asarray(which, np.int64))
+        answer = answer.gather(1, place.to(answer.device)[:, None])
+        asks = answering_token(model, stream)
+        look = AttentionMaps(batch, record, int(asks == "class"), asks)
+        if len(assembly.tokens) > 1:
+            look = choose_stream(look, stream)
+        mixed = getattr(assembly.recipe.model.for_stream(stream), "compress", None)
+        attention = {} if mixed or stream != view.name else look.watch.attention
+        slopes = torch.autograd.grad(answer.sum(), [entered[0], *attention.values()], allow_unused=True)
     maps = {
         name: weight_by_gradient(a, slope, either)
         for (name, a), slope in zip(attention.items(), slopes[1:])

@@ -98,6 +98,27 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
     )
 
 
+def training_cost(run: Run, data: Assembly) -> tuple[Cost, Batch]:
+    """Cost of a training step of a run, and the four training samples on which it was counted."""
+    train = data.dataset("train")
+    few = train.batch(np.arange(min(4, len(train))))
+    rng = SampleRandom(run.recipe.train.seed, 0, few.ids)
+    return cost(data, run.step, prepare(few, data.tokens, data.objective, rng, training=True)), few
+
+
+def samples_seen(run: Run, size: int) -> float:
+    """Training samples that a run has seen, of a training part of `size` samples; an epoch sees each once."""
+    steps = max((record.get("step", 0) for record in run.records), default=0)
+    settings = run.recipe.train
+    return steps * (min(settings.batch, size) if settings.tokens is None else size / run.about["batches"])
+
+
+def tokens_per_second(run: Run) -> float:
+    """Median training speed of a run; nan if its log has none."""
+    speeds = [record["tokens_per_s"] for record in run.records if "tokens_per_s" in record]
+    return float(np.median(speeds)) if speeds else math.nan
+
+
 def samples_at_once(settings: Train, batch: Batch) -> int:
     """Samples on a device at once: as the recipe says, or as many of such width as it has tokens for."""
     if settings.micro_batch or settings.tokens is None:
@@ -110,9 +131,7 @@ def _uncounted() -> dict[Any, Any]:
     aten = torch.ops.aten
     return {
         aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: _attention(q, k, v),
-        aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda _, q, k, v, *__, **___: (
-            2 * _attention(q, k, v)
-        ),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda _, *qkv, **__: 2 * _attention(*qkv[:3]),
         aten.mkldnn_rnn_layer: lambda x, w, u, *_, **__: _layer(x, w, u),
         aten.mkldnn_rnn_layer_backward: lambda x, w, u, *_, **__: 2 * _layer(x, w, u),
     }
@@ -173,30 +192,24 @@ def section(page: Page, run: Run, data: Assembly | None, numbers: dict[str, Any]
     page.section("Cost")
     about, settings = run.about, run.recipe.train
     facts = {"Time": duration(about.get("seconds", 0.0)), "Parameters": f"{about.get('parameters', 0):,}"}
-    speeds = [record["tokens_per_s"] for record in run.records if "tokens_per_s" in record]
-    if speeds:
-        facts["Speed"] = f"{np.median(speeds):,.0f} tokens/s in the median"
+    speed = tokens_per_second(run)
+    if math.isfinite(speed):
+        facts["Speed"] = f"{speed:,.0f} tokens/s in the median"
     if data is not None:
-        train = data.dataset("train")
-        few = train.batch(np.arange(min(4, len(train))))
-        rng = SampleRandom(settings.seed, 0, few.ids)
-        found = cost(data, run.step, prepare(few, data.tokens, data.objective, rng, training=True))
+        found, few = training_cost(run, data)
         numbers["cost"] = asdict(found)
-        steps = max((record.get("step", 0) for record in run.records), default=0)
-        seen = steps * (settings.batch if settings.tokens is None else len(train) / about["batches"])
+        seen = samples_seen(run, len(data.dataset("train")))
         facts |= {
             "Weights": format_large(found.weight_bytes, "B"),
             "Operations of a step": f"{format_large(found.flops_per_token)} a token, "
-            f"{format_large(found.flops_per_sample)} a sample "
-            f"of {found.tokens:.4g} tokens; forward and backward",
+            f"{format_large(found.flops_per_sample)} a sample of {found.tokens:.4g} tokens; forward and backward",
             "Operations of all steps": format_large(found.flops_per_sample * seen),
             "Activations": f"{format_large(found.activation_bytes, 'B')} a sample",
             "Memory for training": f"about {format_large(found.training_bytes, 'B')}, "
-            f"with {samples_at_once(settings, few)} "
-            "samples at once in single precision",
+            f"with {samples_at_once(settings, few)} samples at once in single precision",
         }
-        if speeds:
-            facts["Speed"] += f", {format_large(np.median(speeds) * found.flops_per_token, 'FLOP/s')}"
+        if "Speed" in facts:
+            facts["Speed"] += f", {format_large(speed * found.flops_per_token, 'FLOP/s')}"
     page.facts(facts)
 
 

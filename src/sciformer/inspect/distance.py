@@ -62,7 +62,6 @@ def reach(weights: ArrayLike, distance: ArrayLike, valid: ArrayLike | None = Non
 
 
 def _mean_distance(a: Floats, d: Floats, real: NDArray[np.bool_]) -> Floats:
-    """(B, H): the mean distance of rows of weights (B, H, N, N), over real rows that have any."""
     total = a.sum(-1)
     used = real[:, None] & (total > 0)
     distance = np.divide((a * d).sum(-1), total, out=np.zeros_like(total), where=used)
@@ -115,7 +114,7 @@ def correlation(x: ArrayLike, y: ArrayLike) -> float:
     a, b = (np.asarray(each, np.float64) for each in (x, y))
     if not a.size or not a.std() > 0 or not b.std() > 0:
         return float("nan")
-    return float(((a - a.mean()) * (b - b.mean())).mean() / (a.std() * b.std()))
+    return float(np.corrcoef(a, b)[0, 1])
 
 
 class ReachAlong(NamedTuple):

@@ -20,7 +20,16 @@ from ..errors import UserError, one_of
 from ..models.base import parameters
 from ..tokens.base import Tokens
 from ..tokens.protocols import Gridded, Maskable, prefix_length
-from .attention import Panel, attention_maps, draw_samples, even_steps, sample_name, weights_on
+from .attention import (
+    Panel,
+    attention_maps,
+    draw_samples,
+    eval_mode,
+    even_steps,
+    excess_over,
+    sample_name,
+    weights_on,
+)
 from .attribution import attribute, has_single_answer, model_answers, prepare_inputs
 from .plots import style
 from .plots.style import FAINT_GREY, LINE_COLOURS, LINE_DASHES
@@ -47,10 +56,9 @@ def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row:
     panels: list[Panel] = [("sample", sample, None)]
     for way, scores in ways.items():
         weights = np.clip(np.nan_to_num(scores[row]), 0, None)
-        times = weights / weights.mean() if weights.sum() > 0 else weights
-        most = float(times.max(initial=0.0))
-        words = f"up to {most:.1f} × mean" if most >= 1.1 else "nearly the same for all"
-        panels.append((f"{WAY_NAMES.get(way, way)}\n{words}", sample, np.clip(times - 1, 0, None) * (most >= 1.1)))
+        excess, most = excess_over(weights / weights.mean() if weights.sum() > 0 else weights)
+        words = f"up to {most:.1f} × mean" if excess.any() else "nearly the same for all"
+        panels.append((f"{WAY_NAMES.get(way, way)}\n{words}", sample, excess))
     return draw_samples(assembly, panels)
 
 
@@ -62,19 +70,11 @@ def affordable_samples(run: Run, tokens: float) -> int:
 
 
 def reason_figures(
-    run: Run,
-    data: Assembly,
-    part: str,
-    samples: int,
-    numbers: dict[str, Any],
-    most: int = MAX_SAMPLES,
-    stream: str = "",
+    run: Run, data: Assembly, part: str, samples: int, most: int, stream: str, numbers: dict[str, Any]
 ) -> Iterator[Picture]:
     """(name, how to draw it, caption) of some samples, and of what leaving out tokens does; numbers are left in
-    `numbers`. None where a model has no one answer for a sample."""
-    if not has_single_answer(run.step, data):
-        return
-    dataset, stream = data.dataset(part), stream_name(data.tokens, stream or data.objective.stream)
+    `numbers`."""
+    dataset = data.dataset(part)
     shown = dataset.batch(even_steps(len(dataset), samples))
     if (lengths := shown.streams[stream].lengths).sum():
         ways, said = score_tokens(run.step, data, shown, stream), choose_answers(run.step, data, shown)
@@ -292,12 +292,8 @@ def _ratio(top: Floats, bottom: Floats) -> tuple[float, float]:
 @torch.no_grad()
 def _answers(step: Any, assembly: Assembly, batch: Batch) -> tuple[Floats, bool]:
     """(B, classes) log odds, or (B, values), and whether they are values."""
-    was = step.training
-    step.eval()
-    try:
+    with eval_mode(step):
         found, values = model_answers(step.model, prepare_inputs(step, assembly, batch))
-    finally:
-        step.train(was)
     return np.asarray(found.double().cpu().numpy()), values
 
 

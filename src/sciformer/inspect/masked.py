@@ -6,7 +6,6 @@ Nothing here knows what a token is: the tokens draw both, if they can.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +15,9 @@ from matplotlib.figure import Figure
 from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.columns import Array
-from ..data.random import SampleRandom
 from ..tokens.base import stream_part
 from ..tokens.protocols import Maskable, overrides
-from .attention import escape_mathtext, even_steps
+from .attention import escape_mathtext, eval_mode, even_steps, hide_tokens
 from .plots.attention import FONT_SIZE
 from .plots.panels import join_legends
 from .report.page import Page
@@ -36,20 +34,11 @@ def predict_masked(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, 
     The samples have the stream that is asked about; the answers are (T, ...) for its tokens in all samples, as the
     readout gives them, NaN where nothing was asked.
     """
-    name = assembly.objective.asked_stream(assembly.tokens)
-    ids = batch.ids if len(batch.ids) else np.arange(len(batch))
-    seen = assembly.objective.corrupt(batch, assembly.tokens, SampleRandom(assembly.recipe.train.seed, -1, ids))
-    streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
-    aside = {name: assembly.tokens[name].host_columns for name in streams}
-    model, was = step.model, step.training
-    step.eval()
-    try:
-        with torch.no_grad():
-            device = next(model.parameters()).device
-            view = replace(seen, streams=streams, aside=aside).inputs(device, packed=True).view(name)
-            answer = stream_part(model.readout, name).predict(model.tokens(model.encode(view)))
-    finally:
-        step.train(was)
+    name, model = assembly.objective.asked_stream(assembly.tokens), step.model
+    seen, prepared = hide_tokens(assembly, batch)
+    view = prepared.inputs(next(model.parameters()).device, packed=True).view(name)
+    with eval_mode(step), torch.no_grad():
+        answer = stream_part(model.readout, name).predict(model.tokens(model.encode(view)))
     seen = seen.only(name)
     asked = seen.stream.columns["asked"].astype(bool)
     found = {name: column.float().cpu().numpy().astype(np.float64) for name, column in answer.items()}

@@ -164,7 +164,5 @@ def _draw_against_distance(axes: Axes, found: Similarity) -> None:
     style.quiet_frame(axes)
     axes.set_ylabel("similarity of their codes", fontsize=FONT_SIZE)
     near, others = map(style.two_decimals, found.neighbours)
-    axes.set_title(
-        f"correlation {style.two_decimals(found.correlation)}; neighbours {near}, others {others}",
-        fontsize=FONT_SIZE,
-    )
+    title = f"correlation {style.two_decimals(found.correlation)}; neighbours {near}, others {others}"
+    axes.set_title(title, fontsize=FONT_SIZE)

@@ -130,7 +130,6 @@ def draw_pattern(
 
 
 def _panels(weights: Numbers | Mapping[str, Numbers], across: int) -> list[list[Panel]]:
-    """Lines of named panels (N, M)."""
     shape, hint = "(H, N, M)", "Take one sample: weights[0]."
     if isinstance(weights, Mapping):
         if not weights:
@@ -144,7 +143,6 @@ def _panels(weights: Numbers | Mapping[str, Numbers], across: int) -> list[list[
 def _paint(
     axes: Axes, values: Matrix, rows: Labels, columns: Labels, low: float, high: float, write: bool
 ) -> AxesImage:
-    """The matrix, its tick labels and, if wanted, its values."""
     image = axes.imshow(values, cmap=COLOUR_MAP, vmin=low, vmax=high, interpolation="nearest")
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -170,10 +168,15 @@ def _paint(
     return image
 
 
-def _array(weights: Numbers, dimensions: int, what: str, shape: str, hint: str) -> Matrix:
+def to_float64(weights: Any) -> Matrix:
+    """Numbers, or a tensor on any device, as a NumPy array in double precision."""
     if isinstance(weights, Tensor):
         weights = weights.detach().to("cpu", torch.float64).numpy()
-    array = np.asarray(weights, dtype=np.float64)
+    return np.asarray(weights, dtype=np.float64)
+
+
+def _array(weights: Numbers, dimensions: int, what: str, shape: str, hint: str) -> Matrix:
+    array = to_float64(weights)
     if array.ndim != dimensions or array.size == 0:
         wrong = "are empty, of shape" if array.ndim == dimensions else f"must have the shape {shape}, not"
         raise UserError(f"{what} {wrong} {array.shape}", hint=hint if array.ndim > dimensions else "")

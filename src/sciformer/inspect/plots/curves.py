@@ -95,10 +95,10 @@ def draw_along(
         assert mean is not None
         style.draw_line(axes, places[order], mean[order], i, name)
         if low is not None and high is not None:
-            bounds = np.stack([places, low, high])[:, order]
-            axes.fill_between(*bounds, color=style.line_colour(i), alpha=0.18, linewidth=0)
+            bounds, colour = np.stack([places, low, high])[:, order], style.line_style(i)["color"]
+            axes.fill_between(*bounds, color=colour, alpha=0.18, linewidth=0)
             alone = style.isolated_points(np.isfinite(bounds.sum(axis=0)))
-            axes.vlines(*bounds[:, alone], color=style.line_colour(i), alpha=0.3, linewidth=4)
+            axes.vlines(*bounds[:, alone], color=colour, alpha=0.3, linewidth=4)
     for i, (label, place) in enumerate((marks or {}).items()):
         there = math.isfinite(place)
         line_style: dict[str, Any] = {
@@ -120,19 +120,10 @@ def draw_reliability(curve: Reliability) -> Figure:
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
     axes.plot([0, 1], [0, 1], color=FAINT_GREY, linewidth=0.8, linestyle=LINE_DASHES[1], label="calibrated")
     label = f"model, calibration error {curve.error:.3f}"
-    axes.plot(
-        curve.confidence,
-        curve.accuracy,
-        color=LINE_COLOURS[0],
-        linewidth=1.2,
-        marker="o",
-        markersize=4,
-        label=label,
-        zorder=3,
-    )
-    below.bar(
-        curve.edges[:-1], curve.samples, width=np.diff(curve.edges), align="edge", color=LINE_COLOURS[2], linewidth=0
-    )
+    line: dict[str, Any] = {"color": LINE_COLOURS[0], "linewidth": 1.2, "marker": "o", "markersize": 4, "zorder": 3}
+    axes.plot(curve.confidence, curve.accuracy, label=label, **line)
+    widths = np.diff(curve.edges)
+    below.bar(curve.edges[:-1], curve.samples, width=widths, align="edge", color=LINE_COLOURS[2], linewidth=0)
     full = np.flatnonzero(curve.samples)
     first = float(curve.edges[full[0]]) if full.size else 0.0
     axes.set(xlim=(min(first, 0.5), 1.005), ylim=(-0.02, 1.02))
@@ -226,9 +217,8 @@ def draw_residuals(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> Figure
             left.hexbin(truth, predicted, gridsize=45, extent=(*ends, *ends), cmap=COLOUR_MAP, mincnt=1, bins="log")
         else:
             left.vlines(truth, predicted - spread, predicted + spread, color=LINE_COLOURS[0], alpha=0.2, linewidth=0.6)
-            left.scatter(
-                truth, predicted, s=8, linewidths=0, color=LINE_COLOURS[0], alpha=0.8 if truth.size < 200 else 0.5
-            )
+            opacity = 0.8 if truth.size < 200 else 0.5
+            left.scatter(truth, predicted, s=8, linewidths=0, color=LINE_COLOURS[0], alpha=opacity)
         left.set(xlim=ends, ylim=ends)
         left.xaxis.set_major_locator(MaxNLocator(nbins=5))
         z = (truth - predicted) / spread
@@ -245,9 +235,8 @@ def draw_residuals(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> Figure
     style.quiet_frame(right)
     right.spines["left"].set_visible(False)
     right.set_xlabel("(true − predicted) / spread", fontsize=FONT_SIZE)
-    style.finish(
-        figure, left, "true" + (f" ({lost} of {good.size} left out: not numbers)" if lost else ""), "predicted"
-    )
+    note = f" ({lost} of {good.size} left out: not numbers)" if lost else ""
+    style.finish(figure, left, f"true{note}", "predicted")
     return figure
 
 
@@ -272,9 +261,7 @@ def draw_steps(
             places + aside,
             np.asarray(means, np.float64),
             np.asarray(spreads, np.float64),
-            color=LINE_COLOURS[number % len(LINE_COLOURS)],
-            linestyle=LINE_DASHES[(number + number // len(LINE_COLOURS)) % len(LINE_DASHES)],
-            linewidth=1.4,
+            **style.line_style(number),
             marker="o",
             markersize=4,
             capsize=2.5,

@@ -7,7 +7,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...assembly import Assembly
-from ..attention import AttentionMaps, escape_mathtext, even_steps, map_title, relative_to_uniform, weights_on
+from ..attention import (
+    AttentionMaps,
+    escape_mathtext,
+    even_steps,
+    excess_over,
+    map_title,
+    relative_to_uniform,
+    weights_on,
+)
 from .attention import FONT_SIZE, MIN_FONT_SIZE
 from .panels import join_legends, shrink
 
@@ -53,16 +61,12 @@ def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure
             if head >= maps[name].shape[1]:
                 axes.set_axis_off()
                 continue
-            weights = weights_on(look, row, head)[name]
-            times = relative_to_uniform(weights)
-            greatest = float(times.max(initial=0.0))
-            tokens.draw(sample, np.clip(times - 1, 0, None) * (greatest >= 1.1), axes)
+            excess, greatest = excess_over(relative_to_uniform(weights_on(look, row, head)[name]))
+            tokens.draw(sample, excess, axes)
             _strip_words(axes)
             shrink(axes, side)
-            number = f"head {head + 1}   " if i == 0 else ""
-            axes.set_title(
-                f"{number}×{greatest:.1f}" if greatest >= 1.1 else f"{number}–", fontsize=MIN_FONT_SIZE + 1, pad=2
-            )
+            number, times = f"head {head + 1}   " if i == 0 else "", f"×{greatest:.1f}" if excess.any() else "–"
+            axes.set_title(number + times, fontsize=MIN_FONT_SIZE + 1, pad=2)
         grid[i, 0].set_ylabel(escape_mathtext(map_title(name)), fontsize=FONT_SIZE)
     join_legends(figure, grid.ravel())
     return figure

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -38,7 +37,7 @@ def new_axes() -> tuple[Figure, Axes]:
 
 
 def new_figure() -> Figure:
-    """An empty figure."""
+    """An empty figure in the common size and layout."""
     return Figure(figsize=FIGURE_SIZE, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
 
 
@@ -53,13 +52,9 @@ def finish(figure: Figure, axes: Axes, xlabel: str, ylabel: str, always: bool = 
     quiet_frame(axes)
     axes.set_xlabel(escape_label(xlabel), fontsize=FONT_SIZE)
     axes.set_ylabel(escape_label(ylabel), fontsize=FONT_SIZE)
-    handles: list[Artist] = []
-    labels: list[str] = []
-    for panel in figure.axes:
-        for handle, label in zip(*panel.get_legend_handles_labels()):
-            handles.append(handle)
-            labels.append(label)
-    if len(labels) > 1 or (labels and always):
+    found = [pair for panel in figure.axes for pair in zip(*panel.get_legend_handles_labels())]
+    if len(found) > 1 or (found and always):
+        handles, labels = zip(*found)
         across = max(1, min(4, LEGEND_LETTERS // (max(map(len, labels)) + 6)))
         figure.legend(
             handles, labels, loc="outside upper left", ncols=across, frameon=False, fontsize=FONT_SIZE, handlelength=2.6
@@ -81,9 +76,10 @@ def escape_label(name: str) -> str:
     return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
 
 
-def line_colour(i: int) -> str:
-    """Of the i-th curve."""
-    return LINE_COLOURS[i % len(LINE_COLOURS)]
+def line_style(i: int) -> dict[str, Any]:
+    """Colour, dashes and width of the i-th curve of a figure."""
+    dashes = LINE_DASHES[(i + i // len(LINE_COLOURS)) % len(LINE_DASHES)]
+    return {"color": LINE_COLOURS[i % len(LINE_COLOURS)], "linestyle": dashes, "linewidth": 1.4}
 
 
 def draw_line(axes: Axes, x: Values, y: Values, i: int, name: str) -> None:
@@ -94,9 +90,7 @@ def draw_line(axes: Axes, x: Values, y: Values, i: int, name: str) -> None:
     axes.plot(
         x,
         y,
-        color=line_colour(i),
-        linestyle=LINE_DASHES[(i + i // len(LINE_COLOURS)) % len(LINE_DASHES)],
-        linewidth=1.4,
+        **line_style(i),
         marker="o" if dots.any() else "",
         markersize=3,
         markevery=np.flatnonzero(dots).tolist(),

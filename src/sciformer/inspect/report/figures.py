@@ -64,9 +64,7 @@ def _attention_figures(
         for name, drawn, caption in alignment.draw_some(run, _short_sources(data, part, samples)):
             yield name, partial(_return_figure, drawn), caption
         return
-    yield from _by_stream(
-        data, numbers, lambda stream, own: _stream_figures(run, data, part, samples, own, log, stream)
-    )
+    yield from _by_stream(data, numbers, partial(_stream_figures, run, data, part, samples, log))
 
 
 def _by_stream(
@@ -82,7 +80,7 @@ def _by_stream(
 
 
 def _stream_figures(
-    run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], log: Log, stream: str
+    run: Run, data: Assembly, part: str, samples: int, log: Log, stream: str, numbers: dict[str, Any]
 ) -> Iterator[Picture]:
     dataset, column = data.dataset(part), run.recipe.objective.plot_against
     unit, model = data.tokens[stream].distance_unit, run.recipe.model.for_stream(stream)
@@ -113,7 +111,7 @@ def _stream_figures(
     for other in look.between if short else ():
         assert look.others is not None
         if 0 < look.others.streams[other].lengths[0] <= MAX_MATRIX_TOKENS:
-            draw = partial(attention.draw_matrices_between, look, data, 0, other)
+            draw = partial(attention.draw_matrices, look, data, 0, other)
             yield f"heads-to-{other}", draw, f"How it looks at {other} in the first sample."
     if not look.watch.attention:
         mixed = getattr(model, "compress", None) is not None
@@ -135,11 +133,10 @@ def _stream_figures(
     yield "reach", partial(distance.draw_reach, distances, unit), words
     numeric = column in batch.samples and batch.samples[column].dtype.kind in "iuf"
     judged = [data.dataset(name) for name in data.parts() if name != "train"] or [dataset]
-    if (
-        numeric
-        and (along := distance.attention_distance_along(run.step, data, judged, column, min(16, few), stream))
-        is not None
-    ):
+    if not numeric:
+        return
+    along = distance.attention_distance_along(run.step, data, judged, column, min(16, few), stream)
+    if along is not None:
         numbers["reach_along"] = along._asdict()
         caption = f"How far attention reaches against {column}, and its deviation from sample to sample."
         yield "reach-along", partial(distance.draw_reach_along, along, column, unit), caption
@@ -155,15 +152,11 @@ def _reason_figures(
     some = dataset.batch(even_steps(len(dataset), samples))
     width = max(1, some.widest()) ** 2 * getattr(run.recipe.model, "heads", 1)
     mean = some.tokens / max(1, len(some))
-    most = min(
-        MAX_HELD_WEIGHTS // width, faithfulness.affordable_samples(run, mean) if quick else faithfulness.MAX_SAMPLES
-    )
+    wanted = faithfulness.affordable_samples(run, mean) if quick else faithfulness.MAX_SAMPLES
+    most = min(MAX_HELD_WEIGHTS // width, wanted)
     if most >= samples:
-        yield from _by_stream(
-            data,
-            numbers,
-            lambda stream, own: faithfulness.reason_figures(run, data, part, samples, own, most, stream),
-        )
+        make = partial(faithfulness.reason_figures, run, data, part, samples, most)
+        yield from _by_stream(data, numbers, make)
 
 
 def _return_figure(figure: Figure) -> Figure:
@@ -173,24 +166,21 @@ def _return_figure(figure: Figure) -> Figure:
 def attention_section(page: Page, found: ReportData) -> None:
     """What a model attends to, on the report."""
     page.section("What it attends to")
-    if found.data is not None and hasattr(found.objective, "penalty"):
-        part = choose_part(found.data)
-        try:
-            for _, figure, caption in _attention_figures(found.run, found.data, part, 3, found.numbers, page.text):
-                page.figure(figure(), caption, caption)
-        except UserError as error:
-            page.text(f"Not shown: {error}")
-        page.text("For a sentence of your own: sciformer translate RUN FILE --alignment PICTURE")
-        return
     if found.data is None:
         page.text("Not shown: it needs the data and the model.")
         return
     part = choose_part(found.data, found.objective.plot_against)
-    for name, figure, caption in _attention_figures(found.run, found.data, part, 3, found.numbers, page.text):
-        words = name.split("-")
-        if "to" in words or not {"heads", "hidden"} & {*words}:  # what is hidden has a section of its own
-            page.figure(figure(), caption, caption)
-    page.text("For every head, and for more samples: sciformer inspect RUN")
+    try:
+        for name, figure, caption in _attention_figures(found.run, found.data, part, 3, found.numbers, page.text):
+            words = name.split("-")
+            if "to" in words or not {"heads", "hidden"} & {*words}:  # what is hidden has a section of its own
+                page.figure(figure(), caption, caption)
+    except UserError as error:  # a translation without attention
+        page.text(f"Not shown: {error}")
+    if hasattr(found.objective, "penalty"):
+        page.text("For a sentence of your own: sciformer translate RUN FILE --alignment PICTURE")
+    else:
+        page.text("For every head, and for more samples: sciformer inspect RUN")
 
 
 def reasons_section(page: Page, found: ReportData) -> None:
@@ -198,11 +188,8 @@ def reasons_section(page: Page, found: ReportData) -> None:
     if found.data is None or not has_single_answer(found.run.step, found.data):
         return
     page.section("What its answers rest on")
-    made = list(
-        _reason_figures(
-            found.run, found.data, choose_part(found.data, found.objective.plot_against), 1, found.numbers, quick=True
-        )
-    )
+    part = choose_part(found.data, found.objective.plot_against)
+    made = list(_reason_figures(found.run, found.data, part, 1, found.numbers, quick=True))
     for _, figure, caption in made:
         page.figure(figure(), caption, caption.partition(". ")[0])
     if not made:

@@ -52,12 +52,8 @@ def answers_against(found: ReportData) -> tuple[AnswersAgainst | None, str]:
     except UserError as error:
         return None, f"Not drawn: {error}."
     numbers = {} if passed is None else {"crossing": passed.value, "error": passed.error}
-    found.numbers["along"] = {
-        "column": objective.plot_against,
-        "what": what,
-        "reference": objective.reference,
-        **numbers,
-    }
+    about = {"column": objective.plot_against, "what": what, "reference": objective.reference}
+    found.numbers["along"] = about | numbers
     return AnswersAgainst(what, x[good].astype(np.float64), y[good], passed), ""
 
 
@@ -92,6 +88,5 @@ def draw_answers_against(page: Page, found: ReportData, along: AnswersAgainst | 
         marks["reference"] = found.objective.reference
     band = {along.what: (mean, mean - error, mean + error)}
     figure = curves.draw_along([value for value, _ in groups], band, marks, found.objective.plot_against, along.what)
-    page.figure(
-        figure, f"Mean {along.what} and its standard error.", f"{along.what} against {found.objective.plot_against}"
-    )
+    alt = f"{along.what} against {found.objective.plot_against}"
+    page.figure(figure, f"Mean {along.what} and its standard error.", alt)

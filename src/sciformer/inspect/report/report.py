@@ -41,10 +41,8 @@ if TYPE_CHECKING:
     from ...run import Run
 
 
-MAX_JUDGED_SAMPLES, MAX_JUDGED_TRAIN_SAMPLES = (
-    20_000,
-    1024,
-)  # samples of a part that are judged, and of the training part where there is no other
+MAX_JUDGED_SAMPLES = 20_000  # samples of a part that are judged
+MAX_JUDGED_TRAIN_SAMPLES = 1024  # the same of the training part, which is judged if there is no other
 
 
 class ReportData:
@@ -188,11 +186,8 @@ def _training(page: Page, found: ReportData) -> None:
         history(lines, group.title, f"{group.plural} against step.")
     for key, name in measured.items():
         if key not in shares:
-            history(
-                {key: name_in_words(name)},
-                name_in_words(name),
-                f"{name_in_words(name).capitalize()} ({METRICS[name].help}) against step.",
-            )
+            words = name_in_words(name)
+            history({key: words}, words, f"{words.capitalize()} ({METRICS[name].help}) against step.")
     more = {"learning_rate": "learning rate", "norm": "length of the gradient", "tokens_per_s": "tokens per second"}
     if more.keys() & keys:
         with page.details("Learning rate, gradient, speed"):
