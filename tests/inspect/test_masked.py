@@ -65,7 +65,7 @@ def test_what_is_said_stands_at_what_was_hidden(tokens):
         known = np.isfinite(column.reshape(len(asked), -1))
         assert known[asked].all()
         assert not known[~asked].any()
-    figure = draw_masked(step, assembly, batch, ["one", "two", "three"])
+    figure = draw_masked(step, assembly, batch)
     assert isinstance(figure, Figure)
     assert len(figure.axes) == len(batch)
     figure.draw_without_rendering()

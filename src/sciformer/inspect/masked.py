@@ -5,8 +5,7 @@ Nothing here knows what a token is: the tokens draw both, if they can.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,13 +16,9 @@ from ..data.batch import Batch
 from ..data.columns import Array
 from ..tokens.base import stream_part
 from ..tokens.protocols import Maskable, overrides
-from .attention import escape_mathtext, eval_mode, even_steps, hide_tokens
+from .attention import eval_mode, hide_tokens
 from .plots.attention import FONT_SIZE
 from .plots.panels import join_legends
-from .report.page import Page
-
-if TYPE_CHECKING:
-    from .report.report import ReportData
 
 PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches of a panel
 
@@ -47,11 +42,8 @@ def predict_masked(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, 
     return seen, found
 
 
-def draw_masked(step: Any, assembly: Assembly, batch: Batch, names: Sequence[str] = ()) -> Figure | None:
-    """What was hidden of each sample beside what the model says of it; None where nothing is, or cannot be drawn so.
-
-    names  of the samples, above their drawings
-    """
+def draw_masked(step: Any, assembly: Assembly, batch: Batch) -> Figure | None:
+    """What was hidden of each sample beside what the model says of it; None where nothing is, or cannot be drawn so."""
     objective = assembly.objective
     if not (objective.hides and objective.reads_out and len(batch)):
         return None
@@ -66,19 +58,6 @@ def draw_masked(step: Any, assembly: Assembly, batch: Batch, names: Sequence[str
         mine = slice(stops[row] - seen.stream.lengths[row], stops[row])
         one = {name: column[mine] for name, column in answers.items()}
         tokens.draw_hidden(seen.take(np.array([row])), one, axes)
-        if row < len(names):
-            axes.set_title(escape_mathtext(names[row]), fontsize=FONT_SIZE, loc="left")
+        axes.set_title(f"sample {seen.ids[row]}", fontsize=FONT_SIZE, loc="left")
     join_legends(figure, grid, grey=False)
     return figure
-
-
-def section(page: Page, found: ReportData, part: str, samples: int = 3) -> None:
-    """The section of the report, where tokens are hidden that can be drawn so."""
-    if found.data is None:
-        return
-    dataset = found.data.dataset(part)
-    batch = dataset.batch(even_steps(len(dataset), samples))
-    figure = draw_masked(found.run.step, found.data, batch, [f"sample {number}" for number in batch.ids])
-    if figure is not None:
-        page.section("What was hidden", note=f"And what the model says of it ({part})")
-        page.figure(figure, "Hidden values and predictions, with one standard deviation where it has one.", "Hidden")

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..assembly import Assembly
 from ..data.batch import Batch, Stream, stream_name
 from ..nn.positions import Position, Rotary, grid
 from ..tokens.base import stream_part
-from .attention import even_steps
+from .attention import even_steps, group_by_value
 from .distance import correlation
 from .plots import style
 from .plots.attention import COLOUR_MAP, FONT_SIZE, draw_weights
@@ -36,15 +36,25 @@ NEIGHBOUR_DISTANCE = 1.5  # times the distance of the nearest place: so far neig
 
 
 class Similarity(NamedTuple):
-    """Cosines of position codes (N, N), how far their places are apart (N, N), and the correlation of the two.
+    """Cosines of position codes (N, N), and how far their places are apart (N, N).
 
     shape  of the grid that the places stand on, row by row; None on a line
     """
 
     values: Floats
     distance: Floats
-    correlation: float
     shape: tuple[int, ...] | None = None
+
+    @property
+    def pairs(self) -> tuple[Floats, Floats]:
+        """Distances and similarities of all pairs of different places."""
+        pairs = np.triu_indices(len(self.values), 1)
+        return self.distance[pairs], self.values[pairs]
+
+    @property
+    def correlation(self) -> float:
+        """Correlation of similarity with distance over all pairs."""
+        return correlation(*self.pairs)
 
     @property
     def neighbours(self) -> tuple[float, float]:
@@ -53,10 +63,10 @@ class Similarity(NamedTuple):
         Codes may be alike nearby and, where edges of images are alike, far away: no correlation shows that. Where
         places are not even, two are neighbours that are nearly as close as the nearest of each.
         """
-        pairs = np.triu_indices(len(self.values), 1)
-        distance, like = self.distance[pairs], self.values[pairs]
+        distance, like = self.pairs
         nearest = np.where(np.eye(len(self.distance), dtype=bool), np.inf, self.distance).min(1)
-        near = distance <= NEIGHBOUR_DISTANCE * np.minimum(nearest[pairs[0]], nearest[pairs[1]])
+        first, second = np.triu_indices(len(self.values), 1)
+        near = distance <= NEIGHBOUR_DISTANCE * np.minimum(nearest[first], nearest[second])
         return float(like[near].mean()), float(like[~near].mean()) if not near.all() else float("nan")
 
 
@@ -79,13 +89,6 @@ def similarity(position: Position, at: Tensor) -> Floats | None:
     size = np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors = vectors / np.where(size > 0, size, 1)
     return np.asarray(vectors @ vectors.T)
-
-
-def compare(values: ArrayLike, distance: ArrayLike, shape: tuple[int, ...] | None = None) -> Similarity:
-    """The correlation over all pairs of different places."""
-    values, distance = np.asarray(values, np.float64), np.asarray(distance, np.float64)
-    pairs = np.triu_indices(len(values), 1)
-    return Similarity(values, distance, correlation(distance[pairs], values[pairs]), shape)
 
 
 def position_similarity(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Similarity | None:
@@ -111,7 +114,7 @@ def position_similarity(step: Any, assembly: Assembly, batch: Batch, stream: str
         places = even_steps(tokens.grid_shape or n, MAX_PLACES)
         at, distance = torch.from_numpy(places), np.abs(np.subtract.outer(places, places))
     values = None if distance is None else similarity(position, at.to(device))
-    return None if values is None or distance is None else compare(values, distance, shape)
+    return None if values is None or distance is None else Similarity(values, distance, shape)
 
 
 def draw_positions(found: Similarity, unit: str = "") -> Figure:
@@ -151,13 +154,9 @@ def _draw_mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
 
 def _draw_against_distance(axes: Axes, found: Similarity) -> None:
     """Similarity against distance: the mean, and the middle 68 %, of pairs in bins of distance."""
-    pairs = np.triu_indices(len(found.values), 1)
-    distance, like = found.distance[pairs], found.values[pairs]
-    edges = np.unique(np.quantile(distance, np.linspace(0, 1, DISTANCE_BINS + 1)))
-    which = np.clip(np.searchsorted(edges, distance, side="right") - 1, 0, max(0, len(edges) - 2))
-    groups = [like[which == i] for i in range(max(1, len(edges) - 1))]
-    x = [float(distance[which == i].mean()) for i, group in enumerate(groups) if len(group)]
-    groups = [group for group in groups if len(group)]
+    distance, like = found.pairs
+    bins = group_by_value(distance, DISTANCE_BINS)
+    x, groups = [value for value, _ in bins], [like[pairs] for _, pairs in bins]
     low, high = (np.array([np.quantile(group, q) for group in groups]) for q in (0.16, 0.84))
     axes.fill_between(x, low, high, color=LINE_COLOURS[2], alpha=0.3, linewidth=0)
     axes.plot(x, [group.mean() for group in groups], color=LINE_COLOURS[0], marker="o", markersize=3, linewidth=1.4)

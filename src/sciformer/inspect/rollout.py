@@ -19,19 +19,11 @@ from .attention import AttentionMaps, self_attention
 Floats = NDArray[np.float64]
 
 
-def rollout(maps: Sequence[ArrayLike]) -> Floats:
-    """R (N, N) = product over blocks, the last one first, of (I + A) / 2, with A (H, N, N) in the mean over heads.
-
-    Rows sum to one: R_ij is how much of token j is in token i after the last block. A query that sees nothing keeps
-    itself.
-    """
-    if not len(maps):
-        raise UserError("there are no maps of attention to multiply")
-    return chain([average_with_identity(a) for a in maps])
-
-
 def average_with_identity(weights: ArrayLike) -> Floats:
-    """(I + A) / 2 of self-attention (H, N, N); of a query (H, 1 + N) that asks itself and the tokens, its row of it."""
+    """(I + A) / 2 of self-attention A (H, N, N), mean over heads; of a query (H, 1 + N), its row of that matrix.
+
+    Rows sum to one. A query that sees nothing keeps itself.
+    """
     a = np.asarray(weights, np.float64).mean(0)
     if a.ndim == 2:
         blind = (a == 0).all(1)
@@ -42,7 +34,10 @@ def average_with_identity(weights: ArrayLike) -> Floats:
 
 
 def chain(layers: Sequence[Floats]) -> Floats:
-    """The product of the layers (N, N) of one sample, given from the first to the last."""
+    """R (N, N): product of the layers (N, N) of one sample, the last one first.
+
+    layers  from the first block to the last; R_ij is how much of token j is in token i after the last block
+    """
     found = layers[0]
     for layer in layers:
         if layer.ndim != 2 or layer.shape[0] != layer.shape[1] or layer.shape != found.shape:

@@ -85,6 +85,10 @@ def _stream_figures(
     dataset, column = data.dataset(part), run.recipe.objective.plot_against
     unit, model = data.tokens[stream].distance_unit, run.recipe.model.for_stream(stream)
     batch = dataset.batch(even_steps(len(dataset), samples))
+    asked = stream == data.objective.asked_stream(data.tokens)
+    if asked and (seen := masked.draw_masked(run.step, data, batch)) is not None:
+        caption = "Hidden values and predictions, with one standard deviation where it has one."
+        yield "hidden", partial(_return_figure, seen), caption
     longest = batch.widest()
     width = max(1, longest) ** 2 * getattr(model, "heads", 1)
     if width * len(batch) > MAX_HELD_WEIGHTS:
@@ -98,9 +102,6 @@ def _stream_figures(
             yield f"{form}-{row + 1}", partial(attention.draw_attention, look, data, row, form), f"The same, {form}."
         if look.watch.attention and look.seen.stream.lengths[row] and heads.has_shape(data, look, row):
             yield f"heads-{row + 1}", partial(heads.draw_every_head, look, data, row), "Every head of every block."
-    asked = stream == data.objective.asked_stream(data.tokens)
-    if asked and (seen := masked.draw_masked(run.step, data, batch)) is not None:
-        yield "hidden", partial(_return_figure, seen), "What was hidden, and what the model says of it."
     if (codes := positions.position_similarity(run.step, data, batch, stream)) is not None:
         near, others = codes.neighbours
         numbers["positions"] = {"places": len(codes.values), "correlation": codes.correlation}
@@ -170,10 +171,13 @@ def attention_section(page: Page, found: ReportData) -> None:
         page.text("Not shown: it needs the data and the model.")
         return
     part = choose_part(found.data, found.objective.plot_against)
+    hidden = []
     try:
         for name, figure, caption in _attention_figures(found.run, found.data, part, 3, found.numbers, page.text):
             words = name.split("-")
-            if "to" in words or not {"heads", "hidden"} & {*words}:  # what is hidden has a section of its own
+            if "hidden" in words:
+                hidden.append((figure, caption))
+            elif "to" in words or "heads" not in words:
                 page.figure(figure(), caption, caption)
     except UserError as error:  # a translation without attention
         page.text(f"Not shown: {error}")
@@ -181,6 +185,10 @@ def attention_section(page: Page, found: ReportData) -> None:
         page.text("For a sentence of your own: sciformer translate RUN FILE --alignment PICTURE")
     else:
         page.text("For every head, and for more samples: sciformer inspect RUN")
+    if hidden:
+        page.section("What was hidden", note=f"And what the model says of it ({part})")
+    for figure, caption in hidden:
+        page.figure(figure(), caption, caption)
 
 
 def reasons_section(page: Page, found: ReportData) -> None:

@@ -27,7 +27,7 @@ from ...metrics import METRICS, AtLeast, confusion, reliability, roc
 from ...recipe.field import extensions
 from ...train.resume import Changed
 from ...train.weights import load_weights
-from .. import attention, cost, masked
+from .. import attention, cost
 from ..attention import even_steps, sample_name
 from ..plots import curves
 from ..plots.denoised import draw_recovered
@@ -103,8 +103,6 @@ def write_report(run: Run) -> Path:
             section(page, found)
         figures.attention_section(page, found)
         figures.reasons_section(page, found)
-        if found.data is not None:
-            masked.section(page, found, choose_part(found.data))
         cost.section(page, run, found.data, found.numbers)
         page.section("How to reproduce")
         plugins = "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
