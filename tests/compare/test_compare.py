@@ -14,26 +14,17 @@ from sciformer.compare.compare import compare, format_figure, show_comparison
 from sciformer.compare.plan import parse_grid
 from sciformer.compare.statistics import Comparison, Figure, Row, Trial, choose_points, verdict
 from sciformer.errors import Stopped
-from sciformer.recipe import Recipe, RecipeError
+from sciformer.recipe import RecipeError
 from tests.errors import refuses
+from tests.train.tiny import image_recipe
 
 
 @pytest.fixture
 def recipe(tmp_path):
-    random = np.random.default_rng(0)
-    label = np.arange(60) % 2
-    image = random.normal(size=(60, 4, 4)) + label[:, None, None]
-    np.savez(tmp_path / "data.npz", image=image, label=label)
+    small = {"data__split__test": 0.2, "train__steps": 3, "train__batch": 8, "train__warmup": 1}
 
     def make(name="a", **changes):
-        tree = {
-            "data": {"kind": "arrays", "files": [str(tmp_path / "data.npz")], "split": {"valid": 0.2, "test": 0.2}},
-            "tokens": {"kind": "patches", "patch": 2},
-            "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2},
-            "objective": {"kind": "classify"},
-            "train": {"steps": 3, "batch": 8, "log_every": 1, "warmup": 1, "device": "cpu"},
-        }
-        made = Recipe.from_dict(tree, {key.replace("__", "."): value for key, value in changes.items()})
+        made = image_recipe(tmp_path, **small | changes)
         object.__setattr__(made, "name", name)
         return made
 

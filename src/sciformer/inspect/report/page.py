@@ -26,7 +26,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ...errors import UserError
-from ...files.atomic import atomic_write, make_folder
+from ...files.atomic import atomic_write, make_folder, write_text
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -206,10 +206,8 @@ class Page:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the page to a file, whole or not at all."""
-        page = self.html().encode()
         make_folder(Path(path).parent)
-        with atomic_write(Path(path)) as partial:
-            partial.write_bytes(page)
+        write_text(Path(path), self.html())
 
 
 def _render_png(figure: Figure) -> bytes:
