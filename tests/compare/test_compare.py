@@ -65,7 +65,7 @@ def test_recipes_are_compared_and_the_same_call_trains_nothing_again(recipe, tmp
     text = printed(found)
     assert "one-2" in text
     assert "accuracy" in text
-    assert "FLOPs in all" in text
+    assert "total FLOPs" in text
     assert "samples/s" in printed(found, width=60)  # turned over where it is narrow
 
 
@@ -78,7 +78,7 @@ def test_of_a_grid_the_best_by_validation_is_compared_and_one_failure_loses_noth
     assert "model.heads" in bad.trials[0].error
     assert "1 of 2 runs failed" in " ".join(found.warnings)
     text = printed(found)
-    assert "point of the grid with the best validation loss" in text
+    assert "grid point with the best validation loss" in text
     assert "failed: " in text
     assert "seed-5" in text
     page = Cells()
@@ -132,9 +132,9 @@ def test_what_is_unfair_is_said(recipe, tmp_path):
     words = " ".join(found.warnings)
     assert "a and b differ in data.split.seed" in words
     assert "a and b differ in tokens.patch" in words
-    assert "Budgets differ" in words
+    assert "budgets differ" in words
     assert "a 24, b 16" in words
-    assert "Sizes differ" in words
+    assert "sizes differ" in words
     assert all("one seed" in sentence or "equal" in sentence for sentence in found.verdict)
 
 
@@ -157,14 +157,13 @@ def test_the_verdict_weighs_the_difference_against_the_spread():
     assert "a is ahead of b by 1, beyond the spread" in says(row("a", [1.0, 1.01, 0.99]), row("b", [2.0, 2.01, 1.99]))
     near = says(row("a", [1.0, 1.2, 0.8]), row("b", [1.1, 1.3, 0.9]))
     assert "within the spread" in near
-    assert "no difference was shown" in near
     assert "may still be chance" in says(row("a", [1.0, 1.1]), row("b", [1.3, 1.4]))
     assert "one seed" in says(row("a", [1.0]), row("b", [1.3]))
     assert "are equal" in says(row("a", [1.0, 1.1]), row("b", [1.1, 1.0]))
-    assert "every seed gave the same" in says(row("a", [1.0, 1.0]), row("b", [2.0, 2.0]))
+    assert "all seeds agree" in says(row("a", [1.0, 1.0]), row("b", [2.0, 2.0]))
     assert "b is ahead of a" in says(*(row(n, v, metric="auc") for n, v in (("a", [0.1]), ("b", [0.9]))), metric="auc")
     assert "nothing to compare" in says(row("a", [1.0]))
-    assert "not known" in says(row("a", [1.0]), row("b", [math.nan]))
+    assert "fewer than two" in says(row("a", [1.0]), row("b", [math.nan]))
 
 
 def test_the_grid_is_chosen_on_validation_and_not_on_test():

@@ -115,7 +115,7 @@ def test_changed_data_are_not_judged(tmp_path):
     path.unlink()
     kept = scores.read_text()
     Run(run.path).report()
-    assert "The data are gone" in page.read_text()
+    assert "The data are missing" in page.read_text()
     assert scores.read_text() == kept
 
 

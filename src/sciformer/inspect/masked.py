@@ -1,6 +1,6 @@
-"""What was hidden of samples, and what a model says of it.
+"""Masked tokens of samples beside the predictions of the model.
 
-Nothing here knows what a token is: the tokens draw both, if they can.
+The tokens draw both, if their kind can.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .attention import eval_mode, hide_tokens
 from .plots.attention import FONT_SIZE
 from .plots.panels import join_legends
 
-PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches of a panel
+PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches
 
 
 def predict_masked(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, dict[str, Array]]:
-    """Samples as a model saw them (hidden tokens hidden, values raw), and what it says of those it was asked for.
+    """Samples as the model saw them (masked, raw values), and its predictions.
 
-    The samples have the stream that is asked about; the answers are (T, ...) for its tokens in all samples, as the
-    readout gives them, NaN where nothing was asked.
+    Samples have the stream of the objective alone. Predictions are (T, ...) for the tokens of all samples, in the units
+    of the readout, NaN for tokens that were not masked.
     """
     name, model = assembly.objective.asked_stream(assembly.tokens), step.model
     seen, prepared = hide_tokens(assembly, batch)
@@ -43,7 +43,7 @@ def predict_masked(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, 
 
 
 def draw_masked(step: Any, assembly: Assembly, batch: Batch) -> Figure | None:
-    """What was hidden of each sample beside what the model says of it; None where nothing is, or cannot be drawn so."""
+    """Draw masked values beside predictions; None if the tokens cannot draw them."""
     objective = assembly.objective
     if not (objective.hides and objective.reads_out and len(batch)):
         return None

@@ -1,4 +1,4 @@
-"""One sample, drawn anew for every head of every block: where does each look?"""
+"""One sample, drawn for every head of every block with its attention."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from ..attention import (
 from .attention import FONT_SIZE, MIN_FONT_SIZE
 from .panels import join_legends, shrink
 
-MAX_BLOCKS, MAX_HEADS = 12, 12  # maps from top to bottom and heads from left to right, at most
-MAX_PANEL_INCHES, PAGE_INCHES = 1.05, 8.4  # inches of a panel, and of a line of them
+MAX_BLOCKS, MAX_HEADS = 12, 12  # largest numbers of lines and columns
+MAX_PANEL_INCHES, PAGE_INCHES = 1.05, 8.4  # largest panel, and line of panels
 
 
 def has_shape(assembly: Assembly, look: AttentionMaps, row: int) -> bool:
-    """Whether the tokens draw a sample in a shape of its own, so that it can be read in a small panel."""
+    """Whether the drawing of a sample has a fixed aspect, readable in a small panel."""
     return _trial_axes(assembly, look, row).get_aspect() != "auto"
 
 
 def alternative_forms(assembly: Assembly, look: AttentionMaps, row: int) -> list[str]:
-    """Further ways in which the tokens can draw a sample."""
+    """Names of the alternative drawings of a sample."""
     tokens = assembly.tokens[look.stream]
     return list(tokens.alternative_drawings(look.seen.take(np.array([row])))) if look.seen.stream.lengths[row] else []
 
 
 def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure:
-    """The attention that the tokens of one sample receive: a line for each block, a column for each head.
+    """Attention received by the tokens of one sample: lines are blocks, columns heads.
 
-    The blocks of a pooling by attention come last. Above a panel stands how much more than uniform attention the token
-    with most of it receives; drawn is what exceeds uniform attention, so that a head that is blind leaves it plain.
+    The blocks of a pooling by attention come last. The title of a panel is the largest attention divided by uniform
+    attention. The colour is the excess over uniform attention, so a uniform head leaves the drawing plain.
     """
     maps = look.watch.attention
     names = [list(maps)[i] for i in even_steps(len(maps), MAX_BLOCKS)]
@@ -80,7 +80,6 @@ def _trial_axes(assembly: Assembly, look: AttentionMaps, row: int) -> Axes:
 
 
 def _strip_words(axes: Axes) -> None:
-    """A drawing without words: there is no room for them."""
     axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
     for letter in axes.texts:
         letter.remove()
