@@ -105,7 +105,7 @@ def test_changed_data_are_not_judged(tmp_path):
     assert len(again.predict(path)["class"]) == 30  # needs none of the run's data
     again.report()
     assert scores.read_text() == before
-    assert "The data changed since this run, so that what needs them is left out" in page.read_text()
+    assert "The data have changed since this run; sections" in page.read_text()
     assert f"{json.loads(before)['parts']['valid']['scores']['loss']}" in page.read_text()
     accepted = Run(run.path, accept_changes=True)
     accepted.evaluate("valid")

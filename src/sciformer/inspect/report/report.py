@@ -221,7 +221,7 @@ def _scores(page: Page, found: ReportData) -> None:
     part = choose_part(found.data)
     outputs, samples = found.judged[part].outputs, found.judged[part].samples
     if rows := found.objective.details(outputs, samples):
-        page.table(list(rows[0]), [list(row.values()) for row in rows], f"Details ({part})")
+        page.table(list(rows[0]), [list(row.values()) for row in rows], f"In detail ({part})")
     draw: dict[str, Callable[[], Figure]] = {}
     if "probabilities" in outputs:
         pair, classes = (outputs["probabilities"], outputs["label"]), found.objective.classes
