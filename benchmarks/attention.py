@@ -1,13 +1,13 @@
-"""The kernels: time and memory of `attend` beside the raw call it stands on.
+"""Attention kernels: time and memory of `attend` beside the raw PyTorch call.
 
     python benchmarks/attention.py --device cpu       1k to 16k tokens, full, causal and window
     python benchmarks/attention.py --device cuda      1k to 64k tokens
 
-Each cell is measured in three fresh processes, the sides in turns. `raw` is what one would write without the library:
+Each cell is measured in three fresh processes; both sides take turns. `raw` is the call without the library:
 F.scaled_dot_product_attention for full and causal; for windows SDPA with a dense mask on the CPU, and a compiled
-flex_attention with its block mask made beforehand on CUDA. Ours makes its Sight anew in every call, as a model does.
-On CUDA calls are queued one behind the other, as the layers of a model are (`forward`, `training`: forward and
-backward); `latency` is one forward call on an idle GPU, the host's part included.
+flex_attention with a prepared block mask on CUDA. Our side makes its Sight in every call, as a model does. On CUDA,
+calls are queued like the layers of a model (`forward`; `training`: forward and backward). `latency` is one forward call
+on an idle GPU, with the time of the host.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Call = Callable[[], Any]
 
 
 def cell(device: str, name: str, n: int) -> list[Row]:
-    """One pattern at one size, in all directions."""
+    """Measure one pattern at one size, in all directions."""
     first, heads, width = SHAPES[device]
     batch = first if device == "cpu" else first // n
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
@@ -85,7 +85,7 @@ def cell(device: str, name: str, n: int) -> list[Row]:
 
 
 def raw(device: str, name: str, q: Tensor, k: Tensor, v: Tensor) -> Call:
-    """The call without the library."""
+    """Attention by PyTorch alone."""
     n = q.shape[2]
     if name != "window":
         return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=name == "causal")
@@ -103,7 +103,7 @@ def raw(device: str, name: str, q: Tensor, k: Tensor, v: Tensor) -> Call:
 
 
 def directed(call: Call, kind: str, upstream: Tensor) -> Call:
-    """The call forward alone without gradients, or forward and backward."""
+    """Make the call: forward without gradients, or forward and backward."""
 
     def forward() -> None:
         with torch.no_grad():
@@ -113,7 +113,7 @@ def directed(call: Call, kind: str, upstream: Tensor) -> Call:
 
 
 def peak(call: Call, device: str) -> float:
-    """The highest memory so far, after a call, in MiB: allocated on the device, or the process's on the CPU."""
+    """Peak memory after a call, in MiB: allocated on the device, or of the CPU process."""
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -125,7 +125,7 @@ def peak(call: Call, device: str) -> float:
 
 
 def summarise(cells: list[list[Row]], device: str) -> tuple[list[Row], list[Row]]:
-    """Pool the processes: a table, and the rows for the results file."""
+    """Pool the processes into a table, and rows for the results file."""
     processes = min(Counter((rows[0]["pattern"], rows[0]["n"]) for rows in cells).values())
     pooled: dict[tuple[str, int, str, str], list[float]] = {}
     memory: dict[tuple[str, int, str, str], float] = {}
@@ -145,7 +145,7 @@ def summarise(cells: list[list[Row]], device: str) -> tuple[list[Row], list[Row]
 
 
 def figures(table: list[Row], device: str, processes: int) -> list[Row]:
-    """The rows that go to the results file."""
+    """Rows for the results file."""
     about = {
         "settings": f"B x H x E = {SHAPES[device]}, float32" if device == "cpu" else "65,536 tokens, 12 x 64, bfloat16",
         "command": f"python benchmarks/attention.py --device {device}",

@@ -1,9 +1,9 @@
-"""What `sciformer calibrate` is worth on real and Pythia data. `python benchmarks/calibration.py --pythia F --ztf F`
+"""Benchmark of `sciformer calibrate`. `python benchmarks/calibration.py --pythia F --ztf F`
 
     jets       a particle flow network on 23,786 Pythia jets of ten classes (--pythia toyjets_pythia8.npz)
     redshift   a small transformer on 2,289 supernovae in two bands (--ztf ztf_bts_snia.parquet), a Gaussian each
 
-Trained with several seeds, each fitted to its validation part and judged on its test part before and after.
+Each seed is calibrated on its validation part and evaluated on its test part before and after.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SCORES = {  # name in the results: score, unit, better
 
 
 def jets(options: argparse.Namespace) -> Recipe:
-    """The network of the table of jets, with its budget on these."""
+    """Recipe of the jets table, with its budget on these jets."""
     prepare(options.pythia, options.out / "pythia")
     steps = {"train.steps": options.steps or 2000, "train.batch": 256, "train.evaluate_every": 200}
     steps |= {"train.learning_rate": 5e-3}
@@ -40,7 +40,7 @@ def jets(options: argparse.Namespace) -> Recipe:
 
 
 def redshift(options: argparse.Namespace) -> Recipe:
-    """The model of the guide to light curves."""
+    """Recipe of the guide to light curves."""
     changes: dict[str, Any] = {"data.kind": "series", "data.files": [str(options.ztf)], "tokens.centre": "learned"}
     changes |= {"data.bands": ["g", "R"]}  # a single point is in another
     changes |= {"data.split": {"valid": 0.2, "test": 0.2}, "model.dim": 64, "model.depth": 3, "model.heads": 4}
@@ -53,7 +53,7 @@ PARTS = {"jets": jets, "redshift": redshift}
 
 
 def measure(name: str, options: argparse.Namespace) -> None:
-    """A part: train with every seed, calibrate, record what it changed."""
+    """Train with every seed, calibrate, and record the scores before and after."""
     recipe, factors = PARTS[name](options), []
     found: dict[str, dict[str, list[float]]] = {"before": {}, "after": {}}
     for seed in options.seeds:

@@ -1,4 +1,4 @@
-"""Decoding against Hugging Face's `generate`; `speed.py` calls this."""
+"""Decoding speed against Hugging Face's `generate`; called by `speed.py`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DRAWN: dict[str, Any] = {"temperature": 0.8, "top_k": 50}
 
 
 class Stage:
-    """What `generate` asks of a run, with random weights."""
+    """Interface of a run for `generate`, with random weights."""
 
     def __init__(self, recipe: Recipe, device: str) -> None:
         self.recipe, self.device = recipe, torch.device(device)

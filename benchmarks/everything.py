@@ -1,13 +1,13 @@
-"""The tables of jets, light curves and images, measured side by side on one GPU until a time is over.
+"""All tables of jets, light curves and images, measured side by side on one GPU.
 
     python benchmarks/everything.py --data FOLDER --seconds 3600
 
 FOLDER holds `jets` (toyjets_pythia8.npz, ParticleNet_full.pt), `lightcurves` (see lightcurves.py) and `mnist` (see
-docs/images.md). A stage is one of the other benchmarks; it begins when the stages that it needs are done and enough of
---slots processes are free, in the order of the list, heavy ones not beside light ones. Figures go to benchmarks/results
-as they come, and single runs to benchmarks/kept: the same command goes on from there, and from the half-trained models
-in --out if that is still there.
-Timed benchmarks (jets_speed.py, lightcurves_speed.py, images_speed.py) want a GPU of their own and are not among these.
+docs/images.md). A stage is one of the other benchmarks. It starts when the stages it needs are done and enough of the
+--slots processes are free, in the order of the list; heavy and light stages do not run together. Results go to
+benchmarks/results, and single runs to benchmarks/kept, as they are completed. The same command resumes from there, and
+from the checkpoints in --out. Timed benchmarks (jets_speed.py, lightcurves_speed.py, images_speed.py) need a GPU of
+their own and are not included.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ SOON = 60  # seconds that the slots of a stage are kept free while one that it n
 
 
 class Sitting:
-    """Stages side by side."""
+    """Scheduler of stages until the time is over."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.began = options, time.monotonic()
@@ -84,7 +84,7 @@ class Sitting:
         return (self.marks / name).exists()
 
     def start(self) -> None:
-        """Begin what can begin, in order: none that waits for slots is overtaken."""
+        """Start all stages that can start, in order; no stage overtakes one that waits for slots."""
         free = self.options.slots - sum(STAGES[name].slots for name in self.running)
         for name, stage in STAGES.items():
             if name not in self.options.only or name in self.running or name in self.failed or self.done(name):
@@ -100,7 +100,6 @@ class Sitting:
             self.begin(name, stage)
 
     def begin(self, name: str, stage: Stage) -> None:
-        """Begin a stage."""
         words = stage.words.format(data=self.options.data, out=self.options.out).split()
         command = [sys.executable, str(ROOT / "benchmarks" / words[0]), *words[1:], "--jobs", str(stage.slots)]
         with (self.options.out / "logs" / f"{name}.log").open("a") as log:
@@ -109,7 +108,7 @@ class Sitting:
         self.log("start", name)
 
     def reap(self) -> None:
-        """Take notice of what has ended."""
+        """Collect the processes that have ended."""
         for name, (process, since) in list(self.running.items()):
             if process.poll() is None:
                 continue
@@ -123,7 +122,7 @@ class Sitting:
                 self.log("done", name, f"{time.monotonic() - since:.0f} s")
 
     def keep(self) -> None:
-        """Single runs to the project."""
+        """Copy the results of single runs to the project."""
         for name in ("jets", "lightcurves", "images"):
             if (folder := self.options.out / name / "results").exists():
                 keep(folder, KEPT / f"{name}.json")
@@ -140,7 +139,7 @@ class Sitting:
             self.log("not done:", *(name for name in self.options.only if not self.done(name)))
 
     def run(self) -> None:
-        """Until all is done, nothing more can be, or the time is over."""
+        """Run until all stages are done, none can start, or the time is over."""
         last = 0.0
         while time.monotonic() - self.began < self.options.seconds:
             self.reap()

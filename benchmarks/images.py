@@ -1,18 +1,18 @@
 """Tables of images. `python benchmarks/images.py PART ... --data FOLDER`
 
     digits    ViT and CNN on the 1,797 digits of scikit-learn, five folds
-    mnist     the same on MNIST: 55,000 images to train on, 5,000 to choose, the 10,000 of its test part to judge
-    pretrain  a masked autoencoder on the images of MNIST that are trained on, without labels
-    fewshot   what that is worth with 10 and 100 labels of each class: fine-tuned, with a linear layer on top (probe),
-              and against random weights; as few labels are used to choose
+    mnist     the same on MNIST: 55,000 images for training, 5,000 for validation, 10,000 for testing
+    pretrain  a masked autoencoder on the training images of MNIST, without labels
+    fewshot   its value with 10 and 100 labels per class: fine-tuned, with a linear layer on top (probe), and against
+              random weights; validation uses as few labels
     galaxies  ViT, Linformer ViT and ResNet-18 on 1,000, 10,000 and 100,000 simulated galaxies (--sizes); with --models
-              vit4 the ViT on patches of 4 pixels in place of 8, four times as many tokens
+              vit4 the ViT on patches of 4 pixels instead of 8, with four times as many tokens
     lenses    ViT and ResNet-18 on simulated lenses (--number): values with uncertainty
 
-FOLDER holds the four idx files of MNIST, and digits.npz (image, label) where scikit-learn is not installed. All models
-of a part see the same images in the same number, batches and variations, with the same optimizer; each takes the rate
-of the same grid (--rates) that is best in validation with the first seed; all seeds then are judged on what was kept
-apart. Runs are trained side by side (--jobs); what is done is kept in --out, and the same command goes on from there.
+FOLDER holds the four idx files of MNIST, and digits.npz (image, label) if scikit-learn is not installed. All models of
+a part use the same images, batches, augmentations and optimizer. Each model takes the learning rate of a common grid
+(--rates) with the best validation score of the first seed. All seeds are then evaluated on the test part. Runs are
+trained side by side (--jobs). Complete runs are kept in --out, and the same command resumes from there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PARTS: dict[str, Part] = {
 
 
 def work(task: Task) -> Result:
-    """Train and judge one model."""
+    """Train and evaluate one model."""
     return trained(PARTS[task["part"]], task)
 
 
@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def draw(results: Path, folder: Path) -> None:
-    """The picture of the galaxies, if there is anything to draw."""
+    """Draw the figure of the galaxies, if there are results."""
     rows = {row["id"]: row for row in json.loads(results.read_text())} if results.exists() else {}
     with matplotlib.rc_context(STYLE):
         if figure := draw_hunger(rows):

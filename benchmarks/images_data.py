@@ -1,4 +1,4 @@
-"""The images of `images.py` as files that `data.kind: images` reads: digits, MNIST, simulated galaxies and lenses."""
+"""Files of images for `images.py`: digits, MNIST, simulated galaxies and lenses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDS = 5
 
 
 def idx(path: Path) -> Array:
-    """The array of an idx file, as MNIST has them; `path` or the same with .gz."""
+    """Read the array of an idx file (the format of MNIST), plain or with .gz."""
     found = path if path.exists() else path.with_name(path.name + ".gz")
     if not found.exists():
         raise SystemExit(f"{path.name} is needed in {path.parent}: see docs/images.md")
@@ -31,7 +31,7 @@ def idx(path: Path) -> Array:
 
 
 def mnist(folder: Path, out: Path, seeds: list[int]) -> None:
-    """Write train, valid and test, and for each seed a few labels of each class to train on and as few to choose by."""
+    """Write train, valid and test, and for each seed subsets with few labels per class."""
     names = {"train": "train", "test": "t10k"}
     images = {part: idx(folder / f"{name}-images-idx3-ubyte") for part, name in names.items()}
     labels = {part: idx(folder / f"{name}-labels-idx1-ubyte") for part, name in names.items()}
@@ -46,13 +46,13 @@ def mnist(folder: Path, out: Path, seeds: list[int]) -> None:
 
 
 def drawn(labels: Array, rows: Array, few: int, seed: int) -> Array:
-    """So many rows of each class; a larger number adds to a smaller one."""
+    """Draw rows of each class; a larger number includes the rows of a smaller number."""
     mixed = np.random.default_rng([SEED, seed]).permutation(rows)
     return np.sort(np.concatenate([mixed[labels[mixed] == label][:few] for label in np.unique(labels)]))
 
 
 def digits(folder: Path | None, out: Path) -> None:
-    """The 1,797 digits of scikit-learn, from FOLDER/digits.npz where that is not installed."""
+    """Write the 1,797 digits of scikit-learn, or of FOLDER/digits.npz."""
     if folder is not None and (folder / "digits.npz").exists():
         found = np.load(folder / "digits.npz")
         write(out, found["image"], found["label"])
@@ -64,7 +64,7 @@ def digits(folder: Path | None, out: Path) -> None:
 
 
 def write(path: Path, images: Array, labels: Array) -> None:
-    """One file, whole or not there."""
+    """Write one file atomically."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,8 +74,10 @@ def write(path: Path, images: Array, labels: Array) -> None:
 
 
 def simulated(data: Any, out: Path, sizes: list[int], jobs: int, columns: tuple[str, ...]) -> None:
-    """What a simulating data section makes, as files: train-N.npz for each size, the first of the largest, valid and
-    test. Pieces are made side by side."""
+    """Write simulated images: train-N.npz for each size, valid and test.
+
+    Smaller training sets are the first images of the largest. Pieces are made in parallel.
+    """
     if (out / "done").exists():
         return
     out.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
-"""What trained vision transformers look at. `python benchmarks/images_insight.py PART ...`
+"""Attention of trained vision transformers. `python benchmarks/images_insight.py PART ...`
 
-    looks   of the ViT on simulated galaxies, on MNIST (--on mnist --data FOLDER) or on the digits of scikit-learn, a
-            token for each pixel (--on digits): are codes of near places alike, do later blocks look further, does
-            leaving out what attention points at change the answer more than leaving out as many random patches?
-    cues    ViT and CNN trained on images whose shape and texture agree, asked where the two disagree
+    looks   a ViT on simulated galaxies, on MNIST (--on mnist --data FOLDER) or on the digits of scikit-learn with one
+            token per pixel (--on digits). Are position codes similar nearby? Does attention distance grow with depth?
+            Does removing the attended patches change the prediction more than removing random patches?
+    cues    ViT and CNN trained on images whose shape and texture agree, tested on images where they disagree
 
-Three seeds each, trained side by side (--jobs), at one rate for all; figures of the first seed go to --pictures. What
-is done is kept in --out, and the same command goes on from there.
+Three seeds each, trained side by side (--jobs) at one learning rate. Figures of the first seed go to --pictures.
+Complete runs are kept in --out, and the same command resumes from there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RATE = 5e-4
 
 
 def work(task: Task) -> Result:
-    """Train one model and look at it."""
+    """Train one model and inspect it."""
     torch.set_num_threads(1)
     run = train(recipe(task), Path(task["out"]) / "runs" / task["name"], report=False, show=False)
     found: Result = {key: task[key] for key in ("part", "model", "seed", "places")}
@@ -50,7 +50,7 @@ def work(task: Task) -> Result:
 
 
 def recipe(task: Task) -> Recipe:
-    """What is trained."""
+    """Recipe of a task."""
     data = Path(task["data"]) / ("galaxies" if task["part"] == "looks" else "cues")
     changes = files(data, f"train-{task['number']}", "valid", "test")
     if task["part"] == "looks" and task["on"] == "digits":
@@ -70,12 +70,12 @@ def recipe(task: Task) -> Recipe:
 
 
 def places(task: Task) -> dict[str, Any]:
-    """How loud the codes of places begin."""
+    """Changes of the recipe for the initial standard deviation of positions."""
     return {"model.position": "learned", "model.position_scale": task["places"]} if task["places"] else {}
 
 
 def looks(run: Run, task: Task) -> Result:
-    """The three figures of a ViT, and for the first seed their pictures."""
+    """Three scores of a ViT, and for the first seed their figures."""
     data = run.data()
     dataset = data.dataset("test")
     batch = dataset.batch(even_steps(len(dataset), 8 if task["tiny"] else SAMPLES))
@@ -106,7 +106,7 @@ def looks(run: Run, task: Task) -> Result:
 
 
 def cues(run: Run, task: Task) -> Result:
-    """Which cue a model follows where shape and texture disagree."""
+    """Share of predictions by shape and by texture, where the two disagree."""
     found = run.evaluate("test")
     answer = np.asarray(classes(run))[found.outputs["probabilities"].argmax(1)]
     bias = cue_bias(answer, found.samples["label"], found.samples["texture"])
@@ -115,14 +115,14 @@ def cues(run: Run, task: Task) -> Result:
 
 
 def save(figure: Figure, task: Task, name: str) -> None:
-    """A picture for the guide."""
+    """Write a figure for the guide."""
     folder = Path(task["pictures"])
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"images-{name}.png", dpi=DOTS, facecolor="white")
 
 
 def tasks(options: argparse.Namespace, part: str) -> dict[str, Task]:
-    """The runs of a part."""
+    """Runs of a part, by name."""
     made = {}
     for model in ("vit",) if part == "looks" else CUES:
         quiet = f"-{options.places:g}" if options.places else ""
@@ -141,7 +141,7 @@ def tasks(options: argparse.Namespace, part: str) -> dict[str, Task]:
 
 
 def prepare(options: argparse.Namespace, part: str) -> None:
-    """Make the images."""
+    """Simulate the images."""
     if part == "looks":
         {"mnist": Mnist, "digits": Digits, "galaxies": Galaxies}[options.on]().prepare(options)
         return
@@ -152,7 +152,7 @@ def prepare(options: argparse.Namespace, part: str) -> None:
 
 
 def rows(part: str, found: list[Result], rate: float) -> list[Row]:
-    """The rows of a part, of models whose seeds are all done."""
+    """Rows of a part, for models with all seeds done."""
     one = found[0]
     about: dict[str, Any] = {key: one[key] for key in ("parameters", "steps")}
     about |= {"rate": rate, "training_s": [each["training_s"] for each in found]}
@@ -189,7 +189,7 @@ def rows(part: str, found: list[Result], rate: float) -> list[Row]:
 
 
 def measure(options: argparse.Namespace, part: str) -> None:
-    """All runs of a part; rows are written as models are done."""
+    """Train all runs of a part; rows are written when models are done."""
     prepare(options, part)
     done: dict[str, list[Result]] = {}
     for name, result in side_by_side(work, tasks(options, part), options.jobs, options.out / "results"):

@@ -1,9 +1,9 @@
-"""Images from files to batches: pictures in folders, and arrays in one file.
+"""Image loading: from files in folders, or arrays in one file, to batches.
 
     python benchmarks/images_loading.py                    images/s of today, three fresh processes
     python benchmarks/images_loading.py --before FOLDER    in turns with the package of another checkout (its src)
 
-A batch is what a model is given: decoded, cut into patches, scaled. One process reads, as on a laptop.
+A batch is ready for a model: decoded, cut into patches, scaled. One process reads, as on a laptop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Times = dict[str, list[float]]
 
 
 def write(folder: Path, number: int) -> None:
-    """Smooth pictures of two classes, as PNG files in folders and as one NPZ file."""
+    """Write smooth images of two classes, as PNG files in folders and as one NPZ file."""
     from PIL import Image
 
     rng = np.random.default_rng(0)
@@ -42,7 +42,7 @@ def write(folder: Path, number: int) -> None:
 
 
 def once(folder: Path, repeats: int) -> Times:
-    """Seconds of an image, for each way."""
+    """Seconds per image, for each source."""
     from sciformer.assembly import Assembly
     from sciformer.data.loader import Fetch, load
     from sciformer.data.sampler import BatchSampler
@@ -77,7 +77,7 @@ def once(folder: Path, repeats: int) -> Times:
 
 
 def process(folder: Path, source: Path, repeats: int) -> Times:
-    """One measurement in a process of its own, with the package in `source`."""
+    """Measure once in a process of its own, with the package in `source`."""
     words = [sys.executable, __file__, "--once", str(folder), "--repeats", str(repeats)]
     paths = os.pathsep.join([str(source), str(ROOT / "benchmarks")])
     done = subprocess.run(
@@ -93,7 +93,7 @@ def process(folder: Path, source: Path, repeats: int) -> Times:
 
 
 def main() -> None:
-    """Measure, and record."""
+    """Measure, and record the rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, help="src of another checkout, measured in turns with this one")
     parser.add_argument("--number", type=int, default=2000)

@@ -1,4 +1,4 @@
-"""The two vision transformers that `images_speed.py` compares: timm's, and ours."""
+"""The two vision transformers of `images_speed.py`: timm's and ours."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Arrays = dict[str, Any]
 
 
 def images(count: int, sizes: dict[str, int], seed: int) -> Arrays:
-    """Images of noise as bytes, and a class for each."""
+    """Noise images as bytes, with random classes."""
     rng = np.random.default_rng(seed)
     pixels = rng.integers(0, 256, (count, sizes["side"], sizes["side"], 3), np.uint8)
     return {"image": pixels, "label": rng.integers(0, sizes["classes"], count).astype(str)}
 
 
 def timm(sizes: dict[str, int]) -> nn.Module:
-    """timm's ViT-B/16 with random weights; tiny, the same class."""
+    """timm's ViT-B/16 with random weights, or a tiny version."""
     try:
         theirs: Any = importlib.import_module("timm")
     except ImportError as error:
@@ -49,8 +49,10 @@ def timm(sizes: dict[str, int]) -> nn.Module:
 
 
 def renamed(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """timm's weights by our names: its position of the class token is part of our class token, which stands at the
-    place of the first patch."""
+    """timm's weights under our names.
+
+    timm's position of the class token is added to our class token, which has the position of the first patch.
+    """
     position = theirs["pos_embed"][0]
     kernel = theirs["patch_embed.proj.weight"]  # (D, channels, height, width); our patches have channels last
     found = {
@@ -70,7 +72,7 @@ def renamed(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def recipe(sizes: dict[str, int], batch: int, device: str, changes: dict[str, Any]) -> Recipe:
-    """ViT-B/16 as timm has it: class token, norms before their parts, no dropout."""
+    """ViT-B/16 as in timm: class token, pre-norm, no dropout."""
     model = {"kind": "encoder", "dim": sizes["dim"], "depth": sizes["depth"], "heads": sizes["heads"]}
     tree = {
         "data": {"kind": "arrays"},
@@ -84,14 +86,14 @@ def recipe(sizes: dict[str, int], batch: int, device: str, changes: dict[str, An
 
 
 def state(sizes: dict[str, int]) -> dict[str, Any]:
-    """What tokens and objective would have learned from the data."""
+    """State that tokens and objective would learn from the data."""
     names = sorted(str(number) for number in range(sizes["classes"]))
     tokens = {"shape": [sizes["side"], sizes["side"], 3], "mean": MEAN, "deviation": DEVIATION}
     return {"tokens": {"tokens": tokens}, "objective": {"classes": names, "counts": [1] * len(names)}}
 
 
 class Timm:
-    """A step as timm's training script does it: autocast, the model compiled, loss, gradient, fused AdamW."""
+    """Training step as in timm's script: autocast, compiled model, loss, gradient, fused AdamW."""
 
     def __init__(self, model: nn.Module, device: str, batches: list[Arrays], compiled: dict[str, Any] | None) -> None:
         self.model, self.device = model.to(device), torch.device(device)
@@ -102,7 +104,7 @@ class Timm:
         self.number = 0
 
     def _tensors(self, batch: Arrays) -> tuple[Tensor, Tensor]:
-        """Channels first and scaled, and the numbers of the classes in the order of our names."""
+        """Scaled images with channels first, and class indices in our order."""
         pixels = torch.from_numpy(batch["image"]).permute(0, 3, 1, 2).contiguous()
         scaled = (pixels.float() - MEAN[0]) / DEVIATION[0]
         names = {name: place for place, name in enumerate(sorted(set(map(str, range(self.classes)))))}
@@ -110,20 +112,18 @@ class Timm:
 
     @property
     def classes(self) -> int:
-        """How many classes the model tells apart."""
         model: Any = self.model
         return int(model.num_classes)
 
     def settle(self) -> None:
-        """Batches wait on the device, not on the host."""
+        """Move the batches to the device."""
         self.batches = [(x.to(self.device), y.to(self.device)) for x, y in self.batches]
 
     def pin(self) -> None:
-        """Batches wait on the host where a GPU can fetch them by itself."""
+        """Keep the batches in pinned host memory."""
         self.batches = [(x.pin_memory(), y.pin_memory()) for x, y in self.batches]
 
     def train(self, steps: int) -> None:
-        """So many steps."""
         self.model.train()
         for _ in range(steps):
             x, label = (part.to(self.device, non_blocking=True) for part in self.batches[self.number])
@@ -138,18 +138,17 @@ class Timm:
 
 
 class There:
-    """Inputs that lie on the device already: sending them there does nothing."""
+    """Inputs that are already on the device; `to` does nothing."""
 
     def __init__(self, inputs: ModelInputs) -> None:
         self.inputs = inputs
 
     def to(self, device: torch.device) -> ModelInputs:
-        """The inputs as they are."""
         return self.inputs
 
 
 class Ours:
-    """The engine's own update: gradient and its length, fused AdamW, compiled as a training is."""
+    """The engine's update: gradient, its norm, fused AdamW, compiled as in a training."""
 
     def __init__(self, theirs: nn.Module, sizes: dict[str, int], device: str, batches: list[Arrays], way: Any) -> None:
         settings = recipe(sizes, len(batches[0]["label"]), device, way.get("recipe", {}))
@@ -175,12 +174,11 @@ class Ours:
         return made
 
     def settle(self) -> None:
-        """Batches wait on the device, not on the host."""
+        """Move the batches to the device."""
         waiting = {id(batch): There(self.updater.inputs(batch).to(self.device)) for batch in self.batches}
         self.updater.inputs = lambda piece, room=None: waiting[id(piece)]  # type: ignore
 
     def train(self, steps: int) -> None:
-        """So many steps."""
         self.step.train()
         for _ in range(steps):
             batch = self.batches[self.number % len(self.batches)]
@@ -190,7 +188,7 @@ class Ours:
 
 @torch.no_grad()
 def difference(theirs: Timm, ours: Ours, precision: torch.dtype, device: str) -> float:
-    """The largest difference of logits in evaluation on a few images of the first batch, over the largest of them."""
+    """Largest difference of logits in evaluation, relative to the largest logit."""
     count = min(16, len(ours.batches[0]))
     model, network = theirs.model.to(device), ours.step.model.to(device)
     kind = torch.float64 if precision == torch.float64 else torch.float32

@@ -1,13 +1,13 @@
-"""Training of ViT-B/16 against timm's: `python benchmarks/images_speed.py PART ...`
+"""Training speed of ViT-B/16 against timm: `python benchmarks/images_speed.py PART ...`
 
-    train   step on 256 images of 224 x 224 in bfloat16 with fused AdamW; batches wait on the device          (CUDA)
-    host    the same where batches wait on the host, scaled, timm's in pinned memory                           (CUDA)
-    loop    our whole training loop from images as bytes, with processes that prepare batches (--workers)      (CUDA)
+    train   step on 256 images of 224 x 224 in bfloat16 with fused AdamW; batches on the device                 (CUDA)
+    host    the same with scaled batches on the host, timm's in pinned memory                                   (CUDA)
+    loop    our training loop from images as bytes, with processes that prepare batches (--workers)             (CUDA)
 
-timm's model is compiled as its training script does it (--peer graphs: with CUDA graphs too), ours as every training
-is. Both start from the same weights, must agree in evaluation, take turns call by call, and run in three fresh
-processes (--processes). `--variants a,b` tries other ways on our side and records nothing; `--profile` shows the
-kernels of both sides. Where nothing can be installed, `--timm` names a wheel or a folder of timm.
+timm's model is compiled as in its training script (--peer graphs: with CUDA graphs too), ours as in every training.
+Both start from the same weights, must agree in evaluation, take turns call by call, and run in three fresh processes
+(--processes). `--variants a,b` tries other settings on our side and records nothing; `--profile` prints the kernels of
+both sides. If timm cannot be installed, `--timm` names a wheel or a folder of it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ BAR = 1.0
 
 
 def once(options: argparse.Namespace, device: str) -> Times:
-    """One part in this process."""
+    """Measure one part in this process."""
     import images_sides
 
     if options.part == "loop":
@@ -92,7 +92,7 @@ def once(options: argparse.Namespace, device: str) -> Times:
 
 
 def loop(options: argparse.Namespace, device: str) -> Times:
-    """Our loop alone: images in memory, prepared by other processes, sent, trained on."""
+    """Time our loop alone: images in memory, prepared by other processes, sent, trained on."""
     import images_sides
     from run import LONG, blocks, engine_of
 
@@ -109,7 +109,7 @@ def loop(options: argparse.Namespace, device: str) -> Times:
 
 
 def rows(samples: list[Times], options: argparse.Namespace, device: str) -> list[Row]:
-    """Ratios to timm, images/s of both, memory."""
+    """Rows: ratios to timm, images/s of both sides, memory."""
     said: dict[str, Any] = {
         "settings": f"{options.batch} images a step, 224 x 224 x 3, patches of 16, 12 x 768, bfloat16 autocast, fused "
         "AdamW, dropout 0"
@@ -145,7 +145,7 @@ def row(name: str, values: list[float], unit: str, options: argparse.Namespace, 
 
 
 def process(options: argparse.Namespace, variant: str) -> Times:
-    """One part in a process of its own."""
+    """Measure one part in a process of its own."""
     words = [sys.executable, __file__, options.part, "--once", "--peer", options.peer]
     for name in ("repeats", "steps", "batch", "batches", "workers"):
         words += [f"--{name}", str(getattr(options, name))]
@@ -163,7 +163,7 @@ def process(options: argparse.Namespace, variant: str) -> Times:
 
 
 def measure(options: argparse.Namespace, part: str) -> None:
-    """One part: its processes and its rows."""
+    """Measure one part in several processes, and record its rows."""
     options = argparse.Namespace(**{**vars(options), "part": part})
     device = "cpu" if options.tiny else "cuda"
     if options.variants:

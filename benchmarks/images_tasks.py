@@ -51,7 +51,7 @@ JUDGED = 10_000  # galaxies or lenses that are judged
 
 
 def settings(task: Task, steps: int, batch: int, best: str) -> dict[str, Any]:
-    """Everything in the section `train`: so many updates, looked at twenty times."""
+    """Keys of the section `train` for a number of updates, with twenty evaluations."""
     steps = task["steps"] or steps
     often = max(1, steps // 20)
     found = COMMON | {"train.epochs": None, "train.steps": steps, "train.batch": batch, "train.warmup": steps // 20}
@@ -66,7 +66,7 @@ def settings(task: Task, steps: int, batch: int, best: str) -> dict[str, Any]:
 
 
 def files(folder: Path, train: str, valid: str, test: str) -> dict[str, Any]:
-    """The data section for files of images."""
+    """Data section for files of images."""
     parts = {"files": train, "valid": valid, "test": test}
     return {"data.kind": "images", "data.chunk_size": 1 << 22} | {
         f"data.{key}": [str(folder / f"{name}.npz")] for key, name in parts.items()
@@ -74,12 +74,12 @@ def files(folder: Path, train: str, valid: str, test: str) -> dict[str, Any]:
 
 
 class Classes(Part):
-    """Classification: a confusion matrix over all folds."""
+    """Classification, with a confusion matrix over all folds."""
 
     choose = "accuracy"
 
     def prefix(self, group: Group) -> str:
-        """The beginning of the id."""
+        """Prefix of the row ids."""
         raise NotImplementedError
 
     def test(self, run: Run, task: Task) -> Result:
@@ -97,7 +97,10 @@ class Classes(Part):
 
 
 class Digits(Classes):
-    """1,797 digits of 8 x 8 pixels, five folds. By the loss is chosen: accuracies of 180 are coarse."""
+    """1,797 digits of 8 x 8 pixels, five folds.
+
+    The validation loss chooses: the accuracy of 180 images is too coarse.
+    """
 
     choose, higher = "loss", False
 
@@ -122,7 +125,7 @@ class Digits(Classes):
 
 
 class Mnist(Classes):
-    """MNIST: 55,000 images to train on, 5,000 to choose, 10,000 to judge."""
+    """MNIST: 55,000 images for training, 5,000 for validation, 10,000 for testing."""
 
     def prepare(self, options: argparse.Namespace) -> None:
         if options.data is None:
@@ -142,7 +145,7 @@ class Mnist(Classes):
 
 
 class Pretrain(Mnist):
-    """The ViT of MNIST without labels: a masked autoencoder."""
+    """The ViT of MNIST as a masked autoencoder, without labels."""
 
     choose, higher, judged = "loss", False, False
 
@@ -159,7 +162,7 @@ class Pretrain(Mnist):
 
 
 class FewShot(Mnist):
-    """10 and 100 labels of each class, from random weights and from the masked autoencoder."""
+    """10 and 100 labels per class, from random weights and from the masked autoencoder."""
 
     def groups(self, options: argparse.Namespace) -> list[Group]:
         sizes = [str(few) for few in images_data.FEW][: 1 if options.tiny else None]
@@ -182,7 +185,7 @@ class FewShot(Mnist):
 
 
 class Galaxies(Classes):
-    """Eight classes of simulated galaxies: how many images does a model need?"""
+    """Eight classes of simulated galaxies: accuracy against the number of images."""
 
     def prepare(self, options: argparse.Namespace) -> None:
         sizes = [64] if options.tiny else [int(size) for size in STEPS]
@@ -205,7 +208,7 @@ class Galaxies(Classes):
         return Recipe.load(MODELS[model], changes)
 
     def test(self, run: Run, task: Task) -> Result:
-        """With the share of right answers by the signal-to-noise ratio."""
+        """Scores with the accuracy by signal-to-noise ratio."""
         found = run.evaluate("test")
         names, label = classes(run), found.outputs["label"]
         answer = found.outputs["probabilities"].argmax(1)
@@ -226,7 +229,7 @@ class Galaxies(Classes):
 
 
 class Lenses(Part):
-    """Einstein radius, ellipticity, centre and slope of simulated lenses, each with its uncertainty."""
+    """Einstein radius, ellipticity, centre and slope of simulated lenses, with uncertainty."""
 
     choose, higher = "loss", False
 

@@ -2,21 +2,21 @@
 
     pythia     seven models on Pythia jets of ten classes, a fixed split
     builtin    the same on a million built-in jets (--number)
-    pretrain   the Particle Transformer (with labels, and without: hidden particles) and ParticleNet on built-in jets
-    transfer   what that is worth with 100, 1,000 and all Pythia jets, against random weights
-    asis       the same models on Pythia jets without any further training
+    pretrain   the Particle Transformer (with labels, and by masked particles) and ParticleNet on built-in jets
+    transfer   fine-tuning of these with 100, 1,000 and all Pythia jets, against random weights
+    asis       the same models on Pythia jets without further training
     tops       Tbqq against QCD: rejection at 30 %, from random weights and pretrained
 
-All models see the same jets in the same number and batches, with the same optimizer, and each takes the rate of the
-same grid (--rates) that is best in validation with the first seed, after all updates or a share of them (--tune; not
-with few jets or tops). A model that is pretrained on the same classes is tried at a tenth of these rates. Where the
-best is at an end of the grid, the next rate is tried, too, and so on (--widen). All seeds then are judged on the test
-part. Runs are trained side by side (--jobs); what is done is kept in --out, and the same command goes on from there.
-Built-in jets are made once and kept there, too: 3 GB for a million. With all Pythia jets, random weights are the runs
-of the table `pythia`: its rows are taken where they are.
+All models use the same jets, batches and optimizer. Each takes the learning rate of a common grid (--rates) with the
+best validation score of the first seed, after all updates or a share of them (--tune; not with few jets or tops). A
+model pretrained on the same classes is tried at a tenth of these rates. If the best rate is at an end of the grid, the
+grid is extended (--widen). All seeds are then evaluated on the test part. Runs are trained side by side (--jobs).
+Complete runs are kept in --out, and the same command resumes from there. Built-in jets are made once and kept there
+too: 3 GB for a million. With all Pythia jets, random weights are the runs of the table `pythia`, and its rows are
+reused.
 
-The constants of the built-in jets were fitted to Pythia jets of the training part alone, without those that `tops` is
-judged on (jets_fit.py): no fitted constant has seen a jet of a test part.
+The constants of the built-in jets were fitted to Pythia jets of the training part alone, without the test jets of
+`tops` (jets_fit.py): no fitted constant depends on a jet of a test part.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sciformer.run import Run
 
 
 class Tuning:
-    """Every model at every rate with the first seed, then the other seeds at the rate that was best in validation."""
+    """Schedule: every rate with the first seed, then all seeds at the best validation rate."""
 
     def __init__(self, options: argparse.Namespace, part: str) -> None:
         self.options, self.part, self.results = options, part, dict[str, Result]()
@@ -55,11 +55,11 @@ class Tuning:
         self.first = options.seeds[0]
 
     def tune(self, size: str) -> float:
-        """The share of the updates that chooses the rate."""
+        """Share of the updates used to choose the rate."""
         return float(self.options.tune) if size == "all" and self.part in ("pythia", "builtin", "transfer") else 1.0
 
     def task(self, group: tuple[str, str, str], rate: float, seed: int, share: float = 1.0) -> tuple[str, Task]:
-        """The name of a run and what is to be done, with a share of the updates."""
+        """Name and settings of a run, with a share of the updates."""
         size, model, way = group
         name = f"{self.part}-{size}-{model}-{way}-{rate:g}-{seed}" + (f"-{share:g}" if share < 1 else "")
         part = self.part
@@ -73,19 +73,19 @@ class Tuning:
         return name, made | {"start": self.groups[group], "out": str(options.out.resolve()), "share": share}
 
     def rates_of(self, group: tuple[str, str, str]) -> list[float]:
-        """The first rates to try: a tenth of the others for a model that answers already."""
+        """First rates to try; a tenth of them for a model pretrained on the same classes."""
         answers = self.part == "transfer" and group[2] in ("supervised", "official")
         return [rate / 10 for rate in self.rates] if answers else list(self.rates)
 
     def tasks(self) -> dict[str, Task]:
-        """The first runs."""
+        """First runs of the schedule."""
         if self.part == "pretrain":  # at the rates that were best on the same data, or as given
             return dict(self.task(group, self.options.pretrain_rate, self.first) for group in self.groups)
         every = [(group, rate) for group in self.groups for rate in self.rates_of(group)]
         return dict(self.task(group, rate, self.first, self.tune(group[0])) for group, rate in every)
 
     def then(self, name: str, result: Result) -> Mapping[str, Task]:
-        """The other seeds, when all rates of a model are tried."""
+        """Runs that follow from a result: the other seeds, when all rates are tried."""
         self.results[name] = result
         tune = self.tune(result["size"])
         if self.part == "pretrain" or result["seed"] != self.first or result.get("share", 1) != tune:
@@ -100,27 +100,27 @@ class Tuning:
         return dict(self.task(group, self.best(mine), seed) for seed in seeds)
 
     def of(self, group: tuple[str, str, str], share: float = 1.0) -> list[Result]:
-        """The results of a model after a share of the updates."""
+        """Results of a model after a share of the updates."""
         keys = ("size", "model", "way")
         mine = [one for one in self.results.values() if tuple(one[key] for key in keys) == group]
         return [one for one in mine if one.get("share", 1) == share]
 
     def grid(self, group: tuple[str, str, str]) -> list[Result]:
-        """Those by which the rate is chosen."""
+        """Results that choose the rate."""
         return [one for one in self.of(group, self.tune(group[0])) if one["seed"] == self.first]
 
     def wider(self, group: tuple[str, str, str], found: list[Result]) -> float | None:
-        """The next rate beyond the grid, if the best is at its end."""
+        """Next rate beyond the grid, if the best is at its end."""
         tried = {one["rate"]: one["valid"]["accuracy"] for one in found}
         return beyond(tried, self.rates_of(group), self.options.widen)
 
     @staticmethod
     def best(found: list[Result]) -> float:
-        """The rate with the highest accuracy in validation."""
+        """Rate with the highest validation accuracy."""
         return float(max(found, key=lambda one: one["valid"]["accuracy"])["rate"])
 
     def rows(self) -> list[Row]:
-        """The rows of all models whose runs are done."""
+        """Rows of all complete models."""
         made = list(self.known)
         for group in self.groups:
             grid = self.grid(group)
@@ -133,7 +133,7 @@ class Tuning:
         return made
 
     def rows_of(self, group: tuple[str, str, str], mine: list[Result], grid: list[Result]) -> list[Row]:
-        """The rows of one model."""
+        """Rows of one model."""
         size, model, way = group
         about: dict[str, Any] = {key: mine[0][key] for key in ("rate", "parameters", "steps", "flops")}
         about |= {"training_s": [one["training_s"] for one in mine]}
@@ -167,21 +167,23 @@ class Tuning:
 
     @staticmethod
     def rejections(mine: list[Result]) -> dict[str, Any]:
-        """Medians over the seeds; a lower bound is marked."""
+        """Median rejections over seeds; lower bounds are marked."""
         names = [name for name in mine[0]["test"] if name.startswith("rejection")]
         return {name: dict(zip(("median", "bound"), median(mine, name))) for name in names}
 
 
 def median(mine: list[Result], name: str) -> tuple[float, bool]:
-    """The middle of the seeds, of an even number the lower one, and whether that is a lower bound: of equal numbers a
-    bound is the larger."""
+    """Median over seeds (the lower one of an even number), and whether it is a lower bound.
+
+    Among equal values, a bound counts as the larger.
+    """
     found = sorted((one["test"][name], name in one["bounds"]) for one in mine)
     value, bound = found[(len(found) - 1) // 2]
     return round(value, 2), bound
 
 
 def asis(options: argparse.Namespace) -> list[Row]:
-    """The rows of pretrained models that learn nothing more."""
+    """Rows of pretrained models without further training."""
     found = []
     for model, way, start in starts(options, "transfer"):
         if way not in ("supervised", "official"):

@@ -1,4 +1,4 @@
-"""The Pythia jets of the benchmarks as files that `data.kind: events` reads, with a fixed split."""
+"""Pythia jets of the benchmarks as files for `data.kind: events`, with a fixed split."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEED = 20260101
 
 
 def decoded(path: Path) -> tuple[dict[str, Array], dict[str, Array], Array]:
-    """(columns of particles, columns of jets, particles of each jet) in the names of JetClass."""
+    """Columns of particles, columns of jets, and particles per jet, in JetClass names."""
     raw = np.load(path)
     count = raw["n"].astype(np.int64)
     names = [str(name) for name in raw["jet_columns"]]
@@ -47,7 +47,7 @@ def decoded(path: Path) -> tuple[dict[str, Array], dict[str, Array], Array]:
 
 
 def parts_of(labels: Array, shares: dict[str, float]) -> dict[str, Array]:
-    """Rows of train, valid and test: the same shares of every class, always the same jets."""
+    """Rows of train, valid and test: a fixed split, stratified by class."""
     rng = np.random.default_rng(SEED)
     found: dict[str, list[Array]] = {name: [] for name in shares}
     for label in np.unique(labels):
@@ -59,7 +59,7 @@ def parts_of(labels: Array, shares: dict[str, float]) -> dict[str, Array]:
 
 
 def prepare(source: Path, out: Path) -> None:
-    """Write train, valid and test, smaller training parts, and tops against QCD as Parquet; once."""
+    """Write train, valid, test, smaller training parts, and tops against QCD as Parquet, once."""
     import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
@@ -91,7 +91,7 @@ def prepare(source: Path, out: Path) -> None:
 
 
 def columns_of(file: Path) -> dict[str, Any]:
-    """The columns of a file that `prepare` wrote."""
+    """Columns of a file written by `prepare`."""
     import pyarrow.parquet as pq
 
     from sciformer.data.columns import Lists
@@ -107,7 +107,7 @@ def columns_of(file: Path) -> dict[str, Any]:
 
 
 def simulate(section: Any, jobs: int) -> None:
-    """Make all pieces of simulated jets, side by side, in the folder that the section names, once for all."""
+    """Simulate all jets of a section in parallel into its folder, once."""
     done = Path(section.cache) / "-".join([section.cache_prefix(), *map(str, section.counts().values()), "done"])
     if done.exists():
         return

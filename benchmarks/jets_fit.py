@@ -1,12 +1,12 @@
-"""The constants of the built-in jets, fitted to the training part of the Pythia jets.
+"""Fit of the constants of the built-in jets to the training part of the Pythia jets.
 
     python benchmarks/jets_fit.py --pythia toyjets_pythia8.npz
 
-Least squares from round first guesses. What is squared: differences of five quantiles in units of the spread, for each
-observable of jets_generator.py and each class, and of the medians and upper ends of the masses. Spectra of pT and
-rapidity follow class by class from means and spreads. Only jets that benchmarks/jets.py trains on are looked at: those
-of its training part, without those that it keeps to judge tops against QCD. The last line judges the constants on its
-other parts too. What is printed goes, rounded, into sciformer/domains/jets/simulate, with a new VERSION.
+Least squares from round first guesses. The residuals are differences of five quantiles in units of the spread, for
+each observable of jets_generator.py and each class, and of the medians and upper ends of the masses. Spectra of pT and
+rapidity follow for each class from means and spreads. Only training jets of benchmarks/jets.py are used, without its
+test jets of tops against QCD. The last line evaluates the constants on the other parts too. The printed values go,
+rounded, into sciformer/domains/jets/simulate, with a new VERSION.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ SMALL = {(P, P): 5, (P0, P0): 2, (P, P0): 5}
 
 
 def channels(x: dict[str, float], weights: dict[tuple[int, int], int]) -> dict[tuple[int, int], float]:
-    """What a cluster becomes, with more or fewer neutral pions, neutral hadrons and rhos."""
+    """Decay channels of a cluster, with scaled neutral pions, neutral hadrons and rhos."""
     factor = {P0: x["pion0"], E: x["pion0"], K0: x["neutral"], N: x["neutral"], R: x["rho"], R0: x["rho"]}
     return {pair: weight * factor.get(pair[0], 1) * factor.get(pair[1], 1) for pair, weight in weights.items()}
 
 
 def put(x: dict[str, float]) -> None:
-    """Let the generator work with these constants."""
+    """Set the constants of the generator."""
     plain: dict[Any, dict[str, Any]] = {
         shower: {"CUT": x["cut"], "LAMBDA": x["lambda"], "FROZEN": x["frozen"]},
         systems: {"TYPICAL": x["typical"], "WIDE": x["wide"], "NARROW": x["narrow"], "EXTRA": x["extra"]},
@@ -83,7 +83,7 @@ def made(number: int = NUMBER, seed: int = 1) -> tuple[Observables, Array]:
 
 
 def apart(ours: Observables, label: Array, theirs: Observables, truth: Array) -> Array:
-    """How far the observables are from each other, as a vector whose square counts."""
+    """Residual vector between two sets of observables."""
     found: list[float] = []
     for one in np.unique(truth):
         mine, other = label == one, truth == one
@@ -98,7 +98,7 @@ def apart(ours: Observables, label: Array, theirs: Observables, truth: Array) ->
 
 
 def spectra(theirs: Observables, truth: Array) -> None:
-    """Slopes of pT and spreads of rapidity that give the means and spreads of the classes."""
+    """Slopes of pT and spreads of rapidity that match the means and spreads of the classes."""
     for _ in range(6):
         kept_chunk.cache_clear()
         ours, label = made(20_480, 3)
@@ -111,7 +111,7 @@ def spectra(theirs: Observables, truth: Array) -> None:
 
 
 def search(theirs: Observables, truth: Array, rounds: int) -> dict[str, float]:
-    """The constants that come nearest: Gauss and Newton's steps in their logarithms, the shorter the less they help."""
+    """Fit the logarithms of the constants by Gauss-Newton steps of decreasing length."""
     names = list(FIRST)
     decays.PT_SLOPES[:], decays.RAPIDITY_SPREADS[:] = 130, 1
 
@@ -140,13 +140,13 @@ def search(theirs: Observables, truth: Array, rounds: int) -> dict[str, float]:
 
 
 def evaluate(sides: dict[str, tuple[Observables, Array]]) -> dict[str, float]:
-    """How far new built-in jets are from each part."""
+    """Squared residuals of new built-in jets against each part."""
     ours = made(40_960, 9)
     return {name: float(np.square(apart(*ours, *side)).sum()) for name, side in sides.items()}
 
 
 def main() -> None:
-    """Fit, print, and judge."""
+    """Fit, print and evaluate the constants."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pythia", type=Path, required=True, help="the Pythia jets, toyjets_pythia8.npz")
     parser.add_argument("--rounds", type=int, default=6)

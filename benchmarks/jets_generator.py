@@ -1,12 +1,12 @@
-"""The built-in jets beside those of Pythia 8, and how many are made in a second.
+"""Built-in jets beside those of Pythia 8, and the speed of the generator.
 
     python benchmarks/jets_generator.py --pythia toyjets_pythia8.npz --picture jets.png
     python benchmarks/jets_generator.py --record
 
-The table has a row for each observable and class: mean and spread of the built-in jets, and of Pythia's. Beneath it: a
-random forest on these observables, trained on either and judged on both; and how well it tells built-in from Pythia
-jets of one class (AUC; 0.5: not at all). The speed is that of one core, by the CPU time of three fresh processes that
-make jets in pieces, as the reader does.
+The table has a row for each observable and class: mean and spread of the built-in jets, and of Pythia's. Below: the
+accuracy of a random forest on these observables, trained on either source and tested on both; and the AUC of a forest
+that separates built-in from Pythia jets of one class (0.5: indistinguishable). The speed is that of one core, by the
+CPU time of three fresh processes that make jets in pieces, as the reader does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHOWN = (*COUNTS, *SHARES, "third_d0", "mass", "groomed", "jet_pt")
 
 
 def observables(part: dict[str, Array], jet: dict[str, Array], count: Array) -> Observables:
-    """Numbers for each jet, from columns in the names of JetClass."""
+    """Observables of each jet, from columns in JetClass names."""
     n = len(count)
     of, first = np.repeat(np.arange(n), count), np.cumsum(count) - count
 
@@ -75,7 +75,7 @@ def observables(part: dict[str, Array], jet: dict[str, Array], count: Array) -> 
 
 
 def builtin(number: int, seed: int) -> tuple[dict[str, Array], dict[str, Array], Array]:
-    """Built-in jets as the Pythia jets come."""
+    """Built-in jets in the format of the Pythia jets."""
     table = Jets(seed=seed).make(number)
     part = {name: column.values for name, column in table.items() if isinstance(column, Lists)}
     jet = {name: column for name, column in table.items() if not isinstance(column, Lists)}
@@ -84,7 +84,7 @@ def builtin(number: int, seed: int) -> tuple[dict[str, Array], dict[str, Array],
 
 
 def compare(ours: Observables, label: Array, theirs: Observables, truth: Array) -> None:
-    """The table."""
+    """Print the table of observables."""
     print(f"{'':10} {'':8}" + "".join(f"{name:>16}" for name in CLASSES))
     for name in SHOWN:
         for who, found, classes in (("built-in", ours, label), ("Pythia", theirs, truth)):
@@ -98,7 +98,7 @@ def compare(ours: Observables, label: Array, theirs: Observables, truth: Array) 
 
 
 def forest(ours: Observables, label: Array, theirs: Observables, truth: Array) -> None:
-    """How hard the classes are, and how alike the generators."""
+    """Print how separable the classes are, and how similar the generators."""
     from sklearn.ensemble import RandomForestClassifier  # type: ignore[import-untyped]
     from sklearn.metrics import confusion_matrix, roc_auc_score  # type: ignore[import-untyped]
 
@@ -133,7 +133,7 @@ def forest(ours: Observables, label: Array, theirs: Observables, truth: Array) -
 
 
 def picture(path: Path, theirs: tuple[dict[str, Array], dict[str, Array], Array] | None, number: int) -> None:
-    """Mean images of the classes in the plane around the jet's axis, and one jet of each."""
+    """Draw mean images of the classes around the jet axis, and one jet of each."""
     from matplotlib.figure import Figure
 
     sides = {"built-in": builtin(number, 11)} | ({"Pythia": theirs} if theirs else {})
@@ -166,7 +166,7 @@ def picture(path: Path, theirs: tuple[dict[str, Array], dict[str, Array], Array]
 
 
 def clock(number: int) -> list[float]:
-    """Jets for each CPU second, again and again."""
+    """Jets per CPU second, several times."""
     Jets().make(1)
     rates = []
     for turn in range(5):
@@ -178,7 +178,7 @@ def clock(number: int) -> list[float]:
 
 
 def measure(number: int, out: Path) -> None:
-    """Record the speed."""
+    """Measure and record the speed."""
     rates: list[float] = []
     for _ in range(3):
         done = subprocess.run([sys.executable, __file__, "--clock", str(number)], capture_output=True, check=True)

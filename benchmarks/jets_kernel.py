@@ -1,4 +1,4 @@
-"""The attention kernels for small sets by themselves, in every layout of their programs; `jets_speed.py kernel`."""
+"""Attention kernels for small sets, in every layout of their programs; `jets_speed.py kernel`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BANDWIDTH = 4.2e12  # bytes a second that a copy reaches on an H200
 
 
 def table(device: str, tiny: bool) -> Times:
-    """Microseconds forwards and backwards, of one layer with 8 heads of 16, printed as they come."""
+    """Print microseconds, forward and backward, of one layer with 8 heads of width 16."""
     from sciformer.nn.attention.kernels import packed_bias_triton
 
     lengths = torch.as_tensor(jets(4 if tiny else 512, 0)["lengths"])
@@ -56,7 +56,7 @@ def table(device: str, tiny: bool) -> Times:
 
 
 def timed(qkv: Any, bias: PairBias | None, ragged: Ragged, up: Any, dropout: float) -> dict[str, float]:
-    """Microseconds of a call, forwards alone and with the gradients."""
+    """Microseconds of a call: forward, and with gradients."""
     sight = Sight(Documents(ragged), bias=bias)
     given = [qkv] if bias is None else [qkv, bias.values]
 

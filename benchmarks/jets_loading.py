@@ -1,11 +1,11 @@
-"""From ROOT files to batches that a model can take, against weaver-core's loader: `python benchmarks/jets_loading.py`
+"""Jet loading from ROOT files, against weaver-core: `python benchmarks/jets_loading.py`
 
-Both sides read the same two files (--jets FILE, in the form of JetClass, repeated to about --number jets), make the 17
-features, the momenta and the classes of the full set, shuffle, and hand out tensors of 512 jets; that they hold the
-same numbers is checked first. Each epoch begins with nothing in memory: every jet is read from the files within the
-time. The sides take turns epoch by epoch, in three fresh processes. Each is timed without and with processes that
-prepare batches beside the loop, and its fastest way counts. Each unpacks with what it takes by itself: weaver with
-uproot's default, we with the package isal where it is installed. `--profile` shows where our time goes.
+Both sides read the same two files (--jets FILE, in JetClass format, repeated to about --number jets), make the 17
+features, the momenta and the classes of the full set, shuffle, and yield tensors of 512 jets. That they are equal is
+checked first. Each epoch starts with nothing in memory: every jet is read from the files within the measured time. The
+sides take turns epoch by epoch, in three fresh processes. Each is timed without and with worker processes, and its
+fastest setting counts. Each decompresses with its default: weaver with uproot's, ours with the package isal if it is
+installed. `--profile` shows where our time goes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Times = dict[str, list[float]]
 
 
 def build(source: Path, folder: Path, number: int) -> list[str]:
-    """Two files with the jets of a small one, shuffled and repeated, as many as fill whole batches."""
+    """Write two files with the jets of a small file, shuffled and repeated to whole batches."""
     import awkward  # type: ignore[import-untyped,unused-ignore]
     import uproot  # type: ignore[import-untyped,unused-ignore]
 
@@ -77,7 +77,7 @@ def build(source: Path, folder: Path, number: int) -> list[str]:
 
 
 def ours(files: list[str]) -> Any:
-    """An epoch of our batches, with so many processes beside the loop."""
+    """One epoch of our batches, with a number of worker processes."""
     from sciformer.assembly import Assembly
     from sciformer.data.loader import Fetch, load
     from sciformer.data.sampler import BatchSampler
@@ -104,7 +104,7 @@ def ours(files: list[str]) -> Any:
 
 
 def weaver(files: list[str], config: Path) -> Any:
-    """The same by weaver's loader, as its training makes it."""
+    """One epoch of weaver's loader, as in its training."""
     logging.disable(logging.INFO)
     import uproot
     from weaver.utils.dataset import SimpleIterDataset  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -127,7 +127,7 @@ def weaver(files: list[str], config: Path) -> Any:
 
 
 def description() -> dict[str, Any]:
-    """The data file of weaver for the full set of features."""
+    """weaver's data file for the full set of features."""
     group: Callable[[list[list[Any]]], dict[str, Any]] = lambda names: {  # noqa: E731
         "length": 128,
         "pad_mode": "wrap",
@@ -151,7 +151,7 @@ def description() -> dict[str, Any]:
 
 
 def agree(our: Any, their: Any) -> float:
-    """The greatest difference between sums of features and momenta over all jets, in units of the sum of magnitudes."""
+    """Largest relative difference between sums of features and momenta of both sides."""
     sums: dict[str, list[Any]] = {"ours": [], "theirs": []}
 
     def of_ours(inputs: Any) -> None:
@@ -173,7 +173,7 @@ def agree(our: Any, their: Any) -> float:
 
 
 def once(options: argparse.Namespace) -> Times:
-    """Seconds for a jet in each way, in this process."""
+    """Seconds per jet for each setting, in this process."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         files = build(options.jets, Path(folder), options.number)
@@ -194,14 +194,14 @@ def once(options: argparse.Namespace) -> Times:
 
 
 def show(call: Callable[[], Any]) -> None:
-    """Where the time of a call goes."""
+    """Print the profile of a call."""
     profile = cProfile.Profile()
     profile.runcall(call)
     pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(25)
 
 
 def rows(samples: list[Times], options: argparse.Namespace) -> list[Row]:
-    """Jets in a second on each side in its fastest way, and the ratio; spread over processes and repeats."""
+    """Rows: jets/s of each side at its fastest setting, and the ratio."""
     joined = {way: [one for times in samples for one in times[way]] for way in samples[0]}
     best = {
         side: min((way for way in joined if way.startswith(f"{side}.")), key=lambda way: statistics.median(joined[way]))
@@ -230,7 +230,7 @@ def rows(samples: list[Times], options: argparse.Namespace) -> list[Row]:
 
 
 def process(options: argparse.Namespace) -> Times:
-    """One measurement in a process of its own."""
+    """Measure once in a process of its own."""
     words = [sys.executable, __file__, "--once", "--jets", str(options.jets), "--number", str(options.number)]
     words += ["--repeats", str(options.repeats), *(["--profile"] if options.profile else [])]
     done = subprocess.run(
@@ -242,7 +242,7 @@ def process(options: argparse.Namespace) -> Times:
 
 
 def main() -> None:
-    """Measure in three fresh processes, and record."""
+    """Measure in three fresh processes, and record the rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jets", type=Path, required=True, help="a ROOT file of jets in the form of JetClass")
     parser.add_argument("--number", type=int, default=50_000)

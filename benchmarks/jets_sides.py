@@ -1,4 +1,4 @@
-"""The two Particle Transformers that `jets_speed.py` compares: the official one of weaver-core, and ours."""
+"""The two Particle Transformers of `jets_speed.py`: weaver-core's and ours."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Arrays = dict[str, Any]
 
 
 def jets(count: int, seed: int) -> Arrays:
-    """Particles of jets, the hardest first; multiplicities as real ones: normal, mean 45, deviation 15, 2 to 128."""
+    """Random particles of jets, hardest first; multiplicity normal (45 ± 15), 2 to 128."""
     rng = np.random.default_rng(seed)
     lengths = np.clip(np.round(rng.normal(45, 15, count)), 2, MOST).astype(np.int64)
     total = int(lengths.sum())
@@ -51,8 +51,10 @@ def jets(count: int, seed: int) -> Arrays:
 
 
 def padded(sample: Arrays, pinned: bool) -> tuple[torch.Tensor, ...]:
-    """Features (B, F, 128), vectors (B, 4, 128), mask (B, 1, 128) and labels as weaver's loader gives them: filled up
-    by repeating particles."""
+    """Features (B, F, 128), vectors (B, 4, 128), mask (B, 1, 128) and labels as in weaver's loader.
+
+    Padding repeats particles.
+    """
     lengths = sample["lengths"]
     first = lengths.cumsum() - lengths
     place = first[:, None] + np.arange(MOST) % lengths[:, None]
@@ -88,7 +90,7 @@ def official(sizes: dict[str, int], compiled: bool = False) -> torch.nn.Module:
 
 
 class Official:
-    """A training step as a user of weaver-core writes it: autocast, loss, gradient, fused AdamW."""
+    """Training step with weaver-core: autocast, loss, gradient, fused AdamW."""
 
     def __init__(self, model: torch.nn.Module, device: str, batches: list[Arrays], call: Any = None) -> None:
         self.model, self.device = model.to(device), torch.device(device)
@@ -98,13 +100,12 @@ class Official:
         self.number = 0
 
     def inputs(self) -> list[torch.Tensor]:
-        """The next batch on the device."""
+        """Next batch on the device."""
         batch = self.batches[self.number % len(self.batches)]
         self.number += 1
         return [tensor.to(self.device, non_blocking=True) for tensor in batch]
 
     def train(self, steps: int) -> None:
-        """So many steps."""
         self.model.train()
         for _ in range(steps):
             x, v, mask, label = self.inputs()
@@ -116,7 +117,7 @@ class Official:
 
     @torch.no_grad()
     def infer(self, steps: int) -> None:
-        """Probabilities of so many batches, on the host; each is read when the next one is under way, as ours are."""
+        """Predict batches; each is read on the host while the next is computed."""
         self.model.eval()
         for arriving in one_behind(self.answers(steps)):
             arriving.read()
@@ -131,7 +132,7 @@ class Official:
 
 
 class Ours:
-    """The engine's own update, from ragged arrays on the host: packing, transfer, gradient and its length, AdamW."""
+    """The engine's update from ragged arrays: packing, transfer, gradient, norm, AdamW."""
 
     def __init__(self, theirs: torch.nn.Module, device: str, batches: list[Arrays], changes: dict[str, Any]) -> None:
         tensors = weaver.canonical_names({name: tensor.cpu().clone() for name, tensor in theirs.state_dict().items()})
@@ -165,12 +166,11 @@ class Ours:
         return Batch({"tokens": stream}, {ANSWER: number}, np.arange(count), count, sent, most={"tokens": MOST})
 
     def batch(self) -> Batch:
-        """The next batch, on the host."""
+        """Next batch on the host."""
         self.number += 1
         return self.batches[self.number % len(self.batches)]
 
     def train(self, steps: int) -> None:
-        """So many steps."""
         self.step.train()
         for _ in range(steps):
             batch = self.batch()
@@ -181,7 +181,7 @@ class Ours:
 
     @torch.no_grad()
     def infer(self, steps: int) -> None:
-        """Probabilities of so many batches, on the host; each is read when the next one is under way."""
+        """Predict batches; each is read on the host while the next is computed."""
         self.step.eval()
         for arriving in one_behind(self.answers(steps)):
             arriving.read()
@@ -199,7 +199,7 @@ class Ours:
 
 @torch.no_grad()
 def difference(theirs: Official, ours: Ours, precision: torch.dtype, device: str) -> float:
-    """The largest difference of probabilities in evaluation on the first batch; in double precision it must be tiny."""
+    """Largest difference of probabilities on the first batch, in evaluation."""
     count = min(32, len(ours.batches[0]))
     model, network = theirs.model.to(device), ours.step.model.to(device)
     kinds = {torch.float64: torch.float64}.get(precision, torch.float32)

@@ -12,8 +12,7 @@ import images_data as data
 import images_insight as insight
 import images_sides as sides
 import images_speed as speed
-
-KEYS = {"id", "value", "unit", "better", "spread", "seeds", "command", "hardware", "versions", "commit"}
+from tests.benchmarks.test_results import KEYS
 
 
 def write_idx(path, array, packed=False):

@@ -8,6 +8,7 @@ import torch
 
 import jets_sides
 import jets_speed
+from tests.benchmarks.test_results import KEYS
 
 
 @pytest.fixture
@@ -25,8 +26,7 @@ def test_ratios_are_their_time_over_ours(options):
     assert found["part_train_gpu.memory_ratio"]["value"] == 0.25
     assert found["part_train_gpu.memory_ratio"]["better"] == "lower"
     assert found["part_train_gpu.jets_per_s"]["value"] == 1536
-    keys = {"id", "value", "unit", "better", "spread", "seeds", "command", "hardware", "versions", "commit"}
-    assert all(row.keys() >= keys for row in found.values())
+    assert all(row.keys() >= KEYS for row in found.values())
     options.part = "train-cpu"
     found = {row["id"]: row for row in jets_speed.rows([sample], options, "cpu")}
     assert found["part_train_cpu.ratio_official"]["bar"] == 1.2

@@ -12,6 +12,7 @@ import lightcurves_speed as speed
 from lightcurves import PARTS
 from sciformer.domains.lightcurves.simulate.lightcurves import LightCurves
 from sciformer.domains.lightcurves.simulate.oscillators import STEP_DAYS
+from tests.benchmarks.test_results import KEYS
 from tuning import Tuning
 
 LABELS = np.repeat(["EC", "MIRA", "RRC"], [40, 31, 12])
@@ -97,5 +98,4 @@ def test_the_smaller_ratio_is_the_one_that_counts():
     assert found["ragged_train_cpu.ratio_padded"]["lengths"] == "lognormal"
     assert found["ragged_train_cpu.ratio_padded"]["processes"] == 2
     assert found["ragged_train_cpu.ztf.ragged_per_s"]["value"] == 8
-    keys = {"id", "value", "unit", "better", "spread", "seeds", "command", "hardware", "versions", "commit"}
-    assert all(row.keys() >= keys for row in found.values())
+    assert all(row.keys() >= KEYS for row in found.values())

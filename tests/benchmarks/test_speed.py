@@ -12,7 +12,9 @@ import nanogpt
 import sides
 import training
 from sciformer.assembly import Assembly
+from sciformer.data.batch import StreamView
 from sciformer.objectives.base import Step
+from tests.benchmarks.test_results import KEYS
 
 
 def options(part):
@@ -42,8 +44,7 @@ def test_decoding_is_counted_by_token_and_against_the_bound():
     assert found["decode_b1.ms_a_token"]["value"] == 5
     assert found["decode_b1.ms_a_token"]["better"] == "lower"
     assert found["decode_b1.bound_share"]["value"] == pytest.approx(0.1)  # 0.5 ms of 5 ms
-    keys = {"id", "value", "unit", "better", "spread", "seeds", "command", "hardware", "versions", "commit"}
-    assert all(row.keys() >= keys and "transformers" in row["versions"] for row in found.values())
+    assert all(row.keys() >= KEYS and "transformers" in row["versions"] for row in found.values())
 
 
 def test_their_network_is_ours():
@@ -70,12 +71,6 @@ def test_their_network_is_ours():
         for name, other in pairs.items():
             own[name].copy_(given[other])
     x, y = nanogpt.batches(ids, 16, 2, "cpu")()
-    hidden = ours.model.decode(decoding_view(x)).flatten(0, 1)
+    hidden = ours.model.decode(StreamView({"ids": x}, None)).flatten(0, 1)
     found = ours.model.readout.total(hidden, {"ids": y.flatten()}) / y.numel()
     torch.testing.assert_close(found, theirs(x, y)[1])
-
-
-def decoding_view(ids):
-    from sciformer.data.batch import StreamView
-
-    return StreamView({"ids": ids}, None)

@@ -5,10 +5,9 @@ import json
 import pytest
 
 import stale
+from tests.benchmarks.test_results import ROWS
 from tests.golden import NAMES
-from tests.paths import BENCHMARKS, ROOT
-
-ROWS = [row for file in sorted((BENCHMARKS / "results").glob("*.json")) for row in json.loads(file.read_text())]
+from tests.paths import ROOT
 
 
 def test_every_row_depends_on_something_that_is_there():

@@ -6,6 +6,7 @@ import json
 import pytest
 
 import why
+from tests.benchmarks.test_results import KEYS
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def test_all_rows_are_there(tiny):
     wanted |= {f"pronoun.{model}.{distance}.accuracy" for model in why.MODELS["pronouns"] for distance in (0, 3, 6)}
     assert set(rows) == wanted
     for row in rows.values():
-        assert row.keys() >= {"value", "unit", "better", "spread", "seeds", "command", "hardware", "versions", "commit"}
+        assert row.keys() >= KEYS
         assert row["seeds"] == (1 if row["id"].startswith("memory") else 2)
         assert 0 <= row["value"] <= 1
     assert rows["memory.rnn.2.accuracy"]["chance"] == 0.125

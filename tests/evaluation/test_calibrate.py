@@ -136,16 +136,16 @@ def test_the_command(run, capsys, monkeypatch):
     main(["calibrate", str(run)])
     said = capsys.readouterr().out
     assert "160 samples of valid" in said
-    assert "note: 160 samples tell it roughly" in said
+    assert "note: a calibration with 160 samples" in said
     assert "valid, before" in said
     assert "test, after" in said
     assert not reported or "Calibrated: temperature " in (run / "report.html").read_text()
     monkeypatch.setattr(Run, "report", lambda run: run.path / "report.html")
     main(["calibrate", str(run), "--undo"])
-    assert "as it was trained again" in capsys.readouterr().out
+    assert "calibration removed" in capsys.readouterr().out
     assert not Run(run).calibration
     main(["calibrate", str(run), "--undo"])
-    assert capsys.readouterr().out == "it was not calibrated\n"
+    assert capsys.readouterr().out == "the run has no calibration\n"
 
 
 def test_onnx_has_it_too(run, tmp_path):

@@ -59,13 +59,17 @@ class Parts:
     carried = Assembly.carried
 
 
+def step_of(name):
+    tokens, objective, dataset = make("text", name, number=np.arange(COUNT))
+    torch.manual_seed(0)
+    network = Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective)
+    return Step(network, objective), Parts(tokens, objective), dataset
+
+
 @pytest.mark.parametrize("name", ["classify", "regress", "masked"])
 def test_answers_are_at_their_places(name):
-    tokens, objective, dataset = make("text", name, number=np.arange(COUNT))
+    step, parts, dataset = step_of(name)
     assert dataset.width is None
-    torch.manual_seed(0)
-    step = Step(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective), objective)
-    parts = Parts(tokens, objective)
     dataset.source.notes = ["something is left out."]
     single = evaluate(step, parts, dataset, batch=1)
     assert (single.size, single.notes) == (COUNT, ("something is left out.",))
@@ -83,10 +87,7 @@ def test_answers_are_at_their_places(name):
 
 
 def test_where_memory_runs_out_halves_are_judged(monkeypatch):
-    tokens, objective, dataset = make("text", "classify", number=np.arange(COUNT))
-    torch.manual_seed(0)
-    step = Step(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective), objective)
-    parts = Parts(tokens, objective)
+    step, parts, dataset = step_of("classify")
     plain, told = evaluate(step, parts, dataset, batch=2), predict(step, parts, dataset, batch=2)
     sizes, most = [], 3
     encode = step.model.encode

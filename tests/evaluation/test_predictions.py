@@ -1,7 +1,5 @@
 """Predictions as tables of every format, answered piece by piece, in the order of the samples."""
 
-import csv
-import io
 from types import SimpleNamespace
 
 import awkward
@@ -36,30 +34,18 @@ def write(path, answers, objective=OBJECTIVE):
 # The columns
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".root"])
+@pytest.mark.parametrize("suffix", [".parquet", ".root", ".csv"])
 def test_every_class_has_a_column_in_single_precision(tmp_path, suffix):
     path = tmp_path / f"scores{suffix}"
     write(path, ANSWERS)
-    assert read(path) == {
-        "id": [1, 2],
-        "score_cat": [0.25, 0.5],
-        "score_dog": [0.75, 0.5],
-        "class": ["dog", "Chat, «noir»"],
-    }
+    columns = {"id": [1, 2], "score_cat": [0.25, 0.5], "score_dog": [0.75, 0.5], "class": ANSWERS["class"].tolist()}
+    if suffix == ".csv":
+        columns = {name: list(map(str, values)) for name, values in columns.items()}
+    assert read(path) == columns
     if suffix == ".root":
         with uproot.open(path) as file:
             assert file.classnames() == {"tree;1": "TTree"}
             assert file["tree"].typenames()["score_cat"] == "float"
-
-
-def test_csv_has_a_column_for_each_class_too(tmp_path):
-    write(tmp_path / "answers.csv", ANSWERS)
-    rows = list(csv.reader(io.StringIO((tmp_path / "answers.csv").read_text("utf-8"))))
-    assert rows == [
-        ["id", "score_cat", "score_dog", "class"],
-        ["1", "0.25", "0.75", "dog"],
-        ["2", "0.5", "0.5", "Chat, «noir»"],
-    ]
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".h5"])

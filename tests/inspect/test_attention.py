@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.assembly import Assembly
 from sciformer.inspect import attention, distance
 from sciformer.inspect.attention import (
     attention_maps,
@@ -21,10 +20,8 @@ from sciformer.inspect.distance import (
     correlation,
     reach,
 )
-from sciformer.objectives.base import Step
-from sciformer.recipe import Recipe
 from tests.errors import refuses
-from tests.models.sections import model_keys
+from tests.inspect.plots.test_heads import PATCHES, assembled
 
 LINE = np.abs(np.subtract.outer(np.arange(5), np.arange(5))).astype(float)
 
@@ -103,9 +100,8 @@ def test_received_is_the_mean_over_queries_and_heads():
 
 def test_uniform_attention_is_received_uniformly_also_under_a_causal_mask():
     causal = np.tril(np.ones((5, 5)))
-    assert received_attention((causal / causal.sum(1, keepdims=True))[None, None]) == pytest.approx(
-        np.full((1, 5), 0.2)
-    )
+    weights = (causal / causal.sum(1, keepdims=True))[None, None]
+    assert received_attention(weights) == pytest.approx(np.full((1, 5), 0.2))
 
 
 def test_a_query_that_asks_for_the_sample_has_its_own_row():
@@ -132,29 +128,13 @@ def test_names_of_maps():
 # Models
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("looking")
-    rng = np.random.default_rng(0)
-    columns = {"temperature": np.repeat([1.0, 2.0, 3.0], 10), "label": np.arange(30) % 2}
-    np.savez(folder / "a.npz", image=rng.normal(size=(30, 8, 8)), name=np.array(["a"] * 30), **columns)
-    (folder / "t.txt").write_text("a $b$ 日 text\n" * 20)
-    return folder
+IMAGES = {"image": np.random.default_rng(0).normal(size=(30, 8, 8)), "label": np.array(["a", "b"] * 15)}
+IMAGES |= {"temperature": np.repeat([1.0, 2.0, 3.0], 10), "name": np.array(["a"] * 30)}
 
 
-def made(files, objective="classify", text=False, **model):
-    recipe = Recipe.from_dict(
-        {
-            "data": {"kind": "arrays", "files": [str(files / "a.npz")], "split": {"valid": 0.0, "test": 0.0}},
-            "tokens": {"kind": "patches", "patch": 2},
-            "model": model_keys(**{"kind": "encoder", "dim": 16, "depth": 2, "heads": 2, **model}),
-            "objective": {"kind": objective},
-        }
-        | ({"data": {"kind": "text", "files": [str(files / "t.txt")]}} if text else {})
-        | ({"tokens": {"kind": "text", "context": 12}} if text else {})
-    )
-    assembly = Assembly.open(recipe)
-    return Step(assembly.network(), assembly.objective).eval(), assembly, assembly.dataset("train")
+def made(objective="classify", tokens=PATCHES, table=IMAGES, **model):
+    assembly, step, _ = assembled(tokens, table, {"kind": objective}, **{"depth": 2, "heads": 2, **model})
+    return step.eval(), assembly, assembly.samples(table)
 
 
 BLOCKS = ["blocks.0.attention", "blocks.1.attention"]
@@ -169,8 +149,8 @@ BLOCKS = ["blocks.0.attention", "blocks.1.attention"]
         ("class_attention", [*BLOCKS, "pool.blocks.0.attention", "pool.blocks.1.attention"]),
     ],
 )
-def test_every_pooling_is_looked_at(files, pool, maps):
-    step, assembly, dataset = made(files, pool=pool)
+def test_every_pooling_is_looked_at(pool, maps):
+    step, assembly, dataset = made(pool=pool)
     look = attention_maps(step, assembly, dataset.batch(np.arange(3)))
     assert list(look.watch.attention) == maps
     assert look.front == (pool == "class_token")
@@ -187,8 +167,8 @@ def test_every_pooling_is_looked_at(files, pool, maps):
     assert distance.draw_reach(distances).axes[0].get_xlabel() == "block"
 
 
-def test_what_is_hidden_stays_hidden_and_is_not_pooled(files):
-    step, assembly, dataset = made(files, "masked", pool="attention")
+def test_what_is_hidden_stays_hidden_and_is_not_pooled():
+    step, assembly, dataset = made("masked", pool="attention")
     look = attention_maps(step, assembly, dataset.batch(np.arange(2)))
     hidden = look.seen.stream.columns["hidden"]
     assert hidden.any()
@@ -197,8 +177,8 @@ def test_what_is_hidden_stays_hidden_and_is_not_pooled(files):
 
 
 @pytest.mark.parametrize("trunk", ["lstm", "convolution"])
-def test_rivals_have_no_attention(files, trunk):
-    step, assembly, dataset = made(files, trunk=trunk)
+def test_rivals_have_no_attention(trunk):
+    step, assembly, dataset = made(trunk=trunk)
     look = attention_maps(step, assembly, dataset.batch(np.arange(2)))
     assert look.watch.attention == {}
     assert attention_distances(look, assembly) == {}
@@ -207,11 +187,11 @@ def test_rivals_have_no_attention(files, trunk):
     assert attention_distance_along(step, assembly, [dataset], "temperature") is None
 
 
-def test_text_of_different_lengths(files):
-    step, assembly, _ = made(files, "next_token", text=True, kind="decoder")
-    texts = np.empty(3, object)
-    texts[:] = ["a b$", "a", "b text"]
-    look = attention_maps(step, assembly, assembly.samples({"text": texts}).batch(np.arange(3)))
+def test_text_of_different_lengths():
+    texts = np.array(["a b$", "a", "b text"], object)
+    tokens = {"kind": "text", "context": 12}
+    step, assembly, dataset = made("next_token", tokens, {"text": texts}, kind="decoder")
+    look = attention_maps(step, assembly, dataset.batch(np.arange(3)))
     assert look.seen.stream.lengths.tolist() == [3, 0, 5]
     distances = attention_distances(look, assembly)[BLOCKS[0]]
     alone = attention_maps(step, assembly, assembly.samples({"text": texts[:1]}).batch(np.arange(1)))
@@ -223,8 +203,8 @@ def test_text_of_different_lengths(files):
     assert len(figure.axes) == 3
 
 
-def test_reach_along_a_column(files):
-    step, assembly, dataset = made(files)
+def test_reach_along_a_column():
+    step, assembly, dataset = made()
     found = attention_distance_along(step, assembly, [dataset], "temperature", samples_per_value=4)
     assert found.values.tolist() == [1, 2, 3]
     look = attention_maps(step, assembly, dataset.batch(np.array([10, 13, 16, 19])))
@@ -236,15 +216,6 @@ def test_reach_along_a_column(files):
     for column in ("name", "nothing"):
         with refuses(column):
             attention_distance_along(step, assembly, [dataset], column)
-
-
-def test_looking_changes_nothing(files):
-    step, assembly, dataset = made(files)
-    step.train()
-    before = {name: weight.clone() for name, weight in step.state_dict().items()}
-    attention_maps(step, assembly, dataset.batch(np.arange(2)))
-    assert step.training
-    assert all(torch.equal(weight, before[name]) for name, weight in step.state_dict().items())
 
 
 def test_what_is_left_out_of_a_trunk_counts_in_no_share():

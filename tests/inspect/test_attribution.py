@@ -15,6 +15,7 @@ from sciformer.inspect.attribution import (
     weight_by_gradient,
 )
 from sciformer.inspect.faithfulness import score_tokens
+from sciformer.inspect.rollout import rollout_samples
 from sciformer.nn.attention.attention import Attention
 from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
@@ -111,6 +112,7 @@ def test_the_kernels_come_back_and_nothing_else_changes():
     step.train()
     before = {name: weight.clone() for name, weight in step.state_dict().items()}
     attribute(step, made, batch)
+    attention_maps(step, made, batch)
     assert step.training
     assert all(part.kernel == "auto" for part in step.modules() if isinstance(part, Attention))
     assert all(torch.equal(weight, before[name]) for name, weight in step.state_dict().items())
@@ -128,7 +130,9 @@ def test_who_has_no_one_answer():
 @pytest.mark.parametrize("model", [{"trunk": "convolution"}, {"compress": 3, "position": "learned"}])
 def test_a_trunk_without_maps_of_tokens_has_a_gradient(model):
     made, step, batch = assembled(PATCHES, IMAGES, **model)
-    assert attention_maps(step, made, batch).watch.attention == {}
+    look = attention_maps(step, made, batch)
+    assert look.watch.attention == {}
+    assert rollout_samples(look) == []
     found = attribute(step, made, batch)
     assert found.attention == []
     assert [len(each) for each in found.gradient] == [6] * 4

@@ -131,7 +131,7 @@ def test_values():
     assert set(choose_answers(step, made, batch)) == {"x"}
     found = faithfulness(step, made, batch)
     assert found.flipped == {}
-    assert draw_faithfulness(found).axes[0].get_ylabel() == "change of the values, in deviations"
+    assert draw_faithfulness(found).axes[0].get_ylabel() == "change of the values, in standard deviations"
 
 
 def test_what_cannot_be_asked():
@@ -151,7 +151,7 @@ def test_reasons_are_drawn_beside_the_sample():
     scores = {"attention": [np.arange(12.0)] * 6, "mine": [-np.ones(12)] * 6}
     figure = draw_reasons(made, batch, scores, 2)
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["sample", "attention\nup to 2.0 × mean", "mine\nnearly the same for all"]
+    assert titles == ["sample", "attention\nup to 2.0 × mean", "mine\nnearly uniform"]
 
     class One:
         model = step.model

@@ -65,7 +65,7 @@ def test_what_is_said_stands_at_what_was_hidden(tokens):
         known = np.isfinite(column.reshape(len(asked), -1))
         assert known[asked].all()
         assert not known[~asked].any()
-    figure = draw_masked(step, assembly, batch, ["one", "two", "three"])
+    figure = draw_masked(step, assembly, batch)
     assert isinstance(figure, Figure)
     assert len(figure.axes) == len(batch)
     figure.draw_without_rendering()
@@ -120,6 +120,6 @@ def test_points_are_drawn_against_time_or_folded():
 def test_the_report_shows_what_was_hidden(tmp_path):
     run = train(recipe(), tmp_path / "run", show=False)
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
-    assert "What was hidden" in page
+    assert "Masked tokens" in page
     names = [path.stem for path in inspect_run(run, tmp_path / "pictures", samples=2)]
     assert {"sample-1", "folded-1", "sample-2", "hidden"} <= set(names)

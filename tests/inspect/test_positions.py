@@ -6,7 +6,7 @@ import torch
 
 from sciformer.data.columns import Lists
 from sciformer.inspect.plots.style import two_decimals
-from sciformer.inspect.positions import compare, draw_positions, position_similarity, similarity
+from sciformer.inspect.positions import Similarity, draw_positions, position_similarity, similarity
 from sciformer.nn import Fourier, Learned, Position, RelativeBias, Rotary, Sinusoidal
 from sciformer.nn.positions import grid
 from tests.domains.jets.jets_table import jets
@@ -31,20 +31,20 @@ def test_sines_know_only_the_distance():
 
 def test_the_correlation_by_hand():
     line = np.abs(np.subtract.outer(np.arange(6), np.arange(6)))
-    assert compare(1 - 0.1 * line, line).correlation == pytest.approx(-1)
-    assert compare(0.1 * line, line).correlation == pytest.approx(1)
-    assert np.isnan(compare(np.ones((6, 6)), line).correlation)
+    assert Similarity(1 - 0.1 * line, line).correlation == pytest.approx(-1)
+    assert Similarity(0.1 * line, line).correlation == pytest.approx(1)
+    assert np.isnan(Similarity(np.ones((6, 6)), line).correlation)
 
 
 def test_neighbours_by_hand():
     distance = np.linalg.norm(np.argwhere(np.ones((3, 3)))[:, None] - np.argwhere(np.ones((3, 3))), axis=-1)
     like = np.where(distance < 1.5, 0.5, np.where(distance > 2.5, 0.25, -0.25))  # the far corners are alike, too
-    found = compare(like, distance, (3, 3))
+    found = Similarity(like, distance, (3, 3))
     assert found.neighbours == pytest.approx((0.5, (2 * 0.25 - 14 * 0.25) / 16))
     at = np.array([0.0, 0.1, 50, 51, 52.2])  # days: the night's pair and the later three, though far less close
     apart = np.abs(np.subtract.outer(at, at))
-    assert compare(np.where(apart < 1.3, 0.5, -0.5), apart).neighbours == (0.5, -0.5)
-    near, others = compare(np.ones((2, 2)), np.array([[0, 1], [1, 0]])).neighbours
+    assert Similarity(np.where(apart < 1.3, 0.5, -0.5), apart).neighbours == (0.5, -0.5)
+    near, others = Similarity(np.ones((2, 2)), np.array([[0, 1], [1, 0]])).neighbours
     assert near == 1
     assert np.isnan(others)
 
@@ -71,7 +71,7 @@ def test_patches_on_their_grid(position):
     assert found.distance[0, 1] == 2  # pixels
     figure = draw_positions(found, "pixels")
     figure.draw_without_rendering()
-    assert figure.axes[-1].get_xlabel() == "distance of two places in pixels"
+    assert figure.axes[-1].get_xlabel() == "distance of two positions in pixels"
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == list("12345678")
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == list("123")
     near, others = map(two_decimals, found.neighbours)

@@ -1,1 +1,1 @@
-"""Recipes compared: labels x folds x seeds x grid, one table with mean and spread, and a verdict."""
+"""Comparison of recipes over seeds, grids, numbers of labels and folds."""

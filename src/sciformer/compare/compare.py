@@ -1,10 +1,10 @@
-"""Recipes side by side: each trained with several seeds (and over a grid), judged on the same samples, in one table.
+"""Comparison of recipes over several seeds, evaluated on the same samples.
 
     found = compare([Recipe.load("spins/ising-vit"), Recipe.load("spins/ising-cnn")], seeds=3, folder="runs/compare")
-    found.verdict                       which is best in what, and whether the difference exceeds the spread
-    compare(recipes, 1, "runs/few", labels=[20, 100, None], folds=3)            with few labels of each class, or all
+    found.verdict                       the best recipe for each metric, and whether the difference is significant
+    compare(recipes, 1, "runs/few", labels=[20, 100, None], folds=3)            with 20, 100 or all labels per class
 
-The same call again goes on where it was left: runs that are complete are not trained again.
+Calling it again resumes: complete runs are not trained again.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from ..data.prepare import prepare
-from ..data.random import SampleRandom
 from ..errors import Stopped, UserError
 from ..evaluation.evaluate import evaluate
-from ..inspect.cost import cost, format_large
+from ..inspect.cost import format_large, samples_seen, tokens_per_second, training_cost
 from ..inspect.plots.curves import draw_steps
 from ..inspect.plots.style import name_in_words
 from ..inspect.report.page import Page
@@ -33,7 +30,7 @@ from ..recipe import Recipe
 from ..recipe.plugin import Plugin
 from ..run import Run, train
 from ..train.folder import Folder
-from .plan import parse_grid, parse_labels, plan
+from .plan import plan
 from .statistics import (
     Comparison,
     Figure,
@@ -46,9 +43,8 @@ from .statistics import (
     verdict,
 )
 
-MAX_CURVES = 4  # metrics whose learning curve is drawn
+MAX_CURVES = 4  # metrics with a drawn learning curve
 NO_FIGURE = Figure(math.nan, math.nan, 0)
-__all__ = ["compare", "comparison_page", "parse_grid", "parse_labels", "show_comparison"]
 
 
 def compare(
@@ -64,16 +60,15 @@ def compare(
     report: bool = True,
     log: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Train every recipe at every point of the grid with every seed, and compare them on the test part.
+    """Train every recipe at every grid point with every seed, and compare test scores.
 
-    With labels, also with so many of each class; with folds, each fold once as the test part.
-
-    seeds    how many (0, 1, 2, ...), or which
-    grid     values to try for keys: {"train.learning_rate": [1e-3, 3e-4]}; each recipe is compared at its best point
-    labels   of each class to train on (data.labels_per_class), None: all there are
-    folds    how many (data.split.folds); `{fold}` in train.init_from of a recipe stands for the number of the fold
-    show     tell of the progress of each run
-    report   write the report of each run too
+    seeds    number of seeds (0, 1, 2, ...), or a list of seeds
+    grid     values of keys: {"train.learning_rate": [1e-3, 3e-4]}; each recipe is compared at its best point
+    labels   numbers of labels per class to train on (data.labels_per_class); None for all
+    folds    number of folds (data.split.folds), each once the test part; `{fold}` in train.init_from is replaced by its
+             number
+    show     print the progress of each run
+    report   also write the report of each run
     """
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(dict.fromkeys(seeds))
     if not recipes or not numbers:
@@ -92,8 +87,7 @@ def compare(
     choose_points(found)
     found.warnings += find_unfairness(planned, found)
     found.verdict += verdict(found)
-    keep = Folder(where)
-    keep.write("comparison.json", json.dumps(found.to_json(), indent=1, allow_nan=False))
+    Folder(where).write("comparison.json", json.dumps(found.to_json(), indent=1, allow_nan=False))
     comparison_page(found).write(where / "comparison.html")
     return found
 
@@ -109,9 +103,9 @@ def _run(
     report: bool,
     on_progress: Callable[[str], None],
 ) -> None:
-    """Train and judge; an error is kept with the run, and the others go on."""
+    """Train and evaluate one run; store its error, so that other runs continue."""
     try:
-        wanted = report and not (Path(trial.path) / "report.html").exists()  # of a complete run it is there
+        wanted = report and not (Path(trial.path) / "report.html").exists()  # a complete run has a report
         _judge(trial, train(recipe, trial.path, plugins=plugins, show=show, report=wanted))
     except Stopped:
         raise
@@ -127,22 +121,16 @@ def _judge(trial: Trial, run: Run) -> None:
     size = max(64, settings.micro_batch or settings.batch)
     trial.scores = evaluate(run.step, data, data.dataset(parts[0]), device=run.device, batch=size).scores
     trial.scores |= data.objective.generation_metrics(run.step, data, data.dataset(parts[0]), run.device)
-    trial.valid = run.scores if "valid" in parts else {}  # without such a part a training is judged by itself
+    trial.valid = run.scores if "valid" in parts else {}  # without a validation part, run.scores are training scores
     if "valid" in parts and not trial.valid:
         trial.valid = evaluate(run.step, data, data.dataset("valid"), device=run.device, batch=size).scores
-    dataset = data.dataset("train")
-    few = dataset.batch(np.arange(min(4, len(dataset))))
-    found = cost(data, run.step, prepare(few, data.tokens, data.objective, SampleRandom(0, 0, few.ids), training=True))
-    steps = max((record.get("step", 0) for record in run.records), default=0)
-    speeds = [record["tokens_per_s"] for record in run.records if "tokens_per_s" in record]
+    found, _ = training_cost(run, data)
     trial.parameters, trial.flops_per_sample = found.parameters, found.flops_per_sample
-    trial.samples = steps * min(settings.batch, len(dataset))
-    if settings.tokens is not None:  # batches differ in their samples, an epoch sees each once
-        trial.samples = round(steps / run.about["batches"] * len(dataset))
+    trial.samples = round(samples_seen(run, len(data.dataset("train"))))
     trial.flops = found.flops_per_sample * trial.samples
     trial.seconds = float(run.about.get("seconds", math.nan))
     trial.unit = data.objective.unit
-    trial.speed = float(np.median(speeds)) if speeds else math.nan
+    trial.speed = tokens_per_second(run)
     if trial.unit == "samples":
         trial.speed /= max(found.tokens, 1e-12)
     kept = run.path / "scores.json"
@@ -151,26 +139,21 @@ def _judge(trial: Trial, run: Run) -> None:
         trial.crossing = math.nan if passed is None else float(passed)
 
 
-# For people
+# Table and page
 
 
 def table_cells(found: Comparison, rows: list[Row]) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of the table, as text."""
+    """Header and rows of the table, as text."""
     crossing = any(math.isfinite(row.summarize("crossing").mean) for row in rows)
     units = {trial.unit for row in rows for trial in row.done}
     speed = f"{units.pop()}/s" if len(units) == 1 else "per s"
     several = len(found.labels) > 1 or bool(found.labels[0])
-    head = [
-        "recipe",
-        *(["labels"] if several else []),
-        *(["point"] if found.grid else []),
-        *found.metrics,
-        *(["crossing"] if crossing else []),
-    ]
-    head += ["parameters", "FLOPs a sample", "FLOPs in all", "time", speed, "runs" if found.folds else "seeds"]
+    head = ["recipe"] + ["labels"] * several + ["point"] * found.grid + found.metrics + ["crossing"] * crossing
+    head += ["parameters", "FLOPs per sample", "total FLOPs", "time", speed, "runs" if found.folds else "seeds"]
     cells = []
     for row in rows:
-        passed = [format_figure(row.summarize("crossing"))] if crossing else []
+        scores = [format_figure(row.score(metric)) for metric in found.metrics]
+        passed = [format_figure(row.summarize("crossing"))] * crossing
         size, seconds = row.summarize("parameters").mean, row.summarize("seconds").mean
         about = [
             f"{size:,.0f}" if math.isfinite(size) else "–",
@@ -180,13 +163,13 @@ def table_cells(found: Comparison, rows: list[Row]) -> tuple[list[str], list[lis
             format_figure(row.summarize("speed"), whole=True),
             f"{len(row.done)}" + (f" of {len(row.trials)}" if len(row.done) < len(row.trials) else ""),
         ]
-        name = [row.recipe, *([row.labels] if several else []), *([format_point(row.point)] if found.grid else [])]
-        cells.append([*name, *(format_figure(row.score(metric)) for metric in found.metrics), *passed, *about])
+        name = [row.recipe] + [row.labels] * several + [format_point(row.point)] * found.grid
+        cells.append(name + scores + passed + about)
     return head, cells
 
 
 def format_figure(figure: Figure, whole: bool = False) -> str:
-    """Mean and spread: the mean with as many places as the spread has two digits of."""
+    """Format mean ± spread, with two digits of the spread."""
     if not math.isfinite(figure.mean):
         return "–"
     if figure.bound:
@@ -202,26 +185,26 @@ def format_figure(figure: Figure, whole: bool = False) -> str:
 
 
 def table_caption(found: Comparison) -> str:
-    """What the numbers are."""
+    """Caption of the table: part, mean and spread."""
     parts = sorted({trial.part for row in found.rows for trial in row.done})
-    over = f"the runs of {found.folds} folds with all seeds" if found.folds else "seeds"
+    over = f"{found.folds} folds and all seeds" if found.folds else "seeds"
     text = f"Scores on the part {' or '.join(parts) or 'test'}: mean ± sample standard deviation over {over}."
     if found.labels != [""]:
-        text += " Labels are those of each class that were trained on."
+        text += " Labels: training labels per class."
     if note := found.objective.summary_note(found.metrics):
         text += f" {note}"
     if found.grid:
-        text += f" Each recipe at the point of the grid with the best validation {found.best}."
+        text += f" Each recipe at its grid point with the best validation {found.best}."
     return text
 
 
 def show_comparison(found: Comparison, console: Console) -> None:
-    """Print the table, the verdict, what makes it unfair, and what failed."""
+    """Print table, verdict, warnings and failed runs."""
     from ..cli.show import plain_table
 
     head, cells = table_cells(found, found.chosen)
     lines = [head, *cells]
-    if sum(max(len(cell) for cell in column) + 2 for column in zip(*lines)) > console.width:  # then it is turned over
+    if sum(max(len(cell) for cell in column) + 2 for column in zip(*lines)) > console.width:  # transpose a wide table
         lines = [list(column) for column in zip(*lines)]
     console.print(plain_table(lines[0], lines[1:]))
     console.print(Text(table_caption(found), style="dim"))
@@ -235,7 +218,7 @@ def show_comparison(found: Comparison, console: Console) -> None:
 
 
 def comparison_page(found: Comparison) -> Page:
-    """The comparison as a page."""
+    """Comparison as an HTML page."""
     page = Page("Comparison", ", ".join(dict.fromkeys(row.recipe for row in found.rows)))
     page.section("Result")
     page.text("\n\n".join(found.verdict))
@@ -244,53 +227,41 @@ def comparison_page(found: Comparison) -> Page:
     if len(found.labels) > 1:
         _curves(page, found)
     if found.warnings:
-        page.section("What to bear in mind")
+        page.section("Warnings")
         page.text("\n\n".join(found.warnings))
     if found.grid:
-        page.section("Grid", note=f"The best by validation {found.best} is compared; the test part has no say in it.")
-        rows = [
-            [
-                f"{row.recipe} {row.labels}".strip(),
-                format_point(row.point),
-                format_figure(row.score(found.best, valid=True)),
-            ]
-            + ["chosen" if row.chosen else ""]
-            for row in found.rows
-        ]
-        page.table(["recipe", "point", f"validation {found.best}", ""], rows, "Every point, mean ± spread over runs.")
+        page.section("Grid", note=f"Each recipe is compared at the point with the best validation {found.best}.")
+        rows = []
+        for row in found.rows:
+            name, score = f"{row.recipe} {row.labels}".strip(), format_figure(row.score(found.best, valid=True))
+            rows.append([name, format_point(row.point), score, "chosen" if row.chosen else ""])
+        page.table(
+            ["recipe", "point", f"validation {found.best}", ""],
+            rows,
+            "Validation scores of every point: mean ± spread over runs.",
+        )
     page.section("Runs")
     runs = [
         [trial.path, trial.seed, trial.error or "complete", *(trial.scores.get(name) for name in found.metrics)]
         for row in found.rows
         for trial in row.trials
     ]
-    page.table(["run", "seed", "state", *found.metrics], runs, "Every run, one by one.")
+    page.table(["run", "seed", "state", *found.metrics], runs, "Scores of every run.")
     return page
 
 
 def _curves(page: Page, found: Comparison) -> None:
-    """What more labels give: a picture for each metric of all that say who is better."""
-    for metric in [name for name in found.metrics if name in METRICS and METRICS[name].better != "neither"][
-        :MAX_CURVES
-    ]:
-        names = dict.fromkeys(row.recipe for row in found.chosen)
-        figures = {
-            name: [
-                next(
-                    (row.score(metric) for row in found.chosen if (row.recipe, row.labels) == (name, labels)), NO_FIGURE
-                )
-                for labels in found.labels
-            ]
-            for name in names
-        }
-        bands = {
-            name: ([one.mean for one in line], [0 if math.isnan(one.spread) else one.spread for one in line])
-            for name, line in figures.items()
-        }
-        drawn = draw_steps(found.labels, bands, "labels of each class", name_in_words(metric))
-        page.figure(
-            drawn, f"{name_in_words(metric)} against the number of labels, mean and spread.", f"{metric} against labels"
-        )
+    """Draw the scores against the number of labels, a figure for each metric."""
+    ranked = [name for name in found.metrics if name in METRICS and METRICS[name].better != "neither"]
+    for metric in ranked[:MAX_CURVES]:
+        scores = {(row.recipe, row.labels): row.score(metric) for row in found.chosen}
+        bands = {}
+        for name in dict.fromkeys(row.recipe for row in found.chosen):
+            line = [scores.get((name, labels), NO_FIGURE) for labels in found.labels]
+            bands[name] = ([one.mean for one in line], [0 if math.isnan(one.spread) else one.spread for one in line])
+        drawn = draw_steps(found.labels, bands, "labels per class", name_in_words(metric))
+        caption = f"{name_in_words(metric)} against the number of labels: mean and spread."
+        page.figure(drawn, caption, f"{metric} against labels")
 
 
 def _format_large(value: float) -> str:

@@ -1,4 +1,4 @@
-"""The runs of a comparison: every recipe at every point of a grid, with every seed, number of labels and fold."""
+"""Runs of a comparison: recipes x grid points x seeds x numbers of labels x folds."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .statistics import Trial, format_point
 
 
 def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
-    """A grid from `train.learning_rate=1e-3,3e-4` and the like; values stay text until a recipe knows their type."""
+    """Parse a grid such as `train.learning_rate=1e-3,3e-4`; values stay text."""
     grid: dict[str, list[str]] = {}
     for word in words:
         key, equals, values = word.partition("=")
         found = list(dict.fromkeys(value for value in values.split(",") if value))
         if not equals or "." not in key or not found or key in grid:
             raise UserError(
-                "the grid must be KEY=VALUE,VALUE, for example train.learning_rate=1e-3,3e-4, each key once, "
-                f"not {word!r}",
+                f"--grid {word!r} is not KEY=VALUE,VALUE with a new key",
+                hint="Write for example --grid train.learning_rate=1e-3,3e-4.",
                 key="--grid",
             )
         grid[key.removeprefix("--")] = found
@@ -31,11 +31,12 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
 
 
 def parse_labels(text: str) -> list[int | None]:
-    """Numbers of labels from `20,100,all`."""
+    """Parse numbers of labels such as `20,100,all`."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     if any(word != "all" and not (word.isdecimal() and int(word)) for word in words):
         raise UserError(
-            f"--labels must be numbers of labels of each class, or `all`, for example 20,100,all, not {text!r}",
+            f"--labels {text!r} is not a list of numbers or `all`",
+            hint="Write for example --labels 20,100,all.",
             key="--labels",
         )
     return [None if word == "all" else int(word) for word in dict.fromkeys(words)]
@@ -48,7 +49,10 @@ def plan(
     labels: Sequence[int | None] = (),
     folds: int | None = None,
 ) -> list[tuple[Trial, Recipe]]:
-    """Every run with its recipe; all are made before the first is trained, so that a mistake is found at once."""
+    """Every run with its recipe.
+
+    All recipes are made before the first training, so mistakes are found at once.
+    """
     planned = []
     for key, option in (
         ("train.seed", "--seeds"),
@@ -56,7 +60,7 @@ def plan(
         ("data.split.fold", "--folds"),
     ):
         if key in grid:
-            raise UserError(f"{key} cannot stand in the grid", hint=f"Say how many with {option}.", key=key)
+            raise UserError(f"{key} cannot be part of the grid", hint=f"Use {option} instead.", key=key)
     counts: list[Any] = list(dict.fromkeys(labels)) or [...]
     turns = range(folds) if folds is not None else [None]
     for name, recipe in zip(_names(recipes), recipes):
@@ -73,19 +77,19 @@ def plan(
 
 
 def _protocol(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -> dict[str, Any]:
-    """The keys that say with how many labels and in which fold a recipe is trained."""
+    """Recipe keys for the number of labels and the fold."""
     changes: dict[str, Any] = {}
     kind, fields = recipe.data.kind, type(recipe.data).model_fields
     if count is not ...:
         if "labels_per_class" not in fields:
             raise UserError(
-                f"--labels needs data from which few labels can be taken, not `data.kind: {kind}`", key="data.kind"
+                f"`data.kind: {kind}` does not support --labels: it has no data.labels_per_class", key="data.kind"
             )
         changes["data.labels_per_class"] = count
     if folds is not None:
         if "split" not in fields:
             raise UserError(
-                f"--folds needs data that are divided, not `data.kind: {kind}`, whose parts are made apart",
+                f"`data.kind: {kind}` does not support --folds: it has no data.split",
                 key="data.kind",
             )
         changes |= {"data.split.folds": folds, "data.split.fold": fold}
@@ -95,7 +99,7 @@ def _protocol(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -
 
 
 def _names(recipes: Sequence[Recipe]) -> list[str]:
-    """A short name for each recipe, none twice."""
+    """Short, unique name of each recipe."""
     stems = [Path(recipe.name).name.removesuffix(".yaml").removesuffix(".yml") for recipe in recipes]
     names: list[str] = []
     for stem in stems:
@@ -108,6 +112,6 @@ def _names(recipes: Sequence[Recipe]) -> list[str]:
 
 
 def _slug(text: str) -> str:
-    """A text as the name of a folder; of a long one the hash is kept instead of the end."""
+    """Folder name of a text; a long name ends with its hash."""
     name = re.sub(r"[^\w.=,+-]+", "-", text).strip("-.")
     return name if len(name) <= 120 else f"{name[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""What a comparison of recipes found: runs, rows over seeds and folds, the choice in a grid, the verdict in words."""
+"""Statistics of a comparison: means over runs, choice of grid points, verdict."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ from ..objectives.base import Objective
 from ..recipe import Recipe
 from ..recipe.document import differences
 
-# Student's t: how many standard errors a difference needs for 95 % confidence, by degrees of freedom.
+# Student's t at 95 % confidence, by degrees of freedom.
 STUDENT_T_95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 15: 2.13, 30: 2.04, 100: 1.98}
-MIN_STANDARD_ERRORS = 2.0  # standard errors from which a difference is more than the spread
+MIN_STANDARD_ERRORS = 2.0  # differences below this many standard errors are within the spread
 
 Point = dict[str, Any]
-HEAD_KEYS = ("objective.hidden", "objective.activation", "objective.dropout")  # of the model, whoever asks for it
+HEAD_KEYS = (
+    "objective.hidden",
+    "objective.activation",
+    "objective.dropout",
+)  # they belong to the model, though the objective has the keys
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A mean (or a median) over runs, the sample standard deviation (nan for one run), and their number."""
+    """Mean (or median) over runs, sample standard deviation (NaN for one run), count."""
 
     mean: float
     spread: float
     count: int
     bound: bool = False
-    """Whether one of the values is a lower bound, and so is this."""
+    """Whether a value is a lower bound, so that the mean is one too."""
 
     @classmethod
     def from_values(cls, values: Sequence[float], median: bool = False) -> Figure:
-        """Of these values, one for each run."""
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
         middle = np.median if median else np.mean
         bound = any(isinstance(value, AtLeast) for value in values)
@@ -44,7 +47,7 @@ class Figure:
 
 @dataclass
 class Trial:
-    """One run: a recipe at a point of the grid with one seed, perhaps with so many labels and in one fold."""
+    """One run: recipe, grid point, seed, number of labels, fold, and its results."""
 
     recipe: str
     point: Point
@@ -63,19 +66,18 @@ class Trial:
     unit: str = ""
     error: str = ""
     labels: str = ""
-    """How many of each class were trained on, or `all`; empty where that was not asked."""
+    """Training labels per class, or `all`; empty without --labels."""
     fold: int | None = None
-    """The fold it was judged on; None without folds."""
+    """Test fold; None without folds."""
 
     @property
     def bounds(self) -> list[str]:
-        """The scores of which only a lower bound is known."""
         return [name for name, value in self.scores.items() if isinstance(value, AtLeast)]
 
 
 @dataclass
 class Row:
-    """A recipe at a point of the grid with so many labels, over its seeds and folds."""
+    """Runs of a recipe at one grid point and number of labels, over seeds and folds."""
 
     recipe: str
     point: Point
@@ -83,29 +85,31 @@ class Row:
     chosen: bool = True
     labels: str = ""
     objective: Objective = field(default_factory=Objective)
-    """What the recipe asks: it says how its scores are read."""
+    """Objective of the recipe, which defines how to summarise scores."""
 
     @property
     def done(self) -> list[Trial]:
-        """The runs that came to their end."""
         return [trial for trial in self.trials if not trial.error]
 
     def score(self, metric: str, valid: bool = False) -> Figure:
-        """Mean (or median, as the objective has it) and spread of a metric on the judged or the validation part."""
+        """Mean (or median, as the objective defines) and spread of a metric.
+
+        valid   on the validation part (default: on the test part)
+        """
         found = [(trial.valid if valid else trial.scores).get(metric) for trial in self.done]
         return Figure.from_values(
             [value for value in found if value is not None], self.objective.summarises_by_median(metric)
         )
 
     def summarize(self, name: str) -> Figure:
-        """Mean and spread of a number of the runs, where it is known."""
+        """Mean and spread of a numeric field of the runs, where it is finite."""
         values = [float(getattr(trial, name)) for trial in self.done]
         return Figure.from_values([value for value in values if math.isfinite(value)])
 
 
 @dataclass
 class Comparison:
-    """All runs, one row for each recipe at each point of the grid with each number of labels, and what follows."""
+    """All runs as rows, with common metrics, verdict and warnings."""
 
     rows: list[Row]
     metrics: list[str]
@@ -116,68 +120,58 @@ class Comparison:
 
     @property
     def objective(self) -> Objective:
-        """The objective of the first recipe, whose `train.best` chooses."""
+        """Objective of the first recipe; its `train.best` chooses grid points."""
         return self.rows[0].objective if self.rows else Objective()
 
     @property
     def chosen(self) -> list[Row]:
-        """The rows that are compared: with a grid, the best point of each recipe by its validation score."""
+        """Compared rows: for a grid, the best point of each recipe by validation score."""
         return [row for row in self.rows if row.chosen]
 
     @property
     def failed(self) -> list[Trial]:
-        """The runs that did not come to their end."""
         return [trial for row in self.rows for trial in row.trials if trial.error]
 
     @property
     def labels(self) -> list[str]:
-        """The numbers of labels; one that is empty where there was no choice."""
+        """Numbers of labels; one empty entry if the comparison does not vary them."""
         return list(dict.fromkeys(row.labels for row in self.rows))
 
     @property
     def folds(self) -> int:
-        """How many folds there were; 0: none."""
         return len({trial.fold for row in self.rows for trial in row.trials if trial.fold is not None})
 
     @property
     def grid(self) -> bool:
-        """Whether there was one."""
         return any(row.point for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON."""
         rows = []
         for row in self.rows:
             scores = {name: asdict(row.score(name)) for name in self.metrics}
             runs = [asdict(trial) | {"bounds": trial.bounds} for trial in row.trials]
             about = {"recipe": row.recipe, "labels": row.labels, "point": row.point, "chosen": row.chosen}
             about |= {"scores": scores, "runs": runs}
-            rows.append(
-                about | {name: asdict(row.summarize(name)) for name in ("crossing", "seconds", "speed", "flops")}
-            )
-        made = {
-            "rows": rows,
-            "verdict": self.verdict,
-            "warnings": self.warnings,
-            "chosen_by": f"validation {self.best}",
-        }
-        found: dict[str, Any] = to_json(made)
+            about |= {name: asdict(row.summarize(name)) for name in ("crossing", "seconds", "speed", "flops")}
+            rows.append(about)
+        made = {"rows": rows, "verdict": self.verdict, "warnings": self.warnings}
+        found: dict[str, Any] = to_json(made | {"chosen_by": f"validation {self.best}"})
         return found
 
 
 def format_point(point: Point) -> str:
-    """A point of the grid: `train.learning_rate=0.001,model.depth=4`."""
+    """Format a grid point: `train.learning_rate=0.001,model.depth=4`."""
     return ",".join(f"{key}={value}" for key, value in point.items())
 
 
 def common_metrics(rows: Sequence[Row]) -> list[str]:
-    """What all runs measured."""
+    """Metrics that all complete runs have."""
     every = [trial.scores for row in rows for trial in row.done]
     return [name for name in every[0] if all(name in scores for scores in every)] if every else []
 
 
 def choose_points(found: Comparison) -> None:
-    """Choose the point of the grid at which each recipe is compared: by the validation score, never by the test."""
+    """Choose the grid point of each recipe by its validation score, never by test."""
     if not found.grid:
         return
     for name, labels in dict.fromkeys((row.recipe, row.labels) for row in found.rows):
@@ -190,7 +184,7 @@ def choose_points(found: Comparison) -> None:
 
 
 def verdict(found: Comparison) -> list[str]:
-    """For each number of labels and each metric a sentence: who is best, and whether that is beyond the spread."""
+    """Sentences on the best recipe and its significance, by labels and metric."""
     told = []
     for labels in found.labels:
         head = f"{labels} labels{' of each class' * (labels != 'all')}: " if labels else ""
@@ -201,11 +195,11 @@ def verdict(found: Comparison) -> list[str]:
 def _verdict(found: Comparison, rows: Sequence[Row]) -> list[str]:
     rows = [row for row in rows if row.done]
     if not rows:
-        return ["No run came to its end."]
+        return ["No run was completed."]
     if len(rows) < 2:
         only = rows[0]
-        at = f"; it is best at {format_point(only.point)} by its validation {found.best}" if only.point else ""
-        return [f"Only {only.recipe} has results, so that there is nothing to compare{at}."]
+        at = f"; its best grid point by validation {found.best} is {format_point(only.point)}" if only.point else ""
+        return [f"Only {only.recipe} has results, so there is nothing to compare{at}."]
     judged = [name for name in found.metrics if name not in METRICS or METRICS[name].better != "neither"]
     return [_verdict_sentence(metric, rows) for metric in judged]
 
@@ -215,33 +209,33 @@ def _verdict_sentence(metric: str, rows: Sequence[Row]) -> str:
     ranked = sorted(rows, key=lambda row: sign * row.score(metric).mean)
     known = [row for row in ranked if math.isfinite(row.score(metric).mean)]
     if len(known) < 2:
-        return f"{metric}: not known of two recipes."
+        return f"{metric}: known for fewer than two recipes."
     first, second = known[:2]
     a, b = first.score(metric), second.score(metric)
     apart = abs(a.mean - b.mean)
     head = f"{metric}: {first.recipe} is ahead of {second.recipe} by {apart:.3g}"
     if a.bound or b.bound:
-        return (
-            f"{metric}: too few samples were left to tell; one of {first.recipe} and {second.recipe} has a bound only."
-        )
-    if math.isclose(a.mean, b.mean, rel_tol=1e-6):  # less is the rounding of sums
+        return f"{metric}: too few samples; {first.recipe} or {second.recipe} has a lower bound only."
+    if math.isclose(a.mean, b.mean, rel_tol=1e-6):  # smaller differences are rounding errors
         return f"{metric}: {first.recipe} and {second.recipe} are equal."
     if a.count < 2 or b.count < 2:
-        return f"{head}; with one seed nothing is known of the spread, so that this may be chance."
+        return f"{head}; with one seed the spread is unknown, so this may be chance."
     many = "folds" if any(trial.fold is not None for trial in first.trials) else "seeds"
     error, freedom = _paired_error(first, second, metric) or _welch_error(a, b)
     if error == 0 or apart / error >= _student_t(freedom):
-        times = f"{apart / error:.1f} standard errors" if error else "every seed gave the same"
+        times = f"{apart / error:.1f} standard errors" if error else "all seeds agree exactly"
         return f"{head}, beyond the spread ({times})."
     if apart / error >= MIN_STANDARD_ERRORS:
-        return f"{head}, {apart / error:.1f} standard errors; with so few {many} that may still be chance."
-    return f"{head}, which is within the spread ({apart / error:.1f} standard errors): no difference was shown."
+        return f"{head} ({apart / error:.1f} standard errors); with few {many} this may still be chance."
+    return f"{head}, within the spread ({apart / error:.1f} standard errors): no significant difference."
 
 
 def _paired_error(first: Row, second: Row, metric: str) -> tuple[float, float] | None:
-    """The standard error of the difference over folds that both were judged on, and its degrees of freedom; None where
-    there are not two such. A fold is as hard for one as for the other, and its seeds are judged on the same samples:
-    each fold counts once, by the mean over its seeds."""
+    """Standard error of the paired difference over folds, and degrees of freedom.
+
+    None with fewer than two common folds. Pairing removes the difficulty of a fold. The seeds of a fold share its
+    samples, so each fold counts once, by the mean over its seeds.
+    """
     by_fold: list[dict[int, list[float]]] = [{}, {}]
     for known, row in zip(by_fold, (first, second)):
         for trial in row.done:
@@ -255,7 +249,7 @@ def _paired_error(first: Row, second: Row, metric: str) -> tuple[float, float] |
 
 
 def _welch_error(a: Figure, b: Figure) -> tuple[float, float]:
-    """The standard error of a difference of means, and its degrees of freedom (Welch 1947)."""
+    """Standard error of a difference of means, and degrees of freedom (Welch 1947)."""
     first, second = a.spread**2 / a.count, b.spread**2 / b.count
     total = first + second
     if total == 0:
@@ -268,49 +262,47 @@ def _student_t(freedom: float) -> float:
 
 
 def find_unfairness(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[str]:
-    """What makes a comparison unfair, in words."""
-    warnings = list(
-        dict.fromkeys(line for labels in found.labels for line in _find_differences(planned, found, labels))
-    )
+    """Warnings about differences that make a comparison unfair."""
+    every = [line for labels in found.labels for line in _find_differences(planned, found, labels)]
+    warnings = list(dict.fromkeys(every))
     for labels in found.labels:
         rows = [row for row in found.chosen if row.done and row.labels == labels]
         budgets = {row.recipe: row.summarize("samples").mean for row in rows}
         if len(set(budgets.values())) > 1:
             listed = ", ".join(f"{key} {value:,.0f}" for key, value in budgets.items())
-            head = "Budgets differ" + (f" with {labels} labels" if labels else "")
-            warnings.append(f"{head}, in samples that were trained on: {listed}.")
+            head = "Training budgets differ" + (f" with {labels} labels" if labels else "")
+            warnings.append(f"{head}, in training samples seen: {listed}.")
     rows = [row for row in found.chosen if row.done]
     sizes = {row.recipe: row.summarize("parameters").mean for row in rows}
     if sizes and max(sizes.values()) > 2 * min(sizes.values()):
         listed = ", ".join(f"{key} {value:,.0f}" for key, value in sizes.items())
-        warnings.append(f"Sizes differ, in parameters: {listed}.")
+        warnings.append(f"Model sizes differ, in parameters: {listed}.")
     if len(parts := {trial.part for row in rows for trial in row.done}) > 1:
-        warnings.append(f"Not all were judged on the same part of their data: {', '.join(sorted(parts))}.")
+        warnings.append(f"Recipes were evaluated on different parts of their data: {', '.join(sorted(parts))}.")
     if parts == {"train"}:
-        warnings.append("There is no part `test` or `valid`: scores are those of the training data.")
+        warnings.append("There is no part `test` or `valid`: the scores are of the training data.")
     if found.grid and "valid" not in parts and any(not trial.valid for row in rows for trial in row.done):
-        warnings.append("There is no part `valid` to choose the point of the grid on.")
-    if any(labels not in ("", "all") for labels in found.labels) and any(
-        trial.valid for row in rows for trial in row.done
-    ):
+        warnings.append("There is no part `valid` to choose the grid point with.")
+    validated = any(trial.valid for row in rows for trial in row.done)
+    if validated and any(labels not in ("", "all") for labels in found.labels):
         warnings.append(
-            "Few labels are those of the training part: the part valid, which chooses the best, has all its own."
+            "Only the training part has few labels; the part `valid`, which chooses the best model, has all its labels."
         )
     if found.failed:
-        warnings.append(f"{len(found.failed)} of {len(planned)} runs failed; means are over the others.")
+        warnings.append(f"{len(found.failed)} of {len(planned)} runs failed; means are over the complete runs.")
     return warnings
 
 
 def _find_differences(planned: Sequence[tuple[Trial, Recipe]], found: Comparison, labels: str) -> list[str]:
-    """Where the recipes differ in what should be the same."""
+    """Warnings about recipes with different data, tokens or objectives."""
     points = {row.recipe: row.point for row in found.chosen if row.labels == labels}
     made: dict[str, Recipe] = {}
     for trial, recipe in planned:
         if trial.labels == labels and trial.point == points[trial.recipe]:
             made.setdefault(trial.recipe, recipe)
     (name, base), *others = made.items()
-    sections = {"data": "they see other data", "tokens": "a loss for each token is not the same thing in both"}
-    sections["objective"] = "their scores do not mean the same"
+    sections = {"data": "their data are different", "tokens": "their losses per token are not comparable"}
+    sections["objective"] = "their scores are not comparable"
     warnings = []
     for other, recipe in others:
         for section, why in sections.items():

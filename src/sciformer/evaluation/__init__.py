@@ -1,1 +1,1 @@
-"""Trained models used on samples: scores, predictions in files, embeddings, calibration."""
+"""Evaluation of trained models: scores, predictions, embeddings, calibration."""

@@ -1,4 +1,4 @@
-"""How sure a trained model may be: fitted to samples that it was not trained on, and kept beside its weights."""
+"""Calibration of a trained model on held-out samples, stored beside its weights."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from ..run import Run
 
-FEW_SAMPLES = 200  # samples below which a fitted number is worth little
+FEW_SAMPLES = 200  # below this number of samples a calibration is uncertain
 SHOWN_SCORES = ("loss", "calibration_error", "quantile_error", "coverage_68", "coverage_95")
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was fitted to which part, and the scores of the parts before and after it."""
+    """Fitted calibration, and the scores of the parts before and after it."""
 
     state: dict[str, Any]
     part: str
@@ -30,30 +30,32 @@ class Calibration:
 
     @property
     def words(self) -> str:
-        """What was fitted, for people."""
+        """Fitted values in words."""
         if "temperature" in self.state:
             found = self.state["temperature"]
-            return f"temperature {found:.3f}: answers were {'too sure' if found > 1 else 'not sure enough'}"
+            return f"temperature {found:.3f}: the model was {'overconfident' if found > 1 else 'underconfident'}"
         factors = self.state["spread"]
-        return f"deviations times {', '.join(f'{factor:.3f}' for factor in factors)}: {_spread_words(factors)}"
+        return f"standard deviations times {', '.join(f'{factor:.3f}' for factor in factors)}: {_spread_words(factors)}"
 
 
 def _spread_words(factors: list[float]) -> str:
     if all(factor > 1 for factor in factors):
         return "they were too small"
-    return "they were too wide" if all(factor < 1 for factor in factors) else "some were too small, some too wide"
+    return "they were too large" if all(factor < 1 for factor in factors) else "some were too small, some too large"
 
 
 def calibrate(run: Run, part: str = "valid") -> Calibration:
-    """Make a run's answers as sure as they are right: one temperature of its probabilities, or one factor of the
-    deviations of each value. Which answer is given does not change. Anew each time, from the model as it was trained.
+    """Calibrate a run on a part of its data that was not trained on.
+
+    Probabilities get one temperature, each target one factor for its standard deviation. Predicted classes and means do
+    not change. Every call starts from the uncalibrated model.
     """
     parts = run.data().parts()
     one_of("the part to calibrate with", part, [name for name in parts if name != "train"] or ["valid"], key="--part")
     if part not in parts:
         raise UserError(
-            f"the data have no part `{part}` that was not trained on",
-            hint="Keep a part of the data apart: see data.split.",
+            f"the data have no part `{part}` to calibrate with",
+            hint="Hold out a part of the data with data.split.",
             key="data.split",
         )
     objective = run.assembly.objective
@@ -71,7 +73,7 @@ def calibrate(run: Run, part: str = "valid") -> Calibration:
 
 
 def forget(run: Run) -> bool:
-    """Take a calibration back; whether there was one."""
+    """Remove a calibration; returns whether there was one."""
     for key in (found := run.calibration).get("state", {}):
         run.assembly.objective.state.pop(key, None)
     with run.folder.lock():
@@ -80,12 +82,12 @@ def forget(run: Run) -> bool:
 
 
 def calibrate_run(run: Run, part: str, undo: bool, console: Console) -> None:
-    """Calibrate a run, or take that back, and say what it changed; its report is written anew."""
+    """Calibrate a run, or undo it; print the scores and write the report."""
     from ..cli.show import plain_table
 
     if undo:
         there = forget(run)
-        console.print("as it was trained again" if there else "it was not calibrated", markup=False)
+        console.print("calibration removed" if there else "the run has no calibration", markup=False)
         if not there:
             return
     else:
@@ -93,7 +95,9 @@ def calibrate_run(run: Run, part: str, undo: bool, console: Console) -> None:
         size = found.before[part].size
         console.print(f"{found.words} ({size:,} samples of {part})", markup=False, soft_wrap=True)
         if size < FEW_SAMPLES:
-            console.print(f"note: {size} samples tell it roughly; {FEW_SAMPLES} or more are better.", markup=False)
+            console.print(
+                f"note: a calibration with {size} samples is uncertain; {FEW_SAMPLES} or more are better.", markup=False
+            )
         head = ["score", *(f"{name}, {when}" for name in found.before for when in ("before", "after"))]
         rows = [
             [score, *(f"{way[name].scores[score]:.4f}" for name in found.before for way in (found.before, found.after))]

@@ -1,4 +1,4 @@
-"""One vector for each sample, from a trained model: for search, clustering, and classifiers of one's own.
+"""Embedding vectors of samples, for search, clustering and classifiers.
 
 vectors = embed(Run("runs/bert"), ["sentences.txt"]).vectors        (n, D), in the order of the samples
 """
@@ -36,7 +36,7 @@ NPY_SUFFIX = ".npy"
 
 @dataclass(frozen=True)
 class Embedded:
-    """Vectors (n, D) in single precision, and the columns of the samples beside them."""
+    """Vectors (n, D) in single precision, and the columns of the samples."""
 
     vectors: Array
     samples: dict[str, Array]
@@ -51,15 +51,14 @@ def embed(
     batch: int = BATCH,
     stream: str = "",
 ) -> Embedded:
-    """A vector for each sample of files, or of a table of columns; their order is kept.
+    """Embedding vectors of samples from files or a table of columns.
 
-    pool    from tokens to a vector: as the model does it (a mean, where it never had to), or mean, max, last,
-            class_token
-    unit    whether vectors are scaled to length one, so that their products are cosines
-    stream  of tokens that becomes a vector (default: the one that the model encodes, or the objective asks about)
+    pool    pooling of tokens: model (its own; mean if it has none), mean, max, last or class_token
+    unit    scale vectors to length one, so that products are cosines
+    stream  stream of tokens to pool (default: the stream that the model encodes, or that of the objective)
 
-    A sample longer than the context is read in windows: the mean over all its tokens, or the largest, or what the last
-    window gives; with other poolings the mean over the windows, each counted by its tokens.
+    Samples keep their order. A sample longer than the context is read in windows. Mean and max are over all its tokens;
+    last uses the last window. Other poolings average over the windows, weighted by their tokens.
     """
     one_of("the pooling", pool, POOLS, key="--pool")
     model: Any = run.model
@@ -68,7 +67,7 @@ def embed(
     if alone:
         tokens = {name: tokens[name]}
     if not (hasattr(model, "encode") or len(tokens) == 1):
-        raise UserError(f"the model cannot encode: `model.kind: {run.recipe.model.kind}`", key="model.kind")
+        raise UserError(f"a model of the kind `{run.recipe.model.kind}` has no encoder for vectors", key="model.kind")
     if isinstance(what, Mapping):
         source: Any = Memory(what)
     else:
@@ -95,7 +94,6 @@ def embed(
 
 
 def _pooling(model: Any, pool: str, stream: str) -> nn.Module:
-    """The module that makes a vector of tokens."""
     own = stream_part(getattr(model, "pooling", None), stream)
     if pool == "class_token" and not isinstance(own, ClassToken):
         raise UserError("--pool class_token needs a model with a class token", hint="Try --pool mean.", key="--pool")
@@ -105,8 +103,7 @@ def _pooling(model: Any, pool: str, stream: str) -> nn.Module:
 
 
 def _vectors(model: Any, view: StreamView, pooling: nn.Module) -> Tensor:
-    """(B, D) of one batch."""
-    if not hasattr(model, "encode"):  # it reads forwards alone
+    if not hasattr(model, "encode"):  # a decoder
         hidden: Tensor = pooling(model.decode(view), view.valid)
         return hidden
     encoded = model.encode(view)
@@ -121,7 +118,7 @@ def _vectors(model: Any, view: StreamView, pooling: nn.Module) -> Tensor:
 def _merge_windows(
     vectors: Array, lengths: Array, samples: dict[str, Array], pooling: nn.Module
 ) -> tuple[Array, dict[str, Array]]:
-    """One vector for each sample, from those of its windows."""
+    """Merge the vectors of windows into one vector for each sample."""
     windows = samples.get(WINDOW)
     samples = {name: column for name, column in samples.items() if name not in ADDED_COLUMNS}
     if windows is None or not len(windows):
@@ -138,7 +135,7 @@ def _merge_windows(
 
 
 def check_vectors(path: Path) -> None:
-    """Refuse a name that vectors cannot be written to, before the work."""
+    """Refuse a file name or format for vectors before the work starts."""
     suffixes = [".parquet", NPY_SUFFIX, *(suffix for suffix in table_suffixes() if suffix != ".parquet")]
     check_name(path, suffixes)
     if path.suffix != NPY_SUFFIX:
@@ -146,7 +143,10 @@ def check_vectors(path: Path) -> None:
 
 
 def write_vectors(path: Path, found: Embedded) -> int:
-    """Write vectors alone (.npy), or as a table with the ids and other columns of the samples; returns their number."""
+    """Write vectors to a file; returns their number.
+
+    .npy holds the vectors alone, a table also ids and columns of the samples.
+    """
     check_vectors(path)
     count = len(found.vectors)
     if path.suffix != NPY_SUFFIX:

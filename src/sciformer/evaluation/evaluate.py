@@ -1,4 +1,4 @@
-"""Judging a model on samples it was not trained on."""
+"""Evaluation and prediction of a model on a data set."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from ..objectives.base import CARRIED
 
 Item = TypeVar("Item")
 Part = tuple[dict[str, Array], dict[str, Array], Array]  # outputs, columns of samples, ids
-# Samples at once over those of a step that keeps what its gradient needs; 1 elsewhere.
+# Samples at once without gradients, relative to a training step; 1 on other devices.
 EVALUATION_BATCH_FACTOR = {"cuda": 4}
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores over all samples, the outputs they were made from, and the columns of the samples beside them."""
+    """Scores over all samples, the outputs behind them, and columns of the samples."""
 
     scores: dict[str, float]
     outputs: dict[str, Array] = field(default_factory=dict)
     samples: dict[str, Array] = field(default_factory=dict)
     count: float = 0.0
     size: int = 0
-    """Samples, or windows of them, that were judged."""
+    """Number of evaluated samples or windows."""
     notes: tuple[str, ...] = ()
-    """What was left out of the files."""
+    """Notes of the reader on samples left out of the files."""
 
 
 @torch.no_grad()
@@ -56,14 +56,15 @@ def evaluate(
     precision: torch.dtype | None = None,
     carried: Mapping[str, torch.Tensor] | None = None,
 ) -> Evaluation:
-    """The loss and the metrics of a step (model and objective) on a data set; ranks divide the work.
+    """Loss and metrics of a step (model and objective) on a data set.
 
-    batch    the most samples at once in training; without gradients a GPU has room for more, and fewer waits
-    tokens   the same for tokens of a stream, padding included
-    carried  the tensors that the objective carries, where this is in a training; otherwise their first values
+    ranks    processes that divide the work (default: none)
+    batch    largest number of samples at once in training; without gradients a GPU takes more
+    tokens   largest number of tokens of a stream at once, with padding
+    carried  tensors that the objective carries through a training (default: their initial values)
 
-    Where the loss compares the samples of a batch (`Objective.whole_batch`), batches are those of `train.batch` samples
-    in the order of the data, and the last one is shorter.
+    If the loss compares the samples of a batch (`Objective.whole_batch`), batches have `train.batch` samples in the
+    order of the data, and the last batch is shorter.
     """
     rank, world = (0, 1) if ranks is None else (ranks.rank, ranks.world)
     was = step.training
@@ -85,7 +86,7 @@ def evaluate(
     def passes() -> Iterator[tuple[AsyncTensors, Batch]]:
         most, room = (size, None) if whole else evaluation_limits(dataset, where, batch, tokens)
         for ids in batches(dataset, count, most, room, by_length=not whole):
-            alone = len(ids) < world  # too few to divide: all work on them, the first one counts
+            alone = len(ids) < world  # too few to divide: all ranks compute them, rank 0 counts them
             mine = ids if alone else share(ids, rank, world)
             if whole:
                 found: Iterable[tuple[AsyncTensors, Batch]] = [forward(mine, world > 1 and not alone)]
@@ -104,9 +105,9 @@ def evaluate(
         gathered = ranks.gather((total, counted, kept))
         total, counted = sum(part[0] for part in gathered), sum(part[1] for part in gathered)
         kept = [part for found in gathered for part in found[2]]
-    if not counted:  # a loss of nothing would be the best of all
+    if not counted:  # an empty loss would win every comparison
         raise UserError(
-            f"there are no {assembly.objective.unit} to judge by", hint="Keep a larger part of the data apart."
+            f"there are no {assembly.objective.unit} to evaluate", hint="Hold out a larger part of the data."
         )
     outputs, samples = _merge_windows(*_sort_by_id(kept), assembly)
     for name in ("label", "correct", "count"):
@@ -120,16 +121,14 @@ def evaluate(
 def predict(
     step: nn.Module, assembly: Assembly, dataset: Dataset, device: torch.device | str = "cpu", batch: int = 64
 ) -> Evaluation:
-    """Answers for samples whose truth may be unknown."""
+    """Predictions for samples with or without known targets."""
     step.eval()
     where = torch.device(device)
     carried = {name: one.initial for name, one in assembly.carried().items()}
 
     def forward(ids: Array) -> tuple[AsyncTensors, dict[str, Array], Array]:
-        raw = dataset.batch(ids)
-        made = prepare(
-            raw, assembly.tokens, assembly.objective, SampleRandom(0, -1, ids), training=False, counted=False
-        )
+        raw, rng = dataset.batch(ids), SampleRandom(0, -1, ids)
+        made = prepare(raw, assembly.tokens, assembly.objective, rng, training=False, counted=False)
         outputs = assembly.objective.predict(step.model, _on_device(made, where, carried))
         return AsyncTensors(outputs), raw.samples, ids
 
@@ -154,9 +153,10 @@ def _on_device(
 def batches(
     dataset: Dataset, count: int, batch: int, tokens: int | None = None, by_length: bool = True
 ) -> Iterator[Array]:
-    """The ids of the first `count` samples in batches, short ones with short ones: at most `batch`, at most `tokens`.
+    """Ids of the first `count` samples in batches of similar length.
 
-    Samples of data in pieces stay with those of their piece, for only some of them are in memory.
+    A batch has at most `batch` samples and `tokens` tokens. Samples of one piece of the data stay together, because
+    only some pieces are in memory.
     """
     ids, width = np.arange(count), dataset.width if by_length else 1
     if width is None:
@@ -178,7 +178,10 @@ def batches(
 def evaluation_limits(
     dataset: Dataset, device: torch.device, batch: int, tokens: int | None = None
 ) -> tuple[int, int | None]:
-    """The most samples and tokens at once without gradients. Long samples, with their pairs, stay as few as before."""
+    """Largest numbers of samples and tokens at once, without gradients.
+
+    A GPU takes more short samples than in training, but no more long ones, whose pairs need memory.
+    """
     factor = EVALUATION_BATCH_FACTOR.get(device.type, 1)
     if factor > 1 and tokens is None and dataset.width is None and len(dataset.widths):
         tokens = round(batch * float(np.maximum(1, dataset.widths).mean()))
@@ -186,14 +189,14 @@ def evaluation_limits(
 
 
 def halve_on_out_of_memory(call: Callable[[Array], Item], ids: Array) -> Iterator[Item]:
-    """call(ids); where memory runs out, that of one half and then of the other."""
+    """Yield call(ids); if memory runs out, call both halves instead."""
     try:
         yield call(ids)
         return
     except torch.OutOfMemoryError:
         if len(ids) == 1:
             raise
-    # Outside the handler, so that what the failed attempt held is free.
+    # Outside the handler, so the memory of the failed call is free.
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
     for half in np.array_split(ids, 2):
@@ -201,7 +204,7 @@ def halve_on_out_of_memory(call: Callable[[Array], Item], ids: Array) -> Iterato
 
 
 def one_behind(items: Iterable[Item]) -> Iterator[Item]:
-    """Each item when the next one is under way: a GPU works on that while the host reads this."""
+    """Yield each item after the next has started, so host and GPU work in parallel."""
     before: list[Item] = []
     for item in items:
         yield from before
@@ -210,12 +213,11 @@ def one_behind(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def autocast(device: torch.device, precision: torch.dtype | None) -> Any:
-    """Products of matrices in another precision, where one is asked for."""
+    """Autocast context for a precision; disabled for None."""
     return torch.autocast(device.type, precision, enabled=precision is not None)
 
 
 def _to_arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: dict[str, Array]) -> dict[str, Array]:
-    """Outputs of a batch as arrays, in the units of the data."""
     found = {name: value.float().numpy().astype(np.float64) for name, value in outputs.items()}
     return assembly.objective.units(found, samples)
 
@@ -223,7 +225,10 @@ def _to_arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: di
 def _merge_windows(
     outputs: dict[str, Array], samples: dict[str, Array], assembly: Assembly
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """One answer for each sample, from those of its windows; objectives that ask for tokens keep every window."""
+    """Merge the outputs of windows into one output for each sample.
+
+    Objectives on tokens keep every window.
+    """
     windows = samples.get(WINDOW)
     samples = {name: column for name, column in samples.items() if name not in ADDED_COLUMNS}
     if windows is None or assembly.objective.unit == "tokens":
@@ -238,7 +243,10 @@ def _flat_columns(samples: dict[str, Array]) -> dict[str, Array]:
 
 
 def _sort_by_id(parts: list[Part]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Outputs and samples of batches, joined in the order of the ids; what has no entry for each sample, as it came."""
+    """Concatenate outputs and samples of batches, sorted by id.
+
+    Outputs without an entry for each sample keep their order.
+    """
     back = np.argsort(np.concatenate([part[2] for part in parts]), kind="stable") if parts else np.zeros(0, np.int64)
     outputs, samples = _concatenate([part[0] for part in parts]), _concatenate([part[1] for part in parts])
     for found in (outputs, samples):

@@ -1,4 +1,4 @@
-"""Predictions of a model as a table of any format, written piece by piece.
+"""Predictions of a model as a table, written piece by piece.
 
     write_predictions(Run("runs/mine"), ["new.root"], Path("scores.parquet"))
 
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 def write_predictions(
     run: Run, files: Sequence[str | Path], out: Path, overwrite: bool = False, show: bool = False
 ) -> int:
-    """Write predictions for files beside the columns of the samples; returns the count.
+    """Write predictions for files beside the columns of the samples.
 
-    Data that come in pieces are read, answered and written piece by piece; `show` shows the progress.
+    Large data are read, predicted and written in pieces. Returns the number of samples.
+
+    show   show a progress bar
     """
     source = run.assembly.source([Path(file) for file in files])
     with create_table(out, overwrite) as file, ProgressBar(sum(source.sizes), show=show) as bar:
@@ -45,7 +47,7 @@ def write_predictions(
 
 
 def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective: Any = None) -> None:
-    """Write predictions: arrays as they are, or a column for each number (`tabular`)."""
+    """Write predictions: arrays, or in tabular formats one column for each number."""
     columns = {name: as_text(np.asarray(column)) for name, column in predictions.items()}
     if not rows_of(columns):
         return
@@ -53,23 +55,23 @@ def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective
     if file.tabular:
         columns = flatten_columns(columns, objective)
     elif "probabilities" in columns and classes is not None and "classes" not in columns:
-        file.about["classes"] = np.array(classes)  # in the order of their probabilities
+        file.about["classes"] = np.array(classes)  # in the order of the probabilities
     file.add(columns)
 
 
 def flatten_columns(answers: Mapping[str, Array], objective: Any = None) -> dict[str, Array]:
-    """Columns with one entry for each sample: arrays have a column for each number.
+    """Split arrays into columns with one number for each sample.
 
-    A column of the samples that is called like an answer stays, under another name.
+    A sample column with the name of a prediction is renamed to `NAME_of_file`.
     """
     made: dict[str, Array] = {}
     wide = {name for name, column in answers.items() if column.ndim > 1}
-    for name in sorted(answers, key=lambda name: name in wide or name == "class"):  # answers come last
+    for name in sorted(answers, key=lambda name: name in wide or name == "class"):  # predictions come last
         column = answers[name]
         values = column.reshape(len(column), -1)
         titles = column_titles(name, values.shape[1], objective) if name in wide else []
         if name == "probabilities" and values.dtype == np.float64:
-            values = values.astype(np.float32)  # as the model gave them
+            values = values.astype(np.float32)  # the precision of the model
         found = dict(zip(titles, values.T)) if name in wide else {name: column}
         for title, entries in found.items():
             if title in made:
@@ -79,7 +81,7 @@ def flatten_columns(answers: Mapping[str, Array], objective: Any = None) -> dict
 
 
 def column_titles(name: str, width: int, objective: Any) -> list[str]:
-    """Names for the columns of an array: those of classes or targets, if known."""
+    """Column names of an array, from classes or targets if known."""
     if name == "quantiles" and hasattr(objective, "quantiles"):
         return [f"{target}_q{100 * level:g}" for target in objective.targets for level in objective.quantiles]
     scores = name == "probabilities"

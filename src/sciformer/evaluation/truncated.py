@@ -1,7 +1,7 @@
-"""How soon is the answer known? Scores against how far a sample was seen.
+"""Scores of truncated samples: how early is a prediction right?
 
 for found in truncated_scores(Run("runs/curves"), [10, 20, 50]):
-    found.distance, found.scores["accuracy"]    in units of the column `at`: days, places of words, ...
+    found.distance, found.scores["accuracy"]    in units of the column `at`: days, word positions, ...
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TruncatedScores:
-    """Scores where no more is seen of a sample than what is at most `distance` after its first token.
+    """Scores with samples cut at `distance` after their first token.
 
-    distance  None: all of it
+    distance  None for complete samples
     """
 
     distance: float | None
     tokens: float
-    """Mean number of tokens that are seen of a sample."""
+    """Mean tokens of the truncated samples."""
     scores: dict[str, float]
 
 
 def parse_horizon(text: str) -> list[float]:
-    """Distances, from `10,20,50`."""
+    """Parse distances such as `10,20,50`."""
     try:
         found = sorted({float(word) for word in text.split(",") if word.strip()})
     except ValueError:
         found = []
     if not found or not 0 <= found[0] <= found[-1] < float("inf"):
         raise UserError(
-            f"--until must be distances of 0 or more, for example --until 10,20,50, not {text!r}", key="--until"
+            f"--until {text!r} is not a list of distances", hint="Write for example --until 10,20,50.", key="--until"
         )
     return found
 
@@ -51,8 +51,10 @@ def parse_horizon(text: str) -> list[float]:
 def truncated_scores(
     run: Run, distances: Sequence[float], part: str = "test", files: Sequence[str | Path] = (), batch: int = 64
 ) -> list[TruncatedScores]:
-    """Judge the beginnings of samples, then the whole of them. All samples count each time, however few tokens of them
-    there are by then."""
+    """Evaluate truncated samples at each distance, then complete samples.
+
+    Every evaluation includes all samples, even those with few tokens left.
+    """
     whole = run.samples(part, files)
     found = []
     for one in [*distances, None]:
@@ -63,16 +65,16 @@ def truncated_scores(
 
 
 def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
-    """A table of them."""
+    """Rows of a table of the scores."""
     return [
         {"until": "all" if one.distance is None else f"{one.distance:g}", "tokens": f"{one.tokens:.1f}", **one.scores}
         for one in found
     ]
 
 
-def draw_truncated(found: Sequence[TruncatedScores], xlabel: str = "since the first token") -> Figure:
-    """Scores against how far is seen: those of classes on one axis, else the first metric."""
-    from ..inspect.plots.curves import draw_along
+def draw_truncated(found: Sequence[TruncatedScores], xlabel: str = "distance from the first token") -> Figure:
+    """Plot scores against distance: scores of classes together, else the first metric."""
+    from ..inspect.plots.curves import Band, draw_along
     from ..inspect.plots.style import name_in_words
     from ..metrics import METRICS
 
@@ -81,21 +83,17 @@ def draw_truncated(found: Sequence[TruncatedScores], xlabel: str = "since the fi
     names = [name for name in whole.scores if name in METRICS]
     shares = [name for name in names if METRICS[name].needs[0] == "probabilities" and METRICS[name].better == "higher"]
     shown = shares or names[:1] or ["loss"]
-    curves = {
-        f"{name_in_words(name)} (of all: {whole.scores[name]:.3g})": (
-            [scores[name] for scores in seen.values()],
-            None,
-            None,
-        )
-        for name in shown
-    }
+    curves: dict[str, Band] = {}
+    for name in shown:
+        label = f"{name_in_words(name)} (complete: {whole.scores[name]:.3g})"
+        curves[label] = ([scores[name] for scores in seen.values()], None, None)
     return draw_along(list(seen), curves, {}, xlabel, "score" if shares else name_in_words(shown[0]))
 
 
 def evaluate_truncated(
     run: Run, until: str, part: str | None, files: Sequence[Path], out: Path | None, console: Console
 ) -> None:
-    """Judge beginnings, print the table, and draw it."""
+    """Evaluate truncated samples, print the table and write the figure."""
     from ..cli.show import show_rows
     from ..files.atomic import check_picture
     from ..inspect.report.page import save_figure
@@ -104,7 +102,9 @@ def evaluate_truncated(
     check_picture(place)
     found = truncated_scores(run, distances, part or "test", files)
     what = ", ".join(map(str, files)) if files else f"the part {part or 'test'}"
-    console.print(f"scores on {what}, of what is at most so far after the first token", markup=False, soft_wrap=True)
+    console.print(
+        f"scores on {what}, with samples cut after each distance from the first token", markup=False, soft_wrap=True
+    )
     show_rows(rows_of(found), console)
     save_figure(draw_truncated(found), place)
     console.print(f"\nwrote {place}", markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Looking at what a model does: attention as pictures."""
+"""Inspection of trained models: attention maps, attributions, reports."""
 
 from .plots.attention import draw_heads, draw_pattern, draw_weights
 

@@ -1,10 +1,10 @@
-"""Which part of the source does a translation look at while it is written?
+"""Attention of a translation to its source, as a matrix of tokens.
 
     found = align(run, "Two dogs play in the snow.")
     draw_alignment(found).savefig("alignment.png")
 
-A row is a token of the translation, a column one of the source: rows of a recurrent decoder are its alignment, those of
-a Transformer the cross-attention of each head, those of a decoder that was prompted its attention to the prompt.
+A row is a token of the translation, a column a token of the source. The weights are the alignment of a recurrent
+decoder, the cross-attention of each head of a Transformer, or the attention of a decoder to its prompt.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .plots.attention import draw_heads
 if TYPE_CHECKING:
     from ..run import Run
 
-MAX_DRAWN_TOKENS = 80  # tokens of a sentence that can still be told apart in a picture
+MAX_DRAWN_TOKENS = 80  # longest sentence with legible tokens
 
 
 class Alignment(NamedTuple):
-    """The tokens of source and translation, and by name the weights (H, T, S) of every head.
+    """Tokens of source and translation, and attention weights (H, T, S) by map.
 
-    back   the same (H, T, T) for a decoder that also attends to what is written: at the start, and after each token
+    back   weights (H, T, T) of the translation to itself, from the start token on; empty without self-attention
     """
 
     source: list[str]
@@ -44,14 +44,17 @@ class Alignment(NamedTuple):
 
     @property
     def mean(self) -> Tensor:
-        """The mean over heads and blocks (T, S), rows summing to one."""
+        """Mean over heads and blocks (T, S); rows sum to one."""
         total = torch.cat(list(self.maps.values())).mean(0)
         return total / total.sum(-1, keepdim=True).clamp(min=1e-12)
 
 
 @torch.inference_mode()
 def align(run: Run, line: str, translation: str | None = None) -> Alignment:
-    """How a run aligns a line with its own translation of it, or with another that is given."""
+    """Alignment of a line with its translation.
+
+    translation   text to align with (default: the translation by the run itself)
+    """
     from ..generation.translate import translate
 
     if not line.strip():
@@ -75,14 +78,16 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
         model.decode(inputs.stream, record)
         words, part = only.token_labels(whole), whole.columns["part"]
         if not part.any():
-            raise UserError(f"the sentence leaves no room for its translation in {only.grid_shape} tokens")
-        first = int(np.flatnonzero(part > 0)[0])  # of the translation
+            raise UserError(
+                f"the sentence fills the context of {only.grid_shape} tokens and leaves no room for its translation"
+            )
+        first = int(np.flatnonzero(part > 0)[0])  # first token of the translation
         names = [words[:first], words[first:]]
         maps = {name: a[0, :, first - 1 :, :first] for name, a in record.attention.items()}
         back = {name: a[0, :, first - 1 :, first - 1 :] for name, a in record.attention.items()}
     if not maps:
         raise UserError(
-            "this model has no attention, so it does not look at its source", hint="Train with --model.score additive."
+            "this model has no attention to its source", hint="Train a model with attention: --model.score additive."
         )
     return Alignment(
         [escape_mathtext(word) for word in names[0]], [escape_mathtext(word) for word in names[1]], maps, text, back
@@ -90,18 +95,19 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
 
 
 def draw_alignment(found: Alignment, mean: bool = False, block: int | None = None) -> Figure:
-    """Every head of every block, a line of panels for each block; with `mean` all of them together.
+    """Heat map of every head, with a line of panels for each block.
 
-    block  that one alone, counted from 1, with two panels in a line: what fits on a page
+    mean   one panel: the mean of all heads
+    block  heads of this block alone (counted from 1), two panels in a line
     """
     if max(len(found.source), len(found.target)) > MAX_DRAWN_TOKENS:
         sizes = f"{len(found.source)} and {len(found.target)}"
-        raise UserError(f"a sentence to draw must have at most {MAX_DRAWN_TOKENS} tokens, not {sizes}")
+        raise UserError(f"the sentences have {sizes} tokens; an alignment is drawn for {MAX_DRAWN_TOKENS} at most")
     maps = {map_title(name.removeprefix("decoder.").removesuffix(".cross")): a for name, a in found.maps.items()}
     labels = (found.target, found.source)
     if block is not None:
         if not 1 <= block <= len(maps):
-            raise UserError(f"block must be from 1 to {len(maps)}, not {block}")
+            raise UserError(f"there is no block {block}: the model has blocks 1 to {len(maps)}")
         name, heads = list(maps.items())[block - 1]
         figure = draw_heads(heads, *labels, titles=[f"{name}, head {head + 1}" for head in range(len(heads))], across=2)
     elif mean:
@@ -112,7 +118,7 @@ def draw_alignment(found: Alignment, mean: bool = False, block: int | None = Non
         figure = draw_heads(maps, *labels)
     figure.supylabel("")
     figure.supxlabel("")
-    for axes in figure.axes:  # beside the words, not at the rim of the page
+    for axes in figure.axes:  # labels beside the words, not at the edge of the figure
         if (place := axes.get_subplotspec()) is not None and axes.axison:
             if place.is_first_col():
                 axes.set_ylabel("written", fontsize=8)
@@ -122,7 +128,7 @@ def draw_alignment(found: Alignment, mean: bool = False, block: int | None = Non
 
 
 def draw_some(run: Run, lines: list[str]) -> Iterator[tuple[str, Figure, str]]:
-    """(name, figure, caption) for some lines; those that are too long to draw are left out."""
+    """Yield (name, figure, caption) for each line that is short enough to draw."""
     for number, line in enumerate(lines, 1):
         found = align(run, line)
         if found.text and max(len(found.source), len(found.target)) <= MAX_DRAWN_TOKENS:
@@ -139,9 +145,11 @@ def _stream(tokens: Any, *texts: str) -> Stream:
         table[name] = np.empty(1, object)
         table[name][0] = text
     stream: Stream = tokens.tokenize(table)
-    return stream.cut(np.zeros(1, np.int64), np.minimum(stream.lengths, tokens.window))  # no more was ever read
+    return stream.cut(
+        np.zeros(1, np.int64), np.minimum(stream.lengths, tokens.window)
+    )  # the model never reads more than its window
 
 
 def _without_last(stream: Stream) -> Stream:
-    """All tokens but the last: those that are read while the others are written."""
+    """Drop the last token: the decoder predicts it and never reads it."""
     return stream.cut(np.zeros(1, np.int64), stream.lengths - 1)

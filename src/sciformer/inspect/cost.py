@@ -1,4 +1,4 @@
-"""What a model costs: numbers of weights, operations and bytes, counted on a few samples; and what a run took."""
+"""Cost of a model: parameters, FLOPs and memory, counted on a few samples."""
 
 from __future__ import annotations
 
@@ -33,41 +33,41 @@ Shape = Sequence[int]
 
 @dataclass(frozen=True)
 class Cost:
-    """What one model costs to train; operations are multiplications and additions, each counted."""
+    """Training cost of a model; a multiplication and an addition are two operations."""
 
     parameters: int
-    """Numbers that are trained; tied ones once."""
+    """Trained numbers; tied weights count once."""
     weight_bytes: int
-    """Bytes of the weights."""
+    """Memory of the weights in bytes."""
     tokens: float
-    """Tokens of a sample, in the mean of those counted on."""
+    """Mean tokens of the counted samples."""
     flops_per_sample: float
-    """Operations of a training step (forward and backward) for one sample."""
+    """FLOPs of a training step (forward and backward) for one sample."""
     flops_per_token: float
-    """The same for one token."""
+    """FLOPs of a training step for one token."""
     activation_bytes: float
-    """Bytes kept from forward to backward for one sample."""
+    """Memory for the backward pass of one sample, in bytes."""
     training_bytes: float
-    """Weights, gradients, two moments of AdamW, and the activations of the samples that are on a device at once."""
+    """Memory of weights, gradients, two AdamW moments and activations of the samples at once, in bytes."""
 
 
 def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
-    """The cost of a step, counted while it runs forward and backward over a small prepared batch.
+    """Cost of a training step, counted while it runs on a small prepared batch.
 
-        FLOPs = sum over products of matrices of 2 n m k          (norms, activations and the softmax are not counted)
+        FLOPs = sum over matrix products of 2 n m k               (norms, activations and the softmax are not counted)
         bytes = (weights + gradients + 2 moments) + activations of a sample x samples at once
 
-    Attention counts 4 N M D forward and twice that backward, also where a mask hides some of it; nothing is counted
-    twice because a kernel computes it again. It runs on a copy on the CPU in single precision, so that the numbers do
-    not depend on the device; in bfloat16 the activations take about half.
+    Attention counts 4 N M D forward and twice that backward, even where a mask hides part of it. Recomputation by a
+    kernel is not counted. The step runs on a copy on the CPU in single precision, so the numbers do not depend on the
+    device; bfloat16 activations take about half.
     """
     if not len(batch) or not batch.tokens:
-        raise UserError(f"there are no tokens to count on: {len(batch)} samples of {batch.tokens} tokens")
+        raise UserError(f"the cost cannot be counted on {len(batch)} samples with {batch.tokens} tokens")
     twin = copy.deepcopy(step).to("cpu").train()
     twin.zero_grad(set_to_none=True)
     inputs = batch.inputs("cpu")
     own = {weight.untyped_storage().data_ptr() for weight in [*twin.parameters(), *twin.buffers()]}
-    kept: dict[int, int] = {}  # storages are alive until the backward pass, so their places do not repeat
+    kept: dict[int, int] = {}  # storages live until the backward pass, so addresses are unique
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -98,21 +98,40 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
     )
 
 
+def training_cost(run: Run, data: Assembly) -> tuple[Cost, Batch]:
+    """Cost of a training step of a run, and the four training samples it was counted on."""
+    train = data.dataset("train")
+    few = train.batch(np.arange(min(4, len(train))))
+    rng = SampleRandom(run.recipe.train.seed, 0, few.ids)
+    return cost(data, run.step, prepare(few, data.tokens, data.objective, rng, training=True)), few
+
+
+def samples_seen(run: Run, size: int) -> float:
+    """Training samples seen by a run, for a training part of `size` samples."""
+    steps = max((record.get("step", 0) for record in run.records), default=0)
+    settings = run.recipe.train
+    return steps * (min(settings.batch, size) if settings.tokens is None else size / run.about["batches"])
+
+
+def tokens_per_second(run: Run) -> float:
+    """Median training speed of a run; NaN if the log has none."""
+    speeds = [record["tokens_per_s"] for record in run.records if "tokens_per_s" in record]
+    return float(np.median(speeds)) if speeds else math.nan
+
+
 def samples_at_once(settings: Train, batch: Batch) -> int:
-    """Samples on a device at once: as the recipe says, or as many of such width as it has tokens for."""
+    """Samples on a device at once: the micro-batch, or as many as the tokens allow."""
     if settings.micro_batch or settings.tokens is None:
         return settings.micro_batch or settings.batch
     return max(1, settings.tokens // max(1, batch.widest()))
 
 
 def _uncounted() -> dict[Any, Any]:
-    """Kernels of the CPU that PyTorch's counter does not know: fused attention, and the LSTM."""
+    """FLOP formulas of CPU kernels that PyTorch does not count: fused attention and LSTM."""
     aten = torch.ops.aten
     return {
         aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: _attention(q, k, v),
-        aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda _, q, k, v, *__, **___: (
-            2 * _attention(q, k, v)
-        ),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda _, *qkv, **__: 2 * _attention(*qkv[:3]),
         aten.mkldnn_rnn_layer: lambda x, w, u, *_, **__: _layer(x, w, u),
         aten.mkldnn_rnn_layer_backward: lambda x, w, u, *_, **__: 2 * _layer(x, w, u),
     }
@@ -131,7 +150,7 @@ def _layer(x: Shape, of_x: Shape, of_h: Shape) -> int:
 
 
 def format_large(number: float, unit: str = "") -> str:
-    """A large number as a reader wants it: 1.23 G, in powers of a thousand."""
+    """Format a large number with an SI prefix: 1.23 G."""
     number, letters = float(number), ["", "k", "M", "G", "T", "P", "E"]
     while abs(number) >= 999.5 and len(letters) > 1:
         number, letters = number / 1000, letters[1:]
@@ -139,8 +158,8 @@ def format_large(number: float, unit: str = "") -> str:
 
 
 def setting(page: Page, run: Run) -> None:
-    """What was run, where and when, on its report."""
-    page.section("What was run")
+    """Write the section on recipe, device, versions and time of a run."""
+    page.section("Run")
     recipe, about, log = run.recipe, run.about, run.folder.log
     tokens = recipe.streams.values()
     kinds = [*(each.kind for each in tokens), recipe.model.kind, recipe.objective.kind]
@@ -150,8 +169,8 @@ def setting(page: Page, run: Run) -> None:
         "Recipe": about.get("recipe"),
         "Parts": f"{' · '.join(kinds)}, trunk {recipe.model.trunk}",
         "Seed": recipe.train.seed,
-        "Begun": about.get("began"),
-        "Begun with": _describe_start(about.get("init_from")),
+        "Started": about.get("began"),
+        "Initial weights": _describe_start(about.get("init_from")),
         "Last step": f"{datetime.fromtimestamp(log.stat().st_mtime):%Y-%m-%d %H:%M}" if log.exists() else None,
         "Device": f"{about.get('device')}; processes: {about.get('ranks', 1)}",
         "Versions": ", ".join(f"{name} {about[name]}" for name in ("sciformer", "torch", "python") if name in about),
@@ -161,47 +180,40 @@ def setting(page: Page, run: Run) -> None:
 
 
 def _describe_start(source: dict[str, Any] | None) -> str | None:
-    """The run whose weights were taken, where there was one."""
     if not source:
         return None
     taken = f"{source['parameters']:,} parameters of the run {Path(source['run']).name} (weights {source['hash']})"
-    return f"{taken}; begun anew: {', '.join(source['new'])}" if source["new"] else taken
+    return f"{taken}; newly initialised: {', '.join(source['new'])}" if source["new"] else taken
 
 
 def section(page: Page, run: Run, data: Assembly | None, numbers: dict[str, Any]) -> None:
-    """The cost of a run on its report: what its folder says, and what is counted where the data are there."""
+    """Write the section on cost: facts of the log, and counts if the data exist."""
     page.section("Cost")
     about, settings = run.about, run.recipe.train
     facts = {"Time": duration(about.get("seconds", 0.0)), "Parameters": f"{about.get('parameters', 0):,}"}
-    speeds = [record["tokens_per_s"] for record in run.records if "tokens_per_s" in record]
-    if speeds:
-        facts["Speed"] = f"{np.median(speeds):,.0f} tokens/s in the median"
+    speed = tokens_per_second(run)
+    if math.isfinite(speed):
+        facts["Speed"] = f"{speed:,.0f} tokens/s (median)"
     if data is not None:
-        train = data.dataset("train")
-        few = train.batch(np.arange(min(4, len(train))))
-        rng = SampleRandom(settings.seed, 0, few.ids)
-        found = cost(data, run.step, prepare(few, data.tokens, data.objective, rng, training=True))
+        found, few = training_cost(run, data)
         numbers["cost"] = asdict(found)
-        steps = max((record.get("step", 0) for record in run.records), default=0)
-        seen = steps * (settings.batch if settings.tokens is None else len(train) / about["batches"])
+        seen = samples_seen(run, len(data.dataset("train")))
         facts |= {
             "Weights": format_large(found.weight_bytes, "B"),
-            "Operations of a step": f"{format_large(found.flops_per_token)} a token, "
-            f"{format_large(found.flops_per_sample)} a sample "
-            f"of {found.tokens:.4g} tokens; forward and backward",
-            "Operations of all steps": format_large(found.flops_per_sample * seen),
-            "Activations": f"{format_large(found.activation_bytes, 'B')} a sample",
+            "FLOPs of a training step": f"{format_large(found.flops_per_token)} per token, "
+            f"{format_large(found.flops_per_sample)} per sample of {found.tokens:.4g} tokens (forward and backward)",
+            "FLOPs of the training": format_large(found.flops_per_sample * seen),
+            "Activations": f"{format_large(found.activation_bytes, 'B')} per sample",
             "Memory for training": f"about {format_large(found.training_bytes, 'B')}, "
-            f"with {samples_at_once(settings, few)} "
-            "samples at once in single precision",
+            f"with {samples_at_once(settings, few)} samples at once, in single precision",
         }
-        if speeds:
-            facts["Speed"] += f", {format_large(np.median(speeds) * found.flops_per_token, 'FLOP/s')}"
+        if "Speed" in facts:
+            facts["Speed"] += f", {format_large(speed * found.flops_per_token, 'FLOP/s')}"
     page.facts(facts)
 
 
 def to_json(value: Any) -> Any:
-    """Plain JSON, in which what is not a number is null."""
+    """Convert to plain JSON; NaN and infinity become null."""
     if isinstance(value, dict):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (np.ndarray, list, tuple)):

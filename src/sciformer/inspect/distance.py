@@ -1,9 +1,9 @@
-"""How far attention reaches: of every head, with depth, and along a column of the samples.
+"""Attention distance of every head: with depth, and along a column of the samples.
 
-    found = reaches(look_at(step, assembly, batch), assembly)
-    depth(found).correlation                    of the distance at which heads look with the number of their block
+    found = attention_distances(attention_maps(step, assembly, batch), assembly)
+    depth(found).correlation                    correlation of the distance of heads with the number of their block
 
-What a distance is, the tokens say: pixels, days, an angle, words.
+The tokens define the distance: pixels, days, an angle, words.
 """
 
 from __future__ import annotations
@@ -29,32 +29,35 @@ Floats = NDArray[np.float64]
 
 
 class AttentionDistance(NamedTuple):
-    """Mean distances of attention: of each head (B, H), and of attention that is the same everywhere (B,)."""
+    """Mean attention distance of each head (B, H), and of uniform attention (B,)."""
 
     heads: Floats
     uniform: Floats
 
 
 def reach(weights: ArrayLike, distance: ArrayLike, valid: ArrayLike | None = None, front: int = 0) -> AttentionDistance:
-    """r_h = mean over real queries i of (sum_j a_hij d_ij / sum_j a_hij).
+    """Mean attention distance of every head.
+
+        r_h = mean over real queries i of (sum_j a_hij d_ij / sum_j a_hij)
 
     weights   (B, H, N, N) of self-attention
-    distance  (N, N), or (B, N, N) where each sample has its own
-    valid     (B, N), True where a token is real; all unless given
-    front     tokens before the sample's own (a class token), which stand nowhere: their rows and columns are left out
+    distance  (N, N), or (B, N, N) for each sample
+    valid     (B, N), True where a token is real (default: all)
+    front     tokens before the sample's own (a class token); they have no position and are left out
 
-    Beside it the same for uniform attention over the keys that a query may see: what a head that is blind would reach.
-    A key is one that may be seen if any head gives it weight. nan where a sample has no query.
+    The baseline is the distance of uniform attention over the visible keys. A key is visible if any head gives it
+    weight. A sample without queries gets NaN.
     """
     a = _array(weights)[:, :, front:, front:]
     if a.shape[2] != a.shape[3]:
         raise UserError(
-            f"distances need self-attention (B, H, N, N), not {a.shape}", hint="The map of a pooling has no distance."
+            f"the weights have the shape {a.shape}, but a distance needs self-attention (B, H, N, N)",
+            hint="Leave out the map of a pooling.",
         )
     d = np.asarray(distance, np.float64)
     d = d if d.ndim == 3 else d[None]
     if d.shape[1:] != a.shape[2:]:
-        raise UserError(f"there must be distances of {a.shape[2]} tokens, not an array of shape {d.shape}")
+        raise UserError(f"the distances have the shape {d.shape}, but there are {a.shape[2]} tokens")
     open_ = np.asarray((a > 0).any(1, keepdims=True), np.float64)
     real = np.ones((len(a), a.shape[2]), bool) if valid is None else np.asarray(valid, bool)
     found = [_mean_distance(each, d[:, None], real) for each in (a, open_)]
@@ -62,7 +65,6 @@ def reach(weights: ArrayLike, distance: ArrayLike, valid: ArrayLike | None = Non
 
 
 def _mean_distance(a: Floats, d: Floats, real: NDArray[np.bool_]) -> Floats:
-    """(B, H): the mean distance of rows of weights (B, H, N, N), over real rows that have any."""
     total = a.sum(-1)
     used = real[:, None] & (total > 0)
     distance = np.divide((a * d).sum(-1), total, out=np.zeros_like(total), where=used)
@@ -71,11 +73,11 @@ def _mean_distance(a: Floats, d: Floats, real: NDArray[np.bool_]) -> Floats:
 
 
 def attention_distances(look: AttentionMaps, assembly: Assembly) -> dict[str, AttentionDistance]:
-    """The reach of every self-attention of a look, by name; none where tokens have no distance."""
+    """Attention distance of every self-attention map; empty without distances."""
     tokens, stream = assembly.tokens[look.stream], look.seen.stream
     maps = self_attention(look)
     found: dict[str, list[AttentionDistance]] = {name: [] for name in maps}
-    for row, length in enumerate(stream.lengths.tolist()):  # each with its own distances; padding is cut off
+    for row, length in enumerate(stream.lengths.tolist()):  # every sample has its own distances; padding is cut off
         distance = tokens.distance(stream.take(np.array([row]))) if maps and length else None
         if distance is None:
             continue
@@ -90,16 +92,16 @@ def attention_distances(look: AttentionMaps, assembly: Assembly) -> dict[str, At
 
 
 class Depth(NamedTuple):
-    """Mean distances (L, H) of the heads of every block; their correlation with the number of the block, nan of one."""
+    """Mean distances (L, H) by block; correlation with depth (NaN for one block)."""
 
     heads: Floats
     correlation: float
 
 
 def depth(found: Mapping[str, AttentionDistance]) -> Depth:
-    """How the distance at which heads look changes with depth, over all heads and samples (arXiv 2010.11929, fig. 7).
+    """Attention distance against depth, over all heads (arXiv 2010.11929, figure 7).
 
-    Maps of different numbers of heads have nan where there is none.
+    Blocks with fewer heads than the widest are filled with NaN.
     """
     means = [each.heads.mean(0) for each in found.values()]
     heads = np.full((len(means), max(map(len, means), default=0)), np.nan)
@@ -111,15 +113,19 @@ def depth(found: Mapping[str, AttentionDistance]) -> Depth:
 
 
 def correlation(x: ArrayLike, y: ArrayLike) -> float:
-    """Pearson's, nan where one of the two is the same everywhere."""
+    """Pearson correlation; NaN if one of the two is constant."""
     a, b = (np.asarray(each, np.float64) for each in (x, y))
     if not a.size or not a.std() > 0 or not b.std() > 0:
         return float("nan")
-    return float(((a - a.mean()) * (b - b.mean())).mean() / (a.std() * b.std()))
+    return float(np.corrcoef(a, b)[0, 1])
 
 
 class ReachAlong(NamedTuple):
-    """Reach at values (V,) of a column: mean and deviation over samples of each head {map: (V, H)}; uniform (V,)."""
+    """Attention distance at values (V,) of a column.
+
+    mean, deviation   {map: (V, H)} over the samples of a value
+    uniform           (V,) of uniform attention
+    """
 
     values: Floats
     mean: dict[str, Floats]
@@ -135,16 +141,15 @@ def attention_distance_along(
     samples_per_value: int = 8,
     stream: str = "",
 ) -> ReachAlong | None:
-    """How far attention reaches against a column of the samples of some data sets; None where there is no attention.
+    """Attention distance against a column of the samples; None without attention.
 
-    Of every value of the column, `samples_per_value` samples at even steps; many values are put together in groups of
-    neighbours with as many samples each.
+    samples_per_value   samples for every value, evenly spaced; many values are joined into groups of neighbours
     """
     columns = [dataset.sample_column(column) for dataset in datasets]
     x, place = np.concatenate(columns), np.concatenate([np.arange(len(column)) for column in columns])
     which = np.repeat(np.arange(len(columns)), [len(column) for column in columns])
     if x.ndim != 1 or x.dtype.kind not in "iuf":
-        raise UserError(f"column `{column}` must hold a number for each sample, not {x.dtype} of shape {x.shape}")
+        raise UserError(f"column `{column}` holds {x.dtype} of shape {x.shape}, not one number for each sample")
     rows: list[tuple[float, dict[str, AttentionDistance]]] = []
     for value, members in group_by_value(x.astype(np.float64)):
         few = members[even_steps(len(members), samples_per_value)]
@@ -164,14 +169,14 @@ def attention_distance_along(
 
 
 def draw_reach(found: Mapping[str, AttentionDistance], unit: str = "") -> Figure:
-    """The reach of every head by block, over all samples, beside that of uniform attention; in what `unit`."""
+    """Plot the attention distance of every head by block, beside uniform attention."""
     figure, axes = style.new_axes()
     for i, each in enumerate(found.values()):
         heads = each.heads.mean(0)
         place = i + 1 + min(0.05, 0.7 / len(heads)) * (np.arange(len(heads)) - (len(heads) - 1) / 2)
         low, high = np.percentile(each.heads, [16, 84], axis=0)
         axes.vlines(place, low, high, color=LINE_COLOURS[0], alpha=0.35, linewidth=2)
-        axes.plot(place, heads, "o", color=LINE_COLOURS[0], markersize=4, label="a head" if i == 0 else None)
+        axes.plot(place, heads, "o", color=LINE_COLOURS[0], markersize=4, label="one head" if i == 0 else None)
         blind = each.uniform.mean()
         ends = [i + 0.6, i + 1.4]
         axes.plot(ends, [blind] * 2, color=FAINT_GREY, linestyle="--", label="uniform attention" if i == 0 else None)
@@ -183,7 +188,7 @@ def draw_reach(found: Mapping[str, AttentionDistance], unit: str = "") -> Figure
 
 
 def draw_reach_along(along: ReachAlong, column: str, unit: str = "") -> Figure:
-    """The reach of every block, in the mean over heads, against a column; the band is the deviation over samples."""
+    """Plot the attention distance of every block against a column, with its deviation."""
     name = style.axis_label("mean distance", unit)
     bands: dict[str, Band] = {}
     for block, mean in along.mean.items():

@@ -1,4 +1,4 @@
-"""Vectors of samples as a map: where they lie in the two directions in which they differ most.
+"""Map of embedding vectors in their first two principal components.
 
 figure = draw_map(embed(run, ["stars.parquet"]), "label")
 """
@@ -21,7 +21,7 @@ from .report.page import save_figure
 if TYPE_CHECKING:
     from ..evaluation.embed import Embedded
 
-MAX_COLOURED_CLASSES = 12  # that have a colour of their own; the rarest others are grey
+MAX_COLOURED_CLASSES = 12  # classes with a colour of their own; rarer classes are grey
 CLASS_COLOURS = [
     *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377"),
     *("#332288", "#ddaa33", "#004488", "#bb5566", "#44aa99", "#999933"),
@@ -29,20 +29,20 @@ CLASS_COLOURS = [
 
 
 class Principal(NamedTuple):
-    """Coordinates (n, k) along the directions of greatest variance, and the share of all variance in each (k,)."""
+    """Principal components of vectors (n, k), and their shares of the variance (k,)."""
 
     points: Array
     shares: Array
 
 
 def principal(vectors: Array, count: int = 2) -> Principal:
-    """x V for centred vectors x (n, D) = U S V^T: principal components.
+    """Principal components x V of centred vectors x (n, D) = U S V^T.
 
-    The entry of a direction that is farthest from zero is positive.
+    The sign is fixed: the largest entry of a direction is positive.
     """
     if len(vectors) < 2 or not np.isfinite(vectors).all():
         raise UserError(
-            f"a map needs 2 vectors or more, not {len(vectors)}"
+            f"a map needs at least 2 vectors, not {len(vectors)}"
             if len(vectors) < 2
             else "the vectors hold NaN or infinity"
         )
@@ -57,8 +57,10 @@ def principal(vectors: Array, count: int = 2) -> Principal:
 
 
 def draw_map(found: Embedded, by: str = "") -> Figure:
-    """The map, coloured by a column of the samples: by its values where they are names, along a scale where they are
-    many numbers; in one colour without such a column."""
+    """Scatter plot of the map, coloured by a column of the samples.
+
+    by   column: names and few numbers get a colour each, many numbers a colour scale (default: one colour)
+    """
     points, shares = principal(found.vectors)
     x, y = points.T
     figure, axes = style.new_axes()
@@ -89,13 +91,13 @@ def draw_map(found: Embedded, by: str = "") -> Figure:
 
 
 def check_colours(found: Embedded, by: str) -> None:
-    """Refuse a column that was asked for and is not there, but for the usual one."""
+    """Refuse an unknown column for the colours; the default `label` may be missing."""
     if by != "label":
         one_of("the column for the colours", by, found.samples, key="--by")
 
 
 def write_map(path: Path, found: Embedded, by: str = "label") -> None:
-    """Draw the map into a file."""
+    """Write the map to a picture file."""
     check_picture(path)
     check_colours(found, by)
     with style.ignore_missing_glyphs():

@@ -1,6 +1,6 @@
-"""What the answers of a run rest on: the tokens they come from, and whether leaving these out matters.
+"""Faithfulness of attributions: predictions without the highest-scored tokens.
 
-The pictures of `sciformer inspect`, and a section of the report where they do not take long.
+The figures are part of `sciformer inspect`, and of the report if they are quick to compute.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ from ..errors import UserError, one_of
 from ..models.base import parameters
 from ..tokens.base import Tokens
 from ..tokens.protocols import Gridded, Maskable, prefix_length
-from .attention import Panel, attention_maps, draw_samples, even_steps, sample_name, weights_on
+from .attention import (
+    Panel,
+    attention_maps,
+    draw_samples,
+    eval_mode,
+    even_steps,
+    excess_over,
+    sample_name,
+    weights_on,
+)
 from .attribution import attribute, has_single_answer, model_answers, prepare_inputs
 from .plots import style
 from .plots.style import FAINT_GREY, LINE_COLOURS, LINE_DASHES
@@ -34,53 +43,46 @@ if TYPE_CHECKING:
     Picture = tuple[str, Callable[[], Figure], str]
 
 Floats = NDArray[np.float64]
-MAX_SAMPLES, MIN_SAMPLES = 48, 8  # of which tokens are left out, at most, and at least for it to mean something
-MAX_OPERATIONS = 1e11  # that a report may take for it: some seconds of a core
+MAX_SAMPLES, MIN_SAMPLES = 48, 8  # samples for a faithfulness test
+MAX_OPERATIONS = 1e11  # FLOPs for the test in a report: some seconds of a core
 
 
 def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row: int) -> Figure:
-    """A sample, plain and with what every way to look at the model says of its tokens.
+    """Drawing of a sample, and again with the token scores of every method.
 
-    Drawn is how much more than the mean of all tokens one has; nothing where none has a tenth more.
+    The colour shows the excess over the mean score; a method whose largest excess is below 10 % stays plain.
     """
     sample = batch.take(np.array([row]))
     panels: list[Panel] = [("sample", sample, None)]
     for way, scores in ways.items():
         weights = np.clip(np.nan_to_num(scores[row]), 0, None)
-        times = weights / weights.mean() if weights.sum() > 0 else weights
-        most = float(times.max(initial=0.0))
-        words = f"up to {most:.1f} × mean" if most >= 1.1 else "nearly the same for all"
-        panels.append((f"{WAY_NAMES.get(way, way)}\n{words}", sample, np.clip(times - 1, 0, None) * (most >= 1.1)))
+        excess, most = excess_over(weights / weights.mean() if weights.sum() > 0 else weights)
+        words = f"up to {most:.1f} × mean" if excess.any() else "nearly uniform"
+        panels.append((f"{WAY_NAMES.get(way, way)}\n{words}", sample, excess))
     return draw_samples(assembly, panels)
 
 
 def affordable_samples(run: Run, tokens: float) -> int:
-    """Samples of so many tokens that a report has the time for; none where they would be too few to mean something."""
+    """Samples within the time limit of a report; 0 if they are too few for a result."""
     passes = len(REMOVED_SHARES) * (len(WAY_NAMES) + 1 + RANDOM_DRAWS) + 4
     few = int(MAX_OPERATIONS / (2.0 * parameters(run.model) * max(1.0, tokens) * passes))
     return min(MAX_SAMPLES, few) if few >= MIN_SAMPLES else 0
 
 
 def reason_figures(
-    run: Run,
-    data: Assembly,
-    part: str,
-    samples: int,
-    numbers: dict[str, Any],
-    most: int = MAX_SAMPLES,
-    stream: str = "",
+    run: Run, data: Assembly, part: str, samples: int, most: int, stream: str, numbers: dict[str, Any]
 ) -> Iterator[Picture]:
-    """(name, how to draw it, caption) of some samples, and of what leaving out tokens does; numbers are left in
-    `numbers`. None where a model has no one answer for a sample."""
-    if not has_single_answer(run.step, data):
-        return
-    dataset, stream = data.dataset(part), stream_name(data.tokens, stream or data.objective.stream)
+    """Yield (name, drawing function, caption) of attributions and faithfulness.
+
+    numbers   receives the results for scores.json
+    """
+    dataset = data.dataset(part)
     shown = dataset.batch(even_steps(len(dataset), samples))
     if (lengths := shown.streams[stream].lengths).sum():
         ways, said = score_tokens(run.step, data, shown, stream), choose_answers(run.step, data, shown)
         for row in np.flatnonzero(lengths):
             name = sample_name(shown, int(row), run.recipe.objective)
-            caption = f"{name}: what the answer {said[row]} comes from, by several ways to look at the model."
+            caption = f"{name}: attribution of the prediction «{said[row]}» to tokens, by several methods."
             yield f"reasons-{row + 1}", partial(draw_reasons, data, shown.only(stream), ways, int(row)), caption
     batch = dataset.batch(even_steps(len(dataset), most))
     possible = takes_any(data, data.tokens[stream], stream) or isinstance(data.tokens[stream], Maskable)
@@ -91,7 +93,7 @@ def reason_figures(
 
 
 def to_json(found: Faithfulness) -> dict[str, Any]:
-    """For scores.json."""
+    """Results as entries of scores.json."""
     return {
         "samples": len(next(iter(found.change.values()))),
         "removed": found.removed,
@@ -103,27 +105,27 @@ def to_json(found: Faithfulness) -> dict[str, Any]:
 
 
 def summarize_ratios(found: Faithfulness) -> str:
-    """The ratios in words."""
+    """Caption with the faithfulness ratios of all methods."""
     said = [f"{WAY_NAMES.get(way, way)} {value:.2f} ± {error:.2f}" for way, (value, error) in found.ratio.items()]
     count = len(next(iter(found.change.values())))
-    verb = "left out" if found.removed else "blanked"
+    verb = "removed" if found.removed else "blanked"
     return (
-        f"How answers change when tokens are {verb}, in the mean of {count} samples. The area below each curve over "
-        f"that of random tokens: {', '.join(said)}."
+        f"Mean change of predictions when tokens are {verb} ({count} samples). Area below each curve, divided by that "
+        f"of random tokens: {', '.join(said)}."
     )
 
 
-# Does it matter what a model looks at? Tokens that attention points at are left out, and the answer is asked again
+# Faithfulness: remove the tokens with the highest scores and predict again
 
 
 Flags = NDArray[np.bool_]
 Scores = list[Floats]
 
 REMOVED_SHARES = (0.1, 0.2, 0.35, 0.5)
-RANDOM_DRAWS = 2  # of random tokens, of which the mean is taken
+RANDOM_DRAWS = 2  # random choices of tokens to average over
 RANDOM_WAY, LEAST_ATTENDED_WAY = "random", "least attended"
 WAY_COLOURS = (*LINE_COLOURS[:3], "#7a3b8f")
-WAY_NAMES = {  # their names for people
+WAY_NAMES = {  # labels in figures
     "attention": "attention",
     "rollout": "rollout",
     "attribution": "attention × gradient",
@@ -132,13 +134,13 @@ WAY_NAMES = {  # their names for people
 
 
 class Faithfulness(NamedTuple):
-    """How much answers change when tokens are left out.
+    """Change of predictions when tokens are removed.
 
-    shares   (S,) shares of the tokens of a sample that were left out
-    change   (B, S) by how they were chosen: attention, rollout, attribution, gradient, random, least attended
-    flipped  (S,) shares of samples whose likeliest class became another, likewise; empty for values
-    ratio    the area below the mean change over that of random tokens, and its error over samples (jackknife)
-    removed  whether the tokens were left out; otherwise they were blanked
+    shares   (S,) removed shares of the tokens of a sample
+    change   (B, S) by method: attention, rollout, attribution, gradient, random, least attended
+    flipped  (S,) by method: share of samples whose most likely class changed; empty for regression
+    ratio    area below the mean change over that of random tokens, and its jackknife error over samples
+    removed  whether tokens were removed; otherwise they were blanked
     """
 
     shares: Floats
@@ -158,22 +160,22 @@ def faithfulness(
     scores: Mapping[str, Scores] | None = None,
     stream: str = "",
 ) -> Faithfulness:
-    """Leave out the tokens of samples that a way to look at the model scores highest, a share of them at a time.
+    """Remove the tokens with the highest scores of each method, share by share.
 
-    how     remove, blank, or auto: whichever the model can take
-    scores  {way: (N,) for each sample} in place of the usual ways; with `attention` also the least attended are tried
-    stream  of these tokens (default: the one that the objective asks about); the others stay whole
+    how     remove, blank, or auto: remove if the model accepts any subset of tokens
+    scores  {method: (N,) for each sample} (default: the usual methods); `attention` also tests the least attended
+    stream  stream of the tokens (default: the stream of the objective); other streams stay complete
 
-    The change of an answer is that of the log odds of the class that was likeliest, of any sign; of values the mean
-    over them, in deviations of the training data. Samples of one token have nothing to choose from and are left out.
+    The change of a class is the absolute change of the log odds of the class that was most likely. The change of values
+    is their mean absolute change, in standard deviations of the training data. Samples of one token are left out.
     """
-    one_of("how to leave out tokens", how, ("auto", "remove", "blank"))
+    one_of("how to remove tokens", how, ("auto", "remove", "blank"))
     stream = stream_name(assembly.tokens, stream or assembly.objective.stream)
     tokens, batch = assembly.tokens[stream], batch.take(np.flatnonzero(batch.streams[stream].lengths > 1))
     if not has_single_answer(step, assembly) or not len(batch) or not 0 < min(shares) <= max(shares) < 1:
         found = f"`objective.kind: {assembly.recipe.objective.kind}`, {len(batch)} samples, shares {list(shares)}"
-        needed = "samples of two tokens or more with one answer each, and shares between 0 and 1"
-        raise UserError(f"leaving out tokens needs {needed}, not {found}")
+        needed = "classify or regress, samples of at least two tokens, and shares between 0 and 1"
+        raise UserError(f"a faithfulness test is not possible with {found}", hint=f"It needs {needed}.")
     removed = takes_any(assembly, tokens, stream) if how == "auto" else how == "remove"
     ways = dict(score_tokens(step, assembly, batch, stream) if scores is None else scores)
     if "attention" in ways:
@@ -202,9 +204,9 @@ def faithfulness(
 
 
 def score_tokens(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> dict[str, Scores]:
-    """What every way to look at a model says of the tokens of samples.
+    """Token scores of samples by every method.
 
-    A model without attention has one way, and so have streams beside the one that the objective asks about.
+    Models without attention, and streams other than that of the objective, have the gradient alone.
     """
     found = attribute(step, assembly, batch, stream=stream)
     if stream and stream != assembly.objective.asked_stream(assembly.tokens):
@@ -218,7 +220,7 @@ def score_tokens(step: Any, assembly: Assembly, batch: Batch, stream: str = "") 
 
 
 def choose_answers(step: Any, assembly: Assembly, batch: Batch) -> list[str]:
-    """The answer that is followed back for each sample: the likeliest class; of values, the name of the first."""
+    """Name of the explained prediction: the most likely class, or the first target."""
     found, values = _answers(step, assembly, batch)
     objective: Any = assembly.objective
     if values:
@@ -227,7 +229,7 @@ def choose_answers(step: Any, assembly: Assembly, batch: Batch) -> list[str]:
 
 
 def takes_any(assembly: Assembly, tokens: Tokens, stream: str = "") -> bool:
-    """Whether a model takes any tokens of a sample, or needs them all where they stand side by side."""
+    """Whether the model accepts any subset of tokens; grids and convolutions need all."""
     model = assembly.recipe.model.for_stream(stream)
     if not isinstance(tokens.grid_shape, tuple):
         return bool(model.trunk != "conformer")
@@ -235,9 +237,10 @@ def takes_any(assembly: Assembly, tokens: Tokens, stream: str = "") -> bool:
 
 
 def removable_tokens(tokens: Tokens, stream: Stream) -> Flags:
-    """(T,) which tokens may be left out: those that say something, not the special ones; all where there are no such.
+    """Mask (T,) of tokens that may be removed: all but special tokens.
 
-    Some tokens cannot be hidden, because others know of them; left out they can be all the same.
+    Tokens that cannot be masked because others leak their content can still be removed. Samples with fewer than two
+    removable tokens may lose any.
     """
     may = stream.position >= prefix_length(tokens)
     try:
@@ -249,8 +252,7 @@ def removable_tokens(tokens: Tokens, stream: Stream) -> Flags:
 
 
 def choose_tokens(stream: Stream, scores: Scores, may: Flags, share: float) -> Flags:
-    """(T,) a share of the tokens of each sample that may be left out, those of the highest scores; one or more of them,
-    and never all."""
+    """Mask (T,) of the share with the highest scores: at least one token, never all."""
     out = np.zeros(len(may), bool)
     for start, n, score in zip(stream.starts, stream.lengths, scores):
         own = np.flatnonzero(may[start : start + n])
@@ -260,16 +262,16 @@ def choose_tokens(stream: Stream, scores: Scores, may: Flags, share: float) -> F
 
 
 def remove_tokens(tokens: Tokens, batch: Batch, out: Flags, removed: bool, name: str = "") -> Batch:
-    """Samples without the tokens of a stream where the mask (T,) is True, or with nothing left of them."""
+    """Remove, or blank, the tokens of a stream where the mask (T,) is True."""
     stream = batch.streams[stream_name(batch.streams, name)]
     if removed:
         return batch.with_columns(stream.keep(~out), name)
-    blank = Maskable.require(tokens, "leaving out tokens that a model needs where they stand").mask_out(stream, out)
+    blank = Maskable.require(tokens, "blanking tokens").mask_out(stream, out)
     return batch.with_columns(stream.with_columns(**blank, hidden=out), name)
 
 
 def ratios(shares: Floats, change: Mapping[str, Floats]) -> dict[str, tuple[float, float]]:
-    """The area below the mean change of each way over that of random tokens, with its error over samples."""
+    """Area below the mean change over that of random tokens, and its error."""
     steps = np.concatenate([[0.0], shares])
     area = {
         way: (np.diff(steps) * (np.pad(each, ((0, 0), (1, 0)))[:, :-1] + each) / 2).sum(1)
@@ -279,7 +281,7 @@ def ratios(shares: Floats, change: Mapping[str, Floats]) -> dict[str, tuple[floa
 
 
 def _ratio(top: Floats, bottom: Floats) -> tuple[float, float]:
-    """sum of top / sum of bottom, and its error when any one of the samples is left out."""
+    """sum(top) / sum(bottom), and its jackknife error over samples."""
     if not bottom.sum() > 0:
         return float("nan"), float("nan")
     n, rest = len(top), bottom.sum() - bottom
@@ -291,19 +293,14 @@ def _ratio(top: Floats, bottom: Floats) -> tuple[float, float]:
 
 @torch.no_grad()
 def _answers(step: Any, assembly: Assembly, batch: Batch) -> tuple[Floats, bool]:
-    """(B, classes) log odds, or (B, values), and whether they are values."""
-    was = step.training
-    step.eval()
-    try:
+    """Log odds (B, classes) or values (B, values), and whether they are values."""
+    with eval_mode(step):
         found, values = model_answers(step.model, prepare_inputs(step, assembly, batch))
-    finally:
-        step.train(was)
     return np.asarray(found.double().cpu().numpy()), values
 
 
 def draw_faithfulness(found: Faithfulness) -> Figure:
-    """The mean change of answers against the share of tokens left out, by how these were chosen; bars are errors of the
-    mean over samples."""
+    """Plot the mean change against the removed share, with standard errors."""
     figure, axes = style.new_axes()
     x = np.concatenate([[0.0], found.shares])
     for i, (way, each) in enumerate(found.change.items()):
@@ -323,7 +320,7 @@ def draw_faithfulness(found: Faithfulness) -> Figure:
         )
     axes.set_ylim(bottom=0)
     axes.set_xlim(0, 1.05 * x[-1])
-    verb = "left out" if found.removed else "blanked"
-    answer = "change of the log odds" if found.flipped else "change of the values, in deviations"
-    style.finish(figure, axes, f"share of the tokens {verb}", answer, always=True)
+    verb = "removed" if found.removed else "blanked"
+    answer = "change of the log odds" if found.flipped else "change of the values, in standard deviations"
+    style.finish(figure, axes, f"share of tokens {verb}", answer, always=True)
     return figure

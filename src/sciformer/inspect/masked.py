@@ -1,13 +1,11 @@
-"""What was hidden of samples, and what a model says of it.
+"""Masked tokens of samples beside the predictions of the model.
 
-Nothing here knows what a token is: the tokens draw both, if they can.
+The tokens draw both, if their kind can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,40 +14,26 @@ from matplotlib.figure import Figure
 from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.columns import Array
-from ..data.random import SampleRandom
 from ..tokens.base import stream_part
 from ..tokens.protocols import Maskable, overrides
-from .attention import escape_mathtext, even_steps
+from .attention import eval_mode, hide_tokens
 from .plots.attention import FONT_SIZE
 from .plots.panels import join_legends
-from .report.page import Page
 
-if TYPE_CHECKING:
-    from .report.report import ReportData
-
-PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches of a panel
+PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches
 
 
 def predict_masked(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, dict[str, Array]]:
-    """Samples as a model saw them (hidden tokens hidden, values raw), and what it says of those it was asked for.
+    """Samples as the model saw them (masked, raw values), and its predictions.
 
-    The samples have the stream that is asked about; the answers are (T, ...) for its tokens in all samples, as the
-    readout gives them, NaN where nothing was asked.
+    Samples have the stream of the objective alone. Predictions are (T, ...) for the tokens of all samples, in the units
+    of the readout, NaN for tokens that were not masked.
     """
-    name = assembly.objective.asked_stream(assembly.tokens)
-    ids = batch.ids if len(batch.ids) else np.arange(len(batch))
-    seen = assembly.objective.corrupt(batch, assembly.tokens, SampleRandom(assembly.recipe.train.seed, -1, ids))
-    streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
-    aside = {name: assembly.tokens[name].host_columns for name in streams}
-    model, was = step.model, step.training
-    step.eval()
-    try:
-        with torch.no_grad():
-            device = next(model.parameters()).device
-            view = replace(seen, streams=streams, aside=aside).inputs(device, packed=True).view(name)
-            answer = stream_part(model.readout, name).predict(model.tokens(model.encode(view)))
-    finally:
-        step.train(was)
+    name, model = assembly.objective.asked_stream(assembly.tokens), step.model
+    seen, prepared = hide_tokens(assembly, batch)
+    view = prepared.inputs(next(model.parameters()).device, packed=True).view(name)
+    with eval_mode(step), torch.no_grad():
+        answer = stream_part(model.readout, name).predict(model.tokens(model.encode(view)))
     seen = seen.only(name)
     asked = seen.stream.columns["asked"].astype(bool)
     found = {name: column.float().cpu().numpy().astype(np.float64) for name, column in answer.items()}
@@ -58,11 +42,8 @@ def predict_masked(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, 
     return seen, found
 
 
-def draw_masked(step: Any, assembly: Assembly, batch: Batch, names: Sequence[str] = ()) -> Figure | None:
-    """What was hidden of each sample beside what the model says of it; None where nothing is, or cannot be drawn so.
-
-    names  of the samples, above their drawings
-    """
+def draw_masked(step: Any, assembly: Assembly, batch: Batch) -> Figure | None:
+    """Draw masked values beside predictions; None if the tokens cannot draw them."""
     objective = assembly.objective
     if not (objective.hides and objective.reads_out and len(batch)):
         return None
@@ -77,19 +58,6 @@ def draw_masked(step: Any, assembly: Assembly, batch: Batch, names: Sequence[str
         mine = slice(stops[row] - seen.stream.lengths[row], stops[row])
         one = {name: column[mine] for name, column in answers.items()}
         tokens.draw_hidden(seen.take(np.array([row])), one, axes)
-        if row < len(names):
-            axes.set_title(escape_mathtext(names[row]), fontsize=FONT_SIZE, loc="left")
+        axes.set_title(f"sample {seen.ids[row]}", fontsize=FONT_SIZE, loc="left")
     join_legends(figure, grid, grey=False)
     return figure
-
-
-def section(page: Page, found: ReportData, part: str, samples: int = 3) -> None:
-    """The section of the report, where tokens are hidden that can be drawn so."""
-    if found.data is None:
-        return
-    dataset = found.data.dataset(part)
-    batch = dataset.batch(even_steps(len(dataset), samples))
-    figure = draw_masked(found.run.step, found.data, batch, [f"sample {number}" for number in batch.ids])
-    if figure is not None:
-        page.section("What was hidden", note=f"And what the model says of it ({part})")
-        page.figure(figure, "Hidden values and predictions, with one standard deviation where it has one.", "Hidden")

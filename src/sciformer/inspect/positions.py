@@ -1,10 +1,10 @@
-"""What a model knows of places: are the codes of near places alike? (arXiv 2010.11929, figure 7)
+"""Similarity of position codes against distance (arXiv 2010.11929, figure 7).
 
     found = position_similarity(step, assembly, batch)
-    found.correlation             of the similarity of two codes with the distance of their places
-    found.neighbours              how alike the codes of neighbours are, and those of all others
+    found.correlation             of the similarity of two codes with the distance of their positions
+    found.neighbours              mean similarity of neighbours, and of all other pairs
 
-Where places are counted, the codes of all of them; else those at the tokens of a sample.
+Positions on a grid or in a sequence: all codes are compared. Otherwise: the codes of the tokens of a sample.
 """
 
 from __future__ import annotations
@@ -15,55 +15,66 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..assembly import Assembly
 from ..data.batch import Batch, Stream, stream_name
 from ..nn.positions import Position, Rotary, grid
 from ..tokens.base import stream_part
-from .attention import even_steps
+from .attention import even_steps, group_by_value
 from .distance import correlation
 from .plots import style
 from .plots.attention import COLOUR_MAP, FONT_SIZE, draw_weights
 from .plots.style import LINE_COLOURS
 
 Floats = NDArray[np.float64]
-MAX_PLACES = 160  # places on a line, or tokens of a sample, at most
-MAX_PANELS = 8  # places of a grid that are shown, in each direction
+MAX_PLACES = 160  # positions on a line, or tokens of a sample
+MAX_PANELS = 8  # drawn positions of a grid, in each direction
 DISTANCE_BINS = 24
-NEIGHBOUR_DISTANCE = 1.5  # times the distance of the nearest place: so far neighbours are
+NEIGHBOUR_DISTANCE = 1.5  # largest distance of neighbours, in nearest distances
 
 
 class Similarity(NamedTuple):
-    """Cosines of position codes (N, N), how far their places are apart (N, N), and the correlation of the two.
+    """Cosines of position codes (N, N), and the distances of their positions (N, N).
 
-    shape  of the grid that the places stand on, row by row; None on a line
+    shape  of the grid of positions, row by row; None for a line
     """
 
     values: Floats
     distance: Floats
-    correlation: float
     shape: tuple[int, ...] | None = None
 
     @property
-    def neighbours(self) -> tuple[float, float]:
-        """The mean similarity of places next to each other, on a grid those at a corner too, and of all others.
-
-        Codes may be alike nearby and, where edges of images are alike, far away: no correlation shows that. Where
-        places are not even, two are neighbours that are nearly as close as the nearest of each.
-        """
+    def pairs(self) -> tuple[Floats, Floats]:
+        """Distances and similarities of all pairs of different positions."""
         pairs = np.triu_indices(len(self.values), 1)
-        distance, like = self.distance[pairs], self.values[pairs]
+        return self.distance[pairs], self.values[pairs]
+
+    @property
+    def correlation(self) -> float:
+        """Correlation of similarity with distance over all pairs."""
+        return correlation(*self.pairs)
+
+    @property
+    def neighbours(self) -> tuple[float, float]:
+        """Mean similarity of neighbours (diagonal ones too), and of all other pairs.
+
+        A correlation misses codes that are similar both nearby and at opposite edges of an image. On irregular
+        positions, two tokens are neighbours if their distance is at most 1.5 times the smaller of their nearest
+        distances.
+        """
+        distance, like = self.pairs
         nearest = np.where(np.eye(len(self.distance), dtype=bool), np.inf, self.distance).min(1)
-        near = distance <= NEIGHBOUR_DISTANCE * np.minimum(nearest[pairs[0]], nearest[pairs[1]])
+        first, second = np.triu_indices(len(self.values), 1)
+        near = distance <= NEIGHBOUR_DISTANCE * np.minimum(nearest[first], nearest[second])
         return float(like[near].mean()), float(like[~near].mean()) if not near.all() else float("nan")
 
 
 def similarity(position: Position, at: Tensor) -> Floats | None:
-    """cos(PE(p_i), PE(p_j)) for coordinates (N,) or (N, A); None where a position is no vector of its own.
+    """cos(PE(p_i), PE(p_j)) for coordinates (N,) or (N, A); None without codes.
 
-    What is added to a token at rest counts; of a rotation, the product of equal queries and keys that were turned.
+    Additive codes: the vector added to a zero token. Rotary codes: q·k of identical vectors after rotation.
     """
     with torch.no_grad():
         if isinstance(position, Rotary):
@@ -81,15 +92,8 @@ def similarity(position: Position, at: Tensor) -> Floats | None:
     return np.asarray(vectors @ vectors.T)
 
 
-def compare(values: ArrayLike, distance: ArrayLike, shape: tuple[int, ...] | None = None) -> Similarity:
-    """The correlation over all pairs of different places."""
-    values, distance = np.asarray(values, np.float64), np.asarray(distance, np.float64)
-    pairs = np.triu_indices(len(values), 1)
-    return Similarity(values, distance, correlation(distance[pairs], values[pairs]), shape)
-
-
 def position_similarity(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Similarity | None:
-    """The position codes of a model, over its places or over the tokens of the longest of some samples."""
+    """Similarity of position codes, on the grid or for the longest of the samples."""
     name = stream_name(assembly.tokens, stream)
     tokens, sample = assembly.tokens[name], batch.streams[name]
     position = getattr(stream_part(getattr(step.model, "trunk", None), name), "position", None)
@@ -111,29 +115,32 @@ def position_similarity(step: Any, assembly: Assembly, batch: Batch, stream: str
         places = even_steps(tokens.grid_shape or n, MAX_PLACES)
         at, distance = torch.from_numpy(places), np.abs(np.subtract.outer(places, places))
     values = None if distance is None else similarity(position, at.to(device))
-    return None if values is None or distance is None else compare(values, distance, shape)
+    return None if values is None or distance is None else Similarity(values, distance, shape)
 
 
 def draw_positions(found: Similarity, unit: str = "") -> Figure:
-    """Left, the similarity of codes: on a grid, that of some places with all others; right, against their distance."""
+    """Left, the similarity of codes; right, similarity against distance.
+
+    On a grid, the left panel shows some positions, each with its similarity to all others.
+    """
     figure = Figure(figsize=(7.0, 3.3), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
     if found.shape is not None and len(found.shape) == 2:
         _draw_mosaic(left, found.values, found.shape)
     else:
         draw_weights(found.values, axes=left, low=min(0.0, float(found.values.min())), high=1.0)
-        left.set_xlabel("place", fontsize=FONT_SIZE)
-        left.set_ylabel("place", fontsize=FONT_SIZE)
+        left.set_xlabel("position", fontsize=FONT_SIZE)
+        left.set_ylabel("position", fontsize=FONT_SIZE)
     _draw_against_distance(right, found)
-    right.set_xlabel(style.axis_label("distance of two places", unit), fontsize=FONT_SIZE)
+    right.set_xlabel(style.axis_label("distance of two positions", unit), fontsize=FONT_SIZE)
     return figure
 
 
 def _draw_mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
-    """A panel for each of some places of a grid, where it stands there: how alike its code is to that of all others."""
+    """Panel for each of some grid positions: similarity of its code with all others."""
     height, width = shape
     lines = [even_steps(size, MAX_PANELS) for size in shape]
-    high, wide = height + max(1, height // 6), width + max(1, width // 6)  # with a gap
+    high, wide = height + max(1, height // 6), width + max(1, width // 6)  # with gaps between panels
     whole = np.full((len(lines[0]) * high, len(lines[1]) * wide), np.nan)
     for i, row in enumerate(lines[0]):
         for j, column in enumerate(lines[1]):
@@ -143,28 +150,22 @@ def _draw_mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
     axes.set_xticks(np.arange(len(lines[1])) * wide + (width - 1) / 2, labels=[str(i + 1) for i in lines[1]])
     axes.set_yticks(np.arange(len(lines[0])) * high + (height - 1) / 2, labels=[str(i + 1) for i in lines[0]])
     axes.tick_params(length=0, labelsize=FONT_SIZE)
-    axes.set_xlabel("column of a place", fontsize=FONT_SIZE)
-    axes.set_ylabel("row of a place", fontsize=FONT_SIZE)
+    axes.set_xlabel("column of the position", fontsize=FONT_SIZE)
+    axes.set_ylabel("row of the position", fontsize=FONT_SIZE)
     for spine in axes.spines.values():
         spine.set_visible(False)
 
 
 def _draw_against_distance(axes: Axes, found: Similarity) -> None:
-    """Similarity against distance: the mean, and the middle 68 %, of pairs in bins of distance."""
-    pairs = np.triu_indices(len(found.values), 1)
-    distance, like = found.distance[pairs], found.values[pairs]
-    edges = np.unique(np.quantile(distance, np.linspace(0, 1, DISTANCE_BINS + 1)))
-    which = np.clip(np.searchsorted(edges, distance, side="right") - 1, 0, max(0, len(edges) - 2))
-    groups = [like[which == i] for i in range(max(1, len(edges) - 1))]
-    x = [float(distance[which == i].mean()) for i, group in enumerate(groups) if len(group)]
-    groups = [group for group in groups if len(group)]
+    """Mean and central 68 % of the similarity in bins of distance."""
+    distance, like = found.pairs
+    bins = group_by_value(distance, DISTANCE_BINS)
+    x, groups = [value for value, _ in bins], [like[pairs] for _, pairs in bins]
     low, high = (np.array([np.quantile(group, q) for group in groups]) for q in (0.16, 0.84))
     axes.fill_between(x, low, high, color=LINE_COLOURS[2], alpha=0.3, linewidth=0)
     axes.plot(x, [group.mean() for group in groups], color=LINE_COLOURS[0], marker="o", markersize=3, linewidth=1.4)
     style.quiet_frame(axes)
-    axes.set_ylabel("similarity of their codes", fontsize=FONT_SIZE)
+    axes.set_ylabel("cosine similarity of codes", fontsize=FONT_SIZE)
     near, others = map(style.two_decimals, found.neighbours)
-    axes.set_title(
-        f"correlation {style.two_decimals(found.correlation)}; neighbours {near}, others {others}",
-        fontsize=FONT_SIZE,
-    )
+    title = f"correlation {style.two_decimals(found.correlation)}; neighbours {near}, others {others}"
+    axes.set_title(title, fontsize=FONT_SIZE)

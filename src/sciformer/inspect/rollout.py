@@ -1,7 +1,7 @@
-"""What reaches the answer through all blocks: attention rolled out (arXiv 2005.00928).
+"""Attention rollout over all blocks (arXiv 2005.00928).
 
-A block gives every token a part of itself, past the attention, and a part of those it looks at. Followed from the
-answer back to the sample, that is one weight for each token. Nothing here knows what a token is.
+A block mixes the residual stream of a token with the tokens it attends to. Multiplied over all blocks, from the
+prediction back to the sample, this gives one weight for each token.
 """
 
 from __future__ import annotations
@@ -19,19 +19,11 @@ from .attention import AttentionMaps, self_attention
 Floats = NDArray[np.float64]
 
 
-def rollout(maps: Sequence[ArrayLike]) -> Floats:
-    """R (N, N) = product over blocks, the last one first, of (I + A) / 2, with A (H, N, N) in the mean over heads.
-
-    Rows sum to one: R_ij is how much of token j is in token i after the last block. A query that sees nothing keeps
-    itself.
-    """
-    if not len(maps):
-        raise UserError("there are no maps of attention to multiply")
-    return chain([average_with_identity(a) for a in maps])
-
-
 def average_with_identity(weights: ArrayLike) -> Floats:
-    """(I + A) / 2 of self-attention (H, N, N); of a query (H, 1 + N) that asks itself and the tokens, its row of it."""
+    """(I + A) / 2 of self-attention A (H, N, N), mean over heads.
+
+    For a query (H, 1 + N), its row of that matrix. Rows sum to one; a query that sees no key keeps itself.
+    """
     a = np.asarray(weights, np.float64).mean(0)
     if a.ndim == 2:
         blind = (a == 0).all(1)
@@ -42,12 +34,15 @@ def average_with_identity(weights: ArrayLike) -> Floats:
 
 
 def chain(layers: Sequence[Floats]) -> Floats:
-    """The product of the layers (N, N) of one sample, given from the first to the last."""
+    """R (N, N): product of the layers (N, N) of one sample, the last layer first.
+
+    layers  from the first block to the last; R_ij is the share of token j in token i after the last block
+    """
     found = layers[0]
     for layer in layers:
         if layer.ndim != 2 or layer.shape[0] != layer.shape[1] or layer.shape != found.shape:
             raise UserError(
-                f"maps must be self-attention (H, N, N) of one sample, of the same N in every block, not {layer.shape}"
+                f"a layer has the shape {layer.shape}; all must be square (N, N), with the same N in every block"
             )
     for layer in layers[1:]:
         found = layer @ found
@@ -55,11 +50,11 @@ def chain(layers: Sequence[Floats]) -> Floats:
 
 
 def follow(layers: Sequence[Floats], rows: Sequence[Floats], tokens: int, asks: str = "mean") -> Floats:
-    """(tokens,) what each token of one sample gives to its answer, through self-attention and then a pooling.
+    """Share of each token (tokens,) of one sample in its prediction.
 
-    layers  (N, N), N the tokens and what stands in front of them
-    rows    (1 + tokens,) of a query that asks for the sample, over itself and the tokens
-    asks    without such a query, who answers: class, the token in front; first, last, or the mean of all
+    layers  (N, N) of self-attention, N tokens with those in front
+    rows    (1 + tokens,) of a pooling query, over itself and the tokens
+    asks    token of the prediction without a pooling query: class (in front), first, last, or mean (of all)
     """
     joint = chain(layers) if len(layers) else np.eye(tokens)
     front = len(joint) - tokens
@@ -75,12 +70,15 @@ def follow(layers: Sequence[Floats], rows: Sequence[Floats], tokens: int, asks: 
 
 
 def rollout_samples(look: AttentionMaps) -> list[Floats]:
-    """For every sample of a look, how much of each of its tokens (N,) is in its answer; none without attention."""
+    """Rollout of every sample (N,); empty without attention."""
     return follow_samples(look, look.watch.attention, average_with_identity)
 
 
 def follow_samples(look: AttentionMaps, maps: dict[str, Tensor], layer: Callable[[Floats], Floats]) -> list[Floats]:
-    """`follow` for every sample of a look, with what makes a layer of maps (H, N, N) and a row of maps (H, 1 + N)."""
+    """`follow` for every sample.
+
+    layer  makes a layer of a map (H, N, N), or a row of the map (H, 1 + N) of a pooling query
+    """
     inside = self_attention(look)
     if not maps:
         return []
@@ -92,7 +90,7 @@ def follow_samples(look: AttentionMaps, maps: dict[str, Tensor], layer: Callable
             if name in inside:
                 a = a[row, :, : look.front + n, : look.front + n]
             else:
-                a = a[row, :, 0, : a.shape[3] - longest + n]  # a class token that asks may also see itself
+                a = a[row, :, 0, : a.shape[3] - longest + n]  # a class token may also attend to itself
                 if a.shape[1] == n:
                     a = np.concatenate([np.zeros((len(a), 1)), a], 1)
             layers[name in inside].append(layer(a))

@@ -39,7 +39,7 @@ def run(request, tmp_path_factory):
 def test_the_report_shows_series_confusion_and_reliability(run):
     text = (run / "report.html").read_text()
     assert "not drawn" not in text
-    for caption in ("Series as given, recovered and true", "Reliability: is it as sure", "true and predicted"):
+    for caption in ("denoised and true series", "Reliability diagram", "Confusion matrix"):
         assert caption in text
     for metric in ("noise left", "overlap", "efficiency 1", "accuracy"):
         assert metric in text
@@ -50,7 +50,7 @@ def test_pictures_and_answers(run, tmp_path, capsys):
     figure = draw_recovered(opened, opened.data(), "test")
     assert len(figure.axes) == 3
     lines = figure.axes[0].get_lines()
-    assert [line.get_label() for line in lines] == ["given", "clean", "recovered"]
+    assert [line.get_label() for line in lines] == ["input", "clean", "denoised"]
     assert len({len(line.get_xdata()) for line in lines}) == 1
     assert bool(figure.axes[0].collections) is (opened.recipe.objective.form == "gaussian")
     table = {"time": Lists(np.arange(30.0), np.array([30])), "value": Lists(np.ones(30, np.float32), np.array([30]))}

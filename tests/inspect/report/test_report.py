@@ -19,7 +19,7 @@ from tests.inspect.report.test_page import Reader
 from tests.models.sections import model_keys
 
 EVIL = "<script>alert('x')</script>"
-SECTIONS = ["What was run", "Data", "Training", "Scores", "What it attends to", "Cost", "How to reproduce"]
+SECTIONS = ["Run", "Data", "Training", "Scores", "Attention", "Cost", "How to reproduce"]
 TEXT = {
     "data": {"kind": "text", "files": ["t.txt"]},
     "tokens": {"kind": "text", "context": 24},
@@ -118,9 +118,10 @@ def test_every_kind_of_run_has_a_report(trained, kind, request):
     found, sections, text, numbers = read(run)
     along = bool(run.recipe.objective.plot_against)
     answers = kind in ("classify", "regress", "lstm", "convolution", "alone")
-    more = [*["What its answers rest on"] * answers, *["What was hidden"] * (kind == "masked")]
-    assert sections == [*SECTIONS[:4], *["Plot against"] * along, SECTIONS[4], *more, *SECTIONS[5:]]
-    assert "The best model is that of step" in text
+    more = [*["Attribution"] * answers, *["Masked tokens"] * (kind == "masked")]
+    assert sections == [*SECTIONS[:4], *["Predictions"] * along, SECTIONS[4], *more, *SECTIONS[5:]]
+    assert "The best model is from step" in text
+    assert ("on training samples" in text) is (kind == "alone")
     assert "script" not in found.tags
     assert f"Phases {EVIL}" in text
     parts = {"text": {"valid"}, "recurrent text": {"valid"}, "alone": {"train"}}.get(kind, {"valid", "test"})
@@ -162,11 +163,6 @@ def test_the_crossing_is_the_one_of_all_judged_samples(trained, quick):
     assert ("crosses 0.5 at temperature" in text) is bool(np.isfinite(value))
 
 
-def test_a_run_without_a_kept_part_says_so(trained, quick):
-    _, _, text, _ = read(trained("alone"))
-    assert "on training samples, for none were kept apart" in text
-
-
 def test_the_same_run_gives_the_same_page(trained, quick):
     run = trained("masked")
     assert write_report(run).read_bytes() == write_report(Run(run.path)).read_bytes()
@@ -175,14 +171,14 @@ def test_the_same_run_gives_the_same_page(trained, quick):
 def test_large_parts_are_thinned(trained, quick, monkeypatch):
     monkeypatch.setattr(report, "MAX_JUDGED_SAMPLES", 7)
     _, _, text, numbers = read(trained("lstm"))
-    assert "Of valid, 7 of 30 samples were judged." in text
+    assert "valid: 7 of 30 samples" in text
     assert numbers["parts"]["test"]["judged"] == 7
 
 
 def test_samples_too_long_to_look_at(trained, quick, monkeypatch):
     monkeypatch.setattr(figures, "MAX_HELD_WEIGHTS", 100)
     _, _, text, numbers = read(trained("masked"))
-    assert "Samples of 16 tokens are too long" in text
+    assert "samples of 16 tokens" in text
     assert "reach" not in numbers
 
 
@@ -190,8 +186,8 @@ def test_without_data_the_rest_is_there(fresh, tmp_path):
     (tmp_path / "a.npz").unlink()
     _, sections, text, numbers = read(Run(fresh.path))
     assert len(sections) == 8
-    assert "The data are gone" in text
-    assert "The best model is that of step" in text
+    assert "data are missing" in text
+    assert "The best model is from step" in text
     assert "parts" not in numbers
     with refuses("a.npz"):
         inspect_run(Run(fresh.path), tmp_path / "pictures")
@@ -199,12 +195,12 @@ def test_without_data_the_rest_is_there(fresh, tmp_path):
 
 def test_other_data_and_no_model(fresh, tmp_path):
     write_data(tmp_path, seed=1)
-    assert "The data changed since this run" in read(Run(fresh.path))[2]
+    assert "The data have changed since this run" in read(Run(fresh.path))[2]
     (fresh.folder.model / "weights.safetensors").unlink()
     _, sections, text, numbers = read(Run(fresh.path))
     assert len(sections) == 8
-    assert "The model is gone" in text
-    assert "No model was kept" in text
+    assert "The model is missing" in text
+    assert "No model was saved" in text
     assert numbers == {}
 
 
@@ -216,7 +212,7 @@ def test_a_model_that_diverged_and_steps_left_out(fresh):
     run.folder.append({"step": 4, "left_out": True, "samples": [3]})
     _, _, text, numbers = read(run)
     assert "Has the model diverged?" in text
-    assert "not finite: 4." in text
+    assert "non-finite gradient: 4." in text
     assert numbers["parts"]["test"]["scores"]["accuracy"] is None
     assert numbers["along"]["crossing"] is None
 
@@ -226,7 +222,7 @@ def test_what_cannot_be_drawn_is_told(fresh):
     for key, value in [("plot_against", "nothing"), ("plot_against", "name"), ("curve", "7")]:
         fresh.folder.write("recipe.yaml", re.sub(rf"(?m)^  {key}: .*$", f"  {key}: '{value}'", recipe))
         _, _, text, numbers = read(Run(fresh.path))
-        assert re.search(rf"Not drawn: .*[`']{value}[`']", text)
+        assert re.search(rf"Not shown: .*[`']{value}[`']", text)
         assert "along" not in numbers
 
 

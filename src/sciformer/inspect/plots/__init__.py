@@ -1,1 +1,1 @@
-"""Figures: attention, curves, panels, and the style they share."""
+"""Figures: attention matrices, curves, panels, and their common style."""

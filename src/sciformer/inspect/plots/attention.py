@@ -1,8 +1,8 @@
-"""Attention as pictures: who looks at whom and how much, and who may look at whom.
+"""Heat maps of attention weights and of attention patterns.
 
-A row is a query, a column is a key. One colour map serves everywhere, from white (nothing) to dark blue (most); it
-differs in lightness alone, so that it can be read in grey and by the colour-blind. Figures are made without pyplot and
-keep no global state: `axes.figure.savefig("weights.png")` writes one.
+A row is a query, a column is a key. All figures use one colour map, from white (zero) to dark blue (largest). It varies
+in lightness alone, so it is readable in grey and by colour-blind people. Figures are made without pyplot and keep no
+global state: `axes.figure.savefig("weights.png")` writes a file.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Matrix = NDArray[np.float64]
 Panel = tuple[str, Matrix]
 
 COLOUR_MAP = "Blues"
-CELL_INCHES = 0.36  # inches of a cell, where there are few
-MAX_PANEL_INCHES, MAX_PAGE_INCHES = 6.0, 16.0  # inches of a panel and of a line of panels at most
+CELL_INCHES = 0.36  # side of a cell in a small matrix
+MAX_PANEL_INCHES, MAX_PAGE_INCHES = 6.0, 16.0  # largest panel, and line of panels
 FONT_SIZE, MIN_FONT_SIZE = 8.0, 5.0  # points
-MAX_WRITTEN_CELLS = 150  # cells of a picture, up to which their values are written
+MAX_WRITTEN_CELLS = 150  # cells of the largest figure that shows values
 
 
 def draw_weights(
@@ -45,13 +45,13 @@ def draw_weights(
     low: float | None = None,
     high: float | None = None,
 ) -> Axes:
-    """A heat map of weights (N, M) with a label for each row and column, into `axes` or into a figure of its own.
+    """Heat map of weights (N, M) with a label for each row and column.
 
-    columns    the labels of `rows` unless given, where the matrix is square
-    low, high  the ends of the colour map: 0 (or the least value, if it is negative) and the greatest unless given
+    axes       axes to draw into (default: a new figure)
+    columns    labels of the columns (default for a square matrix: `rows`)
+    low, high  ends of the colour map (default: 0 or the smallest negative value, and the largest value)
 
-    In a small matrix the values are written into the cells, but for those that round to zero. In a large one, labels
-    that would not fit are left out at even steps.
+    Small matrices show their values, except for those that round to zero. Large matrices show evenly spaced labels.
     """
     values = _array(weights, 2, "weights", "(N, M)", "Take one sample and one head: weights[0, 0].")
     labels = _labels(values.shape, rows, columns)
@@ -71,13 +71,13 @@ def draw_heads(
     titles: Sequence[str] | None = None,
     across: int = 4,
 ) -> Figure:
-    """One heat map for each head, all on one colour scale.
+    """Heat map of each head, all on one colour scale.
 
-    weights  (H, N, M), `across` panels in a line; or by block {name: (H, N, M)}, a line of panels for each block
-    titles   of the panels, in order; "head 1", "head 2", ... after the name of the block unless given
+    weights  (H, N, M), with `across` panels in a line; or {name: (H, N, M)}, with a line of panels for each block
+    titles   of the panels, in order (default: name of the block and number of the head)
     """
     if across < 1:
-        raise UserError(f"across must be 1 panel or more, not {across}")
+        raise UserError(f"across must be at least 1 panel, not {across}")
     lines = _panels(weights, across)
     panels = [panel for line in lines for panel in line]
     if titles is not None and len(titles) != len(panels):
@@ -108,13 +108,16 @@ def draw_heads(
 def draw_pattern(
     pattern: Pattern, n: int, axes: Axes | None = None, *, keys: int | None = None, title: str | None = None
 ) -> Axes:
-    """Which of `keys` (n unless given) each of n queries may see: a filled cell is allowed."""
+    """Attention pattern: a filled cell is a key that the query may see.
+
+    keys   number of keys (default: n, the number of queries)
+    """
     keys = n if keys is None else keys
     if n < 1 or keys < 1:
-        raise UserError(f"there must be 1 query and 1 key or more, not {n} queries and {keys} keys")
+        raise UserError(f"a pattern needs at least 1 query and 1 key, not {n} queries and {keys} keys")
     if isinstance(pattern, Documents) and (pattern.queries.total, pattern.memory.total) != (n, keys):
         total = (pattern.queries.total, pattern.memory.total)
-        raise UserError("this pattern packs {} queries and {} keys, not {} and {}".format(*total, n, keys))
+        raise UserError("this pattern of documents has {} queries and {} keys, not {} and {}".format(*total, n, keys))
     allowed = pattern.mask(n, keys).cpu().numpy().astype(np.float64)
     if axes is None:
         axes = _figure(allowed.shape, None, None).subplots()
@@ -130,11 +133,10 @@ def draw_pattern(
 
 
 def _panels(weights: Numbers | Mapping[str, Numbers], across: int) -> list[list[Panel]]:
-    """Lines of named panels (N, M)."""
     shape, hint = "(H, N, M)", "Take one sample: weights[0]."
     if isinstance(weights, Mapping):
         if not weights:
-            raise UserError("there are no weights to draw", hint="Was the forward pass given the Watch?")
+            raise UserError("there are no weights to draw", hint="Pass the Watch to the forward pass of the model.")
         blocks = {name: _array(heads, 3, f"weights of {name!r}", shape, hint) for name, heads in weights.items()}
         return [[(f"{name}, head {h + 1}", w) for h, w in enumerate(heads)] for name, heads in blocks.items()]
     panels = [(f"head {h + 1}", w) for h, w in enumerate(_array(weights, 3, "weights", shape, hint))]
@@ -144,7 +146,6 @@ def _panels(weights: Numbers | Mapping[str, Numbers], across: int) -> list[list[
 def _paint(
     axes: Axes, values: Matrix, rows: Labels, columns: Labels, low: float, high: float, write: bool
 ) -> AxesImage:
-    """The matrix, its tick labels and, if wanted, its values."""
     image = axes.imshow(values, cmap=COLOUR_MAP, vmin=low, vmax=high, interpolation="nearest")
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -154,7 +155,7 @@ def _paint(
             axis.set_major_locator(MaxNLocator(nbins=6, integer=True))
             axis.set_tick_params(length=2, labelsize=FONT_SIZE)
         else:
-            size = 0.8 * points / count  # what fits beside a cell; where that is too small, some labels are left out
+            size = 0.8 * points / count  # height of a label; if it is too small, labels are left out
             step = math.ceil(MIN_FONT_SIZE / size)
             axis.set_ticks(range(0, count, step), labels=list(labels)[::step])
             axis.set_tick_params(length=0, labelsize=min(FONT_SIZE, max(MIN_FONT_SIZE, size)))
@@ -164,16 +165,21 @@ def _paint(
         side.set_color("0.8")
     if write:
         for (i, j), value in np.ndenumerate(values):
-            if not abs(value) < 0.005:  # also what is not a number is written
+            if not abs(value) < 0.005:  # NaN is written too
                 colour = "white" if value > (low + high) / 2 else "0.15"
                 axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=FONT_SIZE - 1.5, color=colour)
     return image
 
 
-def _array(weights: Numbers, dimensions: int, what: str, shape: str, hint: str) -> Matrix:
+def to_float64(weights: Any) -> Matrix:
+    """Convert numbers, or a tensor on any device, to a NumPy array of doubles."""
     if isinstance(weights, Tensor):
         weights = weights.detach().to("cpu", torch.float64).numpy()
-    array = np.asarray(weights, dtype=np.float64)
+    return np.asarray(weights, dtype=np.float64)
+
+
+def _array(weights: Numbers, dimensions: int, what: str, shape: str, hint: str) -> Matrix:
+    array = to_float64(weights)
     if array.ndim != dimensions or array.size == 0:
         wrong = "are empty, of shape" if array.ndim == dimensions else f"must have the shape {shape}, not"
         raise UserError(f"{what} {wrong} {array.shape}", hint=hint if array.ndim > dimensions else "")
@@ -181,7 +187,7 @@ def _array(weights: Numbers, dimensions: int, what: str, shape: str, hint: str) 
 
 
 def _labels(shape: tuple[int, ...], rows: Labels, columns: Labels) -> tuple[Labels, Labels]:
-    """Labels of rows and columns, refused where their number does not fit."""
+    """Labels of rows and columns, checked against the shape."""
     if columns is None and shape[0] == shape[1]:
         columns = rows
     for name, labels, count in (("rows", rows, shape[0]), ("columns", columns, shape[1])):
@@ -191,7 +197,7 @@ def _labels(shape: tuple[int, ...], rows: Labels, columns: Labels) -> tuple[Labe
 
 
 def _range(panels: Sequence[Matrix], low: float | None, high: float | None) -> tuple[float, float]:
-    """The ends of the colour map over all panels; what is not finite does not count."""
+    """Ends of the colour map over all panels; values that are not finite are ignored."""
     values = np.concatenate([panel[np.isfinite(panel)] for panel in panels])
     low = values.min(initial=0.0) if low is None else low
     high = values.max(initial=low) if high is None else high
@@ -199,7 +205,7 @@ def _range(panels: Sequence[Matrix], low: float | None, high: float | None) -> t
 
 
 def _figure(shape: tuple[int, ...], rows: Labels, columns: Labels, lines: int = 1, wide: int = 1) -> Figure:
-    """An empty figure with room for `lines` times `wide` panels of one shape and their labels."""
+    """Empty figure with room for lines times wide panels of one shape, and labels."""
     cell = CELL_INCHES if lines * wide * math.prod(shape) <= MAX_WRITTEN_CELLS else 0.8 * CELL_INCHES
     cell = min(cell, MAX_PANEL_INCHES / max(shape), MAX_PAGE_INCHES / (wide * shape[1]))
     left, below = (0.3 + 0.08 * max(map(len, labels or ["00"])) for labels in (rows, columns))

@@ -1,6 +1,6 @@
-"""A run as pictures: its history, its calibration, its mistakes, its outputs along a column of the data.
+"""Figures of a run: history, calibration, confusion, predictions along a column.
 
-Figures are made without pyplot: `figure.savefig("loss.png")` writes one.
+Figures are made without pyplot: `figure.savefig("loss.png")` writes a file.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .style import FAINT_GREY, LINE_COLOURS, LINE_DASHES
 
 Band = tuple[ArrayLike, ArrayLike | None, ArrayLike | None]
 
-MIN_LOG_DECADES = 1.5  # of a positive quantity, from which its axis is logarithmic
-MIN_DENSITY_POINTS = 2000  # points, from which a cloud is drawn as a density
+MIN_LOG_DECADES = 1.5  # range above which an axis is logarithmic
+MIN_DENSITY_POINTS = 2000  # points above which a density is drawn
 
 
 def draw_history(
@@ -33,13 +33,13 @@ def draw_history(
     step: str = "step",
     ylabel: str | None = None,
 ) -> Figure:
-    """Columns of a run's records against its steps, all on one axis: draw another figure for another quantity.
+    """Columns of a run's records against steps, on one axis.
 
-    records  as in metrics.jsonl; a record without a column (or without a step) says nothing about it. Of two records
-             of one step, which a resumed run leaves, the later one counts
+    records  as in metrics.jsonl; records without a column or step are skipped. If a resumed run has two records of one
+             step, the later one is used
     columns  keys of the records, or {key: name in the legend}
 
-    The axis is logarithmic where all values are positive and span more than a decade and a half.
+    The axis is logarithmic if all values are positive and span more than 1.5 decades.
     """
     names = dict(columns) if isinstance(columns, Mapping) else {key: key for key in columns}
     if not names:
@@ -79,10 +79,10 @@ def draw_along(
     xlabel: str = "",
     ylabel: str = "",
 ) -> Figure:
-    """Quantities against a column of the samples, each as a line in a band from low to high.
+    """Quantities against a column of the samples, each as a line in a band.
 
     curves  {name: (mean, low, high)} of the shape of x; low and high may be None
-    marks   {label: place on the x axis} of vertical lines; one that is nan is named as «none» and not drawn
+    marks   {label: position on the x axis} of vertical lines; a NaN is listed as «none» in the legend
     """
     places = style.to_array(x)
     order = np.argsort(places, kind="stable")
@@ -91,14 +91,14 @@ def draw_along(
         mean, low, high = (None if part is None else style.to_array(part) for part in band)
         for part in (mean, low, high):
             if part is not None and part.shape != places.shape:
-                raise UserError(f"{name!r} must have {places.size} values, one for each x, not the shape {part.shape}")
+                raise UserError(f"{name!r} has the shape {part.shape}, but x has {places.size} values")
         assert mean is not None
         style.draw_line(axes, places[order], mean[order], i, name)
         if low is not None and high is not None:
-            bounds = np.stack([places, low, high])[:, order]
-            axes.fill_between(*bounds, color=style.line_colour(i), alpha=0.18, linewidth=0)
+            bounds, colour = np.stack([places, low, high])[:, order], style.line_style(i)["color"]
+            axes.fill_between(*bounds, color=colour, alpha=0.18, linewidth=0)
             alone = style.isolated_points(np.isfinite(bounds.sum(axis=0)))
-            axes.vlines(*bounds[:, alone], color=style.line_colour(i), alpha=0.3, linewidth=4)
+            axes.vlines(*bounds[:, alone], color=colour, alpha=0.3, linewidth=4)
     for i, (label, place) in enumerate((marks or {}).items()):
         there = math.isfinite(place)
         line_style: dict[str, Any] = {
@@ -115,24 +115,18 @@ def draw_along(
 
 
 def draw_reliability(curve: Reliability) -> Figure:
-    """Accuracy against confidence beside the diagonal of a calibrated model; below, how many samples are where."""
+    """Accuracy against confidence, beside the diagonal of a calibrated model.
+
+    Below, a histogram of the confidence.
+    """
     figure = style.new_figure()
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
     axes.plot([0, 1], [0, 1], color=FAINT_GREY, linewidth=0.8, linestyle=LINE_DASHES[1], label="calibrated")
     label = f"model, calibration error {curve.error:.3f}"
-    axes.plot(
-        curve.confidence,
-        curve.accuracy,
-        color=LINE_COLOURS[0],
-        linewidth=1.2,
-        marker="o",
-        markersize=4,
-        label=label,
-        zorder=3,
-    )
-    below.bar(
-        curve.edges[:-1], curve.samples, width=np.diff(curve.edges), align="edge", color=LINE_COLOURS[2], linewidth=0
-    )
+    line: dict[str, Any] = {"color": LINE_COLOURS[0], "linewidth": 1.2, "marker": "o", "markersize": 4, "zorder": 3}
+    axes.plot(curve.confidence, curve.accuracy, label=label, **line)
+    widths = np.diff(curve.edges)
+    below.bar(curve.edges[:-1], curve.samples, width=widths, align="edge", color=LINE_COLOURS[2], linewidth=0)
     full = np.flatnonzero(curve.samples)
     first = float(curve.edges[full[0]]) if full.size else 0.0
     axes.set(xlim=(min(first, 0.5), 1.005), ylim=(-0.02, 1.02))
@@ -146,24 +140,24 @@ def draw_reliability(curve: Reliability) -> Figure:
 
 
 def draw_roc(curve: Roc) -> Figure:
-    """True against false positives for two classes, beside the diagonal of a guess."""
+    """ROC curve of two classes, beside the diagonal of random guesses."""
     figure, axes = style.new_axes()
-    axes.plot([0, 1], [0, 1], color=FAINT_GREY, linewidth=0.8, linestyle=LINE_DASHES[1], label="guess, AUC 0.5")
+    axes.plot([0, 1], [0, 1], color=FAINT_GREY, linewidth=0.8, linestyle=LINE_DASHES[1], label="random, AUC 0.5")
     label = f"model, AUC {curve.area:.3f}"
     axes.plot(curve.false_positive, curve.true_positive, color=LINE_COLOURS[0], linewidth=1.4, label=label)
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
-    style.finish(figure, axes, "false positives", "true positives")
+    style.finish(figure, axes, "false positive rate", "true positive rate")
     return figure
 
 
 def draw_confusion(matrix: ArrayLike, names: Sequence[str] | None = None) -> Figure:
-    """Counts (C, C) of true (rows) and predicted (columns) classes; the colour is the share of the true class.
+    """Confusion matrix: counts (C, C) of true (rows) and predicted (columns) classes.
 
-    The counts are written where they fit; labels that do not fit are left out at even steps.
+    The colour is the share of the true class. Counts and labels are left out where they do not fit.
     """
     counts = np.asarray(matrix)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or counts.size == 0:
-        raise UserError(f"counts must have the shape (C, C) and not be empty, but have the shape {counts.shape}")
+        raise UserError(f"the confusion matrix has the shape {counts.shape}, not (C, C) with at least one class")
     c = len(counts)
     labels = [str(i) for i in range(c)] if names is None else [str(name) for name in names]
     if len(labels) != c:
@@ -202,10 +196,10 @@ def draw_confusion(matrix: ArrayLike, names: Sequence[str] | None = None) -> Fig
 
 
 def draw_residuals(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> Figure:
-    """Left, predicted against true values; right, (target − mean) / std beside the Gaussian it should follow.
+    """Left, predicted against true values; right, (target − mean) / std.
 
-    What is not a number, or has no spread above zero, is left out, and the axis says how much. What lies farther out
-    than eight spreads is counted in the outermost bin.
+    The right panel shows the standard normal distribution for comparison. Values that are not finite, or without a
+    positive spread, are left out and counted on the axis. Residuals beyond 8 standard deviations fall in the last bin.
     """
     predicted, spread, truth = (style.to_array(array).ravel() for array in (mean, std, target))
     if not predicted.size == spread.size == truth.size:
@@ -226,9 +220,8 @@ def draw_residuals(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> Figure
             left.hexbin(truth, predicted, gridsize=45, extent=(*ends, *ends), cmap=COLOUR_MAP, mincnt=1, bins="log")
         else:
             left.vlines(truth, predicted - spread, predicted + spread, color=LINE_COLOURS[0], alpha=0.2, linewidth=0.6)
-            left.scatter(
-                truth, predicted, s=8, linewidths=0, color=LINE_COLOURS[0], alpha=0.8 if truth.size < 200 else 0.5
-            )
+            opacity = 0.8 if truth.size < 200 else 0.5
+            left.scatter(truth, predicted, s=8, linewidths=0, color=LINE_COLOURS[0], alpha=opacity)
         left.set(xlim=ends, ylim=ends)
         left.xaxis.set_major_locator(MaxNLocator(nbins=5))
         z = (truth - predicted) / spread
@@ -245,36 +238,33 @@ def draw_residuals(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> Figure
     style.quiet_frame(right)
     right.spines["left"].set_visible(False)
     right.set_xlabel("(true − predicted) / spread", fontsize=FONT_SIZE)
-    style.finish(
-        figure, left, "true" + (f" ({lost} of {good.size} left out: not numbers)" if lost else ""), "predicted"
-    )
+    note = f" ({lost} of {good.size} left out: not numbers)" if lost else ""
+    style.finish(figure, left, f"true{note}", "predicted")
     return figure
 
 
-# What more of something gives: scores at steps that are no numbers on one scale, such as 20, 100 and all labels
+# Scores at steps without a common scale, such as 20, 100 and all labels
 
 
 def draw_steps(
     steps: Sequence[str], curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], xlabel: str, ylabel: str
 ) -> Figure:
-    """A line for each name, with its spread as bars; lines stand a little beside each other.
+    """Line with error bars for each name, at steps without a common scale.
 
-    curves  {name: (means, spreads)}, one for each of the steps; what is nan is left out
+    curves  {name: (means, spreads)}, with one entry for each step; NaN is left out
     """
     figure, axes = style.new_axes()
     places = np.arange(len(steps))
     for number, (name, (means, spreads)) in enumerate(curves.items()):
         if not len(means) == len(spreads) == len(steps):
             counts = f"{len(means)} and {len(spreads)}"
-            raise UserError(f"{name!r} must have {len(steps)} means and spreads, one for each step, not {counts}")
+            raise UserError(f"{name!r} has {counts} means and spreads, but there are {len(steps)} steps")
         aside = 0.06 * (number - (len(curves) - 1) / 2)
         axes.errorbar(
             places + aside,
             np.asarray(means, np.float64),
             np.asarray(spreads, np.float64),
-            color=LINE_COLOURS[number % len(LINE_COLOURS)],
-            linestyle=LINE_DASHES[(number + number // len(LINE_COLOURS)) % len(LINE_DASHES)],
-            linewidth=1.4,
+            **style.line_style(number),
             marker="o",
             markersize=4,
             capsize=2.5,

@@ -1,4 +1,4 @@
-"""Series out of noise: what was given, what the model made of it, and the truth."""
+"""Denoised series: input, prediction and truth."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Figure:
-    """Some samples of a part, one above the other, against the axis of their tokens (of patches, the place)."""
+    """Denoised series of some samples of a part, one panel each.
+
+    The x axis is the position of the tokens; for patches, their index.
+    """
     dataset, objective = data.dataset(part), data.objective
     ids = even_steps(len(dataset), samples)
     batch = dataset.batch(ids)
@@ -43,14 +46,14 @@ def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Fig
         at = columns.get("at")
         x = at if at is not None and at.shape == value.shape else np.arange(len(value))
         x = x - (x[0] if len(x) else 0)
-        axes.plot(x, value, ".", color=FAINT_GREY, markersize=2.5, label="given" if not row else None)
+        axes.plot(x, value, ".", color=FAINT_GREY, markersize=2.5, label="input" if not row else None)
         axes.plot(x, true, color=LINE_COLOURS[1], linewidth=1.0, label=style.escape_label(target) if not row else None)
         middle = told["recovered"][row]
-        axes.plot(x, middle, color=LINE_COLOURS[0], linewidth=1.2, label="recovered" if not row else None)
+        axes.plot(x, middle, color=LINE_COLOURS[0], linewidth=1.2, label="denoised" if not row else None)
         if "deviation" in told:
             deviation = told["deviation"][row]
             axes.fill_between(x, middle - deviation, middle + deviation, color=LINE_COLOURS[2], alpha=0.35, linewidth=0)
         style.quiet_frame(axes)
     style.finish(figure, panels[0], "", "")
-    panels[-1].set_xlabel("since the first token", fontsize=FONT_SIZE)
+    panels[-1].set_xlabel("position after the first token", fontsize=FONT_SIZE)
     return figure

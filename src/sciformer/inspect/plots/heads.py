@@ -1,4 +1,4 @@
-"""One sample, drawn anew for every head of every block: where does each look?"""
+"""One sample, drawn for every head of every block with its attention."""
 
 from __future__ import annotations
 
@@ -7,30 +7,38 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...assembly import Assembly
-from ..attention import AttentionMaps, escape_mathtext, even_steps, map_title, relative_to_uniform, weights_on
+from ..attention import (
+    AttentionMaps,
+    escape_mathtext,
+    even_steps,
+    excess_over,
+    map_title,
+    relative_to_uniform,
+    weights_on,
+)
 from .attention import FONT_SIZE, MIN_FONT_SIZE
 from .panels import join_legends, shrink
 
-MAX_BLOCKS, MAX_HEADS = 12, 12  # maps from top to bottom and heads from left to right, at most
-MAX_PANEL_INCHES, PAGE_INCHES = 1.05, 8.4  # inches of a panel, and of a line of them
+MAX_BLOCKS, MAX_HEADS = 12, 12  # largest numbers of lines and columns
+MAX_PANEL_INCHES, PAGE_INCHES = 1.05, 8.4  # largest panel, and line of panels
 
 
 def has_shape(assembly: Assembly, look: AttentionMaps, row: int) -> bool:
-    """Whether the tokens draw a sample in a shape of its own, so that it can be read in a small panel."""
+    """Whether the drawing of a sample has a fixed aspect, readable in a small panel."""
     return _trial_axes(assembly, look, row).get_aspect() != "auto"
 
 
 def alternative_forms(assembly: Assembly, look: AttentionMaps, row: int) -> list[str]:
-    """Further ways in which the tokens can draw a sample."""
+    """Names of the alternative drawings of a sample."""
     tokens = assembly.tokens[look.stream]
     return list(tokens.alternative_drawings(look.seen.take(np.array([row])))) if look.seen.stream.lengths[row] else []
 
 
 def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure:
-    """The attention that the tokens of one sample receive: a line for each block, a column for each head.
+    """Attention received by the tokens of one sample: lines are blocks, columns heads.
 
-    The blocks of a pooling by attention come last. Above a panel stands how much more than uniform attention the token
-    with most of it receives; drawn is what exceeds uniform attention, so that a head that is blind leaves it plain.
+    The blocks of a pooling by attention come last. The title of a panel is the largest attention divided by uniform
+    attention. The colour is the excess over uniform attention, so a uniform head leaves the drawing plain.
     """
     maps = look.watch.attention
     names = [list(maps)[i] for i in even_steps(len(maps), MAX_BLOCKS)]
@@ -53,16 +61,12 @@ def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure
             if head >= maps[name].shape[1]:
                 axes.set_axis_off()
                 continue
-            weights = weights_on(look, row, head)[name]
-            times = relative_to_uniform(weights)
-            greatest = float(times.max(initial=0.0))
-            tokens.draw(sample, np.clip(times - 1, 0, None) * (greatest >= 1.1), axes)
+            excess, greatest = excess_over(relative_to_uniform(weights_on(look, row, head)[name]))
+            tokens.draw(sample, excess, axes)
             _strip_words(axes)
             shrink(axes, side)
-            number = f"head {head + 1}   " if i == 0 else ""
-            axes.set_title(
-                f"{number}×{greatest:.1f}" if greatest >= 1.1 else f"{number}–", fontsize=MIN_FONT_SIZE + 1, pad=2
-            )
+            number, times = f"head {head + 1}   " if i == 0 else "", f"×{greatest:.1f}" if excess.any() else "–"
+            axes.set_title(number + times, fontsize=MIN_FONT_SIZE + 1, pad=2)
         grid[i, 0].set_ylabel(escape_mathtext(map_title(name)), fontsize=FONT_SIZE)
     join_legends(figure, grid.ravel())
     return figure
@@ -76,7 +80,6 @@ def _trial_axes(assembly: Assembly, look: AttentionMaps, row: int) -> Axes:
 
 
 def _strip_words(axes: Axes) -> None:
-    """A drawing without words: there is no room for them."""
     axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
     for letter in axes.texts:
         letter.remove()

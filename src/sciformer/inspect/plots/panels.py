@@ -1,4 +1,4 @@
-"""Drawings that were made for a whole figure, in panels of one: smaller marks, few ticks, one legend for all."""
+"""Drawings in small panels: smaller marks, fewer ticks, one legend for all panels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from matplotlib.ticker import MaxNLocator
 
 from .attention import FONT_SIZE
 
-PANEL_INCHES = 4.0  # side of the panel that a drawing is made for
+PANEL_INCHES = 4.0  # side of a full-size drawing
 
 
 def shrink(axes: Axes, side: float) -> None:
-    """Marks as large as a panel of `side` inches has room for."""
+    """Scale marks and lines to a panel of `side` inches."""
     part = min(1.0, side / PANEL_INCHES)
     for marks in axes.collections:
         if isinstance(marks, PathCollection):
@@ -28,7 +28,7 @@ def shrink(axes: Axes, side: float) -> None:
 
 
 def thin_ticks(axes: Axes, named: bool) -> None:
-    """Three ticks or so on each axis, small; the names of the axes where `named`."""
+    """Reduce to about three ticks on each axis; axis labels only if `named`."""
     if not axes.axison:
         return
     for axis in (axes.xaxis, axes.yaxis):
@@ -40,7 +40,10 @@ def thin_ticks(axes: Axes, named: bool) -> None:
 
 
 def join_legends(figure: Figure, panels: Iterable[Axes], grey: bool = True) -> None:
-    """One legend below all panels, instead of one in each; `grey` where colours are weights."""
+    """Replace the legends of panels by one legend below all of them.
+
+    grey   draw its marks in grey, if colours are weights
+    """
     found: dict[str, Artist] = {}
     for axes in panels:
         if (legend := axes.get_legend()) is not None:
@@ -60,6 +63,6 @@ def join_legends(figure: Figure, panels: Iterable[Axes], grey: bool = True) -> N
     )
     for handle in legend.legend_handles:
         if grey and isinstance(handle, PathCollection):
-            handle.set_array(None)  # colours are weights in one panel only
+            handle.set_array(None)  # the colours of weights belong to one panel
             handle.set_sizes([25])
             handle.set_facecolor("0.8")

@@ -1,7 +1,7 @@
-"""What all curves have in common: size, colours and dashes, a quiet frame, one legend above it.
+"""Common style of figures: size, colours and dashes, a light frame, one legend.
 
-Curves differ in lightness and in dashes, so that they can be read in grey. A value that is nan or None is a gap in its
-curve, a point between two gaps is a dot. Names are drawn as they are: a dollar in the name of a column is a dollar.
+Curves differ in lightness and dashes, so they are readable in grey. NaN and None are gaps in a curve; a point between
+two gaps is a dot. Names are drawn literally: a dollar sign in a name stays a dollar sign.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -26,40 +25,36 @@ Values = NDArray[np.float64]
 FIGURE_SIZE = (5.5, 3.4)  # inches
 LINE_COLOURS = ("#08306b", "#d9772b", "#6baed6", "0.4")
 LINE_DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
-FAINT_GREY = "0.6"  # diagonals and reference lines
-MAX_DOTTED_POINTS = 30  # points of a curve, up to which each has a dot
-LEGEND_LETTERS = 80  # of a line of the legend
+FAINT_GREY = "0.6"  # for diagonals and reference lines
+MAX_DOTTED_POINTS = 30  # points of the longest curve with dots
+LEGEND_LETTERS = 80  # letters in a line of the legend
 
 
 def new_axes() -> tuple[Figure, Axes]:
-    """A figure with one pair of axes."""
+    """New figure with one pair of axes."""
     figure = new_figure()
     return figure, figure.subplots()
 
 
 def new_figure() -> Figure:
-    """An empty figure."""
+    """Empty figure in the common size and layout."""
     return Figure(figsize=FIGURE_SIZE, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
 
 
 def say_empty(axes: Axes) -> None:
-    """Say that there is nothing to draw, instead of drawing ticks of nothing."""
+    """Write «no finite values» on empty axes, without ticks."""
     axes.set(xticks=[], yticks=[])
     axes.text(0.5, 0.5, "no finite values", ha="center", va="center", fontsize=FONT_SIZE, transform=axes.transAxes)
 
 
 def finish(figure: Figure, axes: Axes, xlabel: str, ylabel: str, always: bool = False) -> None:
-    """Labels, a quiet frame, and above the axes the one legend, where there is more than one curve."""
+    """Set labels and frame, and add a legend if there are several curves."""
     quiet_frame(axes)
     axes.set_xlabel(escape_label(xlabel), fontsize=FONT_SIZE)
     axes.set_ylabel(escape_label(ylabel), fontsize=FONT_SIZE)
-    handles: list[Artist] = []
-    labels: list[str] = []
-    for panel in figure.axes:
-        for handle, label in zip(*panel.get_legend_handles_labels()):
-            handles.append(handle)
-            labels.append(label)
-    if len(labels) > 1 or (labels and always):
+    found = [pair for panel in figure.axes for pair in zip(*panel.get_legend_handles_labels())]
+    if len(found) > 1 or (found and always):
+        handles, labels = zip(*found)
         across = max(1, min(4, LEGEND_LETTERS // (max(map(len, labels)) + 6)))
         figure.legend(
             handles, labels, loc="outside upper left", ncols=across, frameon=False, fontsize=FONT_SIZE, handlelength=2.6
@@ -67,7 +62,7 @@ def finish(figure: Figure, axes: Axes, xlabel: str, ylabel: str, always: bool = 
 
 
 def quiet_frame(axes: Axes) -> None:
-    """Two sides of a frame, in grey, and a faint grid."""
+    """Draw a frame of two grey sides and a faint grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("0.7")
     axes.tick_params(labelsize=FONT_SIZE, length=2.5, color="0.7")
@@ -77,26 +72,25 @@ def quiet_frame(axes: Axes) -> None:
 
 
 def escape_label(name: str) -> str:
-    """A name that Matplotlib does not read: no formula between dollars, no hidden curve by a first underscore."""
+    """Escape a name for Matplotlib: dollar signs, and a leading underscore."""
     return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
 
 
-def line_colour(i: int) -> str:
-    """Of the i-th curve."""
-    return LINE_COLOURS[i % len(LINE_COLOURS)]
+def line_style(i: int) -> dict[str, Any]:
+    """Colour, dashes and width of the i-th curve of a figure."""
+    dashes = LINE_DASHES[(i + i // len(LINE_COLOURS)) % len(LINE_DASHES)]
+    return {"color": LINE_COLOURS[i % len(LINE_COLOURS)], "linestyle": dashes, "linewidth": 1.4}
 
 
 def draw_line(axes: Axes, x: Values, y: Values, i: int, name: str) -> None:
-    """The i-th curve of a figure; dots where there are few points, or where a point has no neighbour."""
+    """Plot the i-th curve, with dots for few or isolated points."""
     there = np.isfinite(x) & np.isfinite(y)
     y = np.where(there, y, np.nan)
     dots = there if there.sum() <= MAX_DOTTED_POINTS else isolated_points(there)
     axes.plot(
         x,
         y,
-        color=line_colour(i),
-        linestyle=LINE_DASHES[(i + i // len(LINE_COLOURS)) % len(LINE_DASHES)],
-        linewidth=1.4,
+        **line_style(i),
         marker="o" if dots.any() else "",
         markersize=3,
         markevery=np.flatnonzero(dots).tolist(),
@@ -106,37 +100,37 @@ def draw_line(axes: Axes, x: Values, y: Values, i: int, name: str) -> None:
 
 
 def isolated_points(there: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Where a point has no neighbour, so that no line leads to it."""
+    """Mask of points without a neighbour, which no line segment reaches."""
     padded = np.concatenate([[False], there, [False]])
     return there & ~padded[:-2] & ~padded[2:]
 
 
 def to_array(given: ArrayLike | Sequence[Any]) -> Values:
-    """Numbers as an array; None is nan."""
+    """Convert numbers to an array; None becomes NaN."""
     array = np.asarray(given, dtype=np.float64)  # None becomes nan
     if array.ndim == 0:
-        raise UserError(f"values must be a sequence of numbers, not {given!r}")
+        raise UserError(f"{given!r} is not a sequence of numbers")
     return array
 
 
 @contextmanager
 def ignore_missing_glyphs() -> Iterator[None]:
-    """Letters that the font has not are drawn as boxes, without a warning for each."""
+    """Suppress warnings for letters that the font lacks."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         yield
 
 
 def axis_label(what: str, unit: str = "") -> str:
-    """What an axis shows, and in what unit where that is known."""
+    """Axis label with its unit, if known."""
     return f"{what} in {unit}" if unit else what
 
 
 def two_decimals(value: float) -> str:
-    """A number with two digits behind the point, and no sign before a zero."""
+    """Format with two decimals, without a minus sign before zero."""
     return f"{round(value, 2) + 0.0:.2f}"
 
 
 def name_in_words(name: str) -> str:
-    """A name in code as words."""
+    """Name of a metric in words: underscores become spaces."""
     return name.replace("_", " ")

@@ -1,1 +1,1 @@
-"""The report of a run: one HTML page."""
+"""Report of a run as one HTML page."""

@@ -1,4 +1,4 @@
-"""Pictures of what a model looks at, for `sciformer inspect` and for the report."""
+"""Figures of attention and attribution, for `sciformer inspect` and the report."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ if TYPE_CHECKING:
 Log = Callable[[str], None]
 Picture = tuple[str, Callable[[], Figure], str]
 
-MAX_HELD_WEIGHTS = 1 << 25  # attention weights of a block that are held at once
-MAX_MATRIX_TOKENS = 80  # tokens of a sample up to which matrices of attention are drawn
+MAX_HELD_WEIGHTS = 1 << 25  # attention weights of a block in memory at once
+MAX_MATRIX_TOKENS = 80  # longest sample with drawn attention matrices
 
 
 def inspect_run(run: Run, out: str | Path, samples: int = 3, part: str = "", log: Log = log_nothing) -> list[Path]:
-    """Pictures of what a model attends to, as PNG files in the folder `out`.
+    """Write figures of attention and attribution as PNG files into the folder `out`.
 
-    For each of some samples of a part (test, or valid, unless given) its drawing beside the attention its tokens
-    receive, and once more for every head of every block; for the first one the weights head by head as matrices, if it
-    is short; the reach of the heads; how alike position codes are. Where samples have one answer: what that comes from,
-    and how it changes without those tokens. All that for each stream of tokens; names of files then begin with its
-    name.
+    part   part of the data (default: test, or valid)
+
+    For each of some samples: its drawing with the attention that tokens receive, for all heads and for every head. For
+    the first sample, if it is short: attention matrices. For the model: attention distance and similarity of position
+    codes. For classes and values: attributions, and the change of predictions without the attributed tokens. With
+    several streams, all of this for each stream, and file names start with the stream.
     """
     if samples < 1:
-        raise UserError(f"the number of samples must be 1 or more, not {samples}", key="--samples")
+        raise UserError(f"the number of samples must be at least 1, not {samples}", key="--samples")
     data, written = run.data(), []
     Path(out).mkdir(parents=True, exist_ok=True)
     with ignore_missing_glyphs():
@@ -59,20 +60,21 @@ def inspect_run(run: Run, out: str | Path, samples: int = 3, part: str = "", log
 def _attention_figures(
     run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], log: Log
 ) -> Iterator[Picture]:
-    """(name, how to draw it, caption) of what is attended to in samples; reach and positions are left in `numbers`."""
-    if hasattr(data.objective, "penalty"):  # what is written looks at what it is written from
+    """Yield (name, drawing function, caption) of attention figures.
+
+    numbers   receives distances and similarities of positions for scores.json
+    """
+    if hasattr(data.objective, "penalty"):  # translation: draw the attention to the source
         for name, drawn, caption in alignment.draw_some(run, _short_sources(data, part, samples)):
             yield name, partial(_return_figure, drawn), caption
         return
-    yield from _by_stream(
-        data, numbers, lambda stream, own: _stream_figures(run, data, part, samples, own, log, stream)
-    )
+    yield from _by_stream(data, numbers, partial(_stream_figures, run, data, part, samples, log))
 
 
 def _by_stream(
     data: Assembly, numbers: dict[str, Any], make: Callable[[str, dict[str, Any]], Iterator[Picture]]
 ) -> Iterator[Picture]:
-    """Pictures of every stream; where there are several, they and their numbers have its name."""
+    """Yield the figures of every stream; with several, names start with the stream."""
     for stream in data.tokens:
         if len(data.tokens) == 1:
             yield from make(stream, numbers)
@@ -82,45 +84,54 @@ def _by_stream(
 
 
 def _stream_figures(
-    run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], log: Log, stream: str
+    run: Run, data: Assembly, part: str, samples: int, log: Log, stream: str, numbers: dict[str, Any]
 ) -> Iterator[Picture]:
     dataset, column = data.dataset(part), run.recipe.objective.plot_against
     unit, model = data.tokens[stream].distance_unit, run.recipe.model.for_stream(stream)
     batch = dataset.batch(even_steps(len(dataset), samples))
+    asked = stream == data.objective.asked_stream(data.tokens)
+    if asked and (seen := masked.draw_masked(run.step, data, batch)) is not None:
+        caption = "Masked values and predictions, with one standard deviation if the model predicts it."
+        yield "hidden", partial(_return_figure, seen), caption
     longest = batch.widest()
     width = max(1, longest) ** 2 * getattr(model, "heads", 1)
     if width * len(batch) > MAX_HELD_WEIGHTS:
-        log(f"Samples of {longest:,} tokens are too long to show who looks at whom.")
+        log(f"Attention is not shown: samples of {longest:,} tokens are too long.")
         return
     look = attention.attention_maps(run.step, data, batch, stream)
     for row in range(len(batch)):
-        caption = f"{sample_name(batch, row, run.recipe.objective)}, and the attention of its tokens."
+        caption = f"{sample_name(batch, row, run.recipe.objective)}: attention received by its tokens."
         yield f"sample-{row + 1}", partial(attention.draw_attention, look, data, row), caption
         for form in heads.alternative_forms(data, look, row):
-            yield f"{form}-{row + 1}", partial(attention.draw_attention, look, data, row, form), f"The same, {form}."
+            yield (
+                f"{form}-{row + 1}",
+                partial(attention.draw_attention, look, data, row, form),
+                f"The same sample, {form}.",
+            )
         if look.watch.attention and look.seen.stream.lengths[row] and heads.has_shape(data, look, row):
-            yield f"heads-{row + 1}", partial(heads.draw_every_head, look, data, row), "Every head of every block."
-    asked = stream == data.objective.asked_stream(data.tokens)
-    if asked and (seen := masked.draw_masked(run.step, data, batch)) is not None:
-        yield "hidden", partial(_return_figure, seen), "What was hidden, and what the model says of it."
+            yield (
+                f"heads-{row + 1}",
+                partial(heads.draw_every_head, look, data, row),
+                "Attention of every head of every block.",
+            )
     if (codes := positions.position_similarity(run.step, data, batch, stream)) is not None:
         near, others = codes.neighbours
         numbers["positions"] = {"places": len(codes.values), "correlation": codes.correlation}
         numbers["positions"] |= {"neighbours": near, "others": others}
         draw = partial(positions.draw_positions, codes, unit)
-        yield "positions", draw, "How alike the codes of two positions are."
+        yield "positions", draw, "Cosine similarity of position codes."
     short = 0 < look.seen.stream.lengths[0] <= MAX_MATRIX_TOKENS
     for other in look.between if short else ():
         assert look.others is not None
         if 0 < look.others.streams[other].lengths[0] <= MAX_MATRIX_TOKENS:
-            draw = partial(attention.draw_matrices_between, look, data, 0, other)
-            yield f"heads-to-{other}", draw, f"How it looks at {other} in the first sample."
+            draw = partial(attention.draw_matrices, look, data, 0, other)
+            yield f"heads-to-{other}", draw, f"Attention to {other} in the first sample."
     if not look.watch.attention:
         mixed = getattr(model, "compress", None) is not None
-        log("This trunk looks at mixtures of tokens." if mixed else "This trunk has no attention.")
+        log("This trunk attends to projections of tokens, not to tokens." if mixed else "This trunk has no attention.")
         return
     if attention.self_attention(look) and short:
-        yield "heads", partial(attention.draw_matrices, look, data, 0), "Who looks at whom in the first sample."
+        yield "heads", partial(attention.draw_matrices, look, data, 0), "Attention matrices of the first sample."
     few = max(1, min(64, MAX_HELD_WEIGHTS // (2 * width)))
     distances = distance.attention_distances(
         attention.attention_maps(run.step, data, dataset.batch(even_steps(len(dataset), few)), stream), data
@@ -130,40 +141,38 @@ def _stream_figures(
     deeper = distance.depth(distances)
     numbers["reach"] = {name: {"heads": r.heads.mean(0), "uniform": r.uniform.mean()} for name, r in distances.items()}
     numbers["depth"] = {"correlation": deeper.correlation}
-    words = f"How far each head looks, over {min(few, len(dataset))} samples"
+    words = f"Mean attention distance of each head over {min(few, len(dataset))} samples"
     words += f"; correlation with depth {two_decimals(deeper.correlation)}." if np.isfinite(deeper.correlation) else "."
     yield "reach", partial(distance.draw_reach, distances, unit), words
     numeric = column in batch.samples and batch.samples[column].dtype.kind in "iuf"
     judged = [data.dataset(name) for name in data.parts() if name != "train"] or [dataset]
-    if (
-        numeric
-        and (along := distance.attention_distance_along(run.step, data, judged, column, min(16, few), stream))
-        is not None
-    ):
+    if not numeric:
+        return
+    along = distance.attention_distance_along(run.step, data, judged, column, min(16, few), stream)
+    if along is not None:
         numbers["reach_along"] = along._asdict()
-        caption = f"How far attention reaches against {column}, and its deviation from sample to sample."
+        caption = f"Mean attention distance against {column}; bands show the standard deviation over samples."
         yield "reach-along", partial(distance.draw_reach_along, along, column, unit), caption
 
 
 def _reason_figures(
     run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], quick: bool = False
 ) -> Iterator[Picture]:
-    """The same of what answers rest on, over as many samples as can be held; `quick`, as a report has time for."""
+    """Yield the figures of attributions, on as many samples as memory allows.
+
+    quick   limit the samples to the time of a report
+    """
     if not has_single_answer(run.step, data):
         return
     dataset = data.dataset(part)
     some = dataset.batch(even_steps(len(dataset), samples))
     width = max(1, some.widest()) ** 2 * getattr(run.recipe.model, "heads", 1)
     mean = some.tokens / max(1, len(some))
-    most = min(
-        MAX_HELD_WEIGHTS // width, faithfulness.affordable_samples(run, mean) if quick else faithfulness.MAX_SAMPLES
-    )
+    wanted = faithfulness.affordable_samples(run, mean) if quick else faithfulness.MAX_SAMPLES
+    most = min(MAX_HELD_WEIGHTS // width, wanted)
     if most >= samples:
-        yield from _by_stream(
-            data,
-            numbers,
-            lambda stream, own: faithfulness.reason_figures(run, data, part, samples, own, most, stream),
-        )
+        make = partial(faithfulness.reason_figures, run, data, part, samples, most)
+        yield from _by_stream(data, numbers, make)
 
 
 def _return_figure(figure: Figure) -> Figure:
@@ -171,46 +180,47 @@ def _return_figure(figure: Figure) -> Figure:
 
 
 def attention_section(page: Page, found: ReportData) -> None:
-    """What a model attends to, on the report."""
-    page.section("What it attends to")
-    if found.data is not None and hasattr(found.objective, "penalty"):
-        part = choose_part(found.data)
-        try:
-            for _, figure, caption in _attention_figures(found.run, found.data, part, 3, found.numbers, page.text):
-                page.figure(figure(), caption, caption)
-        except UserError as error:
-            page.text(f"Not shown: {error}")
-        page.text("For a sentence of your own: sciformer translate RUN FILE --alignment PICTURE")
-        return
+    """Write the sections on attention and on masked tokens."""
+    page.section("Attention")
     if found.data is None:
-        page.text("Not shown: it needs the data and the model.")
+        page.text("Not shown: attention needs the data and the model.")
         return
     part = choose_part(found.data, found.objective.plot_against)
-    for name, figure, caption in _attention_figures(found.run, found.data, part, 3, found.numbers, page.text):
-        words = name.split("-")
-        if "to" in words or not {"heads", "hidden"} & {*words}:  # what is hidden has a section of its own
-            page.figure(figure(), caption, caption)
-    page.text("For every head, and for more samples: sciformer inspect RUN")
+    hidden = []
+    try:
+        for name, figure, caption in _attention_figures(found.run, found.data, part, 3, found.numbers, page.text):
+            words = name.split("-")
+            if "hidden" in words:
+                hidden.append((figure, caption))
+            elif "to" in words or "heads" not in words:
+                page.figure(figure(), caption, caption)
+    except UserError as error:  # a translation without attention
+        page.text(f"Not shown: {error}")
+    if hasattr(found.objective, "penalty"):
+        page.text("For other sentences: sciformer translate RUN FILE --alignment PICTURE")
+    else:
+        page.text("For every head and more samples: sciformer inspect RUN")
+    if hidden:
+        page.section("Masked tokens", note=f"Part: {part}")
+    for figure, caption in hidden:
+        page.figure(figure(), caption, caption)
 
 
 def reasons_section(page: Page, found: ReportData) -> None:
-    """What its answers rest on, where samples have one and it does not take long."""
+    """Write the section on attribution, for classes and values."""
     if found.data is None or not has_single_answer(found.run.step, found.data):
         return
-    page.section("What its answers rest on")
-    made = list(
-        _reason_figures(
-            found.run, found.data, choose_part(found.data, found.objective.plot_against), 1, found.numbers, quick=True
-        )
-    )
+    page.section("Attribution")
+    part = choose_part(found.data, found.objective.plot_against)
+    made = list(_reason_figures(found.run, found.data, part, 1, found.numbers, quick=True))
     for _, figure, caption in made:
         page.figure(figure(), caption, caption.partition(". ")[0])
     if not made:
-        page.text("That takes longer than a report may: sciformer inspect RUN")
+        page.text("Not shown: it takes too long for a report. Run: sciformer inspect RUN")
 
 
 def _short_sources(data: Assembly, part: str, count: int) -> list[str]:
-    """The sources of some samples, short enough to be drawn."""
+    """Source texts that are short enough to draw."""
     from ...generation.translate import columns_of
 
     (name, _), found = columns_of(data), []
@@ -220,7 +230,10 @@ def _short_sources(data: Assembly, part: str, count: int) -> list[str]:
 
 
 def choose_part(data: Assembly, column: str = "") -> str:
-    """The part to look at: the one with most values of a column if it is given; test, valid, another, train."""
+    """Part to show: test, valid, another part, or train.
+
+    column   prefer the part with the most different values of this column
+    """
     parts = sorted(data.parts(), key=lambda part: (part == "train", part != "test", part != "valid"))
 
     def values(part: str) -> int:

@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: no script, no font, no picture from anywhere.
+"""Report as one HTML file without scripts, fonts or pictures from elsewhere.
 
     page = Page("Ising, 32 x 32", "run 7")
     page.section("History", note="on one core")
@@ -7,7 +7,7 @@
         page.code(recipe)
     page.write("report.html")
 
-Every string is escaped on its way in, so a name out of a data file stays a name. The same calls give the same bytes.
+Every string is escaped, so names from data files cannot inject HTML. The same calls give the same bytes.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ...errors import UserError
-from ...files.atomic import atomic_write, make_folder
+from ...files.atomic import atomic_write, make_folder, write_text
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 )
-DOTS_PER_INCH = 160  # of a picture, per inch
-CSS_PIXELS_PER_INCH = 96  # of CSS, per inch
-MAX_SECTIONS_WITHOUT_CONTENTS = 4  # sections, above which there is a table of contents
-# No page may hold these: controls but for tab and line ends, and halves of surrogate pairs (from odd file names).
+DOTS_PER_INCH = 160  # resolution of figures
+CSS_PIXELS_PER_INCH = 96
+MAX_SECTIONS_WITHOUT_CONTENTS = 4  # with more sections there is a table of contents
+# Not allowed in HTML: control characters (except tab and newlines) and lone surrogates (from file names).
 UNPRINTABLE_PATTERN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 NUMBER_PATTERN = re.compile(r"\s*[-+−±<>≤≥≈~]?\s*\.?\d[\d.,eE+\-−±()%×^\s]*|\s*[-+−]?(nan|inf|∞)\s*|[-–—]?")
 
@@ -90,14 +90,14 @@ summary { cursor: pointer; }
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure to a file of its own, whole or not at all."""
+    """Write a figure to a file atomically."""
     make_folder(path.parent)
     with atomic_write(path) as partial:
         figure.savefig(partial, format=path.suffix[1:], dpi=DOTS_PER_INCH, facecolor="white")
 
 
 class Page:
-    """One HTML page, built from top to bottom; sections are its only headings below the title."""
+    """HTML page, built from top to bottom; sections are the only headings."""
 
     def __init__(self, title: str, subtitle: str = "") -> None:
         self.title, self.subtitle = title, subtitle
@@ -106,9 +106,11 @@ class Page:
         self._folds = 0
 
     def section(self, title: str, note: str | None = None) -> None:
-        """A new section with a heading; what follows belongs to it."""
+        """Start a section with a heading."""
         if self._folds:
-            raise UserError(f"the section {title!r} cannot begin inside folded details", hint="End the `with` first.")
+            raise UserError(
+                f"the section {title!r} cannot start inside details", hint="End the `with page.details` first."
+            )
         if self._sections:
             self._parts.append("</section>")
         self._sections.append(title)
@@ -118,14 +120,19 @@ class Page:
             self._parts.append(f'<p class="note">{_escape_html(note)}</p>')
 
     def text(self, text: str) -> None:
-        """Plain paragraphs, parted by empty lines."""
+        """Add paragraphs, separated by empty lines in the text."""
         self._parts += [f"<p>{_escape_html(part.strip())}</p>" for part in re.split(r"\n\s*\n", text) if part.strip()]
 
     def table(self, head: Sequence[object], rows: Sequence[Sequence[object]], caption: str) -> None:
-        """A table; its first column names the rows. Columns of numbers stand to the right, floats have four digits."""
+        """Add a table; its first column names the rows.
+
+        Columns of numbers are right-aligned, floats have four digits.
+        """
         for row in rows:
             if len(row) != len(head):
-                raise UserError(f"a row of the table has {len(row)} cells, but its head has {len(head)}: {list(row)!r}")
+                raise UserError(
+                    f"a row of the table has {len(row)} cells, but the header has {len(head)}: {list(row)!r}"
+                )
         cells = [[_format_value(cell) for cell in row] for row in rows]
         right = [bool(cells) and all(NUMBER_PATTERN.fullmatch(row[j]) for row in cells) for j in range(len(head))]
         marks = [' class="number"' if number else "" for number in right]
@@ -144,11 +151,11 @@ class Page:
         )
 
     def figure(self, figure: Figure, caption: str, alt: str) -> None:
-        """A picture, drawn now, on a white card; `alt` says what it shows to those who cannot see it."""
+        """Add a figure on a white card; `alt` describes it to screen readers."""
         if not alt.strip():
-            raise UserError(f"the picture has no text that stands for it: alt={alt!r}", hint="Say what it shows.")
+            raise UserError(f"the figure has an empty description: alt={alt!r}", hint="Describe what it shows.")
         picture = _render_png(figure)
-        sides = (int.from_bytes(picture[i : i + 4], "big") for i in (16, 20))  # where a PNG keeps them
+        sides = (int.from_bytes(picture[i : i + 4], "big") for i in (16, 20))  # width and height in the PNG header
         width, height = (round(side * CSS_PIXELS_PER_INCH / DOTS_PER_INCH) for side in sides)
         self._parts.append(
             f'<figure>\n<div class="card"><img width="{width}" height="{height}" alt="{_escape_html(alt)}" '
@@ -157,7 +164,7 @@ class Page:
         )
 
     def facts(self, facts: Mapping[str, object]) -> None:
-        """Names and values in two columns."""
+        """Add names and values in two columns."""
         if not facts:
             raise UserError("the list of facts is empty")
         pairs = [
@@ -167,12 +174,12 @@ class Page:
         self._parts.append(f"<dl>\n{''.join(pairs)}</dl>")
 
     def code(self, text: str) -> None:
-        """Text as it stands, in letters of one width."""
+        """Add preformatted text."""
         self._parts.append(f'<pre tabindex="0"><code>{_escape_html(text)}</code></pre>')
 
     @contextmanager
     def details(self, summary: str) -> Iterator[None]:
-        """What is added inside the `with` is folded away behind the summary until it is clicked."""
+        """Fold everything added inside the `with` behind a summary."""
         self._parts.append(f"<details>\n<summary>{_escape_html(summary)}</summary>")
         self._folds += 1
         try:
@@ -182,7 +189,6 @@ class Page:
             self._parts.append("</details>")
 
     def html(self) -> str:
-        """The whole page."""
         assert not self._folds, "details are still open"
         title = _escape_html(self.title)
         header = f"<header>\n<h1>{title}</h1>\n"
@@ -205,21 +211,18 @@ class Page:
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the page to a file, whole or not at all."""
-        page = self.html().encode()
-        make_folder(Path(path).parent)
-        with atomic_write(Path(path)) as partial:
-            partial.write_bytes(page)
+        """Write the page to a file atomically."""
+        write_text(Path(path), self.html())
 
 
 def _render_png(figure: Figure) -> bytes:
-    """A figure as PNG. Its layout settles in two rounds; `savefig` would draw all of it for each."""
+    """Render to PNG. Two layout rounds suffice; `savefig` would draw everything twice."""
     canvas, kept, engine = FigureCanvasAgg(figure), io.BytesIO(), figure.get_layout_engine()
     before = {"dpi": figure.dpi, "facecolor": figure.get_facecolor()}
     for looks in (before, {"dpi": DOTS_PER_INCH, "facecolor": "white"}):
         figure.set(**looks)
         if engine is not None and figure.axes:
-            with suppress(ValueError):  # what cannot be laid out is drawn as it is, as everywhere in Matplotlib
+            with suppress(ValueError):  # Matplotlib draws without layout if it fails
                 engine.execute(figure)
     figure.set_layout_engine("none")
     canvas.print_png(kept, metadata={"Software": None})
@@ -232,9 +235,9 @@ def _escape_html(text: str) -> str:
 
 
 def _format_value(value: object) -> str:
-    """A value as a reader wants it: four digits of a float, nothing for None."""
+    """Format a cell: four digits for floats, empty for None."""
     if value is None:
         return ""
     if isinstance(value, numbers.Real) and not isinstance(value, (bool, numbers.Integral)):
-        return f"{value if isinstance(value, float) else float(value):.4g}"  # a float may say that it is a bound
+        return f"{value if isinstance(value, float) else float(value):.4g}"  # AtLeast formats itself as a bound
     return str(value)

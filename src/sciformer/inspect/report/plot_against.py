@@ -1,4 +1,4 @@
-"""The answers of a run plotted against a column of its samples, such as a temperature, on its report."""
+"""Section of the report: predictions against a column of the samples."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .page import Page
 if TYPE_CHECKING:
     from .report import ReportData
 
-MAX_CROSSING_ERROR = 0.1  # error of a place, as a share of the whole column, above which it is none
+MAX_CROSSING_ERROR = 0.1  # largest error of a crossing, as a share of the range of the column
 
 
 class AnswersAgainst(NamedTuple):
-    """An output of the model against the column of `objective.plot_against`; where a probability crosses 0.5."""
+    """Model output against a column, and where a probability crosses 0.5."""
 
     what: str
     x: Array
@@ -30,10 +30,10 @@ class AnswersAgainst(NamedTuple):
 
 
 def answers_against(found: ReportData) -> tuple[AnswersAgainst | None, str]:
-    """The answers along the column that the objective names, over the parts that were judged; or why there are none."""
+    """Predictions against the column over the evaluated parts; or a reason for none."""
     objective, by = found.objective, getattr(getattr(found.run.recipe.data, "split", None), "by", "")
     if not objective.plot_against or not found.judged:
-        return None, "" if found.judged else "There are no answers without the data."
+        return None, "" if found.judged else "Not shown: predictions need the data."
     try:
         used = [part for part in found.judged.values() if objective.plot_against in part.samples]
         if not used:
@@ -41,7 +41,7 @@ def answers_against(found: ReportData) -> tuple[AnswersAgainst | None, str]:
         x = np.concatenate([part.samples[objective.plot_against] for part in used])
         if x.dtype.kind not in "iuf":
             raise UserError(
-                f"column `{objective.plot_against}` must hold numbers, not {x.dtype}", key="objective.plot_against"
+                f"column `{objective.plot_against}` holds {x.dtype}, not numbers", key="objective.plot_against"
             )
         good = np.isfinite(x)
         what, y = _answers(objective, used)
@@ -50,24 +50,20 @@ def answers_against(found: ReportData) -> tuple[AnswersAgainst | None, str]:
         if passed is not None and passed.error > MAX_CROSSING_ERROR * np.ptp(x[good]):
             passed = Crossing(np.nan, np.nan)
     except UserError as error:
-        return None, f"Not drawn: {error}."
+        return None, f"Not shown: {error}."
     numbers = {} if passed is None else {"crossing": passed.value, "error": passed.error}
-    found.numbers["along"] = {
-        "column": objective.plot_against,
-        "what": what,
-        "reference": objective.reference,
-        **numbers,
-    }
+    about = {"column": objective.plot_against, "what": what, "reference": objective.reference}
+    found.numbers["along"] = about | numbers
     return AnswersAgainst(what, x[good].astype(np.float64), y[good], passed), ""
 
 
 def _of_two(objective: Any, what: str) -> bool:
-    """Whether an answer is for or against one class: there are two, or one was named."""
+    """Whether the output is the probability of one class against the rest."""
     return what.startswith("probability") and bool(len(objective.classes) == 2 or objective.curve)
 
 
 def _answers(objective: Any, used: list[Evaluation]) -> tuple[str, Array]:
-    """The one number of an answer that is drawn along a column, after its name."""
+    """Name and values of the plotted output."""
     outputs = {name: np.concatenate([part.outputs[name] for part in used]) for name in used[0].outputs}
     if "probabilities" in outputs:
         name = objective.curve or objective.classes[-1]
@@ -79,8 +75,8 @@ def _answers(objective: Any, used: list[Evaluation]) -> tuple[str, Array]:
 
 
 def draw_answers_against(page: Page, found: ReportData, along: AnswersAgainst | None, trouble: str) -> None:
-    """The section of the report; `trouble` says why there are no answers."""
-    page.section("Plot against", note=f"Answers against {found.objective.plot_against}, over {', '.join(found.judged)}")
+    """Write the section; without predictions, the reason in `trouble`."""
+    page.section("Predictions", note=f"Against {found.objective.plot_against}, parts: {', '.join(found.judged)}")
     if along is None:
         page.text(trouble)
         return
@@ -92,6 +88,5 @@ def draw_answers_against(page: Page, found: ReportData, along: AnswersAgainst | 
         marks["reference"] = found.objective.reference
     band = {along.what: (mean, mean - error, mean + error)}
     figure = curves.draw_along([value for value, _ in groups], band, marks, found.objective.plot_against, along.what)
-    page.figure(
-        figure, f"Mean {along.what} and its standard error.", f"{along.what} against {found.objective.plot_against}"
-    )
+    alt = f"{along.what} against {found.objective.plot_against}"
+    page.figure(figure, f"Mean {along.what} and its standard error.", alt)

@@ -1,7 +1,7 @@
-"""The report of a run: one page that says what was run, what came out, and what the model looks at.
+"""Report of a run on one page: settings, data, training, scores, attention, cost.
 
-What needs the data or the model is left out where they are gone, and the page says so. The numbers on it stand in
-`scores.json` beside it, for programs.
+Sections that need missing data or a missing model are left out, and the page says so. The numbers of the page are
+also in `scores.json`, for programs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...metrics import METRICS, AtLeast, confusion, reliability, roc
 from ...recipe.field import extensions
 from ...train.resume import Changed
 from ...train.weights import load_weights
-from .. import attention, cost, masked
+from .. import attention, cost
 from ..attention import even_steps, sample_name
 from ..plots import curves
 from ..plots.denoised import draw_recovered
@@ -41,55 +41,53 @@ if TYPE_CHECKING:
     from ...run import Run
 
 
-MAX_JUDGED_SAMPLES, MAX_JUDGED_TRAIN_SAMPLES = (
-    20_000,
-    1024,
-)  # samples of a part that are judged, and of the training part where there is no other
+MAX_JUDGED_SAMPLES = 20_000  # samples to evaluate in a part
+MAX_JUDGED_TRAIN_SAMPLES = 1024  # samples to evaluate in train, if it is the only part
 
 
 class ReportData:
-    """What of a run is still there, and what was measured on it."""
+    """Data, model and scores of a run for its report."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.objective = run, run.recipe.objective  # as written; with data, as it was fitted
+        self.run, self.objective = run, run.recipe.objective  # from the recipe; with data, the fitted objective
         self.data: Assembly | None = None
-        self.kept: dict[str, Any] = {}  # what stands beside the weights; empty where there are none
+        self.kept: dict[str, Any] = {}  # metadata of the weights; empty without weights
         self.missing: list[str] = []
         self.judged: dict[str, Evaluation] = {}
         self.numbers: dict[str, Any] = {}  # for scores.json
         path = run.path / "scores.json"
-        self.before = path.read_text("utf-8") if path.exists() else ""  # kept where nothing can be judged now
+        self.before = path.read_text("utf-8") if path.exists() else ""  # kept if no part can be evaluated
         try:
             self.kept = {"step": None, **load_weights(run.folder.model)[1]}
             self.data = run.data()
         except (UserError, OSError) as error:
-            gone = "data changed since this run" if isinstance(error, Changed) else "data are gone"
-            what = gone if self.kept else "model is gone"
-            self.missing.append(f"The {what}, so that what needs them is left out: {error}.")
+            gone = "data have changed since this run" if isinstance(error, Changed) else "data are missing"
+            what = gone if self.kept else "model is missing"
+            self.missing.append(f"The {what}; sections that need them are left out: {error}.")
             return
         assert self.data.splits is not None
         if self.data.splits.fingerprint != run.about.get("data", {}):
-            self.missing.append("The data changed since this run; what is measured here is of them as they are.")
+            self.missing.append("The data have changed since this run; the scores here are of the present data.")
         self.objective, self.numbers["step"] = self.data.objective, self.kept["step"]
         self._judge(self.data, max(64, run.recipe.train.micro_batch or run.recipe.train.batch))
 
     def _judge(self, data: Assembly, size: int) -> None:
-        """Judge every part but that of the training; that one where there is no other."""
+        """Evaluate every part except train; train if there is no other."""
         about = self.numbers["parts"] = {}
         for part in [part for part in data.parts() if part != "train"] or ["train"]:
             dataset, most = data.dataset(part), MAX_JUDGED_TRAIN_SAMPLES if part == "train" else MAX_JUDGED_SAMPLES
             some = dataset
-            if dataset.windows is None and len(dataset) > most:  # of windows, the first ones
+            if dataset.windows is None and len(dataset) > most:  # of windows, the first
                 some = data.samples(Chosen(dataset.source, even_steps(len(dataset), most)))
             made = evaluate(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
             self.judged[part] = made
             about[part] = {"samples": len(dataset), "judged": min(len(dataset), most), "scores": made.scores}
             if bounds := [name for name, value in made.scores.items() if isinstance(value, AtLeast)]:
-                about[part]["bounds"] = bounds  # scores of which only a lower bound is known
+                about[part]["bounds"] = bounds  # scores with a lower bound only
 
 
 def write_report(run: Run) -> Path:
-    """Write report.html and scores.json of a run, and say where the report is."""
+    """Write report.html and scores.json of a run; returns the path of the report."""
     with ignore_missing_glyphs():
         found = ReportData(run)
         along, trouble = answers_against(found)
@@ -105,8 +103,6 @@ def write_report(run: Run) -> Path:
             section(page, found)
         figures.attention_section(page, found)
         figures.reasons_section(page, found)
-        if found.data is not None:
-            masked.section(page, found, choose_part(found.data))
         cost.section(page, run, found.data, found.numbers)
         page.section("How to reproduce")
         plugins = "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
@@ -122,20 +118,20 @@ def _result(found: ReportData, along: AnswersAgainst | None) -> str:
     records, scores = found.run.records, found.kept.get("scores", {})
     steps = max((record.get("step", 0) for record in records), default=0)
     if not found.kept:
-        return f"No model was kept; the log ends at step {steps}."
+        return f"No model was saved; the log ends at step {steps}."
     if "mean_of" in found.kept:
-        text = f"The model kept is the mean of the steps {', '.join(map(str, found.kept['mean_of']))}"
+        text = f"The saved model is the mean of steps {', '.join(map(str, found.kept['mean_of']))}"
     else:
         held = any(key.startswith("valid_") for record in records for key in record)
-        text = f"The best model is that of step {found.kept['step']} of {steps}"
+        text = f"The best model is from step {found.kept['step']} of {steps}"
         order = [name for name in dict.fromkeys([found.run.recipe.train.best, *scores]) if name in scores]
         text += ": " + ", ".join(f"{name_in_words(name)} {scores[name]:.4g}" for name in order[:3])
-        text += " on the validation part" if held else " on training samples, for none were kept apart"
+        text += " on the validation part" if held else " on training samples (there is no validation part)"
     if along is None or along.crossing is None:
         return f"{text}."
     (value, error), reference = along.crossing, found.objective.reference
     if math.isnan(value):
-        return f"{text}. The {along.what} crosses 0.5 at no one place along {found.objective.plot_against}."
+        return f"{text}. The {along.what} has no single crossing of 0.5 along {found.objective.plot_against}."
     text += f". The {along.what} crosses 0.5 at {found.objective.plot_against} {value:.5g}"
     text += f" ± {error:.2g}" if math.isfinite(error) else ""
     return f"{text}." if reference is None else f"{text}; the reference is {reference:.5g} ({value - reference:+.2g})."
@@ -144,7 +140,7 @@ def _result(found: ReportData, along: AnswersAgainst | None) -> str:
 def _data(page: Page, found: ReportData) -> None:
     page.section("Data")
     about, data = found.run.about, found.data
-    page.table(["file", "size and fingerprint"], list(about.get("data", {}).items()), "What was trained on")
+    page.table(["file", "size and fingerprint"], list(about.get("data", {}).items()), "Training data")
     sizes = about.get("samples", {})
     rows = {"samples": {part: f"{count:,}" for part, count in sizes.items()}}
     for part in [] if data is None else data.parts():
@@ -158,14 +154,14 @@ def _data(page: Page, found: ReportData) -> None:
     if data is not None:
         train = data.dataset("train")
         some = train.batch(even_steps(len(train), 4))
-        if found.objective.lookahead:  # show what is seen at once
+        if found.objective.lookahead:  # show one window
             some = found.objective.corrupt(some, data.tokens, SampleRandom(0, 0, some.ids))
         names = [sample_name(some, row, found.objective).replace(", ", "\n") for row in range(len(some))]
         for stream in data.tokens:
             shown = some.only(stream)
             panels = [(name, shown.take(np.array([row])), None) for row, name in enumerate(names)]
-            what = f"Some samples of the training part{f': {stream}' if len(data.tokens) > 1 else ''}."
-            page.figure(attention.draw_samples(data, panels), what, "Samples as drawings")
+            what = f"Samples of the training part{f': {stream}' if len(data.tokens) > 1 else ''}."
+            page.figure(attention.draw_samples(data, panels), what, "Drawings of samples")
 
 
 def _training(page: Page, found: ReportData) -> None:
@@ -178,7 +174,7 @@ def _training(page: Page, found: ReportData) -> None:
             words = caption or f"{ylabel.capitalize()} against step."
             page.figure(curves.draw_history(records, columns, ylabel=ylabel), words, f"{ylabel} against step")
 
-    history({"loss": "training", "valid_loss": "validation", "train_loss": "training, judged"}, "loss")
+    history({"loss": "training", "valid_loss": "validation", "train_loss": "training, evaluated"}, "loss")
     scores = {key: key.partition("_")[2] for key in keys}  # after the name of the part
     measured = {key: name for key, name in scores.items() if name in METRICS}
     shares = {key: name_in_words(name) for key, name in measured.items() if METRICS[name].needs[0] == "probabilities"}
@@ -188,18 +184,15 @@ def _training(page: Page, found: ReportData) -> None:
         history(lines, group.title, f"{group.plural} against step.")
     for key, name in measured.items():
         if key not in shares:
-            history(
-                {key: name_in_words(name)},
-                name_in_words(name),
-                f"{name_in_words(name).capitalize()} ({METRICS[name].help}) against step.",
-            )
-    more = {"learning_rate": "learning rate", "norm": "length of the gradient", "tokens_per_s": "tokens per second"}
+            words = name_in_words(name)
+            history({key: words}, words, f"{words.capitalize()} ({METRICS[name].help}) against step.")
+    more = {"learning_rate": "learning rate", "norm": "gradient norm", "tokens_per_s": "tokens per second"}
     if more.keys() & keys:
         with page.details("Learning rate, gradient, speed"):
             for key, name in more.items():
                 history({key: name}, name)
     left = [str(record["step"]) for record in records if record.get("left_out")]
-    page.text(f"Steps left out, because their gradient was not finite: {', '.join(left[:20]) or 'none'}.")
+    page.text(f"Steps skipped because of a non-finite gradient: {', '.join(left[:20]) or 'none'}.")
 
 
 def _format_numbers(value: float | list[float]) -> str:
@@ -209,21 +202,21 @@ def _format_numbers(value: float | list[float]) -> str:
 def _scores(page: Page, found: ReportData) -> None:
     page.section("Scores")
     if not found.judged:
-        page.text("There is nothing to judge without the data and the model.")
+        page.text("Not shown: scores need the data and the model.")
         if found.before:
-            with page.details("scores.json, as it was measured before"):
+            with page.details("scores.json of the last report"):
                 page.code(found.before)
         return
     about, names = found.numbers["parts"], list(next(iter(found.judged.values())).scores)
     apart = {name for group in found.objective.score_groups(names) for name in group.labels}
-    names = [name for name in names if name not in apart]  # those have a table of their own
+    names = [name for name in names if name not in apart]  # grouped scores have their own table
     rows = [[part, f"{one['judged']:,}", *(one["scores"][name] for name in names)] for part, one in about.items()]
-    page.table(["part", "samples", *map(name_in_words, names)], rows, "The model on each part")
+    page.table(["part", "samples", *map(name_in_words, names)], rows, "Scores of the model on each part")
     if kept := found.run.calibration:
         numbers = ", ".join(f"{name} {_format_numbers(value)}" for name, value in kept["state"].items())
         page.text(f"Calibrated: {numbers}, fitted to {kept['samples']:,} samples of {kept['part']}.")
     for part in [part for part, one in about.items() if one["judged"] < one["samples"]]:
-        page.text(f"Of {part}, {about[part]['judged']:,} of {about[part]['samples']:,} samples were judged.")
+        page.text(f"{part}: {about[part]['judged']:,} of {about[part]['samples']:,} samples were evaluated.")
     assert found.data is not None
     part = choose_part(found.data)
     outputs, samples = found.judged[part].outputs, found.judged[part].samples
@@ -232,19 +225,19 @@ def _scores(page: Page, found: ReportData) -> None:
     draw: dict[str, Callable[[], Figure]] = {}
     if "probabilities" in outputs:
         pair, classes = (outputs["probabilities"], outputs["label"]), found.objective.classes
-        draw["Classes that were true and predicted"] = lambda: curves.draw_confusion(confusion(*pair), classes)
-        draw["Reliability: is it as sure as it is right?"] = lambda: curves.draw_reliability(reliability(*pair))
+        draw["Confusion matrix"] = lambda: curves.draw_confusion(confusion(*pair), classes)
+        draw["Reliability diagram"] = lambda: curves.draw_reliability(reliability(*pair))
         if len(classes) == 2:
-            draw["True against false positives"] = lambda: curves.draw_roc(roc(*pair))
+            draw["ROC curve"] = lambda: curves.draw_roc(roc(*pair))
     elif "std" in outputs:
         for i, name in enumerate(found.objective.targets[:4]):
             three = [outputs[key][:, i] for key in ("mean", "std", "target")]
             draw[f"Predictions and residuals of {name}"] = partial(curves.draw_residuals, *three)
     draw |= found.objective.figures(outputs, samples)
     if "residual" in outputs:
-        draw["Series as given, recovered and true"] = partial(draw_recovered, found.run, found.data, part)
+        draw["Input, denoised and true series"] = partial(draw_recovered, found.run, found.data, part)
     for caption, figure in draw.items():
         try:
             page.figure(figure(), f"{caption} ({part}).", caption)
-        except UserError as error:  # a model that diverged, or a part with one class only
+        except UserError as error:  # a diverged model, or a part with one class
             page.text(f"{caption}: not drawn; {error}.")

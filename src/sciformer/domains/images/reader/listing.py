@@ -202,10 +202,9 @@ def _path_column(columns: Mapping[str, Array]) -> str:
 def _table_columns(path: Path) -> dict[str, Array]:
     if _bare_suffix(path) in (".parquet", ".pq"):
         file = open_file(path, Layout(), PARQUET)
-        names = [name for name, kind in file.kinds.items() if not kind.listed]
-        return {
-            name: column for name, column in file.read(names, 0, file.rows).items() if isinstance(column, np.ndarray)
-        }
+        flat = [name for name, kind in file.kinds.items() if not kind.listed]
+        columns = file.read(flat, 0, file.rows)
+        return {name: column for name, column in columns.items() if isinstance(column, np.ndarray)}
     grid = read_rows(path)
     rows, names = grid.rows, grid.names
     if names is None:
