@@ -117,7 +117,7 @@ def test_no_part_to_choose_on_is_said(tmp_path):
     found = compare(
         [made.recipe], 1, tmp_path / "runs", {"train.learning_rate": [1e-3, 1e-2]}, show=False, report=False
     )
-    assert "There is no part `valid` to choose the point of the grid on." in found.warnings
+    assert "There is no part `valid` to choose the grid point with." in found.warnings
 
 
 def test_the_nearest_name_is_found_whatever_its_letters():

@@ -296,7 +296,7 @@ def test_it_is_inspected_and_reported_stream_by_stream(run, tmp_path):
     assert drawn >= {"series-heads-to-spots", "spots-heads-to-series", "series-positions"}
     assert "spots-positions" not in drawn
     text = run.report().read_text()
-    assert "series: How it looks at spots" in text
+    assert "series: Attention to spots" in text
     found = json.loads((run.path / "scores.json").read_text())["streams"]
     assert found["series"].keys() >= {"reach", "positions", "faithfulness"}
     assert found["spots"].keys() >= {"reach", "faithfulness"}

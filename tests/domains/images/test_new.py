@@ -73,10 +73,10 @@ def test_too_few_and_bad_ones(tmp_path):
     assert "# Found: 23 images to train on" in text
     assert re.search(r"# left out pets/cat/0\.png: .*b'no'", text)
     classes(tmp_path / "few", 2)
-    with refuses("10 images", "not 4"):
+    with refuses("10 images", "have 4"):
         new("images", ["few"])
     (tmp_path / "few" / "cat" / "0.png").write_bytes(b"no")
-    with refuses("10 images", "not 3", hint="left out few/cat/0.png: "):
+    with refuses("10 images", "have 3", hint="left out few/cat/0.png: "):
         new("images", ["few"])
     for path in (tmp_path / "few").rglob("*.png"):
         path.write_bytes(b"no")

@@ -181,7 +181,7 @@ def test_what_is_no_jet_is_answered(tmp_path):
         new("jets", ["b.root"])
     few = {f"part_{name}": Lists(np.ones(3, np.float32), np.ones(3, np.int64)) for name in ("px", "py", "pz", "energy")}
     write_root("c.root", few)
-    with refuses("10 jets", "not 3"):
+    with refuses("10 jets", "have 3"):
         new("jets", ["c.root"])
     with refuses("nothing.root"):
         new("jets", ["QCD:nothing.root"])

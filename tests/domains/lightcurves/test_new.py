@@ -118,7 +118,7 @@ def test_parts_by_their_names_and_the_command(tmp_path, capsys):
     assert main(["new", "lightcurves", "none.parquet"]) == 2
     assert "'none.parquet'" in capsys.readouterr().err
     examples.write_lists(tmp_path / "few.parquet", ROWS[:3])
-    with refuses("10 objects", "not 3"):
+    with refuses("10 objects", "have 3"):
         new("lightcurves", ["few.parquet"])
 
 

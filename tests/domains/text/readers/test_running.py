@@ -212,7 +212,7 @@ def test_broken_bytes_are_counted_and_replaced(tmp_path, monkeypatch, name, opti
     with refuses(count, "iconv", file=path, line=1, hint="--data.errors replace"):
         opened([path], **options)
     section = TextFiles(kind="text", files=[path], errors="replace", split=Split(valid=0, test=0), **options).open()
-    assert section.notes == [f"{count} broken places in {path} are read as U+FFFD."]
+    assert section.notes == [f"{count} invalid bytes in {path} are read as U+FFFD."]
     joined = "".join(texts(section.sources["train"]))
     assert joined.replace("\n", "") == wrong.decode(errors="replace").replace("\n", "")
     read = TextFiles(kind="text", errors="replace").read([path])
@@ -228,7 +228,7 @@ def test_broken_bytes_after_a_byte_order_mark_and_zeros(tmp_path):
         opened([name])
     section = TextFiles(kind="text", files=[name], errors="replace").open()
     assert texts(section.sources["train"])[0].startswith("one\ufffdtwo\n")
-    assert section.notes == [f"3 broken places in {name} are read as U+FFFD."]
+    assert section.notes == [f"3 invalid bytes in {name} are read as U+FFFD."]
     name = write(tmp_path / "a.txt", "text".encode("utf-16") * 99)
     with refuses(file=name, hint="iconv -f utf-16"):
         opened([name], errors="replace")
