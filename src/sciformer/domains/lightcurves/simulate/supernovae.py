@@ -19,7 +19,7 @@ import numpy as np
 from ....data.columns import Array, Lists, concatenate, select
 
 CLASSES = ("Ia", "Ibc", "II", "SLSN")
-BANDS, UNITS = ("g", "r", "i", "z"), ("magnitude", "flux")
+BANDS = ("g", "r", "i", "z")
 WAVELENGTHS = {"g": 0.477, "r": 0.623, "i": 0.762, "z": 0.913}  # micrometres
 PARAMETER_RANGES = {  # rise, gamma, fall (days), beta
     "Ia": ((2, 5), (5, 20), (15, 40), (0.2, 0.8)),
