@@ -241,18 +241,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     def _prepend_extra(self, stream: Stream, table: Table) -> Stream:
         """Add a token for each column of `extra` at the start of each sample."""
-        rows, more = rows_of(table), len(self.extra)
-        lengths = stream.lengths + more
-        own = np.arange(len(stream.columns["at"])) + more * (stream.sample + 1)
-        first = ((lengths.cumsum() - lengths)[:, None] + np.arange(more)).ravel()
-        columns = {}
-        for name, column in stream.columns.items():
-            empty = np.nan if column.dtype.kind == "f" else 0
-            columns[name] = np.full((int(lengths.sum()), *column.shape[1:]), empty, column.dtype)
-            columns[name][own] = column
-        begin, some = np.zeros(rows), stream.lengths > 0
-        begin[some] = stream.columns["at"][stream.starts[some]]
-        columns["at"][first] = np.repeat(begin, more)
+        rows, more, count = rows_of(table), len(self.extra), len(stream.columns["at"])
         entry, given = np.zeros((rows, more), np.int64), np.zeros((rows, more), np.float32)
         for place, (about, row) in enumerate(zip(self.state["extra"], extra_rows(self.state["extra"]))):
             column = np.asarray(_extra_column(table, about["name"]))
@@ -263,10 +252,15 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
                 values = column.astype(np.float64)
                 known = np.isfinite(values)
                 entry[:, place], given[:, place] = np.where(known, row, row + 1), np.where(known, values, 0)
-        columns["entry"] = np.zeros(int(lengths.sum()), np.int64)
-        columns["given"] = np.zeros(int(lengths.sum()), np.float32)
-        columns["entry"][first], columns["given"][first] = entry.ravel(), given.ravel()
-        return Stream(columns, lengths)
+        begin, some = np.zeros(rows), stream.lengths > 0
+        begin[some] = stream.columns["at"][stream.starts[some]]
+        extra = {"at": np.repeat(begin, more), "entry": entry.ravel(), "given": given.ravel()}
+        columns = {"entry": np.zeros(count, np.int64), "given": np.zeros(count, np.float32), **stream.columns}
+        order = np.argsort(np.concatenate([np.repeat(np.arange(rows), more), stream.sample]), kind="stable")
+        for name, column in columns.items():
+            empty = np.full((rows * more, *column.shape[1:]), np.nan if column.dtype.kind == "f" else 0, column.dtype)
+            columns[name] = np.concatenate([extra.get(name, empty), column])[order]
+        return Stream(columns, stream.lengths + more)
 
     def truncate(self, stream: Stream, far: float) -> Stream:
         """The beginnings of the series, with periods found from these alone."""
