@@ -115,11 +115,7 @@ def noise_left(residual: ArrayLike, noise: ArrayLike) -> float:
     return _root_of_ratio(residual, noise)
 
 
-@metric(
-    "higher",
-    ("inner", "power", "true_power"),
-    "normalised inner product of the found and the true series, mean over samples",
-)
+@metric("higher", ("inner", "power", "true_power"), "mean normalised inner product of the found and the true series")
 def overlap(inner: ArrayLike, power: ArrayLike, true_power: ArrayLike) -> float:
     """Mean of <found, true> / √(<found, found> <true, true>); 1 is perfect.
 

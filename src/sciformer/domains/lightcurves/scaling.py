@@ -47,13 +47,7 @@ def group_medians(values: Array, seen: Array, group: Array, count: int) -> tuple
 
 
 def compute_level(
-    values: Array,
-    seen: Array,
-    sample: Array,
-    band: Array | None,
-    centre: str,
-    scale: str,
-    known: tuple[float, float],
+    values: Array, seen: Array, sample: Array, band: Array | None, centre: str, scale: str, known: tuple[float, float]
 ) -> Level:
     """Centre and scale for each token, from the visible values of its sample alone.
 

@@ -255,7 +255,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         begin, some = np.zeros(rows), stream.lengths > 0
         begin[some] = stream.columns["at"][stream.starts[some]]
         extra = {"at": np.repeat(begin, more), "entry": entry.ravel(), "given": given.ravel()}
-        columns = {"entry": np.zeros(count, np.int64), "given": np.zeros(count, np.float32), **stream.columns}
+        columns = stream.with_columns(entry=np.zeros(count, np.int64), given=np.zeros(count, np.float32)).columns
         order = np.argsort(np.concatenate([np.repeat(np.arange(rows), more), stream.sample]), kind="stable")
         for name, column in columns.items():
             empty = np.full((rows * more, *column.shape[1:]), np.nan if column.dtype.kind == "f" else 0, column.dtype)
