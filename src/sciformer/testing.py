@@ -1,4 +1,4 @@
-"""Conformance suite for kinds of tokens, including those of users.
+"""Conformance suite for kinds of tokens, built-in or written by users.
 
     from sciformer.testing import check_tokens
 
@@ -48,7 +48,7 @@ def check_tokens(
     """Run all checks of a `tokens:` section on a small table of different samples.
 
     dim      width of the test vectors, an even number
-    missing  token columns where NaN means a missing value; the embedding must handle it
+    missing  token columns in which NaN means a missing value; the embedding must handle it
     draw     whether to test the drawing too, which takes longest
 
     Returns  failed checks as sentences; empty if all passed
@@ -381,7 +381,7 @@ def _readout(case: Case) -> Problems:
 
 
 def hidden_tokens(case: Case, poison: bool = False) -> Stream:
-    """Tokens with half of them hidden, optionally with other values under the mask."""
+    """Tokens with a half of them hidden, optionally with changed values under the mask."""
     tokens, stream = case.tokens, case.seen
     names, rng = {"tokens": tokens}, SampleRandom(SEED, 0, np.arange(len(stream)))
     objective = Masked(kind="masked", mask_ratio=0.5)
@@ -506,7 +506,7 @@ def _preprocessing(case: Case) -> Problems:
 
 
 def _edits(case: Case) -> Problems:
-    """Dropping, changing and moving one token has no other effect."""
+    """Edits of one token leave all other tokens unchanged."""
     tokens, stream = case.tokens, case.longest
     n = int(stream.lengths[0])
     first = protocols.prefix_length(tokens)
@@ -611,7 +611,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def _error(error: Exception) -> str:
-    """An error in one line, with the place where it was raised."""
+    """Error message in one line, with function, line and file."""
     if isinstance(error, UserError):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)

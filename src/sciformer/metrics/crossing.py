@@ -1,4 +1,4 @@
-"""Crossing of a level by an output, such as the 50 % point of a phase classifier."""
+"""Crossing of a level by an output, e.g. the 50 % point of a phase classifier."""
 
 from __future__ import annotations
 

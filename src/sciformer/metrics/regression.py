@@ -48,7 +48,8 @@ def quantile_error(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
 
     Q_q is the q-quantile of the Gaussian (mean, std) predicted for a sample. A calibrated model has a share q of the
     targets below it, for every q. The integral is exact, without bins. 0 is perfect (n samples: about 0.3 / √n); ¼
-    means that deviations are much too small or too large; ½ means that all targets are far on one side.
+    means that deviations are much too small or too large; ½ means that all targets are well above or well below the
+    predictions.
     """
     z, _ = _scores(mean, std, target)
     if np.isnan(z).any():

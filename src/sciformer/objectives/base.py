@@ -31,7 +31,7 @@ MAX_CLASSES = 10_000
 
 
 class ScoreGroup(NamedTuple):
-    """Scores of one kind, drawn by the report in one figure; `details` has their table.
+    """Scores that the report draws in one figure; `details` returns their table.
 
     labels   name of the score -> name of its curve
     """
@@ -69,8 +69,8 @@ class Objective(Section):
     standard: ClassVar[tuple[str, ...]] = ()
     """Default metrics."""
     whole_batch: ClassVar[bool] = False
-    """Whether the loss compares samples with each other (contrastive), so that it is no sum over samples. `step` then
-    gets the batch in one piece, sees the samples of other ranks through `ModelInputs.gathered`, and returns the same
+    """Whether the loss compares samples with each other (contrastive loss) instead of being a sum over samples. `step`
+    then gets the batch in one piece, finds the samples of other ranks in `ModelInputs.gathered`, and returns the same
     loss on each rank."""
     preconditions: ClassVar[bool] = False
     """Whether `precondition` transforms the gradients."""
@@ -172,8 +172,8 @@ class Objective(Section):
     def precondition(self, model: Any, inputs: ModelInputs, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         """Transform gradients, by name of the weight, between backward pass and clipping.
 
-        For natural gradients and similar methods. The gradients are those of the mean loss over all ranks. The batch is
-        in one piece; `inputs.carried` has the values that the step returned.
+        For natural gradients and similar methods. The gradients belong to the mean loss over all ranks. The batch is in
+        one piece; `inputs.carried` has the values that the step returned.
         """
         return gradients
 

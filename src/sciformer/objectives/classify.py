@@ -1,4 +1,4 @@
-"""Classification of samples."""
+"""Classification of samples: cross-entropy with weights, label smoothing and mixup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches of arrays with any number of axes (images, cubes, clips), and their inverse."""
+"""Patches of arrays with any number of axes: images, cubes, clips."""
 
 from __future__ import annotations
 

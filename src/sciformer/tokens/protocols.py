@@ -62,12 +62,12 @@ def prefix_length(tokens: Tokens) -> int:
 
 
 def overrides(tokens: Tokens, method: Callable[..., Any]) -> bool:
-    """Whether a kind overrides a default method, as in `overrides(tokens, Augmentable.mix)`."""
+    """Whether a kind overrides a default method of a protocol: `Augmentable.mix`."""
     return getattr(type(tokens), method.__name__) is not method
 
 
 class Pairwise(Ability):
-    """Tokens with features of pairs (distance, likeness, bonds), for an attention bias."""
+    """Tokens with features of pairs (distance, bonds), for an attention bias."""
 
     meaning: ClassVar[str] = "have features of pairs"
 
@@ -120,7 +120,7 @@ class Maskable(Ability):
 
     @property
     def masks(self) -> dict[str, Mask]:
-        """Masks for `objective.mask` by name: (maskable tokens, share to mask) -> mask (T,).
+        """Masks for `objective.mask` by name: (maskable tokens, share) -> mask (T,).
 
         last   last tokens of each sample, for a forecast
         """
@@ -135,7 +135,7 @@ class Maskable(Ability):
         raise UserError(f"tokens of `tokens.kind: {self.kind}` cannot be replaced by random tokens", key="tokens.kind")
 
     def visible_part(self, dim: int) -> nn.Module | None:
-        """Module from visible columns of a hidden token to vectors added to its mask vector."""
+        """Module from visible columns of hidden tokens to terms of their mask vectors."""
         return None
 
     def centre_and_scale(self, stream: Stream) -> tuple[Array, Array]:
@@ -146,7 +146,7 @@ class Maskable(Ability):
         raise UserError(f"`tokens.kind: {self.kind}` has no values with a centre and a scale", key="tokens.kind")
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
-        """Plot hidden values and predictions of one sample, for reports (default: no plot).
+        """Plot hidden and predicted values of one sample in reports (default: no plot).
 
         sample  as for `draw`, with the columns added by an objective: `hidden`, `asked`, `target ...`
         answer  predictions of the readout for each token (N, ...), NaN for tokens that are not predicted
@@ -240,7 +240,10 @@ class Windowed(Ability):
         return stream
 
     def truncate(self, stream: Stream, far: float) -> Stream:
-        """Tokens up to `far` after the first of their sample, in units of `at` or in tokens."""
+        """Keep tokens up to `far` after the first of their sample, in units of `at`.
+
+        Without a single coordinate `at`, `far` is a number of tokens.
+        """
         return truncate(stream, far, self.prefix_tokens)
 
 
@@ -275,7 +278,7 @@ class Gridded(Ability):
 
     @property
     def mixes_tokens(self) -> bool:
-        """Whether the embedding reads neighbours (convolution), so no token may be left out."""
+        """Whether the embedding reads neighbours, so that no token may be left out."""
         return False
 
 
@@ -285,7 +288,7 @@ class Exportable(Ability):
     meaning: ClassVar[str] = "describe their preprocessing for other programs"
 
     def example(self) -> Table | None:
-        """Table of a few random samples; None if samples cannot be made without data."""
+        """Table of a few random samples, or None."""
         return None
 
     @overridable
@@ -303,7 +306,7 @@ class Exportable(Ability):
 
 
 class Editable(Ability):
-    """Tokens that can be dropped, moved or changed singly, in the stream of one sample."""
+    """Tokens that can be dropped, moved or changed in the stream of one sample."""
 
     meaning: ClassVar[str] = "can be edited one by one"
     changeable_columns: ClassVar[tuple[str, ...]] = ()
@@ -395,7 +398,7 @@ class Textual(Windowed):
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """Whether a token is a character, or a UTF-8 byte with the byte as id (default: no)."""
+        """Whether tokens are characters, or UTF-8 bytes with the byte as id (default: no)."""
         return ""
 
     @overridable

@@ -316,7 +316,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return kept
 
     def _features(self, stream: Stream, value: Array, error: Array) -> Array:
-        """(T, F) features in the order of `input_features`, from scaled values and errors (T, P)."""
+        """Features (T, F) named by `input_features`, from scaled values and errors (T, P)."""
         parts = [np.nan_to_num(value)]
         if self.patch > 1:
             parts.append(np.isnan(value))
@@ -602,7 +602,7 @@ def extra_rows(beside: Sequence[dict[str, Any]]) -> list[int]:
 
 
 def standardise_extra(entry: Array, given: Array, beside: Sequence[dict[str, Any]]) -> Array:
-    """Standardised numbers of extra columns; 0 for other tokens."""
+    """Standardised numbers of extra columns; 0 for observations and names."""
     made = np.zeros(len(given), np.float32)
     for about, row in zip(beside, extra_rows(beside)):
         if "mean" in about:

@@ -308,8 +308,8 @@ def binaries(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
         m = a2 (1 - cos 2x)/2 ... + d1 exp(-|phi / w1|^p) + d2 exp(-|(phi - phi2) / w2|^p),   x = 2 pi phi
 
     The first term is the tidal deformation of the stars, the other terms are the eclipses. Detached pairs (ED) have
-    narrow eclipses only, semi-detached pairs (ESD) both terms with unequal eclipses, contact pairs (EC) wide and nearly
-    equal ones.
+    narrow eclipses only. Semi-detached pairs (ESD) have both terms, with unequal eclipses. Contact pairs (EC) have wide
+    and nearly equal eclipses.
     """
     n, ranges = len(epochs.lengths), BINARY_RANGES[name]
     period, deep = (log_uniform(rng, *own, n) for own in ranges[:2])
