@@ -23,7 +23,7 @@ from ..data.dataset import Dataset
 from ..data.readers.text_parts import strings
 from ..data.source import pieces
 from ..errors import UserError
-from ..metrics import bleu, chrf
+from ..metrics.text import bleu, chrf
 from ..models.encoder_decoder import SOURCE, TARGET
 from ..run import Run
 from ..tokens.protocols import Textual

@@ -8,7 +8,8 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from sciformer.domains.jets.discriminate import Discriminate
 from sciformer.domains.jets.rejection import log_odds, rejection, sculpting, tradeoff
-from sciformer.metrics import AtLeast, auc
+from sciformer.metrics import AtLeast
+from sciformer.metrics.classification import auc
 from tests.errors import refuses
 
 

@@ -16,7 +16,7 @@ from ...errors import UserError
 from ...inspect.plots import style
 from ...inspect.plots.attention import FONT_SIZE
 from ...inspect.plots.style import LINE_COLOURS, LINE_DASHES
-from ...metrics import Roc
+from ...metrics.classification import Roc
 from .rejection import Rejection, Sculpting, rejection, tradeoff
 
 if TYPE_CHECKING:
