@@ -386,6 +386,15 @@ class Textual(Windowed):
     def specials(self) -> dict[str, int]:
         """Ids of special tokens by role: begin, end, separator, unknown, mask, padding."""
 
+    def special_id(self, role: str) -> int:
+        """Id of the special token of a role, which must be there."""
+        found = self.specials
+        if role not in found:
+            there = f"its special tokens are {', '.join(found)}" if found else "it has no special tokens"
+            key = f"tokens.special.{role}"
+            raise UserError(f"the vocabulary has no {role} token; {there}", hint=f"Name it: {key}", key=key)
+        return found[role]
+
     @property
     @abstractmethod
     def writable(self) -> Array:
