@@ -10,7 +10,8 @@ from sciformer.errors import UserError
 from sciformer.evaluation.predictions import write_predictions
 from sciformer.files.tables import write_table
 from sciformer.metrics import METRICS
-from sciformer.recipe import Recipe, describe, options, recipes, registry
+from sciformer.recipe import Recipe, describe, recipes, registry
+from sciformer.recipe.options import options
 from sciformer.recipe.plugin import Plugin, check_plugins, load, record_plugins
 from sciformer.run import train
 from tests.errors import refuses
@@ -115,17 +116,17 @@ def test_a_run_asks_for_its_plugins_again(tmp_path):
     then = Plugin("beads.py", tmp_path / "beads.py", "a" * 64)
     now = Plugin("beads.py", tmp_path / "new" / "beads.py", "b" * 64)
     other = Plugin("other.py", tmp_path / "other.py", "c" * 64)
-    check_plugins(None, [])
-    check_plugins(None, [other])
-    check_plugins(then.record(), [other, then])
+    check_plugins([], [])
+    check_plugins([], [other])
+    check_plugins(record_plugins([then]), [other, then])
     check_plugins(record_plugins([then, other]), [other, then])
     with refuses("beads.py", key="--plugin", hint="--plugin beads.py"):
-        check_plugins(then.record(), [])
+        check_plugins(record_plugins([then]), [])
     with refuses("beads.py", "other.py", key="--plugin", hint="--plugin beads.py"):
         check_plugins(record_plugins([then, other]), [other])
-    with refuses("sha256 aaaaaaaaaaaa", "sha256 bbbbbbbbbbbb", "beads.py", key="--plugin", file=now.path):
-        check_plugins(then.record(), [now])
-    check_plugins(then.record(), [now], accepted=True)
+    with refuses("aaaaaaaaaaaa", "bbbbbbbbbbbb", "beads.py", key="--plugin", file=now.path):
+        check_plugins(record_plugins([then]), [now])
+    check_plugins(record_plugins([then]), [now], accepted=True)
 
 
 def test_recipes_and_plugins_need_no_torch():

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, model_validator
 
 from sciformer.errors import UserError
-from sciformer.recipe import About, Recipe, RecipeError, describe, differences, recipes, validate
+from sciformer.recipe import Recipe, RecipeError, describe, recipes, validate
 from sciformer.recipe import recipe as recipe_module
-from sciformer.recipe.document import CODE_KEYS
+from sciformer.recipe.document import CODE_KEYS, differences
 from sciformer.recipe.registry import REGISTERED, Section
 from tests.errors import refuses
 
@@ -216,7 +216,7 @@ def test_bases_are_inherited_and_another_kind_starts_anew(write, shipped, tmp_pa
     middle = Recipe.load(tmp_path / "middle.yaml")
     assert (middle.model.depth, middle.model.dim, middle.data.files, middle.train.steps) == (3, 6, ["b.txt"], 7)
     assert (Recipe.load(child).model, Recipe.load(child).train.steps) == (Other(kind="test-other"), 7)
-    assert describe(child) == Recipe.load(child).about == About(title="child", paper="P")
+    assert describe(child) == Recipe.load(child).about == validate.About(title="child", paper="P")
     assert describe("text/gpt-char").score == "row-1"
     assert middle.change({"model.kind": "test-other"}).model.depth == 1
     write(middle.to_yaml(), "run/recipe.yaml")

@@ -18,7 +18,7 @@ from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
-from ..evaluation.evaluate import autocast, evaluate
+from ..evaluation.evaluate import autocast
 from ..inspect.cost import Cost, cost, format_large, samples_at_once
 from ..progress import duration
 from ..tokens.protocols import Readout
@@ -81,9 +81,8 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
         _memory(checked, engine, engine.fetch[engine.order.widest()], log)
     _disk(checked, engine, run)
     if engine.updater.micro_batch != settings.micro_batch:
-        checked.notes.append(
-            f"A batch does not fit into memory, but {engine.updater.micro_batch} samples do: see train.micro_batch."
-        )
+        fits = f"{engine.updater.micro_batch} samples do: see train.micro_batch."
+        checked.notes.append(f"A batch does not fit into memory, but {fits}")
 
 
 def _expected_loss(engine: Engine) -> float | None:
@@ -110,10 +109,9 @@ def _check_missing_values(checked: Checked, engine: Engine, part: str, ids: list
     with torch.no_grad(), autocast(engine.ranks.device, engine.updater.precision):
         loss, _ = engine.step(made.inputs(engine.ranks.device))
     if not bool(torch.isfinite(loss)):
+        words = f"{len(ids)} samples of {part} contain NaN or infinity and give a loss of {float(loss)}."
         advice = "Correct or remove them; a training skips their steps and stops after train.max_skipped."
-        checked.problems.append(
-            f"{len(ids)} samples of {part} contain NaN or infinity and give a loss of {float(loss)}. {advice}"
-        )
+        checked.problems.append(f"{words} {advice}")
 
 
 def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None]) -> None:
@@ -137,21 +135,12 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
     step = max(compute_s, prepare_s / max(1, settings.workers)) if beside else compute_s + prepare_s
     if beside and prepare_s / max(1, settings.workers) > compute_s:
         checked.notes.append("Batches take longer to prepare than to compute: increase train.workers.")
-    part = "valid" if "valid" in engine.assembly.parts() else "train"
+    part, limit = engine.evaluated_part()
     count = len(engine.assembly.dataset(part))
-    count = count if part == "valid" else min(count, 1024)
+    count = count if limit is None else min(count, limit)
     some = min(count, 2 * max(engine.order.batch, 64))
     start = time.monotonic()
-    evaluate(
-        engine.step,
-        engine.assembly,
-        engine.assembly.dataset(part),
-        device=device,
-        batch=max(engine.order.batch, 64),
-        tokens=settings.tokens,
-        limit=some,
-        precision=engine.updater.precision,
-    )
+    engine.evaluate(part, some)
     _wait(device)
     evaluation = (time.monotonic() - start) * count / max(1, some)
     evaluations = -(-engine.total // engine.every)
@@ -208,9 +197,8 @@ def _memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str],
     fixed = found.training_bytes - found.activation_bytes * samples_at_once(settings, few)
     needed, free = fixed + found.activation_bytes * once, _free_memory(device)
     checked.figures |= {"flops_per_sample": found.flops_per_sample, "memory_bytes": needed, "free_bytes": free}
-    checked.fact(
-        "Model", "operations", f"{format_large(found.flops_per_sample, 'FLOP')} a sample, forward and backward"
-    )
+    operations = format_large(found.flops_per_sample, "FLOP")
+    checked.fact("Model", "operations", f"{operations} a sample, forward and backward")
     words = f"about {format_large(needed, 'B')} for micro-batches of {once} samples; {format_large(free, 'B')} are free"
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
@@ -244,18 +232,16 @@ def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:
 def _largest_batch_on_cuda(engine: Engine, most: int, log: Callable[[str], None]) -> int:
     """Largest power of two for which an uncompiled step does not run out of memory."""
     size = fits = 1
-    dataset, assembly = engine.assembly.dataset("train"), engine.assembly
+    dataset, assembly, device = engine.assembly.dataset("train"), engine.assembly, engine.ranks.device
     while size <= most:
         log(f"trying a micro-batch of {size} samples")
         ids = np.arange(size)
         batch = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, SampleRandom(0, 0, ids), training=True)
         try:
-            with autocast(engine.ranks.device, engine.updater.precision):
-                loss, _ = engine.step(
-                    batch.inputs(engine.ranks.device, engine.updater.pad_to_multiple, engine.settings.packed)
-                )
+            with autocast(device, engine.updater.precision):
+                loss, _ = engine.step(batch.inputs(device, engine.updater.pad_to_multiple, engine.settings.packed))
             loss.backward()
-            _wait(engine.ranks.device)
+            _wait(device)
         except torch.OutOfMemoryError:
             break
         finally:
@@ -282,9 +268,8 @@ def _disk(checked: Checked, engine: Engine, run: Path) -> None:
     checked.fact("Disk", str(run), words)
     if needed > free:
         advice = "Free disk space, choose another --run, or lower train.keep."
-        checked.problems.append(
-            f"Checkpoints need {format_large(needed, 'B')}, but {format_large(free, 'B')} are free on {place}. {advice}"
-        )
+        lacking = f"Checkpoints need {format_large(needed, 'B')}, but {format_large(free, 'B')} are free on {place}."
+        checked.problems.append(f"{lacking} {advice}")
 
 
 def _format_seconds(seconds: float) -> str:

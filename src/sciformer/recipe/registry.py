@@ -15,6 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..errors import UserError, one_of
 from .field import EXTENSION_POINTS, PLUGIN_FIELDS, SECTIONS_WITH_KIND, load, places
 
+METRICS = """
+accuracy auc bleu calibration_error chrf coverage_68 coverage_95 efficiency_1 entity_f1 entity_precision entity_recall
+macro_f1 mae negative_log_likelihood noise_left overlap perplexity quantile_error rmse scatter token_accuracy
+"""
 # The library's own objects, imported when their name is used. Fields add theirs: see `field.py`.
 SHARED_PLACES: dict[str, dict[str, str]] = {
     **{point: {} for point in EXTENSION_POINTS},
@@ -76,32 +80,7 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
         "mean": "sciformer.nn.pooling:MeanOptions",
         "sum": "sciformer.nn.pooling:SumOptions",
     },
-    "metric": {
-        name: f"sciformer.metrics:{name}"
-        for name in (
-            "accuracy",
-            "auc",
-            "bleu",
-            "calibration_error",
-            "chrf",
-            "coverage_68",
-            "coverage_95",
-            "efficiency_1",
-            "entity_f1",
-            "entity_precision",
-            "entity_recall",
-            "macro_f1",
-            "mae",
-            "negative_log_likelihood",
-            "noise_left",
-            "overlap",
-            "perplexity",
-            "quantile_error",
-            "rmse",
-            "scatter",
-            "token_accuracy",
-        )
-    },
+    "metric": {name: f"sciformer.metrics:{name}" for name in METRICS.split()},
     "objective": {
         "classify": "sciformer.objectives.classify:Classify",
         "denoise": "sciformer.objectives.denoise:Denoise",
