@@ -29,17 +29,6 @@ class Beads(Section):
 pytestmark = pytest.mark.usefixtures("own_plugins")
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_file(text, name="test_beads.py"):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-        return path
-
-    return write_file
-
-
 def refusal(path) -> UserError:
     registered = {section: dict(classes) for section, classes in registry.REGISTERED.items()}
     with pytest.raises(UserError) as caught:
@@ -50,7 +39,7 @@ def refusal(path) -> UserError:
 
 
 def test_a_plugin_adds_its_names_and_is_known_by_its_hash(write):
-    path = write(BEADS)
+    path = write(BEADS, "test_beads.py")
     plugin = load(path)
     assert (plugin.name, plugin.path, len(plugin.sha256)) == ("test_beads.py", path, 64)
     found = registry.find("tokens", "test-own-beads")
@@ -61,7 +50,7 @@ def test_a_plugin_adds_its_names_and_is_known_by_its_hash(write):
 
 
 def test_the_same_file_twice_is_one_plugin(write):
-    first = load(write(BEADS))
+    first = load(write(BEADS, "test_beads.py"))
     found = registry.find("tokens", "test-own-beads")
     assert load(str(first.path)) is first
     assert load(write(BEADS, "copy/test_beads.py")) is first
@@ -69,12 +58,12 @@ def test_the_same_file_twice_is_one_plugin(write):
 
 
 def test_two_files_of_one_name_or_one_file_of_two_contents_are_refused(write):
-    first = load(write(BEADS))
+    first = load(write(BEADS, "test_beads.py"))
     second = write(BEADS + "\n", "b/test_beads.py")
     error = refusal(second)
     assert f"{first.path} and {second}" in error.message
     assert "Rename" in error.hint
-    error = refusal(write(BEADS + "# changed\n"))
+    error = refusal(write(BEADS + "# changed\n", "test_beads.py"))
     assert "test_beads.py" in error.message
     assert "Python" in error.hint
     assert "tokens test-own-beads" in refusal(write(BEADS, "other.py")).message
@@ -155,12 +144,10 @@ def size(mean):
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, write):
     def write_files(name="beadwork", **changes):
         for file, text in {**FOLDER, **changes}.items():
-            path = tmp_path / name / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            write(text, f"{name}/{file}")
         return tmp_path / name
 
     return write_files

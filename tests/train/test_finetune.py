@@ -15,7 +15,17 @@ from sciformer.train.finetune import Pretrained, load_pretrained
 from sciformer.train.folder import Folder
 from sciformer.train.weights import load_weights
 from tests.errors import refuses
-from tests.train.tiny import after_updates, assert_same, go, image_recipe, in_ranks, left, listening, text_recipe
+from tests.train.tiny import (
+    after_updates,
+    assert_same,
+    go,
+    image_recipe,
+    in_ranks,
+    left,
+    listening,
+    text_recipe,
+    with_changes,
+)
 
 BODY = ("entrance.", "trunk.")
 
@@ -52,7 +62,7 @@ def labelled(lines, start, **changes):
             | {"evaluate_every": 4, "device": "cpu", "init_from": str(start)},
         }
     )
-    return recipe.change({key.replace("__", "."): value for key, value in changes.items()})
+    return with_changes(recipe, changes)
 
 
 def filled(recipe):
