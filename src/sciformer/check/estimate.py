@@ -68,10 +68,8 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
     if expected:
         checked.figures["expected_loss"] = expected
         if loss > 1.3 * expected + 0.3:
-            checked.notes.append(
-                f"The initial loss, {loss:.3f}, is above that of random guessing, {expected:.3f}: "
-                "check that the inputs are scaled to numbers near 1."
-            )
+            words = f"The initial loss, {loss:.3f}, is above that of random guessing, {expected:.3f}"
+            checked.notes.append(f"{words}: check that the inputs are scaled to numbers near 1.")
     parameters = sum(weight.numel() for weight in engine.step.parameters() if weight.requires_grad)
     checked.figures["parameters"] = parameters
     checked.fact("Model", "parameters", f"{parameters:,}")
@@ -126,11 +124,8 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
         alone = float(np.median(_time_steps(engine, steps[most:])[1]))
         torch.set_num_threads(threads)
         if compute_s > 1.5 * alone:
-            checked.notes.append(
-                f"A step takes {_format_seconds(compute_s)} with {threads} threads, "
-                f"but {_format_seconds(alone)} with one: "
-                "set OMP_NUM_THREADS=1 before you train."
-            )
+            times = f"{_format_seconds(compute_s)} with {threads} threads, but {_format_seconds(alone)} with one"
+            checked.notes.append(f"A step takes {times}: set OMP_NUM_THREADS=1 before you train.")
     beside = settings.workers > 0 or device.type == "cuda"  # batches are prepared in parallel
     step = max(compute_s, prepare_s / max(1, settings.workers)) if beside else compute_s + prepare_s
     if beside and prepare_s / max(1, settings.workers) > compute_s:
@@ -206,21 +201,17 @@ def _memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str],
         words = f"{format_large(peak, 'B')} at most in the timed steps; another {format_large(free, 'B')} are free"
     checked.fact("Memory", "the training", words)
     most = min(MAX_TRIED_BATCH, len(engine.assembly.dataset("train")))
-    fits = (
-        _largest_batch_on_cuda(engine, most, log)
-        if device.type == "cuda"
-        else _largest_batch_by_cost(found, free - fixed, most)
-    )
+    if device.type == "cuda":
+        fits, how = _largest_batch_on_cuda(engine, most, log), "tried"
+    else:
+        fits, how = _largest_batch_by_cost(found, free - fixed, most), "estimated"
     checked.figures["largest_micro"] = fits
     least = "at least " if 2 * fits > most else ""
-    how = "tried" if device.type == "cuda" else "estimated"
     checked.fact("Memory", "micro-batch", f"{least}{fits:,} samples fit ({how})" if fits else "no sample fits")
     if device.type != "cuda" and needed > free:
         advice = f"Set train.micro_batch: {fits}." if fits else "Reduce model.dim or model.depth."
-        checked.problems.append(
-            f"A step needs about {format_large(needed, 'B')} of memory, "
-            f"but {format_large(free, 'B')} are free. {advice}"
-        )
+        lacking = f"A step needs about {format_large(needed, 'B')} of memory, but {format_large(free, 'B')} are free."
+        checked.problems.append(f"{lacking} {advice}")
 
 
 def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:

@@ -241,12 +241,9 @@ def _describe_bounds(item: Any) -> Iterable[str]:
 
 def is_list(leaf: Any) -> bool:
     """Whether an annotation is a list, tuple or set of values."""
-    origin = get_origin(leaf) or leaf
-    return (
-        isinstance(origin, type)
-        and issubclass(origin, Sequence | set | frozenset)
-        and not issubclass(origin, str | bytes)
-    )
+    kind = get_origin(leaf) or leaf
+    listed = isinstance(kind, type) and issubclass(kind, Sequence | set | frozenset)
+    return listed and not issubclass(kind, str | bytes)
 
 
 def _is_mapping(leaf: Any) -> bool:

@@ -107,12 +107,8 @@ def _recipes_of(field: str, package: str) -> list[tuple[str, Traversable]]:
     folder = importlib.resources.files(package) / "recipes"
     entries = list(folder.iterdir()) if folder.is_dir() else []
     groups = [(entry.name, list(entry.iterdir())) for entry in entries if entry.is_dir()] + [(field, entries)]
-    return [
-        (f"{group}/{file.name.removesuffix('.yaml')}", file)
-        for group, files in groups
-        for file in files
-        if file.name.endswith(".yaml")
-    ]
+    found = [(group, file) for group, files in groups for file in files if file.name.endswith(".yaml")]
+    return [(f"{group}/{file.name.removesuffix('.yaml')}", file) for group, file in found]
 
 
 def recipes() -> list[str]:

@@ -196,11 +196,8 @@ def find_device(name: str) -> torch.device:
         message = f"train.device is {name}, but this machine has no {device.type.upper()} device"
         raise UserError(message, hint="Use train.device: cpu or auto.", key="train.device")
     if device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
-        raise UserError(
-            f"train.device is {name}, but this machine has {torch.cuda.device_count()} CUDA devices",
-            hint="The first one is cuda:0.",
-            key="train.device",
-        )
+        message = f"train.device is {name}, but this machine has {torch.cuda.device_count()} CUDA devices"
+        raise UserError(message, hint="The first one is cuda:0.", key="train.device")
     return device
 
 

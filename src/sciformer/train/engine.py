@@ -279,11 +279,9 @@ class Engine:
             return
         words = ", ".join(f"{part} {name} is {value}" for name, value in wrong.items())
         if bad := bad_samples_of(self.assembly, part, limit):
-            raise UserError(
-                f"{len(bad)} samples of the part {part} contain NaN or infinity (numbers {bad[:10]}, from 0), "
-                f"so that {words}",
-                hint="Correct or remove these samples: without finite scores no best model can be selected.",
-            )
+            found = f"{len(bad)} samples of the part {part} contain NaN or infinity (numbers {bad[:10]}, from 0)"
+            hint = "Correct or remove these samples: without finite scores no best model can be selected."
+            raise UserError(f"{found}, so that {words}", hint=hint)
         why = "; the model diverged, lower train.learning_rate" if "loss" in wrong else ""
         self.log(f"step {self.number}: {words}, although the data are finite{why}; this model is not kept")
 

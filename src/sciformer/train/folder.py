@@ -124,10 +124,8 @@ class Folder:
             inode = os.stat(self.path)
             me = (os.getpid(), inode.st_dev, inode.st_ino)
             if me in LOCKED_FOLDERS:
-                raise UserError(
-                    f"the run folder {self.path} is in use: this process ({me[0]}) has already locked it",
-                    file=self.path,
-                )
+                message = f"the run folder {self.path} is in use: this process ({me[0]}) has already locked it"
+                raise UserError(message, file=self.path)
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o644)
         try:
             self._claim(descriptor)

@@ -281,12 +281,9 @@ def check_one_pass(objective: Objective, settings: Train, ranks: Ranks) -> None:
         hint = "Remove train.micro_batch; a smaller train.batch needs less memory."
         raise UserError(message, hint=hint, key="train.micro_batch")
     if objective.preconditions and settings.shard == "full" and ranks.world > 1:
-        raise UserError(
-            f"train.shard: full cannot be used, because `objective.kind: {objective.kind}` transforms the gradient of "
-            "all weights together",
-            hint="Use train.shard: none.",
-            key="train.shard",
-        )
+        why = f"`objective.kind: {objective.kind}` transforms the gradient of all weights together"
+        message = f"train.shard: full cannot be used, because {why}"
+        raise UserError(message, hint="Use train.shard: none.", key="train.shard")
 
 
 def give_own_code(module: nn.Module) -> None:
