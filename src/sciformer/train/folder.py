@@ -187,8 +187,8 @@ class Folder:
             return json.loads(path.read_text("utf-8"))
         except FileNotFoundError as error:
             raise UserError(f"{path} is missing", hint=hint, file=path) from error
-        except ValueError as error:
-            raise UserError(f"{path} is not valid JSON: {error}", hint=hint, file=path) from error
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} cannot be read as JSON: {error}", hint=hint, file=path) from error
 
     def append(self, record: dict[str, Any]) -> None:
         """Append a record to the log; it survives the process, but not a power failure."""
