@@ -15,17 +15,7 @@ from sciformer.train.finetune import Pretrained, load_pretrained
 from sciformer.train.folder import Folder
 from sciformer.train.weights import load_weights
 from tests.errors import refuses
-from tests.train.tiny import (
-    after_updates,
-    assert_same,
-    go,
-    image_recipe,
-    in_ranks,
-    left,
-    listening,
-    text_recipe,
-    with_changes,
-)
+from tests.train.tiny import after_updates, assert_same, go, image_recipe, in_ranks, left, listening, text_recipe
 
 BODY = ("entrance.", "trunk.")
 
@@ -62,7 +52,7 @@ def labelled(lines, start, **changes):
             | {"evaluate_every": 4, "device": "cpu", "init_from": str(start)},
         }
     )
-    return with_changes(recipe, changes)
+    return recipe.change({key.replace("__", "."): value for key, value in changes.items()})
 
 
 def filled(recipe):
