@@ -152,12 +152,9 @@ class Assembly:
         """
         if isinstance(source, Mapping):
             source = Memory(source)
-        windows = {
-            name: self._windows(one, training, len(source.sizes)) for name, one in windowed_streams(self.tokens).items()
-        }
-        return Dataset(
-            source, self.tokens, windows=windows, labels=self.objective.labels, asked=self.objective.stream, until=until
-        )
+        cut, asked = windowed_streams(self.tokens), self.objective.stream
+        windows = {name: self._windows(one, training, len(source.sizes)) for name, one in cut.items()}
+        return Dataset(source, self.tokens, windows=windows, labels=self.objective.labels, asked=asked, until=until)
 
     def _windows(self, tokens: Windowed, training: bool, pieces: int) -> Windows:
         lookahead, stride = self.objective.lookahead, tokens.stride_shape
@@ -169,9 +166,8 @@ class Assembly:
         # piece by piece and would not be seen completely: there windows do not overlap.
         assert tokens.window_shape is not None
         stride = stride or (tokens.window_shape if pieces > 1 else (1,) * len(tokens.window_shape))
-        whole = (
-            stride == tokens.window_shape and not lookahead
-        )  # without overlap: keep the rest of a text as a shorter window
+        # Without overlap the rest of a text is kept as a shorter window.
+        whole = stride == tokens.window_shape and not lookahead
         return tokens.make_windows(lookahead, stride, "tail" if whole else "full")
 
     def parts(self) -> list[str]:

@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterable
+from signal import Signals
 from typing import Any
 
 DOTTED_KEY = re.compile(r"[a-z_]+(\.[a-z_]+)+")
@@ -89,6 +90,6 @@ def nearest(value: str, names: Iterable[str], most: int = 8) -> str:
 class Stopped(Exception):
     """A signal asked the training to stop, and it did so after saving."""
 
-    def __init__(self, signal: int, name: str, step: int) -> None:
+    def __init__(self, signal: int, step: int) -> None:
         self.signal = signal
-        super().__init__(f"stopped by {name} at step {step}; the same command goes on from there")
+        super().__init__(f"stopped by {Signals(signal).name} at step {step}; the same command goes on from there")

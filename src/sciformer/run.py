@@ -29,7 +29,7 @@ from .train.engine import Engine
 from .train.finetune import load_pretrained
 from .train.folder import Folder, remove
 from .train.progress import ProgressReporter
-from .train.provenance import announce, describe_run, update_metadata
+from .train.provenance import announce, describe_run
 from .train.resume import absolute_paths, check_same_data, check_same_recipe
 from .train.weights import load_into, load_weights
 
@@ -60,7 +60,7 @@ class Run:
         if not self.folder.recipe.exists():
             message = f"{self.path} is not a run folder"
             raise UserError(message, hint="Train a run: sciformer train RECIPE --run FOLDER", file=self.path)
-        self.about: dict[str, Any] = _read_json(self.path / "run.json")
+        self.about: dict[str, Any] = self.folder.read_json("run.json")
         plugin.check_plugins(self.about.get("plugins", []), list(plugins), accepted=accept_changes)
 
     def __repr__(self) -> str:
@@ -79,16 +79,14 @@ class Run:
     @cached_property
     def assembly(self) -> Assembly:
         """Tokens and objective with their fitted state and calibration, without data."""
-        made = Assembly.from_state(self.recipe, _read_json(self.folder.model / "statistics.json"))
+        made = Assembly.from_state(self.recipe, self.folder.read_json("model/statistics.json"))
         made.objective.state.update(self.calibration.get("state", {}))
         return made
 
     @property
     def calibration(self) -> dict[str, Any]:
         """Result of `sciformer calibrate`; empty if the run is not calibrated."""
-        path = self.folder.calibration
-        found: dict[str, Any] = _read_json(path) if path.exists() else {}
-        return found
+        return self.folder.read_json("model/calibration.json") if self.folder.calibration.exists() else {}
 
     @cached_property
     def step(self) -> Step:
@@ -139,9 +137,8 @@ class Run:
         dataset = self.samples(part, files)
         found = evaluate(self.step, self.assembly, dataset, device=self.device, limit=limit)
         if limit is None:
-            found.scores.update(
-                self.assembly.objective.generation_metrics(self.step, self.assembly, dataset, self.device)
-            )
+            objective = self.assembly.objective
+            found.scores.update(objective.generation_metrics(self.step, self.assembly, dataset, self.device))
         return found
 
     def samples(self, part: str = "test", files: Sequence[str | Path] = ()) -> Dataset:
@@ -173,9 +170,7 @@ class Run:
             return self.assembly.samples(what)
         files = [what] if isinstance(what, (str, Path)) else what
         if not all(isinstance(file, (str, Path)) for file in files):
-            raise UserError(
-                f"predict needs file names or a table of columns {{NAME: array}}, not {type(what).__name__}"
-            )
+            raise UserError(f"predict needs file names or a table {{column: array}}, not {type(what).__name__}")
         return self.assembly.read([Path(file) for file in files])
 
     def report(self) -> Path:
@@ -260,7 +255,10 @@ def _train(
             engine.close()
             if ranks.first:
                 about["seconds"] += time.monotonic() - began
-                update_metadata(folder, about, teller)
+                try:
+                    folder.write("run.json", json.dumps(about, indent=1))
+                except UserError as error:  # logged, because another error may be on its way
+                    teller.log(f"the elapsed time was not saved: {error}")
     if engine.complete:  # also if the run was killed after its last step
         engine.average_checkpoints()
     done = Run(folder.path, plugins, accept_changes)
@@ -276,7 +274,7 @@ def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
     if folder.recipe.exists() and not (folder.path / "run.json").exists():
         message = f"{folder.path} cannot be a run folder: it contains a recipe.yaml that is not from a run"
         raise UserError(message, hint="Use another --run.", file=folder.path)
-    if folder.recipe.exists() and "imported" in _read_json(folder.path / "run.json"):
+    if folder.recipe.exists() and "imported" in folder.read_json("run.json"):
         message = f"{folder.path} contains an imported model, so it cannot be trained in place"
         hint = f"Fine-tune it in another folder: sciformer finetune RECIPE --from {folder.path} --run FOLDER"
         raise UserError(message, hint=hint, file=folder.path)
@@ -292,11 +290,11 @@ def _open(
     """Read run.json of a run to resume, and open the data; refuse changes."""
     recipe, pretrained = load_pretrained(recipe, folder)
     begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint, changes are allowed
-    old: dict[str, Any] = _read_json(folder.path / "run.json") if begun else {}
+    old: dict[str, Any] = folder.read_json("run.json") if begun else {}
     if begun:
         plugin.check_plugins(old.get("plugins", []), list(plugins), accepted=accept_changes)
         check_same_recipe(Recipe.load(folder.recipe), recipe, accept_changes, teller.log)
-    state = _read_json(folder.model / "statistics.json") if begun else None
+    state = folder.read_json("model/statistics.json") if begun else None
     assembly = Assembly.open(recipe, state, teller.log, pretrained=pretrained)
     assert assembly.splits is not None
     if begun:
@@ -323,12 +321,3 @@ def _clear(folder: Folder) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path} is missing", hint="Is the run folder complete?", file=path) from error
-    except ValueError as error:
-        raise UserError(f"{path} is not valid JSON: {error}", hint="Is the run folder complete?", file=path) from error

@@ -6,16 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from sciformer import __version__
 from sciformer.cli.main import app, main
-from sciformer.cli.text_files import check_prompts
-from sciformer.files.atomic import check_writable
 from sciformer.recipe import recipes
-from tests.errors import refuses
 
 VERBS = ["recipes", "new", "check", "train", "pretrain", "finetune", "compare", "evaluate", "calibrate", "predict"]
 VERBS += ["translate", "embed", "generate", "report", "inspect", "simulate", "import", "export"]
@@ -127,6 +123,9 @@ def test_completion_is_installed_in_the_home_folder(tmp_path):
         ("generate runs/x", ["runs/x", "sciformer train RECIPE"]),
         ("report model.pt", ["model.pt", "run code"]),
         ("report .", ["no run at .", "folder"]),
+        ("report x --model.depth 8", ["--model.depth", "recipe"]),
+        ("generate x --prompt a --file b", ["--prompt", "--file"]),
+        ("generate x --prompt a --out b", ["--out", "--file"]),
     ],
 )
 def test_mistakes_are_answered_with_what_was_meant(refused, line, mentions):
@@ -152,21 +151,6 @@ def test_a_missing_run_is_answered_with_those_there_are(refused, tmp_path):
     text = refused("report", "runs/gpt-char/weights.bin2")
     assert "runs/gpt-char/weights.bin2" in text
     assert f"Its run is {tmp_path / 'runs/gpt-char'}." in text
-
-
-def test_keys_of_a_run_are_not_changed(refused):
-    text = refused("report", "x", "--model.depth", "8")
-    assert "--model.depth" in text
-    assert "recipe" in text
-
-
-def test_prompts_and_their_places(tmp_path):
-    with refuses("--prompt", "--file", key="--prompt"):
-        check_prompts("a", Path("b"), None)
-    with refuses("--out", key="--out", hint="--file"):
-        check_prompts("a", None, Path("b"))
-    with refuses(tmp_path, file=tmp_path):
-        check_writable(tmp_path)
 
 
 # Exit statuses, pipes, colours

@@ -2,15 +2,12 @@
 
 import io
 import json
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from sciformer.cli import show
-from sciformer.files.atomic import make_folder
 from sciformer.recipe import recipes
-from tests.errors import refuses
 
 MADE_UP = {
     "a.number": {"value": 1.46912, "unit": "nats", "spread": 0.0123, "seeds": 3, "hardware": "2 CPU cores, x86"},
@@ -68,14 +65,3 @@ def test_the_shelf_fits_the_terminal(width):
     assert max(map(len, lines)) <= width
     assert text.count("paper:") == text.count("data:") == text.count("measured:") == len(recipes())
     assert "\x1b" not in text
-
-
-def test_scores_are_listed():
-    text = shown(show.show_scores, SimpleNamespace(scores={"loss": 0.123456789, "[accuracy]": 1.0}))
-    assert text.split() == ["score", "value", "loss", "0.123457", "[accuracy]", "1"]
-
-
-def test_a_folder_that_cannot_be_made_is_answered(tmp_path):
-    (tmp_path / "file").write_text("")
-    with refuses(tmp_path / "file", file=tmp_path / "file", hint="--out"):
-        make_folder(tmp_path / "file")

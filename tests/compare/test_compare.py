@@ -102,7 +102,7 @@ class Cells(HTMLParser):
 
 def test_a_stop_is_a_stop(recipe, tmp_path, monkeypatch):
     def stopped(*_, **__):
-        raise Stopped(15, "SIGTERM", 3)
+        raise Stopped(15, 3)
 
     monkeypatch.setattr(compare_module, "train", stopped)
     with pytest.raises(Stopped):

@@ -9,7 +9,8 @@ from sciformer.domains.text.tokens import Text, as_table
 from sciformer.models.encoder import Encoder
 from sciformer.nn import Recurrent, RecurrentDecoder, Transformer
 from sciformer.objectives.seq2seq import Translate
-from sciformer.recipe import Recipe, options
+from sciformer.recipe import Recipe
+from sciformer.recipe.options import options
 from sciformer.recipe.registry import find, names
 from tests.errors import refuses
 

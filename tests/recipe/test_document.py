@@ -120,7 +120,7 @@ def test_a_few_aliases_are_fine_and_folders_are_not_files(tmp_path):
     assert document.where(("b", 1)) == Place("a.yaml", str(tmp_path / "a.yaml"), 1)  # where it is written
     assert str(document.where(("b", 1))) == "a.yaml line 1"
     assert str(document.where(("c", "0", "deeper"))) == "a.yaml line 3"
-    assert str(document.where(("d",))) == document.label == "a.yaml"
+    assert str(document.where(("d",))) == document.whole.name == "a.yaml"
     with refuses("folder", file=tmp_path, error=RecipeError):
         read(tmp_path, "folder")
 

@@ -10,7 +10,8 @@ from sciformer.errors import UserError
 from sciformer.evaluation.predictions import write_predictions
 from sciformer.files.tables import write_table
 from sciformer.metrics import METRICS
-from sciformer.recipe import Recipe, describe, options, recipes, registry
+from sciformer.recipe import Recipe, describe, recipes, registry
+from sciformer.recipe.options import options
 from sciformer.recipe.plugin import Plugin, check_plugins, load, record_plugins
 from sciformer.run import train
 from tests.errors import refuses
@@ -28,17 +29,6 @@ class Beads(Section):
 pytestmark = pytest.mark.usefixtures("own_plugins")
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_file(text, name="test_beads.py"):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-        return path
-
-    return write_file
-
-
 def refusal(path) -> UserError:
     registered = {section: dict(classes) for section, classes in registry.REGISTERED.items()}
     with pytest.raises(UserError) as caught:
@@ -49,7 +39,7 @@ def refusal(path) -> UserError:
 
 
 def test_a_plugin_adds_its_names_and_is_known_by_its_hash(write):
-    path = write(BEADS)
+    path = write(BEADS, "test_beads.py")
     plugin = load(path)
     assert (plugin.name, plugin.path, len(plugin.sha256)) == ("test_beads.py", path, 64)
     found = registry.find("tokens", "test-own-beads")
@@ -60,7 +50,7 @@ def test_a_plugin_adds_its_names_and_is_known_by_its_hash(write):
 
 
 def test_the_same_file_twice_is_one_plugin(write):
-    first = load(write(BEADS))
+    first = load(write(BEADS, "test_beads.py"))
     found = registry.find("tokens", "test-own-beads")
     assert load(str(first.path)) is first
     assert load(write(BEADS, "copy/test_beads.py")) is first
@@ -68,12 +58,12 @@ def test_the_same_file_twice_is_one_plugin(write):
 
 
 def test_two_files_of_one_name_or_one_file_of_two_contents_are_refused(write):
-    first = load(write(BEADS))
+    first = load(write(BEADS, "test_beads.py"))
     second = write(BEADS + "\n", "b/test_beads.py")
     error = refusal(second)
     assert f"{first.path} and {second}" in error.message
     assert "Rename" in error.hint
-    error = refusal(write(BEADS + "# changed\n"))
+    error = refusal(write(BEADS + "# changed\n", "test_beads.py"))
     assert "test_beads.py" in error.message
     assert "Python" in error.hint
     assert "tokens test-own-beads" in refusal(write(BEADS, "other.py")).message
@@ -115,17 +105,17 @@ def test_a_run_asks_for_its_plugins_again(tmp_path):
     then = Plugin("beads.py", tmp_path / "beads.py", "a" * 64)
     now = Plugin("beads.py", tmp_path / "new" / "beads.py", "b" * 64)
     other = Plugin("other.py", tmp_path / "other.py", "c" * 64)
-    check_plugins(None, [])
-    check_plugins(None, [other])
-    check_plugins(then.record(), [other, then])
+    check_plugins([], [])
+    check_plugins([], [other])
+    check_plugins(record_plugins([then]), [other, then])
     check_plugins(record_plugins([then, other]), [other, then])
     with refuses("beads.py", key="--plugin", hint="--plugin beads.py"):
-        check_plugins(then.record(), [])
+        check_plugins(record_plugins([then]), [])
     with refuses("beads.py", "other.py", key="--plugin", hint="--plugin beads.py"):
         check_plugins(record_plugins([then, other]), [other])
-    with refuses("sha256 aaaaaaaaaaaa", "sha256 bbbbbbbbbbbb", "beads.py", key="--plugin", file=now.path):
-        check_plugins(then.record(), [now])
-    check_plugins(then.record(), [now], accepted=True)
+    with refuses("aaaaaaaaaaaa", "bbbbbbbbbbbb", "beads.py", key="--plugin", file=now.path):
+        check_plugins(record_plugins([then]), [now])
+    check_plugins(record_plugins([then]), [now], accepted=True)
 
 
 def test_recipes_and_plugins_need_no_torch():
@@ -154,12 +144,10 @@ def size(mean):
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, write):
     def write_files(name="beadwork", **changes):
         for file, text in {**FOLDER, **changes}.items():
-            path = tmp_path / name / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            write(text, f"{name}/{file}")
         return tmp_path / name
 
     return write_files

@@ -2,13 +2,13 @@
 
 import contextlib
 import os
-import signal
 
 import pytest
 import safetensors.torch
 import torch
 
 from sciformer.train.checkpoint import load, save
+from tests.train.tiny import fate, start
 
 
 def contents(step):
@@ -39,15 +39,7 @@ def names(folder):
 
 def in_child(work):
     """The fate of a forked child that does the work: its exit code, or minus the signal that ended it."""
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        try:
-            work()
-        except BaseException:
-            os._exit(99)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return fate(start(work, seconds=20))
 
 
 @contextlib.contextmanager

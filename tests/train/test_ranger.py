@@ -86,9 +86,13 @@ def test_the_state_goes_out_and_back_by_name(kind, stop):
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters()))
 
 
-@pytest.mark.parametrize("stop", [1, 5, 6, STEPS - 1])
-def test_a_run_stopped_anywhere_ends_the_same(tmp_path, stop):
-    recipe = text_recipe(tmp_path).change(SETTINGS)
+TRUNKS = ["edge_conv", "point_cloud_transformer", "resnet"]  # with norms over a batch
+
+
+@pytest.mark.parametrize(("trunk", "stop"), [*((None, n) for n in (1, 5, 6, STEPS - 1)), *((one, 7) for one in TRUNKS)])
+def test_a_run_stopped_anywhere_ends_the_same(tmp_path, trunk, stop):
+    images = {"model.trunk": trunk, "model.depth": 2}
+    recipe = (image_recipe(tmp_path).change(images) if trunk else text_recipe(tmp_path)).change(SETTINGS)
     whole = go(recipe, tmp_path / "whole")
     go(recipe, tmp_path / "run", stop_after=stop)
     assert_same(go(recipe, tmp_path / "run"), left(whole))
@@ -100,14 +104,6 @@ def test_a_killed_run_ends_the_same(tmp_path):
     with at_step(11, lambda: os.kill(os.getpid(), signal.SIGKILL)):
         assert fate(start(lambda: go(recipe, tmp_path / "run"))) == -signal.SIGKILL
     assert_same(go(recipe, tmp_path / "run"), whole)
-
-
-@pytest.mark.parametrize("trunk", ["edge_conv", "point_cloud_transformer", "resnet"])
-def test_norms_over_a_batch_go_on_too(tmp_path, trunk):
-    recipe = image_recipe(tmp_path).change({**SETTINGS, "model.trunk": trunk, "model.depth": 2})
-    whole = go(recipe, tmp_path / "whole")
-    go(recipe, tmp_path / "run", stop_after=7)
-    assert_same(go(recipe, tmp_path / "run"), left(whole))
 
 
 def test_a_batch_that_is_not_finite_spoils_no_norm(tmp_path, monkeypatch):

@@ -23,6 +23,8 @@ from sciformer.train.weights import load_weights
 
 STEPS = 14  # two epochs of six batches and a bit
 BATCHES = 6
+TRAIN = {"steps": STEPS, "batch": 4, "warmup": 2, "learning_rate": 0.01, "log_every": 1, "save_every": 4}
+TRAIN |= {"evaluate_every": 5, "device": "cpu"}
 
 
 def text_recipe(folder, **changes):
@@ -39,11 +41,10 @@ def text_recipe(folder, **changes):
             "tokens": {"kind": "text", "context": 12},
             "model": {"kind": "decoder", "dim": 8, "depth": 1, "heads": 2, "dropout": 0.2},
             "objective": {"kind": "next_token"},
-            "train": {"steps": STEPS, "batch": 4, "warmup": 2, "learning_rate": 0.01, "ema": 0.9, "log_every": 3}
-            | {"evaluate_every": 5, "save_every": 4, "device": "cpu"},
+            "train": {**TRAIN, "ema": 0.9, "log_every": 3},
         }
     )
-    return recipe.change({key.replace("__", "."): value for key, value in changes.items()})
+    return with_changes(recipe, changes)
 
 
 def image_recipe(folder, **changes):
@@ -60,10 +61,14 @@ def image_recipe(folder, **changes):
             "tokens": {"kind": "patches", "patch": 2},
             "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2},
             "objective": {"kind": "classify"},
-            "train": {"steps": STEPS, "batch": 4, "warmup": 2, "learning_rate": 0.01, "log_every": 1, "save_every": 4}
-            | {"evaluate_every": 5, "device": "cpu"},
+            "train": TRAIN,
         }
     )
+    return with_changes(recipe, changes)
+
+
+def with_changes(recipe, changes):
+    """The recipe with the changes of keyword arguments: `train__batch=8`."""
     return recipe.change({key.replace("__", "."): value for key, value in changes.items()})
 
 

@@ -150,9 +150,7 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
         if over := int((assembly.dataset("train").widths - assembly.objective.lookahead > tokens).sum()):
             checked.notes.append(f"{over} samples have more tokens than train.tokens: each forms a batch of its own.")
     elif batch > count:
-        checked.notes.append(
-            f"train.batch is {batch}, but there are only {count} training samples: batches have {count}."
-        )
+        checked.notes.append(f"train.batch is {batch}, but there are only {count} training samples.")
 
 
 def _count_bad_samples(checked: Checked, assembly: Assembly, part: str, first: Batch) -> None:
@@ -160,9 +158,8 @@ def _count_bad_samples(checked: Checked, assembly: Assembly, part: str, first: B
     tokens = bad_samples(Batch(first.streams, {}, first.ids))
     if tokens:
         checked.bad[part] = tokens
-        checked.notes.append(
-            f"{len(tokens)} of {len(first)} samples of {part} contain NaN or infinity; the first is sample {tokens[0]}."
-        )
+        words = f"{len(tokens)} of {len(first)} samples of {part} contain NaN or infinity"
+        checked.notes.append(f"{words}; the first is sample {tokens[0]}.")
     for name, column in first.samples.items():
         if column.dtype.kind == "f" and not np.isfinite(column).all():
             number = int((~np.isfinite(column.reshape(len(column), -1)).all(1)).sum())
@@ -197,9 +194,8 @@ def _small_table(table: Table, count: int) -> dict[str, Any] | None:
     for name, column in small.items():
         if not isinstance(column, Lists) and column.dtype == object:
             cut = np.empty(count, object)
-            cut[:] = [
-                text[: MAX_TEXT_LETTERS - 32 * i] if isinstance(text, str) else text for i, text in enumerate(column)
-            ]
+            for i, text in enumerate(column):
+                cut[i] = text[: MAX_TEXT_LETTERS - 32 * i] if isinstance(text, str) else text
             small[name] = cut
     return small
 

@@ -18,7 +18,7 @@ from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
-from ..evaluation.evaluate import autocast, evaluate
+from ..evaluation.evaluate import autocast
 from ..inspect.cost import Cost, cost, format_large, samples_at_once
 from ..progress import duration
 from ..tokens.protocols import Readout
@@ -68,10 +68,8 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
     if expected:
         checked.figures["expected_loss"] = expected
         if loss > 1.3 * expected + 0.3:
-            checked.notes.append(
-                f"The initial loss, {loss:.3f}, is above that of random guessing, {expected:.3f}: "
-                "check that the inputs are scaled to numbers near 1."
-            )
+            words = f"The initial loss, {loss:.3f}, is above that of random guessing, {expected:.3f}"
+            checked.notes.append(f"{words}: check that the inputs are scaled to numbers near 1.")
     parameters = sum(weight.numel() for weight in engine.step.parameters() if weight.requires_grad)
     checked.figures["parameters"] = parameters
     checked.fact("Model", "parameters", f"{parameters:,}")
@@ -81,9 +79,8 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
         _memory(checked, engine, engine.fetch[engine.order.widest()], log)
     _disk(checked, engine, run)
     if engine.updater.micro_batch != settings.micro_batch:
-        checked.notes.append(
-            f"A batch does not fit into memory, but {engine.updater.micro_batch} samples do: see train.micro_batch."
-        )
+        fits = f"{engine.updater.micro_batch} samples do: see train.micro_batch."
+        checked.notes.append(f"A batch does not fit into memory, but {fits}")
 
 
 def _expected_loss(engine: Engine) -> float | None:
@@ -110,10 +107,9 @@ def _check_missing_values(checked: Checked, engine: Engine, part: str, ids: list
     with torch.no_grad(), autocast(engine.ranks.device, engine.updater.precision):
         loss, _ = engine.step(made.inputs(engine.ranks.device))
     if not bool(torch.isfinite(loss)):
+        words = f"{len(ids)} samples of {part} contain NaN or infinity and give a loss of {float(loss)}."
         advice = "Correct or remove them; a training skips their steps and stops after train.max_skipped."
-        checked.problems.append(
-            f"{len(ids)} samples of {part} contain NaN or infinity and give a loss of {float(loss)}. {advice}"
-        )
+        checked.problems.append(f"{words} {advice}")
 
 
 def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None]) -> None:
@@ -128,30 +124,18 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
         alone = float(np.median(_time_steps(engine, steps[most:])[1]))
         torch.set_num_threads(threads)
         if compute_s > 1.5 * alone:
-            checked.notes.append(
-                f"A step takes {_format_seconds(compute_s)} with {threads} threads, "
-                f"but {_format_seconds(alone)} with one: "
-                "set OMP_NUM_THREADS=1 before you train."
-            )
+            times = f"{_format_seconds(compute_s)} with {threads} threads, but {_format_seconds(alone)} with one"
+            checked.notes.append(f"A step takes {times}: set OMP_NUM_THREADS=1 before you train.")
     beside = settings.workers > 0 or device.type == "cuda"  # batches are prepared in parallel
     step = max(compute_s, prepare_s / max(1, settings.workers)) if beside else compute_s + prepare_s
     if beside and prepare_s / max(1, settings.workers) > compute_s:
         checked.notes.append("Batches take longer to prepare than to compute: increase train.workers.")
-    part = "valid" if "valid" in engine.assembly.parts() else "train"
+    part, limit = engine.evaluated_part()
     count = len(engine.assembly.dataset(part))
-    count = count if part == "valid" else min(count, 1024)
+    count = count if limit is None else min(count, limit)
     some = min(count, 2 * max(engine.order.batch, 64))
     start = time.monotonic()
-    evaluate(
-        engine.step,
-        engine.assembly,
-        engine.assembly.dataset(part),
-        device=device,
-        batch=max(engine.order.batch, 64),
-        tokens=settings.tokens,
-        limit=some,
-        precision=engine.updater.precision,
-    )
+    engine.evaluate(part, some)
     _wait(device)
     evaluation = (time.monotonic() - start) * count / max(1, some)
     evaluations = -(-engine.total // engine.every)
@@ -208,9 +192,8 @@ def _memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str],
     fixed = found.training_bytes - found.activation_bytes * samples_at_once(settings, few)
     needed, free = fixed + found.activation_bytes * once, _free_memory(device)
     checked.figures |= {"flops_per_sample": found.flops_per_sample, "memory_bytes": needed, "free_bytes": free}
-    checked.fact(
-        "Model", "operations", f"{format_large(found.flops_per_sample, 'FLOP')} a sample, forward and backward"
-    )
+    operations = format_large(found.flops_per_sample, "FLOP")
+    checked.fact("Model", "operations", f"{operations} a sample, forward and backward")
     words = f"about {format_large(needed, 'B')} for micro-batches of {once} samples; {format_large(free, 'B')} are free"
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
@@ -218,21 +201,17 @@ def _memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str],
         words = f"{format_large(peak, 'B')} at most in the timed steps; another {format_large(free, 'B')} are free"
     checked.fact("Memory", "the training", words)
     most = min(MAX_TRIED_BATCH, len(engine.assembly.dataset("train")))
-    fits = (
-        _largest_batch_on_cuda(engine, most, log)
-        if device.type == "cuda"
-        else _largest_batch_by_cost(found, free - fixed, most)
-    )
+    if device.type == "cuda":
+        fits, how = _largest_batch_on_cuda(engine, most, log), "tried"
+    else:
+        fits, how = _largest_batch_by_cost(found, free - fixed, most), "estimated"
     checked.figures["largest_micro"] = fits
     least = "at least " if 2 * fits > most else ""
-    how = "tried" if device.type == "cuda" else "estimated"
     checked.fact("Memory", "micro-batch", f"{least}{fits:,} samples fit ({how})" if fits else "no sample fits")
     if device.type != "cuda" and needed > free:
         advice = f"Set train.micro_batch: {fits}." if fits else "Reduce model.dim or model.depth."
-        checked.problems.append(
-            f"A step needs about {format_large(needed, 'B')} of memory, "
-            f"but {format_large(free, 'B')} are free. {advice}"
-        )
+        lacking = f"A step needs about {format_large(needed, 'B')} of memory, but {format_large(free, 'B')} are free."
+        checked.problems.append(f"{lacking} {advice}")
 
 
 def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:
@@ -244,18 +223,16 @@ def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:
 def _largest_batch_on_cuda(engine: Engine, most: int, log: Callable[[str], None]) -> int:
     """Largest power of two for which an uncompiled step does not run out of memory."""
     size = fits = 1
-    dataset, assembly = engine.assembly.dataset("train"), engine.assembly
+    dataset, assembly, device = engine.assembly.dataset("train"), engine.assembly, engine.ranks.device
     while size <= most:
         log(f"trying a micro-batch of {size} samples")
         ids = np.arange(size)
         batch = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, SampleRandom(0, 0, ids), training=True)
         try:
-            with autocast(engine.ranks.device, engine.updater.precision):
-                loss, _ = engine.step(
-                    batch.inputs(engine.ranks.device, engine.updater.pad_to_multiple, engine.settings.packed)
-                )
+            with autocast(device, engine.updater.precision):
+                loss, _ = engine.step(batch.inputs(device, engine.updater.pad_to_multiple, engine.settings.packed))
             loss.backward()
-            _wait(engine.ranks.device)
+            _wait(device)
         except torch.OutOfMemoryError:
             break
         finally:
@@ -282,9 +259,8 @@ def _disk(checked: Checked, engine: Engine, run: Path) -> None:
     checked.fact("Disk", str(run), words)
     if needed > free:
         advice = "Free disk space, choose another --run, or lower train.keep."
-        checked.problems.append(
-            f"Checkpoints need {format_large(needed, 'B')}, but {format_large(free, 'B')} are free on {place}. {advice}"
-        )
+        lacking = f"Checkpoints need {format_large(needed, 'B')}, but {format_large(free, 'B')} are free on {place}."
+        checked.problems.append(f"{lacking} {advice}")
 
 
 def _format_seconds(seconds: float) -> str:

@@ -38,24 +38,6 @@ app["--install-completion"].help_epilogue = ""
 
 RecipeName = Annotated[str, Parameter(help="Name from `sciformer recipes`, or a .yaml file.")]
 RunName = Annotated[Path, Parameter(help="Folder of a run.")]
-Into = Annotated[
-    Path | None,
-    Parameter(
-        name="--run",
-        help="Run folder, for log, checkpoints, model and report (default: runs/NAME). If RECIPE is a run folder, "
-        "that run is resumed.",
-    ),
-]
-Fresh = Annotated[
-    bool, Parameter(name="--fresh", help="Start over: remove the files of an earlier training from the folder.")
-]
-Accepted = Annotated[
-    bool,
-    Parameter(
-        name="--accept-changes",
-        help="Resume even if the recipe, the data or a plugin changed since the run was started.",
-    ),
-]
 Quiet = Annotated[bool, Parameter(name="--quiet", help="Show no progress.")]
 Overwrite = Annotated[bool, Parameter(name="--overwrite", help="Replace an existing file.")]
 Plugins = Annotated[

@@ -51,16 +51,11 @@ def show_recipes(console: Console) -> None:
     for name in recipes():
         about = describe(name)
         console.print(Text(name, style="bold") + Text(f"  {about.title or ''}", style="not bold"))
-        for head, words in (
-            ("paper", about.paper),
-            ("data", about.data),
-            ("measured", describe_measured(about.score or "")),
-        ):
-            if words:
-                lines = textwrap.wrap(words, max(20, console.width - 14))
-                console.print(
-                    Text("\n".join(f"    {'' if n else head + ':':10}{line}" for n, line in enumerate(lines)))
-                )
+        facts = {"paper": about.paper, "data": about.data, "measured": describe_measured(about.score or "")}
+        for head, words in facts.items():
+            lines = textwrap.wrap(words or "", max(20, console.width - 14))
+            for number, line in enumerate(lines):
+                console.print(Text(f"    {'' if number else head + ':':10}{line}"))
     console.print("\nsciformer recipes NAME lists its keys; sciformer train NAME trains it", markup=False)
 
 
@@ -86,9 +81,9 @@ def evaluate_run(run: Run, part: str | None, files: Sequence[Path], console: Con
 def _warn_same_part(part: str, parts: Collection[str], files: bool) -> str:
     if files or part == "test" or "test" in parts:
         return ""
-    return (
-        " (the model was trained on these samples; see data.split)" if part == "train" else " (there is no test part)"
-    )
+    if part == "train":
+        return " (the model was trained on these samples; see data.split)"
+    return " (there is no test part)"
 
 
 def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

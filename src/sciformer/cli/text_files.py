@@ -28,9 +28,8 @@ def translate_file(
             check_writable(place)
     lines = read_text_lines(file)
     if picture is not None and not 1 <= line <= len(lines):
-        raise UserError(
-            f"--line must be between 1 and {len(lines)}, the lines of {file}, not {line}", key="--line", file=file
-        )
+        message = f"--line must be between 1 and {len(lines)}, the lines of {file}, not {line}"
+        raise UserError(message, key="--line", file=file)
     with ProgressBar(len(lines), "sentences") as bar:
         answers = translate(run, lines, beam=beam, penalty=penalty, on_progress=bar.update)
     if out is None:
@@ -76,9 +75,8 @@ def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes:
             print(line + answer)
         return
     if out.suffix == ".jsonl":
-        rows = [
-            json.dumps({"prompt": line, "completion": text}, ensure_ascii=False) for line, text in zip(lines, answers)
-        ]
+        pairs = [{"prompt": line, "completion": answer} for line, answer in zip(lines, answers)]
+        rows = [json.dumps(pair, ensure_ascii=False) for pair in pairs]
     else:
         rows = [answer.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") for answer in answers]
     write_text(out, "".join(f"{row}\n" for row in rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +13,6 @@ from ..recipe.field import places
 from .app import (
     CHANGES_HELP,
     EXIT_STATUS_HELP,
-    Accepted,
-    Fresh,
-    Into,
     Overwrite,
     Plugins,
     Quiet,
@@ -27,6 +25,9 @@ from .app import (
 from .terminal import console, find_runs, log, no_changes, rank
 
 TRAIN_HELP = f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}"
+RUN_HELP = """Run folder, for log, checkpoints, model and report (default: runs/NAME).
+If RECIPE is a run folder, that run is resumed."""
+ACCEPT_HELP = "Resume even if the recipe, the data or a plugin changed since the run was started."
 KIND_HELP = f"Contents of the files: {', '.join(places('new'))}. Optional if the file names show it, as for images."
 
 
@@ -96,31 +97,37 @@ def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False) ->
         raise SystemExit(2)
 
 
-def train(
-    recipe: RecipeName,
-    /,
-    *,
-    run: Into = None,
-    fresh: Fresh = False,
-    accept_changes: Accepted = False,
-    plugin: Plugins = (),
-    quiet: Quiet = False,
-    init_from: Annotated[Path | str | None, Parameter(parse=False)] = None,
-) -> None:
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options that train, pretrain and finetune share."""
+
+    run: Annotated[Path | None, Parameter(help=RUN_HELP)] = None
+    fresh: Annotated[bool, Parameter(help="Start over: remove the files of an earlier training.")] = False
+    accept_changes: Annotated[bool, Parameter(help=ACCEPT_HELP)] = False
+    plugin: Plugins = ()
+    quiet: Quiet = False
+
+
+def train(recipe: RecipeName, /, *, options: TrainOptions = TrainOptions()) -> None:
     """Train a recipe; run the same command again to resume."""
-    # Only `finetune` passes init_from: a run folder, or "" if the recipe must name it.
-    plugins = load_plugins(plugin)
-    made = load_recipe(recipe, {"train.init_from": str(init_from)} if init_from else {})
+    _train(recipe, options)
+
+
+def _train(recipe: str, options: TrainOptions, init_from: str | None = None) -> None:
+    """Train; `init_from` is the run to fine-tune, empty if the recipe must name it."""
+    plugins = load_plugins(options.plugin)
+    made = load_recipe(recipe, {"train.init_from": init_from} if init_from else {})
     if init_from is not None and not made.train.init_from:
         found = find_runs()
         more = f"Runs here: {', '.join(found[:6])}." if found else "Make one: sciformer pretrain RECIPE."
         raise UserError("finetune needs a pretrained run", hint=f"Name it with --from RUN. {more}", key="--from")
-    if run is None and Path(recipe).is_dir():
-        run = Path(recipe)
+    run = Path(recipe) if options.run is None and Path(recipe).is_dir() else options.run
     from ..run import train as train_run
     from .show import show_run
 
-    done = train_run(made, run, fresh=fresh, accept_changes=accept_changes, plugins=plugins, show=not quiet)
+    fresh, accept, show = options.fresh, options.accept_changes, not options.quiet
+    done = train_run(made, run, fresh=fresh, accept_changes=accept, plugins=plugins, show=show)
     if rank() == 0:
         show_run(done, console())
 
@@ -141,11 +148,7 @@ def finetune(
     /,
     *,
     from_: Annotated[Path | None, Parameter(name="--from")] = None,
-    run: Into = None,
-    fresh: Fresh = False,
-    accept_changes: Accepted = False,
-    plugin: Plugins = (),
-    quiet: Quiet = False,
+    options: TrainOptions = TrainOptions(),
 ) -> None:
     """Fine-tune: train a recipe from the weights of another run; run the same command again to resume.
 
@@ -159,8 +162,7 @@ def finetune(
     from_
         Folder of the pretrained run; sets the recipe key train.init_from.
     """
-    options = {"run": run, "fresh": fresh, "accept_changes": accept_changes, "plugin": plugin, "quiet": quiet}
-    train(recipe, **options, init_from=from_ or "")  # type: ignore[arg-type]
+    _train(recipe, options, str(from_ or ""))
 
 
 @app.command(sort_key=5, help_epilogue=TRAIN_HELP)
@@ -199,10 +201,10 @@ def compare(
     from ..compare.compare import show_comparison
     from ..compare.plan import parse_grid, parse_labels
 
-    points, on_progress = parse_grid(list(grid)), None if quiet else log
-    few = parse_labels(labels)
+    points, few = parse_grid(list(grid)), parse_labels(labels)
+    show, on_progress = not quiet, None if quiet else log
     found = compare_recipes(
-        made, seeds, run, points, labels=few, folds=folds, plugins=plugins, show=not quiet, log=on_progress
+        made, seeds, run, points, labels=few, folds=folds, plugins=plugins, show=show, log=on_progress
     )
     if rank() == 0:
         show_comparison(found, console())

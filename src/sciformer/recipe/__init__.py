@@ -1,18 +1,6 @@
 """Recipes: load, inherit, change, validate and save them; registry and plugins."""
 
-from .document import RecipeError, differences
-from .options import Option, options, parse_arguments
+from .document import RecipeError
 from .recipe import Recipe, describe, recipes
-from .validate import About
 
-__all__ = [
-    "About",
-    "Option",
-    "Recipe",
-    "RecipeError",
-    "describe",
-    "differences",
-    "options",
-    "parse_arguments",
-    "recipes",
-]
+__all__ = ["Recipe", "RecipeError", "describe", "recipes"]

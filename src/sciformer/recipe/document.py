@@ -48,11 +48,6 @@ class Document:
     layers: dict[Keys, int] = field(default_factory=dict)
     """Number of documents below the one that set a key; 0 for missing keys."""
 
-    @property
-    def label(self) -> str:
-        """Name of the whole document in messages."""
-        return self.whole.name
-
     def where(self, keys: Keys) -> Place:
         """Place of a key, or of the nearest key that contains it."""
         around = (keys[:end] for end in range(len(keys), -1, -1))
@@ -163,13 +158,8 @@ def read(file: Path | Traversable, label: str) -> Document:
     if not isinstance(node, yaml.MappingNode):
         line = node.start_mark.line
         found = text.splitlines()[line].strip()
-        raise RecipeError(
-            [
-                whole.at(line + 1).error(
-                    f"a recipe must consist of sections such as `model:`, but this line is `{found}`"
-                )
-            ]
-        )
+        message = f"a recipe must consist of sections such as `model:`, but this line is `{found}`"
+        raise RecipeError([whole.at(line + 1).error(message)])
     tree = Tree(whole, parse_scalar)
     try:
         values = tree.build(node, ())

@@ -93,11 +93,8 @@ def package_of(field: str) -> str:
 
 def places(what: str) -> dict[str, str]:
     """Name -> absolute place `module:attribute` at an extension point, over all fields."""
-    return {
-        name: f"{package_of(home)}{place}"
-        for home, one in fields().items()
-        for name, place in getattr(one, what).items()
-    }
+    found = [(home, *named) for home, one in fields().items() for named in getattr(one, what).items()]
+    return {name: f"{package_of(home)}{place}" for home, name, place in found}
 
 
 def load(place: str) -> Any:

@@ -70,14 +70,13 @@ def group_by_part(names: Sequence[str]) -> dict[str, list[str]]:
     """
     apart = len({Path(name).parent for name in names}) > 1
     own = [_part_in_name(name) for name in names]
-    parts = [
-        told or (_part_in_name(str(Path(name).parent)) if apart else "") or "train" for told, name in zip(own, names)
-    ]
+    folders = [_part_in_name(str(Path(name).parent)) if apart else "" for name in names]
+    parts = [part or folder or "train" for part, folder in zip(own, folders)]
     if len(set(parts)) == 1 or "train" not in parts:
         return {"train": list(names)}
     found: dict[str, list[str]] = {}
-    for part, name, told in zip(parts, names, own):
-        again = part == told == "test" and part in found
+    for part, name, word in zip(parts, names, own):
+        again = part == word == "test" and part in found
         key = re.sub(r"\W+", "_", Path(name).name.partition(".")[0]) if again else part
         found.setdefault(key, []).append(name)
     return found
@@ -96,16 +95,12 @@ def part_fields(parts: Mapping[str, list[str]]) -> dict[str, Any]:
 
 def files(parts: Mapping[str, list[str]], skip_bad_files: bool = False) -> list[Found]:
     """Recipe keys for the files of each part."""
-    given = part_fields(parts)
+    given, skip = part_fields(parts), "skip" if skip_bad_files else None
     return [
         Found("data.files", given["files"], "relative to the folder in which you train"),
         *(Found(f"data.{part}", given.get(part), "from the file name") for part in ("valid", "test")),
         Found("data.extra_parts", given.get("extra_parts"), "each evaluated by itself"),
-        Found(
-            "data.bad_files",
-            "skip" if skip_bad_files else None,
-            "some files cannot be read, see above; `stop` refuses them",
-        ),
+        Found("data.bad_files", skip, "some files cannot be read, see above; `stop` refuses them"),
     ]
 
 

@@ -58,11 +58,8 @@ def options(section: type[BaseModel], prefix: str = "") -> list[Option]:
             found += options(info.annotation, f"{prefix}{key}.")  # type: ignore[arg-type]
             continue
         default = ... if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
-        found.append(
-            Option(
-                prefix + key, describe_type(_full_annotation(info)), default, " ".join((info.description or "").split())
-            )
-        )
+        text = " ".join((info.description or "").split())
+        found.append(Option(prefix + key, describe_type(_full_annotation(info)), default, text))
     return found
 
 
@@ -166,9 +163,8 @@ def describe_type(annotation: Any, several: bool = False) -> str:
     if annotation in TYPE_WORDS:
         return TYPE_WORDS[annotation][several]
     if origin is Literal:
-        return ("" if len(arguments) == 1 else "one of ") + ", ".join(
-            format_value(part).strip('"') for part in arguments
-        )
+        names = ", ".join(format_value(part).strip('"') for part in arguments)
+        return names if len(arguments) == 1 else f"one of {names}"
     if is_list(annotation):
         fixed = origin is tuple and arguments[-1:] != (...,)
         same = len(set(arguments)) == 1
@@ -245,12 +241,9 @@ def _describe_bounds(item: Any) -> Iterable[str]:
 
 def is_list(leaf: Any) -> bool:
     """Whether an annotation is a list, tuple or set of values."""
-    origin = get_origin(leaf) or leaf
-    return (
-        isinstance(origin, type)
-        and issubclass(origin, Sequence | set | frozenset)
-        and not issubclass(origin, str | bytes)
-    )
+    kind = get_origin(leaf) or leaf
+    listed = isinstance(kind, type) and issubclass(kind, Sequence | set | frozenset)
+    return listed and not issubclass(kind, str | bytes)
 
 
 def _is_mapping(leaf: Any) -> bool:

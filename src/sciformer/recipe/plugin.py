@@ -36,10 +36,6 @@ class Plugin:
     path: Path
     sha256: str
 
-    def record(self) -> dict[str, str]:
-        """Name and hash, as recorded in run.json."""
-        return {"name": self.name, "sha256": self.sha256}
-
 
 def load(path: str | Path) -> Plugin:
     """Import a plugin, so that recipes can use its names.
@@ -103,31 +99,24 @@ def _hash(code: Mapping[str, bytes]) -> str:
 
 def record_plugins(plugins: Iterable[Plugin]) -> list[dict[str, str]]:
     """Names and hashes of plugins for run.json; never a path to import from."""
-    return [plugin.record() for plugin in sorted(plugins, key=lambda plugin: plugin.name)]
+    ordered = sorted(plugins, key=lambda plugin: plugin.name)
+    return [{"name": plugin.name, "sha256": plugin.sha256} for plugin in ordered]
 
 
-def check_plugins(
-    record: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None, given: Iterable[Plugin], accepted: bool = False
-) -> None:
-    """Refuse a run whose recorded plugins are missing now or changed.
-
-    record      {"name", "sha256"} of one plugin, a list of these, or None
-    accepted    whether changed plugins are accepted
-    """
+def check_plugins(record: Iterable[Mapping[str, str]], given: Iterable[Plugin], accepted: bool = False) -> None:
+    """Refuse a run whose recorded plugins are missing now, or changed and not `accepted`."""
     now = {plugin.name: plugin for plugin in given}
-    for entry in [record] if isinstance(record, Mapping) else record or ():
+    for entry in record:
         plugin = now.get(entry["name"])
         if plugin is None:
             others = f"the plugins loaded are {', '.join(sorted(now))}" if now else "no plugin is loaded"
             message = f"this run needs the plugin {entry['name']}, but {others}"
             raise UserError(message, hint=f"Pass --plugin {entry['name']}, with its path.", key="--plugin")
         if plugin.sha256 != entry["sha256"] and not accepted:
-            raise _error(
-                plugin.path,
-                f"{plugin.path} (sha256 {plugin.sha256[:12]}) differs from the {plugin.name} of this run "
-                f"(sha256 {entry['sha256'][:12]})",
-                "Pass the original file, or accept the change: --accept-changes, or accept_changes=True in Python.",
-            )
+            hashes = f"sha256 {plugin.sha256[:12]}, not {entry['sha256'][:12]}"
+            message = f"{plugin.path} differs from the {plugin.name} of this run ({hashes})"
+            hint = "Pass the original file, or accept the change: --accept-changes, or accept_changes=True in Python."
+            raise _error(plugin.path, message, hint)
 
 
 def _import(name: str, path: Path, code: bytes, folder: Path | None = None) -> ModuleType:
@@ -187,10 +176,10 @@ def _import_folder(name: str, folder: Path, code: Mapping[str, bytes]) -> Field:
         manifest = getattr(module, "FIELD", None)
         if not isinstance(manifest, Field):
             raise _error(folder, f"{folder.name}/__init__.py has no manifest", MANIFEST_HINT)
-        others = {point: [*registry.SHARED_PLACES[point], *places(point)] for point in EXTENSION_POINTS}
-        taken = [
-            f"{point} {one}" for point in EXTENSION_POINTS for one in getattr(manifest, point) if one in others[point]
-        ]
+        taken = []
+        for point in EXTENSION_POINTS:
+            known = {*registry.SHARED_PLACES[point], *places(point)}
+            taken += [f"{point} {one}" for one in getattr(manifest, point) if one in known]
         if taken or folder.name in fields():
             what = ", ".join(taken) or f"the field {folder.name}"
             message = f"{folder.name} adds {what}, which already exists in Sciformer or in another plugin"

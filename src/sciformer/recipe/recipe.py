@@ -107,12 +107,8 @@ def _recipes_of(field: str, package: str) -> list[tuple[str, Traversable]]:
     folder = importlib.resources.files(package) / "recipes"
     entries = list(folder.iterdir()) if folder.is_dir() else []
     groups = [(entry.name, list(entry.iterdir())) for entry in entries if entry.is_dir()] + [(field, entries)]
-    return [
-        (f"{group}/{file.name.removesuffix('.yaml')}", file)
-        for group, files in groups
-        for file in files
-        if file.name.endswith(".yaml")
-    ]
+    found = [(group, file) for group, files in groups for file in files if file.name.endswith(".yaml")]
+    return [(f"{group}/{file.name.removesuffix('.yaml')}", file) for group, file in found]
 
 
 def recipes() -> list[str]:
@@ -145,9 +141,7 @@ def _with_bases(
     if identity in chain:
         raise _not_found_error(place, f"{name} is its own base")
     if len(chain) == MAX_BASES:
-        raise _not_found_error(
-            place, f"{name} is base number {MAX_BASES + 1} in a chain; at most {MAX_BASES} are allowed"
-        )
+        raise _not_found_error(place, f"{name} is base number {MAX_BASES + 1}; at most {MAX_BASES} are allowed")
     return _over_base(document.read(file, label), file.parent if isinstance(file, Path) else Path(), (*chain, identity))
 
 
@@ -185,19 +179,15 @@ def _find_file(name: str | Path, folder: Path, place: Place | None) -> tuple[Pat
         return path / "recipe.yaml", str(path / "recipe.yaml")
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
-            raise _not_found_error(
-                place, f"{path} is not a file" if path.exists() else f"{path} does not exist", file=path
-            )
+            why = "is not a file" if path.exists() else "does not exist"
+            raise _not_found_error(place, f"{path} {why}", file=path)
         return path, str(path)
     if path.is_file():
         raise _not_found_error(place, f"{path} is not a recipe: its name must end in .yaml", file=path)
     families = {key: shipped_name for shipped_name in shipped for key in (shipped_name.partition("/")[2], shipped_name)}
     near = dict.fromkeys(families[key] for key in difflib.get_close_matches(str(name), families, n=5, cutoff=0.5))
-    hint = (
-        f"Did you mean {', '.join(near)}?"
-        if near
-        else "`sciformer recipes` lists all recipes; the name of a file must end in .yaml."
-    )
+    every = "`sciformer recipes` lists all recipes; the name of a file must end in .yaml."
+    hint = f"Did you mean {', '.join(near)}?" if near else every
     raise _not_found_error(place, f"{name} is not a shipped recipe", hint)
 
 
@@ -227,7 +217,7 @@ def _validate(source: Document, changes: Mapping[str, Any] | None, where: str) -
             found.setdefault("tokens", {})[keys[1]] = section
     if problems:
         raise RecipeError({str(problem): problem for problem in problems}.values())
-    return Recipe(name=source.label, source=source, **found)
+    return Recipe(name=source.whole.name, source=source, **found)
 
 
 def _dump_section(section: Any) -> dict[str, Any]:
@@ -235,6 +225,4 @@ def _dump_section(section: Any) -> dict[str, Any]:
         return {name: _dump_section(stream) for name, stream in section.items()}
     # Not pydantic's mode="json", which makes null of infinity.
     values: dict[str, Any] = document.to_plain_values(section.model_dump(exclude_none=isinstance(section, About)))
-    return {
-        key: value for key, value in values.items() if key != "kind" or value
-    }  # `train` has only one kind, without a name
+    return {key: value for key, value in values.items() if key != "kind" or value}  # the kind of `train` has no name

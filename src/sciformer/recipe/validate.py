@@ -179,9 +179,8 @@ def _validation_error(at: Keys, section: Keys, detail: Any, source: Document, cl
     if detail["type"] == "missing" and value_at(source.values, at, ABSENT) is ABSENT:
         info = field_at(annotation_at(classes, at[:-1]), at[-1])
         meaning = f": {' '.join(info.description.split())}" if info and info.description else "."
-        return source.error(
-            at, f"{dotted_key(at)} is missing", f"Give {describe_type(annotation_at(classes, at))}{meaning}"
-        )
+        hint = f"Give {describe_type(annotation_at(classes, at))}{meaning}"
+        return source.error(at, f"{dotted_key(at)} is missing", hint)
     if detail["type"] in ("value_error", "assertion_error"):
         return _section_error(at, section, detail["ctx"]["error"], source)
     value = value_at(source.values, at)

@@ -33,6 +33,7 @@ WORD_VALUES = {
 }
 PLAIN_TAG = "plain"  # tag of a scalar without quotes
 TAG_PREFIX = "tag:yaml.org,2002:"
+VALUE_TAGS = (PLAIN_TAG, f"{TAG_PREFIX}int", f"{TAG_PREFIX}float")
 
 
 def dotted_key(keys: Keys) -> str:
@@ -148,10 +149,7 @@ class Tree:
             return self._mapping(node, keys)
         elif isinstance(node, yaml.SequenceNode) and node.tag == f"{TAG_PREFIX}seq":
             return [self.build(item, (*keys, number)) for number, item in enumerate(node.value)]
-        elif isinstance(node, yaml.ScalarNode) and node.tag in (
-            PLAIN_TAG,
-            *(TAG_PREFIX + name for name in ("int", "float")),
-        ):
+        elif isinstance(node, yaml.ScalarNode) and node.tag in VALUE_TAGS:
             return self.meaning(node.value)
         elif node.tag == f"{TAG_PREFIX}str":
             return node.value
@@ -197,7 +195,6 @@ def describe_syntax_error(error: yaml.YAMLError, text: str, whole: Place) -> Use
 
 def to_one_line(value: Any) -> str:
     """Format a value as YAML on one line."""
-    written = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
-    )
+    form: dict[str, Any] = {"default_flow_style": True, "width": math.inf, "allow_unicode": True, "sort_keys": False}
+    written: str = yaml.dump(value, Dumper=_Dumper, **form)
     return written.removesuffix("\n").removesuffix("\n...")

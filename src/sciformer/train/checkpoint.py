@@ -78,9 +78,7 @@ def save(
         (partial / "state.json").write_text(text)
         for name, named in files.items():
             safetensors.torch.save_file(named, partial / name)
-            shutil.copymode(
-                partial / "state.json", partial / name
-            )  # safetensors creates files that only the owner can read
+            shutil.copymode(partial / "state.json", partial / name)  # safetensors lets only the owner read its files
         seals = {name: _seal(partial / name) for name in ["state.json", *files]}
         manifest = {"format": FORMAT, "step": step, "files": seals}
         replace(partial / "manifest.json", json.dumps(manifest, indent=1) + "\n")
@@ -115,9 +113,7 @@ def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -
             log(f"The checkpoint {path.name} cannot be used: {fault}.")
     if not faults:
         found = ", ".join(map(str, steps(folder)))
-        message = f"{folder} has no checkpoint of step {step}" + (
-            f"; there are checkpoints of {found}" if found else ""
-        )
+        message = f"{folder} has no checkpoint of step {step}" + (f"; there are those of {found}" if found else "")
         raise UserError(message, hint="Choose one of these steps." if found else "", file=folder)
     what = "" if step is None else f" of step {step}"
     message = f"{folder} has no intact checkpoint{what}: {'; '.join(faults)}"

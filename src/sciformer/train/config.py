@@ -131,9 +131,7 @@ class Train(Section):
         if self.steps is not None and self.epochs is not None:
             raise ValueError("train.steps and train.epochs cannot both be set")
         if self.tokens is not None and self.bucket is False and not self.packed:
-            raise ValueError(
-                "train.tokens batches samples of similar length, so train.bucket: false cannot be used with it"
-            )
+            raise ValueError("train.bucket: false cannot be used with train.tokens, which batches by length")
         if self.schedule == "flat" and self.min_lr_ratio == 0:
             text = "train.min_lr_ratio must be above 0 for train.schedule: flat, which decays exponentially to it"
             raise ValueError(text)

@@ -150,9 +150,7 @@ def patience() -> datetime.timedelta:
         if not 0 < seconds < float("inf"):
             raise ValueError
     except ValueError as error:
-        raise UserError(
-            f"the environment variable SCIFORMER_PATIENCE must be a number of seconds above 0, not {given!r}"
-        ) from error
+        raise UserError(f"SCIFORMER_PATIENCE must be a number of seconds above 0, not {given!r}") from error
     return datetime.timedelta(seconds=seconds)
 
 
@@ -191,19 +189,15 @@ def find_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise UserError(
-            f"train.device must be auto, cpu, cuda, cuda:1 or mps, not {name!r}", key="train.device"
-        ) from error
+        message = f"train.device must be auto, cpu, cuda, cuda:1 or mps, not {name!r}"
+        raise UserError(message, key="train.device") from error
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not available.get(device.type, True):
         message = f"train.device is {name}, but this machine has no {device.type.upper()} device"
         raise UserError(message, hint="Use train.device: cpu or auto.", key="train.device")
     if device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
-        raise UserError(
-            f"train.device is {name}, but this machine has {torch.cuda.device_count()} CUDA devices",
-            hint="The first one is cuda:0.",
-            key="train.device",
-        )
+        message = f"train.device is {name}, but this machine has {torch.cuda.device_count()} CUDA devices"
+        raise UserError(message, hint="The first one is cuda:0.", key="train.device")
     return device
 
 

@@ -26,7 +26,7 @@ from .finetune import freeze
 from .folder import Folder
 from .optimizers import learning_rate, make_optimizer, optimizer_state, restore_optimizer
 from .progress import Board, ProgressReporter
-from .signals import Stop, signal_name
+from .signals import Stop
 from .step import OptimizerStep, StepResult, allow_many_shapes, bad_samples, bad_samples_of, matmul_precision
 from .weights import load_into, mean_weights, named_tensors, save_weights
 
@@ -126,7 +126,7 @@ class Engine:
                         self._save()
                     if asked > 0 and not done:
                         number = stop.signal or round(signals / asked)  # another rank may have received it
-                        raise Stopped(number, signal_name(number), self.number)
+                        raise Stopped(number, self.number)
                     if done:
                         break
         finally:
@@ -245,10 +245,21 @@ class Engine:
 
     def _evaluate(self) -> tuple[str, Evaluation]:
         """Evaluate on the validation part (else on training data), with averaged weights if any."""
-        part = "valid" if "valid" in self.assembly.parts() else "train"
-        limit = None if part == "valid" else 1024
+        part, limit = self.evaluated_part()
         current = self._swap(self.ema) if self.ema else {}
-        found = evaluate(
+        found = self.evaluate(part, limit)
+        if current:
+            self._swap(current)
+        self._check_scores(part, found.scores, limit)
+        return part, found
+
+    def evaluated_part(self) -> tuple[str, int | None]:
+        """Part that selects the best model, and the number of its samples to use (None: all)."""
+        return ("valid", None) if "valid" in self.assembly.parts() else ("train", 1024)
+
+    def evaluate(self, part: str, limit: int | None) -> Evaluation:
+        """Evaluate the current weights on the first samples of a part."""
+        return evaluate(
             self.step,
             self.assembly,
             self.assembly.dataset(part),
@@ -260,10 +271,6 @@ class Engine:
             precision=self.updater.precision,
             carried=self.updater.carried,
         )
-        if current:
-            self._swap(current)
-        self._check_scores(part, found.scores, limit)
-        return part, found
 
     def _check_scores(self, part: str, scores: dict[str, float], limit: int | None) -> None:
         """Warn if a score is not finite; stop if the data contain NaN or infinity."""
@@ -272,11 +279,9 @@ class Engine:
             return
         words = ", ".join(f"{part} {name} is {value}" for name, value in wrong.items())
         if bad := bad_samples_of(self.assembly, part, limit):
-            raise UserError(
-                f"{len(bad)} samples of the part {part} contain NaN or infinity (numbers {bad[:10]}, from 0), "
-                f"so that {words}",
-                hint="Correct or remove these samples: without finite scores no best model can be selected.",
-            )
+            found = f"{len(bad)} samples of the part {part} contain NaN or infinity (numbers {bad[:10]}, from 0)"
+            hint = "Correct or remove these samples: without finite scores no best model can be selected."
+            raise UserError(f"{found}, so that {words}", hint=hint)
         why = "; the model diverged, lower train.learning_rate" if "loss" in wrong else ""
         self.log(f"step {self.number}: {words}, although the data are finite{why}; this model is not kept")
 
@@ -348,9 +353,7 @@ class Engine:
         for name, declared in self.declared.items():
             value = saved.tensors.get("carried", {}).get(name)
             if value is None or value.shape != declared.initial.shape:
-                raise UserError(
-                    f"the checkpoint {saved.path} has no tensor `{name}` of the shape that the objective needs"
-                )
+                raise UserError(f"the checkpoint {saved.path} has no tensor `{name}` that fits the objective")
             self.updater.carried[name] = self._own_part(name, value)
         loss, norm, steps = saved.state["sums"]
         self.sums = [loss * self.ranks.first, norm, steps]

@@ -11,7 +11,6 @@ the pretrained one afterwards.
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,13 +49,7 @@ class Pretrained:
         self.weights, kept = load_weights(folder.model)
         self.hash = digest(self.weights)[:16]
         self.step = kept.get("step")
-        try:
-            self.state: dict[str, Any] = json.loads((folder.model / "statistics.json").read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            message = f"the token statistics of {folder.model} cannot be read: {error}"
-            raise UserError(
-                message, hint="Is the run folder complete?", file=folder.model / "statistics.json"
-            ) from error
+        self.state: dict[str, Any] = folder.read_json("model/statistics.json")
         self.about: dict[str, Any] = {}  # copied, new and unused tensors, after `fill`
 
     def over(self, recipe: Recipe) -> Recipe:
@@ -64,10 +57,9 @@ class Pretrained:
 
         The result also names the pretrained run and the hash of its weights. Other tokens are refused.
         """
-        if recipe.train.init_from_hash not in ("", self.hash):
-            message = (
-                f"the weights in {self.path} have hash {self.hash}, not {recipe.train.init_from_hash} as in the recipe"
-            )
+        wanted = recipe.train.init_from_hash
+        if wanted not in ("", self.hash):
+            message = f"the weights in {self.path} have hash {self.hash}, but the recipe names {wanted}"
             hint = "Remove train.init_from_hash to use these weights."
             raise UserError(message, hint=hint, key="train.init_from_hash", file=self.path)
         sections = _shared_sections(self.recipe)
@@ -77,9 +69,8 @@ class Pretrained:
             other = theirs.model_fields.keys() - ours.model_fields.keys()
             both = {key: value for key, value in sections["model"].items() if key not in other}
             sections["model"] = {**both, "kind": recipe.model.kind}
-        made = recipe.inherit_from(sections, f"in {self.path}").change(
-            {"train.init_from": str(self.path), "train.init_from_hash": self.hash}
-        )
+        origin = {"train.init_from": str(self.path), "train.init_from_hash": self.hash}
+        made = recipe.inherit_from(sections, f"in {self.path}").change(origin)
         self._check_same_tokens(made)
         return made
 
@@ -189,14 +180,9 @@ def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained 
     own = Recipe.load(folder.recipe)
     if own.train.init_from:
         recipe = recipe.inherit_from(_shared_sections(own), f"in {folder.path}")
-    return absolute_paths(
-        recipe.change(
-            {
-                "train.init_from": str(there.resolve()),
-                "train.init_from_hash": recipe.train.init_from_hash or own.train.init_from_hash,
-            }
-        )
-    ), None
+    known = recipe.train.init_from_hash or own.train.init_from_hash
+    origin = {"train.init_from": str(there.resolve()), "train.init_from_hash": known}
+    return absolute_paths(recipe.change(origin)), None
 
 
 def freeze(step: Step) -> None:

@@ -92,11 +92,9 @@ class Folder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.recipe, self.log, self.report = (
-            self.path / name for name in ("recipe.yaml", "metrics.jsonl", "report.html")
-        )
+        self.recipe, self.log = self.path / "recipe.yaml", self.path / "metrics.jsonl"
         self.checkpoints, self.model = self.path / "checkpoints", self.path / "model"
-        self.calibration = self.model / "calibration.json"
+        self.calibration, self.report = self.model / "calibration.json", self.path / "report.html"
 
     def __repr__(self) -> str:
         return f"Folder({str(self.path)!r})"
@@ -126,10 +124,8 @@ class Folder:
             inode = os.stat(self.path)
             me = (os.getpid(), inode.st_dev, inode.st_ino)
             if me in LOCKED_FOLDERS:
-                raise UserError(
-                    f"the run folder {self.path} is in use: this process ({me[0]}) has already locked it",
-                    file=self.path,
-                )
+                message = f"the run folder {self.path} is in use: this process ({me[0]}) has already locked it"
+                raise UserError(message, file=self.path)
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o644)
         try:
             self._claim(descriptor)
@@ -183,6 +179,16 @@ class Folder:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, text)
         return path
+
+    def read_json(self, name: str) -> Any:
+        """Read a JSON file below the folder."""
+        path, hint = self.path / name, "Is the run folder complete?"
+        try:
+            return json.loads(path.read_text("utf-8"))
+        except FileNotFoundError as error:
+            raise UserError(f"{path} is missing", hint=hint, file=path) from error
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} cannot be read as JSON: {error}", hint=hint, file=path) from error
 
     def append(self, record: dict[str, Any]) -> None:
         """Append a record to the log; it survives the process, but not a power failure."""

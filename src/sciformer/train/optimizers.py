@@ -55,9 +55,7 @@ def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> t
     trained = {name.removeprefix("model."): weight for name, weight in model.named_parameters() if weight.requires_grad}
     scale = scales(trained, settings)
     kinds: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for name, weight in sorted(
-        trained.items(), key=lambda item: item[1].dim() < 2
-    ):  # in the given order, matrices first
+    for name, weight in sorted(trained.items(), key=lambda item: item[1].dim() < 2):  # stable: matrices first
         kinds.setdefault((settings.weight_decay if weight.dim() >= 2 else 0.0, scale[name]), []).append(weight)
     groups = [{"params": weights, "weight_decay": decay, "scale": scale} for (decay, scale), weights in kinds.items()]
     options: dict[str, Any] = {"lr": settings.learning_rate, "betas": settings.betas, "eps": settings.epsilon}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +10,9 @@ import torch
 
 from .._version import __version__
 from ..assembly import Assembly
-from ..errors import UserError
 from ..recipe import Recipe, plugin
 from .distributed import device_name
 from .engine import Engine
-from .folder import Folder
 from .progress import ProgressReporter
 
 
@@ -34,17 +31,6 @@ def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Pl
         "batches": engine.order.batches,
         "parameters": sum(weight.numel() for weight in engine.step.parameters()),
     }
-
-
-def update_metadata(folder: Folder, about: dict[str, Any], teller: ProgressReporter) -> None:
-    """Write run.json with the elapsed time; a failure is logged, not raised.
-
-    It is called while another error may be raised, which must not be hidden.
-    """
-    try:
-        folder.write("run.json", json.dumps(about, indent=1))
-    except UserError as error:
-        teller.log(f"the elapsed time was not saved: {error}")
 
 
 def announce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: ProgressReporter, resumed: bool) -> None:

@@ -42,8 +42,3 @@ class Stop:
         finally:
             for name, handler in before.items():
                 signal.signal(getattr(signal, name), handler)
-
-
-def signal_name(number: int) -> str:
-    """Name of a signal number: SIGTERM for 15."""
-    return signal.Signals(number).name

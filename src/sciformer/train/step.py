@@ -108,9 +108,7 @@ class OptimizerStep:
         norm = torch.nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
         if is_sharded(norm):
             norm = norm.full_tensor()
-        if (
-            self.device.type == "cpu" and not self.sharded
-        ):  # no device sync needed: skip clipping and update where they do nothing
+        if self.device.type == "cpu" and not self.sharded:  # no device sync: skip clipping and update where possible
             length = float(norm)
             if math.isfinite(length):
                 if self.settings.clip_norm and length + 1e-6 > self.settings.clip_norm:
@@ -232,9 +230,7 @@ class OptimizerStep:
             self.recorded = None
             self._record_halves()
             reason = str(error).splitlines()[0]
-            self.log(
-                f"the step cannot be one CUDA graph, so forward and backward pass are recorded separately ({reason})"
-            )
+            self.log(f"the step cannot be one CUDA graph; its two passes are recorded separately ({reason})")
             return None
 
     def inputs(self, piece: Batch, room: tuple[int, int] | None = None) -> ModelInputs:
@@ -285,12 +281,9 @@ def check_one_pass(objective: Objective, settings: Train, ranks: Ranks) -> None:
         hint = "Remove train.micro_batch; a smaller train.batch needs less memory."
         raise UserError(message, hint=hint, key="train.micro_batch")
     if objective.preconditions and settings.shard == "full" and ranks.world > 1:
-        raise UserError(
-            f"train.shard: full cannot be used, because `objective.kind: {objective.kind}` transforms the gradient of "
-            "all weights together",
-            hint="Use train.shard: none.",
-            key="train.shard",
-        )
+        why = f"`objective.kind: {objective.kind}` transforms the gradient of all weights together"
+        message = f"train.shard: full cannot be used, because {why}"
+        raise UserError(message, hint="Use train.shard: none.", key="train.shard")
 
 
 def give_own_code(module: nn.Module) -> None:
@@ -299,10 +292,8 @@ def give_own_code(module: nn.Module) -> None:
     The compiler stores compiled code with the code object of a function. With one code object per training, the code
     of one training can be freed, and another training does not count towards its limit of recompilations.
     """
-    forward: Any = type(module).forward
-    own = types.FunctionType(
-        forward.__code__.replace(), forward.__globals__, forward.__name__, forward.__defaults__, forward.__closure__
-    )
+    old: Any = type(module).forward
+    own = types.FunctionType(old.__code__.replace(), old.__globals__, old.__name__, old.__defaults__, old.__closure__)
     module.forward = types.MethodType(own, module)
 
 

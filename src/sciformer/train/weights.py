@@ -38,9 +38,8 @@ def load_into(
     own = named_tensors(model)
     odd = sorted(own.keys() ^ weights.keys()) or [name for name in own if own[name].shape != weights[name].shape]
     if odd:
-        raise UserError(
-            f"the weights of {what} do not fit the model of the recipe: {', '.join(odd[:4])} differ", file=file
-        )
+        names = ", ".join(odd[:4])
+        raise UserError(f"the weights of {what} do not fit the model of the recipe: {names} differ", file=file)
     with torch.no_grad():
         for name, weight in own.items():
             weight.copy_(place(weights[name], weight))
@@ -70,9 +69,8 @@ def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             header = file.metadata() or {}
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
     except (OSError, safetensors.SafetensorError) as error:
-        raise UserError(
-            f"{path} cannot be read: {error}", hint="Run the training again: it resumes.", file=path
-        ) from error
+        hint = "Run the training again: it resumes."
+        raise UserError(f"{path} cannot be read: {error}", hint=hint, file=path) from error
     if int(header.get("format", "0")) > FORMAT:
         message = f"the model has format {header['format']}, but this Sciformer reads format {FORMAT} or older"
         raise UserError(message, hint="Update Sciformer.", file=path)
