@@ -37,10 +37,10 @@ class ArrayInfo(NamedTuple):
 
 
 class StoredArray(NamedTuple):
-    """An array of an open file, and the function that reads sorted rows of it (None: all rows)."""
+    """An array of an open file; `load` gives an object that can be sliced by rows."""
 
     info: ArrayInfo
-    read: Callable[[Array | None], Array]
+    load: Callable[[], Any]
 
 
 Contents = tuple[dict[str, StoredArray], dict[str, Any]]
@@ -59,7 +59,7 @@ class ArrayFile:
     def get(self, name: str, rows: Array | None = None) -> Array:
         """An array, or sorted rows of it, in the byte order of this machine; texts as words."""
         with _contents(self.path, self.form) as (arrays, _):  # opened here: handles do not survive a fork
-            found = arrays[name].read(rows)
+            found = _read_row_blocks(arrays[name].load(), rows)
         if found.dtype.kind not in "OS":
             return found.astype(found.dtype.newbyteorder("="), copy=False)
         return as_text(found.ravel()).astype(str).reshape(found.shape)
@@ -98,9 +98,8 @@ def _unpacked(path: Path) -> IO[bytes]:
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
-def _sliced(array: Any) -> StoredArray:
-    """A stored array of anything that has a shape and a type, and can be sliced."""
-    return StoredArray(ArrayInfo(tuple(array.shape), array.dtype), partial(_read_row_blocks, array))
+def _stored(array: Any) -> StoredArray:
+    return StoredArray(ArrayInfo(tuple(array.shape), array.dtype), lambda: array)
 
 
 def _read_row_blocks(array: Any, rows: Array | None) -> Array:
@@ -129,7 +128,7 @@ def _npy_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.
 def _npy(path: Path) -> Iterator[Contents]:
     with path.open("rb") as file:
         _npy_header(file, path)
-    yield {"array": _sliced(np.load(path, mmap_mode="r", allow_pickle=False))}, {}
+    yield {"array": _stored(np.load(path, mmap_mode="r", allow_pickle=False))}, {}
 
 
 @contextmanager
@@ -147,15 +146,11 @@ def _npz(path: Path) -> Iterator[Contents]:
             if listed.compress_type == zipfile.ZIP_STORED and np.prod(shape):
                 raw.seek(listed.header_offset)
                 begins += listed.header_offset + 30 + sum(struct.unpack("<26xHH", raw.read(30)))
-                found[name] = _sliced(np.memmap(path, dtype, "r", begins, shape, "F" if fortran else "C"))
+                found[name] = _stored(np.memmap(path, dtype, "r", begins, shape, "F" if fortran else "C"))
             else:
-                found[name] = StoredArray(ArrayInfo(shape, dtype), partial(_read_packed, path, name))
+                load = partial(_load_npz_array, path, name, path.stat().st_mtime_ns)
+                found[name] = StoredArray(ArrayInfo(shape, dtype), load)
     yield found, {}
-
-
-def _read_packed(path: Path, name: str, rows: Array | None) -> Array:
-    found = _load_npz_array(path, name, path.stat().st_mtime_ns)
-    return found if rows is None else found[rows]
 
 
 @lru_cache(maxsize=1)
@@ -172,7 +167,7 @@ def _hdf5(path: Path) -> Iterator[Contents]:
 
     def note(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset) and item.dtype.names is None and item.shape:
-            found[name] = _sliced(item)
+            found[name] = _stored(item)
 
     with h5py.File(path, "r") as file:
         file.visititems(note)
@@ -198,13 +193,8 @@ def _fits(path: Path) -> Iterator[Contents]:
                 elif hdu.is_image and hdu.shape and np.prod(hdu.shape):
                     name = hdu.name if hdu.name and hdu.name != "PRIMARY" else str(number)
                     info = ArrayInfo(tuple(hdu.shape), np.dtype(fits_dtype(hdu.header)))
-                    found[name] = StoredArray(info, partial(_read_fits_image, hdu, info.dtype))
+                    found[name] = StoredArray(info, partial(getattr, hdu, "section"))
             yield found, header
-
-
-def _read_fits_image(hdu: Any, dtype: np.dtype[Any], rows: Array | None) -> Array:
-    found = np.asarray(hdu.data) if rows is None or len(hdu.shape) < 3 else _read_row_blocks(hdu.section, rows)
-    return found.astype(dtype, copy=False)
 
 
 def _fits_column(hdu: Any, column: Any) -> StoredArray:
@@ -213,7 +203,7 @@ def _fits_column(hdu: Any, column: Any) -> StoredArray:
     if column.dim and len(shape) < 2:  # as its dimensions are given, last axis first
         shape = tuple(int(side) for side in column.dim.strip("() ").split(","))[::-1]
     info = ArrayInfo((int(hdu.header["NAXIS2"]), *shape), kind.base)
-    return StoredArray(info, lambda rows: np.asarray(hdu.data[column.name])[slice(None) if rows is None else rows])
+    return StoredArray(info, lambda: np.asarray(hdu.data[column.name]))
 
 
 def fits_dtype(header: Any) -> str:
@@ -236,12 +226,7 @@ def _idx(path: Path) -> Iterator[Contents]:
         _, _, code, axes = file.read(4)
         shape = tuple(int(side) for side in np.frombuffer(file.read(4 * axes), ">u4"))
     info = ArrayInfo(shape, np.dtype(IDX_TYPES[code]))
-
-    def read(rows: Array | None) -> Array:
-        found = _load_idx_array(path, info, path.stat().st_mtime_ns)
-        return found if rows is None else found[rows]
-
-    yield {"array": StoredArray(info, read)}, {}
+    yield {"array": StoredArray(info, partial(_load_idx_array, path, info, path.stat().st_mtime_ns))}, {}
 
 
 @lru_cache(maxsize=2)
