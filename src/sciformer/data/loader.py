@@ -205,7 +205,7 @@ def _processes(fetch: Fetch, first: int, last: int, workers: int) -> Iterator[_P
             loader = DataLoader(
                 guarded,
                 batch_size=None,
-                sampler=chain.from_iterable(runs),  # type: ignore[arg-type]
+                sampler=chain.from_iterable(runs),
                 num_workers=1,
                 prefetch_factor=2,
                 collate_fn=_same,
