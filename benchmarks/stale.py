@@ -73,7 +73,7 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "toptag.*": ("jets/part-kin",),
     "transfer.*.particlenet.*": ("jets/particlenet",),
     "transfer.*": ("jets/part", "jets/part-masked"),
-    "asas.forest*": ("domains/lightcurves/features.py", "benchmarks/lightcurves_forest.py"),
+    "asas.forest*": ("domains/lightcurves/tokens.py", "benchmarks/lightcurves_forest.py"),
     "asas_fewshot.*.astromer1.*": ("lightcurves/astromer-classify",),
     "asas_fewshot.*.folded.*": ("lightcurves/folded",),
     "asas_fewshot.*": ("lightcurves/astromer", "lightcurves/transformer"),
