@@ -215,7 +215,10 @@ def write(
 
 
 def read_late(blocks: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
-    """Copy blocks to the host; on a CUDA device asynchronously, each read after the next one is queued."""
+    """Copy blocks of tokens to the host.
+
+    On a CUDA device the copies are asynchronous: a block is read after the next block is queued.
+    """
     if device.type != "cuda":
         yield from (block.cpu() for block in blocks)
         return

@@ -1,4 +1,4 @@
-"""Training of the unigram subword model of SentencePiece (arXiv 1804.10959, 1808.06226).
+"""Training of the unigram subword model (SentencePiece; arXiv 1804.10959).
 
     p(word) = sum over segmentations of prod p(piece)
 
@@ -27,7 +27,7 @@ MIN_EXPECTED_COUNT = 0.5  # minimum expected count of a piece, except single let
 
 
 class PieceEdges(NamedTuple):
-    """Edges of the segmentation graph (piece in word), sorted by the position of their end in the word."""
+    """Edges of the segmentation graph, sorted by the letters up to their end."""
 
     first: Array  # (E,) node where the piece begins
     last: Array  # (E,) node where the piece ends
@@ -45,7 +45,7 @@ class PieceEdges(NamedTuple):
 
 
 class LetterRuns(NamedTuple):
-    """All substrings of words. Positions count the T letters of the concatenated words."""
+    """All substrings of words; positions count the T letters of all words."""
 
     at: list[Array]  # for each length, (T,) index of the substring that begins at a position, or -1
     first: Array  # (R,) one position of each substring
@@ -95,7 +95,7 @@ def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
 
 
 def _letter_runs(words: Sequence[str], lengths: Array, weight: Array) -> LetterRuns:
-    """Find all substrings in alphabetical order, each as a shorter substring and one more letter."""
+    """Find all substrings in alphabetical order, by adding one letter at a time."""
     letters, code = np.unique(np.frombuffer("".join(words).encode("utf-32-le"), np.uint32), return_inverse=True)
     room = np.repeat(lengths.cumsum(), lengths) - np.arange(len(code))  # letters up to the end of the word
     times = np.repeat(weight, lengths)
@@ -117,7 +117,7 @@ def _letter_runs(words: Sequence[str], lengths: Array, weight: Array) -> LetterR
 
 
 def _candidate_pieces(runs: LetterRuns, size: int) -> LetterRuns:
-    """Initial candidates: all letters, and the repeated substrings that cover most of the text."""
+    """Initial candidates: all letters, and the most frequent repeated substrings."""
     letters, cover = int((runs.long == 1).sum()), runs.times * runs.long
     often = np.flatnonzero((runs.long > 1) & (runs.times > 1))
     often = np.sort(often[np.argsort(-cover[often], kind="stable")][: CANDIDATES_PER_PIECE * size])
@@ -163,7 +163,7 @@ def _sort_edges(rows: Sequence[tuple[Array, int, Array, Array, Array]], begin: A
 
 
 def _expected_counts(edges: PieceEdges, p: Array, weight: Array) -> Array:
-    """Expected count of each piece over all segmentations, by the forward-backward algorithm."""
+    """Expected count of each piece (forward-backward algorithm)."""
     before = np.zeros(int(edges.end[-1]) + 1)
     after = before.copy()
     before[edges.begin] = after[edges.end] = 1
@@ -186,5 +186,5 @@ def _best_scores(edges: PieceEdges, score: Array) -> Array:
 
 
 def _digamma(x: Any) -> Array:
-    """Digamma function psi(x); in variational EM it lowers the probability of rare pieces."""
+    """Digamma function; in variational EM it lowers the probability of rare pieces."""
     return torch.digamma(torch.as_tensor(x, dtype=torch.float64)).numpy()

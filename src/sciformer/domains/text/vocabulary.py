@@ -1,4 +1,4 @@
-"""Vocabularies: base class of the text coders, and the coders of characters, bytes and words."""
+"""Vocabularies: coders of characters, bytes and words, and their base class."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ VISIBLE_BLANKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 
 
 class Coder:
-    """Map between text and ids 0 .. `size` - 1; `specials` are ids of special tokens by role."""
+    """Map between text and ids 0 .. `size` - 1.
+
+    specials  ids of the special tokens by role
+    """
 
     size: int
     specials: dict[str, int]
@@ -64,7 +67,7 @@ class Coder:
         raise NotImplementedError
 
     def tokenizer_parts(self) -> dict[str, Any]:
-        """Sections `model`, `pre_tokenizer` and `decoder` of a Hugging Face tokenizer.json."""
+        """Sections `model`, `pre_tokenizer` and `decoder` of a tokenizer.json."""
         raise NotImplementedError
 
 

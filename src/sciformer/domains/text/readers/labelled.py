@@ -177,7 +177,7 @@ class Lines(Parts):
         )
 
     def _guessed(self, rows: Sequence[Sequence[str]], path: Path) -> list[str]:
-        """Guess the column names of a file without header: few different values are labels."""
+        """Guess the columns of a file without header: few different values are labels."""
         width = len(rows[0]) if rows else 1
         if width == 1:
             return ["text"]

@@ -1,4 +1,4 @@
-"""Parallel texts in several languages: one file per language, or tab-separated columns."""
+"""Parallel texts: one file per language, or tab-separated columns."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class TextFiles(Parts):
 
 
 class TextChunks:
-    """Source of byte ranges (file, start, end) of text, in pieces cut between characters."""
+    """Source of byte ranges (file, start, end), in pieces cut between characters."""
 
     def __init__(self, stretches: list[tuple[Path, int, int]], chunk_size: int, errors: Errors = "strict") -> None:
         self.errors = errors
@@ -129,7 +129,7 @@ class TextChunks:
 
 
 def _next_boundary(path: Path, place: int) -> int:
-    """Offset of the first character that starts at byte `place` or later; CRLF is not cut."""
+    """Offset of the first character at byte `place` or later; CRLF is not cut."""
     before = min(place, 1)
     around = read_bytes(path, place - before, place + 4)
     ahead = around[before:]

@@ -1,4 +1,4 @@
-"""Tagged words in CoNLL format: one word and its tag per line, empty lines between sentences."""
+"""Tagged words in CoNLL format: a word and its tag per line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLANKS = " \t\u3000"
 
 
 class Columns(Parts):
-    """Sentences with a tag for each word: columns `words` and `tags`, lists of equal length.
+    """Sentences with a tag for each word: lists in the columns `words` and `tags`.
 
     All sentences are held in memory. A random split keeps equal sentences in one part.
     """
