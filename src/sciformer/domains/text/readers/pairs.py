@@ -150,8 +150,8 @@ class Parallel(Parts):
             tabs = line.count("\t")
             if tabs != most and line.strip():
                 raise UserError(
-                    f"line {number} of {path} must have the {len(self.columns)} texts {', '.join(self.columns)} with "
-                    f"tabs between, but has {tabs or 'no'} tab{'s' * (tabs > 1)}: {line[:60]!r}",
+                    f"line {number} of {path} must have {len(self.columns)} texts separated by tabs, "
+                    f"{', '.join(self.columns)}, but has {tabs or 'no'} tab{'s' * (tabs > 1)}: {line[:60]!r}",
                     hint="" if marked else f"For one file per language, write {COLUMN_MARK} in the file name.",
                     file=path,
                     line=number,
