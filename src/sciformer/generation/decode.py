@@ -313,9 +313,7 @@ def search_beams(
 
     def logits(ids: Tensor) -> Tensor:
         """Logits (R, V) of the token after ids (R, N)."""
-        ids = (
-            ids.clamp(max=size - 1) if virtual else ids
-        )  # the virtual end token of finished hypotheses has no embedding
+        ids = ids.clamp(max=size - 1) if virtual else ids  # the virtual end token has no embedding
         with autocast(allowed.device, precision):
             found = model.readout(model.decode(StreamView({"ids": ids}, None), cache=cache)[:, -1]).float()
         if not virtual:

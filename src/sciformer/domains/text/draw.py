@@ -10,11 +10,7 @@ from matplotlib.axes import Axes
 
 from ...data.columns import Array
 
-LINE_CELLS, LINE_WIDTH, MAX_WORD_WIDTH = (
-    64,
-    80,
-    30,
-)  # per line: cells of characters, or columns of words; longer words are cut
+LINE_CELLS, LINE_WIDTH, MAX_WORD_WIDTH = 64, 80, 30  # cells or columns of a line; longer words are cut
 
 
 def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells: bool) -> None:

@@ -170,7 +170,7 @@ def _encoder_keys(texts: Sequence[str], count: int, unit: str, lower: bool, part
     return [
         Found("tokens.kind", "text"),
         Found("tokens.unit", "wordpiece", "subwords, so that no word is unknown (or words, bpe, unigram, characters)"),
-        Found("tokens.vocabulary", size, f"maximum; the texts have {different:,} different words"),
+        Found("tokens.vocabulary", size, f"maximum; texts have {different:,} different words"),
         Found("tokens.lower", lower, "ignore upper case" if lower else "upper case marks names"),
         Found("tokens.context", context, f"99 % of the texts have at most {long} words"),
         Found("model.kind", "encoder", "every token attends to all tokens"),
@@ -284,9 +284,7 @@ def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: li
             for key in (
                 Found(f"tokens.{stream}.column", column),
                 Found(f"tokens.{stream}.learn", [source, target], "one vocabulary for both, so names can be copied"),
-                Found(
-                    f"tokens.{stream}.vocabulary", vocabulary, f"maximum; the texts have {different:,} different words"
-                ),
+                Found(f"tokens.{stream}.vocabulary", vocabulary, f"maximum; texts have {different:,} different words"),
             )
         ),
         Found("train.steps", steps, f"about {steps * tokens / epoch:.0f} epochs"),

@@ -18,10 +18,7 @@ Encoded = tuple[Array, Array | None]
 TokenNames = tuple[tuple[str, str], ...]
 """(role, name) of the special tokens, in the order of their ids."""
 
-UNKNOWN_CHARACTER, MASK_CHARACTER = (
-    "\ufffd",
-    "\ufffc",
-)  # U+FFFD replacement character, U+FFFC object replacement character
+UNKNOWN_CHARACTER, MASK_CHARACTER = "\ufffd", "\ufffc"  # replacement and object replacement character
 SPECIAL_TOKENS = {
     "padding": "<pad>",
     "unknown": "<unk>",
@@ -200,10 +197,7 @@ def common_words(texts: Iterable[Sequence[str]], size: int | None, minimum: int,
     special  names of the special tokens, which are no words
     """
     counts = Counter(word for words in texts for word in words)
-    for word in [
-        *special,
-        *(word for word in counts if "\n" in word),
-    ]:  # the vocabulary is stored with one word per line
+    for word in [*special, *(word for word in counts if "\n" in word)]:  # words are stored one per line
         counts.pop(word, None)
     if not counts:
         raise UserError("the training data have no text to learn a vocabulary from")

@@ -12,11 +12,7 @@ from ..tokens import Text
 from .families import BERT, GPT2, LLAMA, Family
 
 EXPORTED_FILES = ("config.json", "model.safetensors", TOKENIZER_FILE, "tokenizer_config.json")
-SHARED_TOKEN_NAMES = {
-    "padding": "pad",
-    "unknown": "unk",
-    "mask": "mask",
-}  # Hugging Face names of special tokens, by role
+SHARED_TOKEN_NAMES = {"padding": "pad", "unknown": "unk", "mask": "mask"}  # Hugging Face names by role
 ENCODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "cls", "end": "sep"}
 DECODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "bos", "end": "eos", "separator": "sep"}
 
