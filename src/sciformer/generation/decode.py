@@ -215,7 +215,10 @@ def write(
 
 
 def read_late(blocks: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
-    """Copy blocks to the host; on a CUDA device asynchronously, each read after the next one is queued."""
+    """Copy blocks of tokens to the host.
+
+    On a CUDA device the copies are asynchronous: a block is read after the next block is queued.
+    """
     if device.type != "cuda":
         yield from (block.cpu() for block in blocks)
         return
@@ -310,9 +313,7 @@ def search_beams(
 
     def logits(ids: Tensor) -> Tensor:
         """Logits (R, V) of the token after ids (R, N)."""
-        ids = (
-            ids.clamp(max=size - 1) if virtual else ids
-        )  # the virtual end token of finished hypotheses has no embedding
+        ids = ids.clamp(max=size - 1) if virtual else ids  # the virtual end token has no embedding
         with autocast(allowed.device, precision):
             found = model.readout(model.decode(StreamView({"ids": ids}, None), cache=cache)[:, -1]).float()
         if not virtual:

@@ -62,9 +62,7 @@ class Letters:
 
     def add(self, tokens: list[int]) -> str:
         """Add tokens; return the text that they complete."""
-        if len(self.ids) > 64 and self.shown == len(
-            self.text
-        ):  # decoding all tokens again would take time quadratic in the length
+        if len(self.ids) > 64 and self.shown == len(self.text):  # keeps the total time linear in the length
             self.ids = self.ids[-8:]
             self.shown = len(self.tokens.decode(self.ids))
         self.ids += tokens

@@ -22,7 +22,7 @@ VOCABULARY_PART = 1024  # tokens per part of the vocabulary in a top-k search by
 
 @dataclass(frozen=True)
 class Sampling:
-    """Options of sampling.
+    """Options for the choice of the next token.
 
     temperature  divides the logits (default: 1); 0 takes the most likely token
     top_k        number of most likely tokens to choose from (default: all)

@@ -85,9 +85,7 @@ def translate_with(
     for rows in writer.batches(wanted, sources, beam):
         found = _search(writer, [sources[row] for row in rows], beam, penalty, objective.more)
         for row, hypotheses in zip(rows, found):
-            answers[row] = " ".join(
-                writer.tokens.decode(hypotheses[0].ids).splitlines()
-            )  # a line has one line as translation
+            answers[row] = " ".join(writer.tokens.decode(hypotheses[0].ids).splitlines())  # one line
         done += len(rows)
         on_progress(done, len(lines))
     model.train(was)
@@ -140,9 +138,7 @@ class Writer:
 
     def batches(self, rows: list[int], sources: list[Any], beam: int) -> Iterator[list[int]]:
         """Batches of rows with sources of similar length."""
-        order = sorted(
-            rows, key=lambda row: -len(sources[row])
-        )  # longest first, so that too little memory shows at once
+        order = sorted(rows, key=lambda row: -len(sources[row]))  # longest first: a lack of memory shows at once
         batch: list[int] = []
         for row in order:
             if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > MAX_BATCH_TOKENS:

@@ -387,7 +387,7 @@ class Textual(Windowed):
         """Ids of special tokens by role: begin, end, separator, unknown, mask, padding."""
 
     def special_id(self, role: str) -> int:
-        """Id of the special token of a role, which must be there."""
+        """Id of the special token of a role; refuse a vocabulary without it."""
         found = self.specials
         if role not in found:
             there = f"its special tokens are {', '.join(found)}" if found else "it has no special tokens"

@@ -163,7 +163,7 @@ def test_a_padded_vocabulary_and_other_roles(tmp_path):
 
 @pytest.mark.parametrize(
     ("vocabulary", "mention", "hint"),
-    [({}, "t.json", ""), ({"the": 0, "cat": 7}, "Missing [UNK] token", "Mend its file")],
+    [({}, "t.json", ""), ({"the": 0, "cat": 7}, "Missing [UNK] token", "unknown token")],
 )
 def test_a_file_that_holds_no_whole_tokenizer(tmp_path, vocabulary, mention, hint):
     model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}

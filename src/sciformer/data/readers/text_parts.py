@@ -69,7 +69,7 @@ class Parts(TaggedFiles):
         return Splits(order_parts(sources), fingerprint_files(paths), [*self.replaced(paths), *notes])
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        """All samples of these files; labels and translations may be missing unless `training`."""
+        """All samples of files; labels and translations are required if `training`."""
         raise NotImplementedError
 
     def group(self, table: Table) -> Array | None:

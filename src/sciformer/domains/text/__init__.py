@@ -1,4 +1,4 @@
-"""Text: characters, bytes, words and parts of words."""
+"""Text: characters, bytes, words and subwords."""
 
 from ...recipe.field import Field
 

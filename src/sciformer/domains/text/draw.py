@@ -1,4 +1,4 @@
-"""Text drawn in lines, each token on a ground as dark as its weight."""
+"""Drawing of text in lines, with token weights as background colour."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 
 from ...data.columns import Array
 
-LINE_CELLS, LINE_WIDTH, MAX_WORD_WIDTH = 64, 80, 30  # of a line: single characters in cells, or words, the longest cut
+LINE_CELLS, LINE_WIDTH, MAX_WORD_WIDTH = 64, 80, 30  # cells or columns of a line; longer words are cut
 
 
 def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells: bool) -> None:
-    """Write tokens; `cells` of one width are for single characters, words take the room they need."""
+    """Draw tokens in lines: characters in equal `cells`, words in their own width."""
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 
@@ -23,7 +23,7 @@ def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells:
     tokens = [token if len(token) <= MAX_WORD_WIDTH else token[: MAX_WORD_WIDTH - 1] + "…" for token in tokens]
     axes.set_axis_off()
     places = [(i % LINE_CELLS, i // LINE_CELLS, 1) for i in range(len(tokens))] if cells else _word_places(tokens)
-    least = (1, 1) if cells else (LINE_WIDTH // 2, 3)  # a few words are not drawn out
+    least = (1, 1) if cells else (LINE_WIDTH // 2, 3)  # minimum size, so that few words are not stretched
     axes.set_xlim(0, max([least[0], *(x + wide for x, _, wide in places)]))
     axes.set_ylim(max([least[1], *(y + 1 for _, y, _ in places)]), 0)
     for token, (x, y, wide), dark in zip(tokens, places, shade):
@@ -34,7 +34,7 @@ def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells:
 
 
 def _word_places(tokens: Sequence[str]) -> list[tuple[int, int, int]]:
-    """(x, line, width) of words that fill lines."""
+    """Position (x, line, width) of each word in the lines."""
     places, x, y = [], 0, 0
     for token in tokens:
         wide = len(token) + 1

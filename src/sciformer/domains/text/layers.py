@@ -1,4 +1,4 @@
-"""How tokens of a vocabulary enter a model, and come back."""
+"""Embedding and readout of text tokens."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from ...nn.losses import IGNORE_INDEX, linear_cross_entropy, total_cross_entropy
 from ...tokens.base import Columns
 from ...tokens.protocols import Readout
 
-LOGITS_AT_ONCE = 16384  # tokens whose logits are held at once, where a vocabulary is large
+LOGITS_AT_ONCE = 16384  # tokens per chunk of logits, for a large vocabulary on a GPU
 
 
 class TextEmbedding(nn.Module):
-    """x = E[id], with E normal of deviation 0.02 (GPT-2); scaled: x = sqrt(D) E[id], with 1 / sqrt(D) (1706.03762)."""
+    """Token embedding x = E[id], or x = sqrt(D) E[id] with `scale` (arXiv 1706.03762).
+
+    The initial standard deviation of E is 0.02 (GPT-2), or 1 / sqrt(D) with `scale`.
+    """
 
     def __init__(self, size: int, dim: int, scale: bool = False) -> None:
         super().__init__()
@@ -21,13 +24,17 @@ class TextEmbedding(nn.Module):
         nn.init.normal_(self.table.weight, std=dim**-0.5 if scale else 0.02)
 
     def forward(self, columns: Columns) -> Tensor:
-        """ids (..., N) -> (..., N, D)."""
+        """Map ids (..., N) to vectors (..., N, D)."""
         x = self.table(columns["ids"])
         return x if self.scale == 1.0 else x * self.scale
 
 
 class TextReadout(Readout):
-    """p(id) = softmax(W h), or softmax(W h + b) with a `bias`; W is the embedding itself where that is given."""
+    """Next-token distribution p(id) = softmax(W h + b).
+
+    embedding  module whose table is used as W (tied weights), or None for a matrix of its own
+    bias       whether there is a bias b
+    """
 
     def __init__(self, size: int, dim: int, embedding: nn.Module | None, bias: bool = False) -> None:
         super().__init__()
@@ -41,15 +48,15 @@ class TextReadout(Readout):
             nn.init.normal_(self.linear.weight, std=0.02)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Logits (..., V)."""
+        """Map hidden states (..., D) to logits (..., V)."""
         return self.linear(hidden)
 
     def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
-        """-ln p of the target's ids (n,)."""
+        """Cross entropy -ln p of each target id (n,)."""
         return linear_cross_entropy(hidden, self.linear.weight, target["ids"], smoothing, self.linear.bias)
 
     def total(self, hidden: Tensor, target: Columns, wanted: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
-        """The sum of -ln p; on a GPU a large vocabulary goes in chunks."""
+        """Sum of the cross entropy; in chunks for a large vocabulary on a GPU."""
         ids = target["ids"] if wanted is None else target["ids"].masked_fill(~wanted, IGNORE_INDEX)
         large = hidden.is_cuda and hidden.shape[0] * self.linear.weight.shape[0] > LOGITS_AT_ONCE * 16384
         chunk = LOGITS_AT_ONCE if large else 0

@@ -22,19 +22,19 @@ from .readers.pairs import COLUMN_MARK, Parallel
 from .readers.running import TextFiles
 from .readers.tagged import Columns
 
-MAX_SAMPLE_BYTES = 1 << 25  # bytes of text that are looked at; more would tell nothing new
-MAX_CHARACTERS = 1000  # different characters, above which bytes are fewer
-MIN_TRAINING_CHARACTERS = 500  # characters worth training on
-MIN_SPLIT_CHARACTERS = 200_000  # characters of which some are kept for a test
-GPT_SIZES: guess.Sizes = {0: (64, 2, 4), 200_000: (128, 4, 4), 10_000_000: (384, 6, 6)}  # by characters
+MAX_SAMPLE_BYTES = 1 << 25  # bytes of text used for the statistics
+MAX_CHARACTERS = 1000  # number of different characters above which bytes are the unit
+MIN_TRAINING_CHARACTERS = 500  # smallest text to train on
+MIN_SPLIT_CHARACTERS = 200_000  # smallest text to split off a test part
+GPT_SIZES: guess.Sizes = {0: (64, 2, 4), 200_000: (128, 4, 4), 10_000_000: (384, 6, 6)}  # by number of characters
 GPT_TRAINING = {0: (500, 32, 12), 20_000: (1000, 64, 12), 200_000: (2000, 64, 12), 10_000_000: (5000, 256, 64)}
-"""Steps, context and batch, by characters."""
-ENCODER_SIZES: guess.Sizes = {0: (64, 2, 4), 2000: (128, 2, 4), 50_000: (256, 4, 4)}  # by texts
+"""Steps, context and batch size, by the smallest number of characters."""
+ENCODER_SIZES: guess.Sizes = {0: (64, 2, 4), 2000: (128, 2, 4), 50_000: (256, 4, 4)}  # by number of texts
 ENCODER_BATCHES = {0: 8, 320: 32}
 
 
 def guess_text(names: list[str], paths: list[Path]) -> Page:
-    """A recipe for the form of the files: pairs, labels, tags, or running text."""
+    """Recipe for text files: translation, classification, tagging or language model."""
     try:
         return _detect_recipe(names, paths)
     except UserError as error:
@@ -62,7 +62,7 @@ def _detect_recipe(names: list[str], paths: list[Path]) -> Page:
 
 
 def _load(section: Any) -> tuple[dict[str, Any], int, list[str]]:
-    """The samples to train on, their number, and the notes of the reader."""
+    """Training samples, their number, and the notes of the reader."""
     opened = section.open()
     source = opened.sources["train"]
     return dict(source.load(0)), guess.check_count(sum(source.sizes), "samples"), opened.notes
@@ -82,23 +82,23 @@ def _guess_running_text(names: list[str], parts: dict[str, list[str]], paths: li
     seen = _TextCounts(table for source in opened.sources.values() for table in pieces(source))
     characters, lines = seen.total_characters(size), len(seen.lengths)
     alone = lines >= 100 and seen.blanks < 0.1 * lines
-    why = f"{lines:,} lines without blanks in them: each seems a text of its own" if alone else "running text"
+    why = f"{lines:,} lines without spaces: each line is a text" if alone else "running text"
     documents = Found("data.documents", "line" if alone else "file", f"{why} (file, line or paragraph)")
     keep = characters >= MIN_SPLIT_CHARACTERS and len(parts) == 1
     split = guess.split((), characters, "characters") if keep else []
     longest = int(np.quantile(seen.lengths, 0.99)) if alone else 0
     data = [*guess.files(parts), documents, *split]
-    return _guess_gpt(paths, seen, characters, data, "lines of their own" if alone else "running text", longest)
+    return _guess_gpt(paths, seen, characters, data, "separate lines" if alone else "running text", longest)
 
 
 def _guess_text_table(parts: dict[str, list[str]], paths: list[Path], table: Table) -> Page:
     seen = _TextCounts([table])
-    data = [Found("data.kind", "lines", "a table with texts and no other column"), *guess.files(parts)]
+    data = [Found("data.kind", "lines", "a table with a single column of texts"), *guess.files(parts)]
     return _guess_gpt(paths, seen, seen.total_characters(0), data, "texts in a table")
 
 
 class _TextCounts:
-    """Counts of characters and lines in texts, up to MAX_SAMPLE_BYTES."""
+    """Statistics of characters and lines in the first MAX_SAMPLE_BYTES of texts."""
 
     def __init__(self, tables: Iterable[Table]) -> None:
         self.letters: set[str] = set()
@@ -115,43 +115,43 @@ class _TextCounts:
                 break
 
     def total_characters(self, size: int) -> int:
-        """Characters in files of `size` bytes, extrapolated from the sample."""
+        """Number of characters in files of `size` bytes, extrapolated from the sample."""
         found = self.characters
         if self.read > MAX_SAMPLE_BYTES:
             found = max(found, int(found * size / self.read))
         if found < MIN_TRAINING_CHARACTERS:
             message = f"training needs a text of {MIN_TRAINING_CHARACTERS} characters or more, not {found}"
-            raise UserError(message, hint="Bring more of it.")
+            raise UserError(message, hint="Add more text.")
         return found
 
 
 def _guess_gpt(
     paths: list[Path], seen: _TextCounts, characters: int, data: list[Found], what: str, longest: int = 0
 ) -> Page:
-    """A GPT; `longest` is the length of 99 % of lines that are texts of their own."""
+    """Recipe of a GPT; `longest` is the 99 % quantile of lengths, if lines are texts."""
     different, amount = len(seen.letters), f"{format_large(characters)} characters"
     steps, context, batch = guess.at_count(GPT_TRAINING, characters)
-    unit, why = "characters", f"{different} different ones, each a token"
+    unit, why = "characters", f"{different} different characters"
     if different > MAX_CHARACTERS:
-        unit, why = "bytes", f"{different:,} different characters are many; bytes of UTF-8 are 256"
-    reason = f"{unit} that the model sees at once"
+        unit, why = "bytes", f"{different:,} different characters are too many; UTF-8 has 256 bytes"
+    reason = f"context length in {unit}"
     if longest and unit == "characters":
         context = min(512, max(8, -(-longest // 8) * 8))
-        reason = f"99 of 100 lines have {longest} characters or fewer"
+        reason = f"99 % of the lines have at most {longest} characters"
     times = steps * batch * context / characters
     found = [
-        Found("base", "text/gpt-char", "the other keys come from there"),
+        Found("base", "text/gpt-char", "recipe with the other keys"),
         *data,
         Found("tokens.unit", unit, why),
         Found("tokens.context", context, reason),
         *guess.model(characters, "characters", GPT_SIZES, 0.1 if characters < MIN_SPLIT_CHARACTERS else None),
-        Found("train.steps", steps, f"{times:.1f} times as many characters as there are"),
+        Found("train.steps", steps, f"{times:.1f} passes over the text"),
         Found("train.batch", batch),
         *guess.schedule(steps),
     ]
-    notes = [f"Found: {amount} of {what} in UTF-8, {different} different ones."]
+    notes = [f"Found: {amount} of {what} in UTF-8, {different} different characters."]
     if characters >= max(GPT_SIZES):
-        notes.append("On a CPU this takes hours: model.dim 128, tokens.context 64 are quicker.")
+        notes.append("Training on a CPU takes hours; model.dim 128 and tokens.context 64 are faster.")
     return Page("GPT", paths, amount, notes, "text/gpt-char", found)
 
 
@@ -159,31 +159,34 @@ def _guess_gpt(
 
 
 def _encoder_keys(texts: Sequence[str], count: int, unit: str, lower: bool, parts: float = 1.6) -> list[Found]:
-    """Subwords, on average `parts` to a word, a context that 99 % of the texts fit into, and a model."""
+    """Recipe keys of an encoder of subwords; its context fits 99 % of the texts.
+
+    parts  expected subwords per word
+    """
     different = len({word for text in texts for word in text.split()})
     size = _round_up(different / 2, (500, 1000, 2000, 4000, 8000, 16000))
     long = int(np.quantile([len(text.split()) for text in texts], 0.99))
     context = _round_up(parts * long + 2, (16, 32, 64, 128, 256, 512))
     return [
         Found("tokens.kind", "text"),
-        Found("tokens.unit", "wordpiece", "parts of words: none is unknown (or words, bpe, unigram, characters)"),
-        Found("tokens.vocabulary", size, f"at most; there are {different:,} different words"),
-        Found("tokens.lower", lower, "large and small letters are alike" if lower else "large letters tell names"),
-        Found("tokens.context", context, f"99 of 100 have {long} words or fewer"),
-        Found("model.kind", "encoder", "every word sees all others"),
+        Found("tokens.unit", "wordpiece", "subwords, so that no word is unknown (or words, bpe, unigram, characters)"),
+        Found("tokens.vocabulary", size, f"maximum; texts have {different:,} different words"),
+        Found("tokens.lower", lower, "ignore upper case" if lower else "upper case marks names"),
+        Found("tokens.context", context, f"99 % of the texts have at most {long} words"),
+        Found("model.kind", "encoder", "every token attends to all tokens"),
         *guess.model(count, unit, ENCODER_SIZES, 0.2),
-        Found("train.learning_rate", 5e-4, "half the default: from random weights, on little data"),
+        Found("train.learning_rate", 5e-4, "half the default, for random initial weights and little data"),
         Found("train.min_lr_ratio", 0.0),
     ]
 
 
 def _round_up(number: float, steps: Sequence[int]) -> int:
-    """The first of the steps that is not less, or the last."""
+    """The first step that is not below the number, or the last step."""
     return next((step for step in steps if step >= number), steps[-1])
 
 
 def guess_classifier(parts: dict[str, list[str]], paths: list[Path], classes: Sequence[str] = ()) -> Page:
-    """An encoder for the label or value of a text."""
+    """Recipe of an encoder that predicts the label or value of a text."""
     files = {name: list[str]() for name in classes}
     table, count, told = _load(Lines(kind="lines", classes=files, **guess.part_fields(parts)))
     label, values, why = _find_label(table, count)
@@ -192,18 +195,18 @@ def guess_classifier(parts: dict[str, list[str]], paths: list[Path], classes: Se
     found = [
         Found("data.kind", "lines", "texts with a label"),
         *guess.files(parts),
-        Found("data.classes", files or None, f"a file for each: what stands for {COLUMN_MARK} in their names"),
+        Found("data.classes", files or None, f"one file per class; the class replaces {COLUMN_MARK} in the file names"),
         *guess.split(parts, count, "texts", "equal ones"),
         *_encoder_keys(table["text"], count, "texts", lower=True),
         *guess.training(count, 20 if count < 2000 else 10, ENCODER_BATCHES, "loss" if values else "accuracy"),
         *(guess.regress(label, why) if values else guess.classify(label, f"{why}: {shown}")).found,
     ]
-    notes = [f"Found: {count:,} texts, and beside them {', '.join(columns)}.", *told]
+    notes = [f"Found: {count:,} texts, with columns {', '.join(columns)}.", *told]
     return Page(f"{label} of texts", paths, f"{count:,} texts", notes, "text/sentiment-scratch", found)
 
 
 def _find_label(table: Mapping[str, Any], count: int) -> tuple[str, bool, str]:
-    """The column to learn, whether it holds values, and why it was taken."""
+    """Target column, whether its values are real numbers, and why it was chosen."""
     columns = {name: column for name, column in table.items() if name != "text"}
     sizes = {name: len(np.unique(column)) for name, column in columns.items()}
     real = [name for name, column in columns.items() if column.dtype.kind == "f" and np.isfinite(column).all()]
@@ -213,14 +216,15 @@ def _find_label(table: Mapping[str, Any], count: int) -> tuple[str, bool, str]:
     if not named:
         listed = ", ".join(f"`{name}` with {size:,}" for name, size in sizes.items())
         raise UserError(
-            f"no column has 2 to {guess.MAX_CLASSES:,} different labels, or numbers: there is {listed or 'only `text`'}"
+            f"no column has labels (2 to {guess.MAX_CLASSES:,} different values) or numbers; "
+            f"columns with their different values: {listed or 'none besides `text`'}"
         )
     name = named[0]
     return name, name in real, f"`{name}` has {sizes[name]} different values"
 
 
 def guess_tagger(parts: dict[str, list[str]], paths: list[Path]) -> Page:
-    """An encoder that says which tag each word has."""
+    """Recipe of an encoder that predicts the tag of each word."""
     suffix = _bare_suffix(paths[0])
     words, tags = TAGGED_FORMATS.get(suffix, (0, None))
     universal = suffix == ".conllu"
@@ -231,16 +235,16 @@ def guess_tagger(parts: dict[str, list[str]], paths: list[Path]) -> Page:
     spans = all(kind == "O" or kind[1:2] == "-" for kind in kinds)
     texts = [" ".join(part) for part in np.split(column.values, column.lengths.cumsum()[:-1])]
     found = [
-        Found("data.kind", "conll", "a word a line, and empty lines between sentences"),
+        Found("data.kind", "conll", "one word per line, empty lines between sentences"),
         *guess.files(parts),
-        Found("data.words", words, "number of the column with the word"),
-        Found("data.tags", tags, "and with the tag (default: the last)"),
-        Found("data.comments", universal or None, "lines with # before a sentence"),
+        Found("data.words", words, "index of the word column"),
+        Found("data.tags", tags, "index of the tag column (default: the last)"),
+        Found("data.comments", universal or None, "skip lines with # before a sentence"),
         *guess.split(parts, count, "sentences", "equal ones"),
         *_encoder_keys(texts, count, "sentences", lower=False, parts=3),
         *guess.training(count, 20, ENCODER_BATCHES, "entity_f1" if spans else "token_accuracy"),
         Found("tokens.column", "words"),
-        Found("objective.kind", "tag", "entities: tags begin with B- and I-" if spans else "a tag for each word"),
+        Found("objective.kind", "tag", "entities, with tags B-... and I-..." if spans else "one tag per word"),
     ]
     amount = f"{count:,} sentences"
     words_and_tags = f"{len(column.values):,} words, {len(kinds)} tags: {', '.join(kinds[:12])}"
@@ -252,7 +256,7 @@ def guess_tagger(parts: dict[str, list[str]], paths: list[Path]) -> Page:
 
 
 def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: list[Path]) -> Page:
-    """A Transformer from the first column to the second."""
+    """Recipe of a Transformer that translates the first column to the second."""
     table, count, told = _load(Parallel(kind="parallel", columns=columns, **guess.part_fields(parts)))
     source, target = columns[:2]
     words = {name: sum(len(text.split()) for text in table[name]) for name in (source, target)}
@@ -265,36 +269,36 @@ def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: li
     tokens = _round_up(epoch / 20, (512, 1024, 2048, 4096, 8192))
     steps = int(np.clip(100 * epoch // tokens, 500, 8000)) if base.endswith("tiny") else 100_000
     marked = any(COLUMN_MARK in name for name in parts["train"])
-    how = f"for {COLUMN_MARK} in the names of files" if marked else "the texts in a line, with tabs between"
+    how = f"replace {COLUMN_MARK} in the file names" if marked else "tab-separated columns"
     found = [
-        Found("base", base, f"for {count:,} pairs; the other keys come from there"),
-        Found("data.kind", "parallel", "lines that belong together"),
-        Found("data.columns", columns, f"{how}; turn them in tokens below to translate the other way"),
+        Found("base", base, f"for {count:,} pairs; recipe with the other keys"),
+        Found("data.kind", "parallel", "parallel texts"),
+        Found("data.columns", columns, f"{how}; swap them in `tokens` below for the other direction"),
         *guess.files(parts),
         *guess.split(parts, count, "pairs", "equal ones"),
-        Found("tokens.source", None, "what is read"),
-        Found("tokens.target", None, "what is written"),
+        Found("tokens.source", None, "source text"),
+        Found("tokens.target", None, "translation"),
         *(
             key
             for stream, column in (("source", source), ("target", target))
             for key in (
                 Found(f"tokens.{stream}.column", column),
-                Found(f"tokens.{stream}.learn", [source, target], "one vocabulary for both, so that names are copied"),
-                Found(f"tokens.{stream}.vocabulary", vocabulary, f"at most; there are {different:,} different words"),
+                Found(f"tokens.{stream}.learn", [source, target], "one vocabulary for both, so names can be copied"),
+                Found(f"tokens.{stream}.vocabulary", vocabulary, f"maximum; texts have {different:,} different words"),
             )
         ),
-        Found("train.steps", steps, f"about {steps * tokens / epoch:.0f} times through the data"),
-        Found("train.tokens", tokens, "of one language in an update, padding included"),
+        Found("train.steps", steps, f"about {steps * tokens / epoch:.0f} epochs"),
+        Found("train.tokens", tokens, "source or target tokens per batch, padding included"),
         Found("train.warmup", min(4000, steps // 4), "a quarter of the steps" if steps < 16_000 else "as in the paper"),
         Found("train.evaluate_every", max(1, steps // 16)),
-        Found("train.save_every", max(1, steps // 80), "the last of these are averaged in the end"),
+        Found("train.save_every", max(1, steps // 80), "the last checkpoints are averaged at the end"),
     ]
     counted = f"{words[source]:,} and {words[target]:,} words, {different:,} different"
     notes = [f"Found: {count:,} pairs of lines, {counted}.", *told]
     return Page(f"{source} to {target}", paths, f"{count:,} pairs", notes, base, found)
 
 
-# The form of text files, by their names and their beginnings
+# Recognition of text formats by name and content
 
 
 _CODES = """src tgt trg source target af am ar az be bg bn bs ca cs cy da de el en eo es et eu fa fi fr ga gd gl gu ha
@@ -303,19 +307,19 @@ _CODES = """src tgt trg source target af am ar az be bg bn bs ca cs cy da de el 
 LANGUAGE_CODES = frozenset(_CODES.split())
 CLASS_NAMES = {"pos", "neg", "positive", "negative", "neutral", "ham", "spam", "true", "false", "real", "fake"}
 TAGGED_FORMATS = {".conll": (0, None), ".conllu": (1, 3), ".iob": (0, None), ".iob2": (0, None), ".bio": (0, None)}
-MIN_LENGTH_CORRELATION = 0.3  # least correlation of the lengths of lines that belong together
-MIN_ALIGNED_LINES = 8  # lines that tell nothing about that
+MIN_LENGTH_CORRELATION = 0.3  # smallest correlation of line lengths of translations
+MIN_ALIGNED_LINES = 8  # smallest number of lines for a correlation
 
 
 class NamePattern(NamedTuple):
-    """Names that differ in one part: its values, and the names with a mark there."""
+    """File names that differ in one part: its values, and names with `{}` instead."""
 
     values: list[str]
     names: list[str]
 
 
 def find_name_pattern(paths: Sequence[Path]) -> NamePattern | None:
-    """The pattern of names in sets that differ in the same part, or None."""
+    """Find the part in which file names differ, the same in all sets, or None."""
     words = [re.split(r"([._-])", path.name) for path in paths]
     for place in range(1, max(map(len, words)) + 1, 2):
         sets: dict[str, list[str]] = {}
@@ -333,7 +337,7 @@ def find_name_pattern(paths: Sequence[Path]) -> NamePattern | None:
 
 
 def lines_match(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether lines belong together: as many, and long ones with long ones."""
+    """Whether lines may be translations: equal number, correlated lengths."""
     if len(one) != len(other) or len(one) < MIN_ALIGNED_LINES:
         return False
     lengths = np.log1p([[len(line) for line in lines] for lines in (one, other)])
@@ -341,7 +345,7 @@ def lines_match(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def are_translations(found: NamePattern) -> bool:
-    """Whether files that differ in a part of their names are translations."""
+    """Whether files of a name pattern are translations."""
     if LANGUAGE_CODES.issuperset(found.values):
         return True
     first, second = (read_lines(Path(found.names[0].replace(COLUMN_MARK, value))) for value in found.values[:2])
@@ -349,7 +353,7 @@ def are_translations(found: NamePattern) -> bool:
 
 
 def tab_separated_columns(path: Path) -> list[str]:
-    """Names of the columns of a file of pairs between tabs, else none."""
+    """Column names of a file of tab-separated translations; [] for other files."""
     if form_of(path, read_text(path)) != "tsv":
         return []
     rows = [line.split("\t") for line in read_lines(path) if line.strip()]
@@ -364,7 +368,7 @@ def tab_separated_columns(path: Path) -> list[str]:
 
 
 def is_tagged(path: Path) -> bool:
-    """Whether a file has a word and its tag in each line, and sentences between gaps."""
+    """Whether a file has a word and tag per line, and empty lines between sentences."""
     if _bare_suffix(path) in TAGGED_FORMATS:
         return True
     lines = [line.strip() for line in read_text(path).split("\n", 20_000)[:20_000]]

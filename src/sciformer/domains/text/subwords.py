@@ -1,4 +1,4 @@
-"""Subwords, through the package `tokenizers`: learned from texts, or read from a tokenizer.json of Hugging Face."""
+"""Subwords with the package `tokenizers`: learned, or read from a tokenizer.json."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .unigram import learn_pieces
 from .vocabulary import VISIBLE_BLANKS, Coder, Encoded, TokenNames
 
 TOKENIZER_FILE = "tokenizer.json"
-MAX_BATCH_TEXTS, MAX_BATCH_CHARACTERS = 1000, 1 << 18  # texts that are encoded together, at most, and letters
-PREFIX_SPACE_PATTERN = {"Regex": r"\A (?=[\n\r\t])"}  # the blank before a text that begins with a new line
+MAX_BATCH_TEXTS, MAX_BATCH_CHARACTERS = 1000, 1 << 18  # maximum texts and characters of a batch to encode
+PREFIX_SPACE_PATTERN = {"Regex": r"\A (?=[\n\r\t])"}  # added space before a line break at the beginning
 PARALLELISM_VARIABLE = "TOKENIZERS_PARALLELISM"
-_SET_VARIABLES: set[str] = set()  # what was set here and not by the user
-USUAL_TOKEN_NAMES = {  # names of special tokens in files of others, by their role; the first that is there counts
+_SET_VARIABLES: set[str] = set()  # variables set here, not by the user
+USUAL_TOKEN_NAMES = {  # names of special tokens in foreign files, by role; the first name found is used
     "padding": ("[PAD]", "<pad>", "<|padding|>", "<|pad|>"),
     "unknown": ("[UNK]", "<unk>"),
     "begin": ("[CLS]", "<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "<|endoftext|>"),
@@ -41,10 +41,13 @@ def tokenizers_package() -> Any:
 
 
 class Subwords(Coder):
-    """A tokenizer at work. Begin and end are not its business: what its file adds to a text by itself is left out."""
+    """Coder of subwords; special tokens added by the file itself are left out."""
 
     def __init__(self, text: str, names: TokenNames, learned: bool) -> None:
-        """From the text of a tokenizer.json; of a `learned` one, the names of special tokens mean nothing in texts."""
+        """Load the text of a tokenizer.json.
+
+        In a `learned` tokenizer, names of special tokens inside a text are plain text.
+        """
         self.text, self.learned = text, learned
         try:
             self.tokenizer = tokenizers_package().Tokenizer.from_str(text)
@@ -52,7 +55,7 @@ class Subwords(Coder):
             raise
         except Exception as error:
             raise UserError(
-                f"the tokenizer cannot be read as a tokenizer.json of Hugging Face: {error}", key="tokens.tokenizer"
+                f"the tokenizer is not a valid Hugging Face tokenizer.json: {error}", key="tokens.tokenizer"
             ) from error
         _set_rules(self.tokenizer, learned)
         self.numbers: dict[str, int] = self.tokenizer.get_vocab(with_added_tokens=True)
@@ -68,7 +71,7 @@ class Subwords(Coder):
                 if names[role] not in self.numbers:
                     raise UserError(
                         f"the {role} token {names[role]!r} is not in the vocabulary",
-                        hint="See tokens.special.",
+                        hint=f"Set tokens.special.{role} to a token of the vocabulary.",
                         key=f"tokens.special.{role}",
                     )
                 roles[role] = self.numbers[names[role]]
@@ -84,7 +87,7 @@ class Subwords(Coder):
 
     @cached_property
     def writable(self) -> Array:
-        """(size,) which ids stand for text: those that are there and are no special tokens."""
+        """Mask (size,) of ids that are in use and are no special tokens."""
         found = np.zeros(self.size, bool)
         found[list(self.numbers.values())] = True
         found[[*self.specials.values(), *self.names]] = False
@@ -94,11 +97,11 @@ class Subwords(Coder):
         return self._encoded(list(texts), False)
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """Each word as if it stood alone between blanks; of one that the rules leave nothing of, there is no token."""
+        """Encode each word alone; a word that is empty after normalisation has no token."""
         return self._encoded([list(words) for words in texts], True)
 
     def _encoded(self, texts: list[Any], split: bool) -> list[Encoded]:
-        """A text takes two hundred times its room while it is encoded: long ones go in parts."""
+        """Encode long texts in parts: encoding takes 200 times the memory of the text."""
         long = [not split and len(text) > MAX_BATCH_CHARACTERS and self.cuts for text in texts]
         parts = [cut_text(text) if cut else [text] for text, cut in zip(texts, long)]
         made = self._some(self.tokenizer, [first for first, *_ in parts], split)
@@ -113,10 +116,10 @@ class Subwords(Coder):
             try:
                 with all_threads():
                     encoded = tokenizer.encode_batch(part, is_pretokenized=split, add_special_tokens=False)
-            except Exception as error:  # the package knows no other kind
+            except Exception as error:  # the package raises plain exceptions
                 raise UserError(
                     f"the tokenizer cannot read a text: {error}",
-                    hint="Mend its file: what it does not know needs a token for the unknown, in its vocabulary.",
+                    hint="Add an unknown token to the vocabulary in its file.",
                     key="tokens.tokenizer",
                 ) from error
             for one in encoded:
@@ -126,7 +129,7 @@ class Subwords(Coder):
 
     @cached_property
     def onward(self) -> Any:
-        """The tokenizer for a text that goes on: no blank is put before it."""
+        """Tokenizer for later parts of a text: adds no space before the part."""
         rules = json.loads(self.text)
         steps = (rules.get("normalizer") or {}).get("normalizers", [])
         steps[:] = [step for step in steps if step["type"] != "Prepend" and step.get("pattern") != PREFIX_SPACE_PATTERN]
@@ -136,7 +139,7 @@ class Subwords(Coder):
 
     @cached_property
     def cuts(self) -> bool:
-        """Whether a text may be cut before a blank, so that both parts together give what the whole does."""
+        """Whether texts cut before a space give the same tokens (tested on examples)."""
         probes = [("a", " b"), ("Ab, 1.", " cd\n ef"), ("x", "  ab\n"), ("x\ny", " ' 12")]
         for pair in probes:
             coders = zip((self.tokenizer, self.onward, self.tokenizer), (*pair, "".join(pair)))
@@ -146,18 +149,21 @@ class Subwords(Coder):
         return True
 
     def decode(self, ids: Array) -> str:
-        inside = (ids >= 0) & (ids < self.size)  # what is beyond the vocabulary is padding of it
+        inside = (ids >= 0) & (ids < self.size)  # larger ids are padding of the vocabulary
         kept = ids[inside]
         kept = kept[self.writable[kept] | (kept == self.specials.get("unknown", -1))]
         text: str = self.tokenizer.decode(kept.tolist(), skip_special_tokens=False)
         return text
 
     def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
-        """The pieces without marks of blanks; one that goes on with a word has a dot before it, or its own sign."""
+        """Subwords without space marks.
+
+        A subword that continues a word begins with `·`, or with its own `##`.
+        """
         special = {*self.specials.values(), *self.names}
         found = []
         for place, number in enumerate(ids.tolist()):
-            name = self.tokenizer.id_to_token(number) or ""  # of padding of the vocabulary, nothing
+            name = self.tokenizer.id_to_token(number) or ""  # padding of the vocabulary has no name
             if name and number not in special:
                 goes_on = word is not None and place > 0 and word[place] == word[place - 1] >= 0
                 name = self._piece(number, name, goes_on)
@@ -166,7 +172,7 @@ class Subwords(Coder):
 
     def _piece(self, number: int, name: str, goes_on: bool) -> str:
         text = self.tokenizer.decode([number], skip_special_tokens=False)
-        if "\ufffd" in text:  # a part of a character
+        if "\ufffd" in text:  # an incomplete character
             return name
         text = text.removeprefix(" ") or " "
         text = "".join(VISIBLE_BLANKS.get(letter, letter) for letter in text)
@@ -183,19 +189,19 @@ load_subwords = lru_cache(maxsize=8)(Subwords)
 
 
 def read_tokenizer_text(name: str | Path) -> str:
-    """The text of a tokenizer.json, or of the one in a folder."""
+    """Text of a tokenizer.json, given as a file or as its folder."""
     path = Path(name).expanduser()
     path = path / TOKENIZER_FILE if path.is_dir() else path
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"{path} cannot be read as a tokenizer.json of Hugging Face: {error}", key="tokens.tokenizer", file=path
+            f"the tokenizer file {path} cannot be read: {error}", key="tokens.tokenizer", file=path
         ) from error
 
 
 def cut_text(text: str) -> list[str]:
-    """A long text in parts; all but the first begin with a blank, and follow on something else."""
+    """Cut a long text into parts before single spaces."""
     found, start = [], 0
     while len(text) - start > MAX_BATCH_CHARACTERS:
         stop = text.find(" ", start + MAX_BATCH_CHARACTERS)
@@ -209,7 +215,7 @@ def cut_text(text: str) -> list[str]:
 
 
 def _join_encoded(parts: list[Encoded]) -> Encoded:
-    """Encoded parts of a text as one; their words are counted on."""
+    """Concatenate the encoded parts of a text; word indices continue."""
     ids, words, count = [], [], 0
     for found, word in parts:
         assert word is not None
@@ -220,7 +226,7 @@ def _join_encoded(parts: list[Encoded]) -> Encoded:
 
 
 def text_batches(texts: list[Any]) -> Iterator[list[Any]]:
-    """Some texts at a time, fewer of long ones."""
+    """Batches of texts, limited in texts and in characters."""
     found: list[Any] = []
     letters = 0
     for text in texts:
@@ -235,7 +241,10 @@ def text_batches(texts: list[Any]) -> Iterator[list[Any]]:
 
 @contextmanager
 def all_threads() -> Iterator[None]:
-    """All cores for a while; never in a worker, whose parent had threads that it has not."""
+    """Let `tokenizers` use all cores inside the context, except in worker processes.
+
+    A setting of the user in TOKENIZERS_PARALLELISM has precedence.
+    """
     if PARALLELISM_VARIABLE in os.environ and not _SET_VARIABLES:
         yield
         return
@@ -244,11 +253,14 @@ def all_threads() -> Iterator[None]:
     try:
         yield
     finally:
-        os.environ[PARALLELISM_VARIABLE] = "false"  # said, not left open: a fork would warn about it
+        os.environ[PARALLELISM_VARIABLE] = "false"  # set explicitly, because the package warns at a fork otherwise
 
 
 def export_tokenizer(coder: Coder, frame: dict[str, int], lower: bool, normal: str) -> str:
-    """The text of a tokenizer.json that does the same; the special tokens of `frame` are put around each text."""
+    """Text of a tokenizer.json with the rules of a coder.
+
+    frame  ids of the begin and end token that the tokenizer adds to each text
+    """
     library = tokenizers_package()
     if isinstance(coder, Subwords):
         if not coder.learned:
@@ -266,7 +278,7 @@ def export_tokenizer(coder: Coder, frame: dict[str, int], lower: bool, normal: s
 
 
 def _export_vocabulary(coder: Coder, lower: bool, normal: str) -> dict[str, Any]:
-    """A vocabulary without subwords in the form of a tokenizer.json."""
+    """Content of a tokenizer.json for characters, bytes or words."""
     described = coder.tokenizer_parts()
     names = {number: name for name, number in described["model"]["vocab"].items()}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
@@ -277,20 +289,21 @@ def _export_vocabulary(coder: Coder, lower: bool, normal: str) -> dict[str, Any]
     return whole | {"pre_tokenizer": None, "post_processor": None, "decoder": None} | described
 
 
-# Subwords learned from texts: the same texts always give the same vocabulary
+# Learning subwords; deterministic for the same texts
 
 
 TextBatches = Iterator[list[str]]
-MAX_ALPHABET = 1000  # of WordPiece, the most frequent (BERT); words with others are unknown
+MAX_ALPHABET = 1000  # most frequent characters kept by WordPiece (BERT); words with other characters are unknown
 
 
 def learn_tokenizer(
     unit: str, texts: Iterable[list[str]], size: int, minimum: int, names: TokenNames, lower: bool, normal: str
 ) -> str:
-    """A tokenizer of at most `size` tokens, as the text of its tokenizer.json; its special tokens have these names.
+    """Learn a tokenizer of at most `size` tokens, as text of a tokenizer.json.
 
-    texts    in pieces, read once
-    minimum  what is seen less often than this, or than twice, is not joined
+    texts    batches of texts, read once
+    minimum  minimum frequency of a pair to be merged, at least 2
+    names    (role, name) of the special tokens
     """
     special, unknown = list(dict.fromkeys(name for _, name in names)), dict(names)["unknown"]
     made, found, library = _untrained_tokenizer(unit, lower, normal, unknown), _check_texts(texts), tokenizers_package()
@@ -298,12 +311,12 @@ def learn_tokenizer(
     with all_threads():
         if unit == "bpe":
             letters = sorted(library.pre_tokenizers.ByteLevel.alphabet())
-            _check_size(size, len(letters) + len(special), "all bytes")
+            _check_size(size, len(letters) + len(special), "all bytes and special tokens")
             trainer = library.trainers.BpeTrainer(initial_alphabet=letters, special_tokens=special, **options)
             made.train_from_iterator(found, trainer)
         elif unit == "wordpiece":
             made.model = library.models.WordPiece(_learn_word_pieces(made, found, special, options), unk_token=unknown)
-        else:  # the other special tokens come after the pieces, for what is among those is also found in texts
+        else:  # other special tokens follow the pieces: a piece would also match inside texts
             pieces = learn_pieces(_count_words(made, found), max(1, size - len(special)))
             made.model = library.models.Unigram([(unknown, 0.0), *pieces], 0, False)
     made.add_special_tokens(special)
@@ -312,13 +325,13 @@ def learn_tokenizer(
 
 
 def _check_texts(texts: Iterable[list[str]]) -> TextBatches:
-    """The texts, of which there must be some, in parts that are not long."""
+    """Yield texts cut into short parts; refuse empty data."""
     letters = 0
     for some in texts:
         letters += sum(len(text.strip()) for text in some)
         yield [part for text in some for part in cut_text(text)]
     if not letters:
-        raise UserError("there is no text to train on")
+        raise UserError("the training data have no text to learn a vocabulary from")
 
 
 def _learn_word_pieces(made: Any, texts: TextBatches, special: list[str], options: dict[str, Any]) -> dict[str, int]:
@@ -329,7 +342,7 @@ def _learn_word_pieces(made: Any, texts: TextBatches, special: list[str], option
     kept = set(sorted(letters, key=lambda letter: (-letters[letter], letter))[:MAX_ALPHABET])
     words = sorted(word for word in counts if kept.issuperset(word))
     inner = sorted({f"##{letter}" for word in words for letter in word[1:]})
-    _check_size(options["vocab_size"], len(special) + len(kept) + len(inner), "all letters")
+    _check_size(options["vocab_size"], len(special) + len(kept) + len(inner), "all letters and special tokens")
     trained = library.Tokenizer(library.models.WordPiece(unk_token=special[0]))
     trained.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
     trainer = library.trainers.WordPieceTrainer(special_tokens=[*special, *inner], **options)
@@ -339,7 +352,7 @@ def _learn_word_pieces(made: Any, texts: TextBatches, special: list[str], option
 
 
 def _count_words(made: Any, texts: TextBatches) -> Counter[str]:
-    """How often each word is there, by the rules of a tokenizer."""
+    """Frequency of each word, by the normalisation and word rules of a tokenizer."""
     counts: Counter[str] = Counter()
     for some in texts:
         for text in some:
@@ -364,7 +377,7 @@ def _untrained_tokenizer(unit: str, lower: bool, normal: str, unknown: str) -> A
         made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
         made.decoder = library.decoders.WordPiece(prefix="##")
     else:
-        # Each text begins with a blank, so that a word is the same there and elsewhere; but not before a new line.
+        # Add a space before each text, so its first word gets the same token as elsewhere; not before a line break.
         pattern = library.Regex(PREFIX_SPACE_PATTERN["Regex"])
         steps += [library.normalizers.Prepend(" "), library.normalizers.Replace(pattern, "")]
         made = library.Tokenizer(library.models.BPE() if unit == "bpe" else library.models.Unigram())

@@ -1,4 +1,4 @@
-"""Text: a token is a character, a byte, a word or a part of one; where it stands in the line is where it is."""
+"""Text tokens: characters, bytes, words or subwords."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from . import vocabulary
 from .layers import TextEmbedding, TextReadout
 from .vocabulary import SPECIAL_TOKENS, Coder, Encoded, TokenNames
 
-DEFAULT_VOCABULARY = 10_000  # subwords, unless a number is given
+DEFAULT_VOCABULARY = 10_000  # default number of subwords
 SUBWORD_UNITS = ("bpe", "wordpiece", "unigram")
 
 
@@ -38,46 +38,47 @@ class Text(Textual, Maskable, Exportable, Editable):
     changeable_columns: ClassVar[tuple[str, ...]] = ("ids",)
 
     unit: Literal["characters", "bytes", "words", "bpe", "wordpiece", "unigram"] = "characters"
-    """What a token is. Characters: those of the training text, learned; bytes: all 256 of UTF-8; words: what stands
-    between blanks; bpe (byte pairs), wordpiece (BERT), unigram (SentencePiece): parts of words, learned."""
+    """Unit of a token (default: characters): characters of the training text, the 256 bytes of UTF-8, words between
+    white space, or learned subwords: bpe (byte pairs), wordpiece (BERT), unigram (SentencePiece)."""
     column: str | list[str] = "text"
-    """The column of the data that holds the text; of several, one stands after the other with a separator between."""
+    """Data column with the text (default: text); several columns are concatenated with a separator token between."""
     learn: list[str] = Field(default_factory=list)
-    """Columns whose text the vocabulary is learned from; its own unless given. Two streams with the same `learn` have
-    one vocabulary."""
+    """Columns to learn the vocabulary from (default: `column`). Streams with the same `learn` share one
+    vocabulary."""
     vocabulary: int | None = Field(default=None, ge=1)
-    """Words: keep so many, the most frequent. Subwords: learn so many, 10,000 unless given; special tokens count.
-    Characters, bytes and a given tokenizer: pad the vocabulary to so many (a multiple of 64 is fast on a GPU)."""
+    """Size of the vocabulary, special tokens included. Words: the most frequent (default: all). Subwords: default
+    10,000. Characters, bytes, `tokenizer`: padded to this size (default: no padding; multiples of 64 are fast on a
+    GPU)."""
     minimum: int = Field(default=1, ge=1)
-    """Words seen less often than this are unknown; subwords seen less often, or once, are not joined."""
+    """Minimum frequency (default: 1): rarer words are unknown; rarer pairs of subwords are not merged (at least 2)."""
     begin: bool = False
-    """Put a special token before each text."""
+    """Add the begin token before each text (default: false)."""
     end: bool = False
-    """Put a special token after each text."""
+    """Add the end token after each text (default: false)."""
     lines: bool = False
-    """Words: the end of each line is a token too, the special one for the end (as WikiText is counted)."""
+    """Words only: make each line end an end token, as in WikiText (default: false)."""
     join: bool = False
-    """Lay all texts end to end and cut windows across them (GPT-2); with `end` a token parts them. Unset: every text
-    has windows of its own, so that no token sees another text."""
+    """Concatenate all texts and cut windows across them, as GPT-2 does; `end` separates the texts. Default: false,
+    windows of single texts, so that no token attends to another text."""
     lower: bool = False
-    """Make all letters small."""
+    """Convert text to lower case (default: false)."""
     unicode_form: Literal["none", "nfc", "nfkc"] = "none"
     """Unicode normal form, for characters that can be written in two ways (default: none)."""
     tokenizer: str = ""
-    """A tokenizer.json of Hugging Face to use instead of learning; `unit`, `lower` and `unicode_form` are then its
-    own."""
+    """Path of a Hugging Face tokenizer.json to use instead of learning a vocabulary (default: none). It replaces
+    `unit`, `lower` and `unicode_form`."""
     special: dict[str, str] = Field(default_factory=dict)
-    """Other names of special tokens, by role: padding, unknown, begin, end, mask, separator."""
+    """Names of special tokens by role: padding, unknown, begin, end, mask, separator (default: <pad>, <unk>, ...)."""
     context: int = Field(default=256, ge=1)
-    """The most tokens the model sees at once; text is cut into windows of that length."""
+    """Maximum tokens of a window, the context length of the model (default: 256)."""
     step: int | None = Field(default=None, ge=1)
-    """How many tokens apart the windows of the training begin; 1 (anywhere) unless given, end to end in large texts."""
+    """Stride of the training windows in tokens (default: 1, any start; in large texts the context length)."""
     tie: bool = True
-    """Use the embedding also as the last layer."""
+    """Tie the weights of the last layer to the embedding (default: true)."""
     bias: bool = False
-    """Add a bias for each token in the last layer (BERT)."""
+    """Add a bias to the last layer, as in BERT (default: false)."""
     scale: bool = False
-    """Multiply the embedding by the root of its width (the Transformer of 2017)."""
+    """Multiply the embedding by sqrt(D), as in arXiv 1706.03762 (default: false)."""
 
     @property
     def source_columns(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -98,7 +99,7 @@ class Text(Textual, Maskable, Exportable, Editable):
             )
         elif self.unit == "words":
             special = {name for _, name in self._names}
-            words = (  # of texts that are split already, blanks inside a word part nothing («1 000»)
+            words = (  # in texts already split into words, a word may contain a space («1 000»)
                 self._sound(text).split() if isinstance(text, str) else [self._sound(word) for word in text]
                 for texts in self._learned_from(tables, split=True)
                 for text in texts
@@ -109,7 +110,7 @@ class Text(Textual, Maskable, Exportable, Editable):
             self.state["characters"] = vocabulary.alphabet(texts)
 
     def _learned_from(self, tables: Iterable[Table], split: bool = False) -> Iterator[list[Any]]:
-        """The texts of each column; those that are split into words already are joined, unless `split`."""
+        """Texts of each column; lists of words are joined by spaces unless `split`."""
         for table in tables:
             for name in self.learn or self.source_columns:
                 texts, words = text_column(table, name)
@@ -121,15 +122,14 @@ class Text(Textual, Maskable, Exportable, Editable):
         if self.lower or self.unicode_form != "none":
             given = "tokens.lower" if self.lower else "tokens.unicode_form"
             raise UserError(
-                f"{given} cannot be set beside tokens.tokenizer, because a tokenizer.json has its own rules for case "
-                "and form",
+                f"{given} cannot be combined with tokens.tokenizer, because a tokenizer.json has its own normalisation",
                 key=given,
                 file=self.tokenizer,
             )
         self.state["tokenizer"] = read_tokenizer_text(self.tokenizer)
         if not self.writable.any():
             raise UserError(
-                f"{self.tokenizer} has no token that stands for text in its vocabulary",
+                f"the vocabulary of {self.tokenizer} has no token besides special tokens",
                 key="tokens.tokenizer",
                 file=self.tokenizer,
             )
@@ -151,14 +151,14 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def _framed(self) -> bool:
-        """Whether characters and bytes have tokens that part texts; all other units do."""
+        """Whether the vocabulary has begin, end and separator tokens."""
         letters = self.unit in ("characters", "bytes") and not self.tokenizer
         return not letters or bool(self.begin or self.end or self.learn or len(self.source_columns) > 1)
 
     @property
     def _names(self) -> TokenNames:
         for role in self.special:
-            one_of("a role of a special token in tokens.special", role, SPECIAL_TOKENS, key="tokens.special")
+            one_of("a role in tokens.special", role, SPECIAL_TOKENS, key="tokens.special")
         return tuple((SPECIAL_TOKENS | self.special).items())
 
     @property
@@ -176,20 +176,20 @@ class Text(Textual, Maskable, Exportable, Editable):
     def _learned(self, what: str) -> str:
         if what not in self.state:
             raise UserError(
-                "the tokens have no vocabulary yet, because they have not been fitted on a text",
-                hint="Call fit, or load a run.",
+                "the tokens have no vocabulary yet",
+                hint="Call fit with training texts, or load a run.",
             )
         return str(self.state[what])
 
     @property
     def size(self) -> int:
-        """The number of different tokens, with those that have a special meaning."""
+        """Size of the vocabulary, with special tokens and padding."""
         least = self.coder.size
         if self.vocabulary is None or (not self.tokenizer and self.unit not in ("characters", "bytes")):
             return least
         if self.vocabulary < least:
             raise UserError(
-                f"tokens.vocabulary must be {least} or more to hold the tokens of the text, not {self.vocabulary}",
+                f"tokens.vocabulary must be {least} or more, the number of tokens found, not {self.vocabulary}",
                 key="tokens.vocabulary",
             )
         return self.vocabulary
@@ -200,15 +200,15 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def end_id(self) -> int | None:
-        """That of `end`, or of a tokenizer from a file, which was trained with it.
+        """Id of the end token, or None if training texts have no end token.
 
-        Other vocabularies may have an end that no text of the training had.
+        Texts of a tokenizer from a file are assumed to have it.
         """
         return self.specials.get("end") if self.end or self.tokenizer else None
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """The unit, if it is one letter."""
+        """The unit, if it is one character or one byte."""
         if self.unit == "bytes" and not self.tokenizer:
             return "bytes"
         return "characters" if self.unit == "characters" else ""
@@ -230,7 +230,9 @@ class Text(Textual, Maskable, Exportable, Editable):
         from .subwords import TOKENIZER_FILE, export_tokenizer
 
         if self.lines:
-            raise UserError("a tokenizer.json cannot hold tokens.lines, ends of lines as tokens", key="tokens.lines")
+            raise UserError(
+                "tokens.lines cannot be exported: a tokenizer.json has no tokens for line ends", key="tokens.lines"
+            )
         frame = {role: self.special_id(role) for role in ("begin", "end") if getattr(self, role)}
         return {TOKENIZER_FILE: export_tokenizer(self.coder, frame, self.lower, self.unicode_form)}
 
@@ -252,21 +254,24 @@ class Text(Textual, Maskable, Exportable, Editable):
         return self.step
 
     def _sound(self, text: str) -> str:
-        """A text as the vocabulary takes it; a tokenizer has rules of its own for the rest."""
+        """Clean a text for the vocabulary; subword tokenizers normalise it themselves."""
         if self.tokenizer or self.unit in SUBWORD_UNITS:
             return vocabulary.clean_text(text)
         return vocabulary.clean_text(text, self.unicode_form, self.lower)
 
     def encode(self, text: str) -> Array:
-        """The ids of a text, without begin and end; what was never seen becomes the unknown token."""
+        """Ids of a text without begin and end token; unseen parts are unknown tokens."""
         return self.coder.encode([self._sound(text)])[0][0]
 
     def decode(self, ids: Any) -> str:
-        """The text of ids; special tokens have none, but the unknown one is shown."""
+        """Text of ids; special tokens are dropped, except the unknown token."""
         return self.coder.decode(np.asarray(ids, np.int64).reshape(-1))
 
     def tokenize(self, table: Table) -> Stream:
-        """Column `ids`; with words also `word`, the number of a token's word; of several columns also `part`."""
+        """Encode the text columns.
+
+        Columns: `ids`; `word`, the word index, for units with words; `part`, the index of the data column, if several.
+        """
         texts = []
         for column, split in (text_column(table, name) for name in self.source_columns):
             if split:
@@ -278,10 +283,10 @@ class Text(Textual, Maskable, Exportable, Editable):
             runs += [(self._markers("separator", found), number - 1)] if number else []
             runs.append((found, number))
         runs += [(self._markers("end", texts[0]), len(texts) - 1)] if self.end else []
-        encoded = [one for row in zip(*(found for found, _ in runs)) for one in row]  # row by row, run by run
+        encoded = [one for row in zip(*(found for found, _ in runs)) for one in row]  # ordered by row, then by run
         lengths = np.array([len(ids) for ids, _ in encoded], np.int64)
         columns = {"ids": _flatten([ids for ids, _ in encoded])}
-        if self.coder.words:  # counted on from run to run
+        if self.coder.words:  # word indices continue from run to run
             words = [np.full(len(ids), -1, np.int32) if word is None else word for ids, word in encoded]
             counts = np.array([word.max(initial=-1) + 1 for word in words], np.int32).reshape(-1, len(runs))
             before, word = (counts.cumsum(1) - counts).ravel().repeat(lengths), _flatten(words)
@@ -302,21 +307,21 @@ class Text(Textual, Maskable, Exportable, Editable):
         return {"ids": np.where(tokens, random, stream.columns["ids"])}
 
     def maskable(self, stream: Stream) -> Array:
-        """Tokens that stand for text, or for some that is unknown."""
+        """Mask of text tokens and unknown tokens; other special tokens are not masked."""
         may = self.writable
         if "unknown" in self.coder.specials:
             may[self.coder.specials["unknown"]] = True
         return may[stream.columns["ids"]]
 
     def change(self, stream: Stream, token: int, column: str, value: Any) -> Stream:
-        """The token of another id, or of a text that is one token."""
+        """Replace a token by an id, or by a text that is one token."""
         if isinstance(value, str):
             ids = self.encode(value)
             if len(ids) != 1:
-                raise UserError(f"{value!r} is {len(ids)} tokens, not one")
+                raise UserError(f"{value!r} is {len(ids)} tokens; a change needs one token")
             value = int(ids[0])
         if not 0 <= int(value) < self.size:
-            raise UserError(f"the ids of tokens are from 0 to {self.size - 1}, not {value}")
+            raise UserError(f"the id of a token must be from 0 to {self.size - 1}, not {value}")
         return super().change(stream, token, column, value)
 
     # Into the model and back
@@ -339,7 +344,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
 
 def as_table(texts: list[str]) -> Table:
-    """A table of texts, one sample each."""
+    """Table with a column `text`, one text per sample."""
     return {"text": strings(texts)}
 
 
@@ -348,9 +353,9 @@ def _flatten(parts: list[Array]) -> Array:
 
 
 def text_column(table: Table, name: str) -> tuple[list[Any], bool]:
-    """The texts of a column, and whether they are lists of words instead."""
+    """Texts of a column, and whether each text is a list of words."""
     if name not in table:
-        raise UserError(f"column `{name}` is missing; the columns are {', '.join(table)}")
+        raise UserError(f"the data have no column `{name}`; their columns are {', '.join(table)}")
     column = table[name]
     if not isinstance(column, Lists):
         return [str(text) for text in column], False

@@ -1,9 +1,10 @@
-"""Pieces of words that make a text likely: the unigram model of SentencePiece (arXiv 1804.10959, 1808.06226).
+"""Training of the unigram subword model (SentencePiece; arXiv 1804.10959).
 
-p(word) is the sum, over all ways to cut it into pieces, of the product of their p(piece). It begins with many
-candidates; expectation-maximisation finds their p, and those without which the text would hardly be less likely are
-left out, until as many are left as were asked for. All ways of all words are handled at once, as edges of one graph:
-the nodes of a word are the places between its letters. The same text always gives the same pieces.
+    p(word) = sum over segmentations of prod p(piece)
+
+Training starts with many candidate pieces. Expectation-maximisation estimates p(piece). Pieces whose removal lowers the
+likelihood of the text least are removed, until the vocabulary has the size asked for. All segmentations of all words
+are edges of one graph, whose nodes are the positions between letters. The result is deterministic.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ import torch
 
 from ...data.columns import Array
 
-MAX_PIECE_LETTERS = 16  # letters of a piece
-MAX_WORD_LETTERS, MAX_WORDS = 40, 100_000  # letters of a word that is learned from; words, the most frequent
-CANDIDATES_PER_PIECE = 10  # candidates for each piece that is wanted
-SHRINK_FACTOR, EM_ROUNDS = 0.75, 2  # what is left of the pieces after so many rounds of expectation-maximisation
-MIN_EXPECTED_COUNT = 0.5  # expected number of a piece; one with less is left out, unless it is a letter
+MAX_PIECE_LETTERS = 16  # maximum letters of a piece
+MAX_WORD_LETTERS, MAX_WORDS = 40, 100_000  # maximum letters of a training word; number of most frequent words used
+CANDIDATES_PER_PIECE = 10  # initial candidates per piece of the vocabulary
+SHRINK_FACTOR, EM_ROUNDS = 0.75, 2  # fraction of pieces kept after EM_ROUNDS rounds of expectation-maximisation
+MIN_EXPECTED_COUNT = 0.5  # minimum expected count of a piece, except single letters
 
 
 class PieceEdges(NamedTuple):
-    """Pieces within words, sorted by the letters before their end."""
+    """Edges of the segmentation graph, sorted by the letters up to their end."""
 
-    first: Array  # (E,) the node where a piece begins
-    last: Array  # (E,) and where it ends
-    piece: Array  # (E,) the number of the piece
-    word: Array  # (E,) the number of the word
-    steps: list[slice]  # edges that end after one letter of their word, after two, ...
-    begin: Array  # (W,) the first node of each word
-    end: Array  # (W,) and the last
+    first: Array  # (E,) node where the piece begins
+    last: Array  # (E,) node where the piece ends
+    piece: Array  # (E,) index of the piece
+    word: Array  # (E,) index of the word
+    steps: list[slice]  # edges that end after letter 1 of their word, after letter 2, ...
+    begin: Array  # (W,) first node of each word
+    end: Array  # (W,) last node of each word
 
     def keep(self, some: Array) -> PieceEdges:
         count = np.concatenate([[0], some.cumsum()])
@@ -44,18 +45,22 @@ class PieceEdges(NamedTuple):
 
 
 class LetterRuns(NamedTuple):
-    """All runs of letters in some words. Positions count letters, with the words end to end."""
+    """All substrings of words; positions count the T letters of all words."""
 
-    at: list[Array]  # for each length, (T,) the number of the run that begins at a position, or -1
-    first: Array  # (R,) a position where each run stands
-    long: Array  # (R,) its letters
-    times: Array  # (R,) how often it is there
+    at: list[Array]  # for each length, (T,) index of the substring that begins at a position, or -1
+    first: Array  # (R,) one position of each substring
+    long: Array  # (R,) number of letters
+    times: Array  # (R,) frequency
 
 
 def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]]:
-    """At most `size` pieces with ln p, the likeliest first; all letters are among them while there is room."""
+    """Learn at most `size` pieces with ln p, most likely first.
+
+    counts  frequency of each word
+    size    size of the vocabulary; single letters have precedence over longer pieces
+    """
     whole: Counter[str] = Counter()
-    for word, times in counts.items():  # longer words in parts
+    for word, times in counts.items():  # cut long words
         for start in range(0, len(word), MAX_WORD_LETTERS):
             whole[word[start : start + MAX_WORD_LETTERS]] += times
     words = sorted(whole, key=lambda word: (-whole[word], word))[:MAX_WORDS]
@@ -78,7 +83,7 @@ def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
         if left <= target:
             break
         parts = parts.keep(alive[parts.piece])
-        lost = np.full(pieces, np.inf)  # of a letter: it cannot be written otherwise
+        lost = np.full(pieces, np.inf)  # letters cannot be segmented further
         other = alive & ~letter
         lost[other] = expected[other] * (score - _best_scores(parts, score))[other]
         kept = np.lexsort((np.arange(pieces), -lost, ~alive))[: max(target, int(SHRINK_FACTOR * left))]
@@ -90,9 +95,9 @@ def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
 
 
 def _letter_runs(words: Sequence[str], lengths: Array, weight: Array) -> LetterRuns:
-    """Runs of one letter, then of one more each time: each is a shorter run and a letter. In alphabetical order."""
+    """Find all substrings in alphabetical order, by adding one letter at a time."""
     letters, code = np.unique(np.frombuffer("".join(words).encode("utf-32-le"), np.uint32), return_inverse=True)
-    room = np.repeat(lengths.cumsum(), lengths) - np.arange(len(code))  # letters from here to the end of the word
+    room = np.repeat(lengths.cumsum(), lengths) - np.arange(len(code))  # letters up to the end of the word
     times = np.repeat(weight, lengths)
     at, first, long, often = [], [], [], []
     key, total = code.astype(np.int64), 0
@@ -112,18 +117,18 @@ def _letter_runs(words: Sequence[str], lengths: Array, weight: Array) -> LetterR
 
 
 def _candidate_pieces(runs: LetterRuns, size: int) -> LetterRuns:
-    """Letters, and of the longer runs that are there more than once those that cover most of the text."""
+    """Initial candidates: all letters, and the most frequent repeated substrings."""
     letters, cover = int((runs.long == 1).sum()), runs.times * runs.long
     often = np.flatnonzero((runs.long > 1) & (runs.times > 1))
     often = np.sort(often[np.argsort(-cover[often], kind="stable")][: CANDIDATES_PER_PIECE * size])
     kept = np.concatenate([np.arange(letters), often])
-    number = np.full(len(cover) + 1, -1)  # the last for -1
+    number = np.full(len(cover) + 1, -1)  # the last entry is for index -1
     number[kept] = np.arange(len(kept))
     return LetterRuns([number[at] for at in runs.at], runs.first[kept], runs.long[kept], runs.times[kept])
 
 
 def _text_edges(runs: LetterRuns, lengths: Array) -> PieceEdges:
-    """Pieces in the words of the text."""
+    """Edges of the pieces in the words of the text."""
     word = np.repeat(np.arange(len(lengths)), lengths)
     start = lengths.cumsum() - lengths
     rows = []
@@ -134,7 +139,7 @@ def _text_edges(runs: LetterRuns, lengths: Array) -> PieceEdges:
 
 
 def _part_edges(runs: LetterRuns) -> PieceEdges:
-    """Pieces within pieces, but not a piece in itself."""
+    """Edges of the pieces within longer pieces."""
     which = np.arange(len(runs.long))
     start = (runs.long + 1).cumsum() - (runs.long + 1)
     rows = []
@@ -148,7 +153,7 @@ def _part_edges(runs: LetterRuns) -> PieceEdges:
 
 
 def _sort_edges(rows: Sequence[tuple[Array, int, Array, Array, Array]], begin: Array, lengths: Array) -> PieceEdges:
-    """From (first node, letters, piece, word, letters before)."""
+    """Build the edges from rows of (first node, letters, piece, word, letters before)."""
     first, piece, word, before = (np.concatenate([row[i] for row in rows]) for i in (0, 2, 3, 4))
     long = np.repeat([row[1] for row in rows], [len(row[0]) for row in rows])
     order = np.argsort(before + long, kind="stable")
@@ -158,7 +163,7 @@ def _sort_edges(rows: Sequence[tuple[Array, int, Array, Array, Array]], begin: A
 
 
 def _expected_counts(edges: PieceEdges, p: Array, weight: Array) -> Array:
-    """How often each piece is expected in the text: over all ways, by forward and backward sums."""
+    """Expected count of each piece (forward-backward algorithm)."""
     before = np.zeros(int(edges.end[-1]) + 1)
     after = before.copy()
     before[edges.begin] = after[edges.end] = 1
@@ -172,7 +177,7 @@ def _expected_counts(edges: PieceEdges, p: Array, weight: Array) -> Array:
 
 
 def _best_scores(edges: PieceEdges, score: Array) -> Array:
-    """ln p of the likeliest way to write each word."""
+    """ln p of the best segmentation of each word (Viterbi algorithm)."""
     best = np.full(int(edges.end[-1]) + 1, -np.inf)
     best[edges.begin] = 0
     for step in edges.steps:
@@ -181,5 +186,5 @@ def _best_scores(edges: PieceEdges, score: Array) -> Array:
 
 
 def _digamma(x: Any) -> Array:
-    """The derivative of ln of the gamma function: rare pieces are thought rarer than their share (variational EM)."""
+    """Digamma function; in variational EM it lowers the probability of rare pieces."""
     return torch.digamma(torch.as_tensor(x, dtype=torch.float64)).numpy()

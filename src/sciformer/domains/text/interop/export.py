@@ -1,4 +1,4 @@
-"""From a run over text to a folder of Hugging Face, which `transformers` loads."""
+"""Export of a text run as a Hugging Face folder for `transformers`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..tokens import Text
 from .families import BERT, GPT2, LLAMA, Family
 
 EXPORTED_FILES = ("config.json", "model.safetensors", TOKENIZER_FILE, "tokenizer_config.json")
-SHARED_TOKEN_NAMES = {"padding": "pad", "unknown": "unk", "mask": "mask"}  # theirs for special tokens, by our roles
+SHARED_TOKEN_NAMES = {"padding": "pad", "unknown": "unk", "mask": "mask"}  # Hugging Face names by role
 ENCODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "cls", "end": "sep"}
 DECODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "bos", "end": "eos", "separator": "sep"}
 
 
 def write(run: Run, folder: Folder) -> list[str]:
-    """Write the files of a run, and return notes about it."""
+    """Write configuration, weights and tokenizer of a run; return notes."""
     weights, _ = load_weights(run.folder.model)
     (tokens,) = run.assembly.tokens.values()
     assert isinstance(tokens, Text)
@@ -36,13 +36,14 @@ def write(run: Run, folder: Folder) -> list[str]:
 
 
 def nearest_family(run: Run) -> Family:
-    """The nearest family, whose check then names the keys in the way."""
+    """The most similar family; its own check then names unsupported keys."""
     model = run.recipe.model
     if model.kind == "encoder":
         return BERT
     if model.kind != "decoder":
         raise UserError(
-            f"Hugging Face needs `model.kind: encoder` or `decoder`, not `model.kind: {model.kind}`", key="model.kind"
+            f"`model.kind: {model.kind}` cannot be exported to Hugging Face; only encoder and decoder can",
+            key="model.kind",
         )
     theirs = {"norm": "rms", "position": "rotary", "activation": "swiglu"}
     likeness = sum(getattr(model, key, None) == value for key, value in theirs.items())

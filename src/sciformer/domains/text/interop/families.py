@@ -1,4 +1,4 @@
-"""Families of language models of Hugging Face, each one table: BERT, GPT-2, Llama."""
+"""Hugging Face model families as tables of names: BERT, GPT-2, Llama."""
 
 from __future__ import annotations
 
@@ -28,25 +28,29 @@ EMBEDDING_WEIGHT = "entrance.embedding.table.weight"
 READOUT_LAYER = "readout.linear"
 HEAD = "lm_head"
 SEGMENT_EMBEDDINGS = "embeddings.token_type_embeddings.weight"
-HEAD_PREFIXES = ("readout.", "heads.", "pooling.")  # of ours, what comes behind the trunk
+HEAD_PREFIXES = ("readout.", "heads.", "pooling.")  # our layers after the trunk
 
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of language model: names of its weights, keys of its configuration.
+    """Family of language models: names of weights, keys of the configuration.
 
-    name, architecture   `model_type` and class that are written
-    prefix       before the names of the trunk's weights in models with a head
-    dropped      pattern of weights of other tasks, and of buffers, which are left out unsaid
-    embedding, positions, norm   their layers; no positions where these are not learned
-    block        our layers in a block, and theirs, which stand behind `blocks`
-    transposed   matrices are stored as (inputs, outputs)
-    biased       layers have biases always, not only where ours have some
-    fixed        keys of the configuration that must have one of these values
-    model        keys of the section `model` that all models of the family have
-    context      key and default of the tokens that can be seen at once
-    tied         whether the last layer is the embedding where the configuration says nothing
-    needs        keys of recipes that have a class there
+    name, architecture   `model_type` and model class of exported runs
+    prefix       prefix of the trunk's weight names in models with a head
+    dropped      pattern of weights of other tasks, left out with a note
+    buffers      pattern of buffers, left out without a note
+    embedding, positions, norm   names of these layers; positions is "" if they are not learned
+    blocks       prefix of a block, with {} for its index
+    block        our layers of a block -> their layers, after the prefix `blocks`
+    fixed        keys of the configuration with their supported values
+    keys         keys of the configuration for the size of the model
+    model        keys of our section `model` common to the family
+    context      key and default of the context length
+    needs        recipe keys with the values that an export requires
+    norm_suffixes   weights of a norm: weight and bias, or weight only
+    transposed   whether matrices are stored as (inputs, outputs)
+    biased       whether layers always have biases, even if ours have none
+    tied         default of `tie_word_embeddings`
     """
 
     name: str
@@ -70,14 +74,14 @@ class Family:
     tied: bool = True
 
     def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
-        """Their weights under plain names, without layers of other tasks."""
+        """Weights without name prefix, buffers and layers of other tasks."""
         found = {name.removeprefix(self.prefix): tensor for name, tensor in tensors.items()}
         drop_weights(found, self.buffers)
         drop_weights(found, self.dropped, notes)
         return found
 
     def sections(self, tensors: dict[str, Tensor], config: Config) -> Sections:
-        """The sections `model`, `tokens` (without a vocabulary) and `objective`."""
+        """Recipe sections `model`, `tokens` (without vocabulary) and `objective`."""
         for key, values in self.fixed.items():
             config.only(key, *values)
         tie = tie_embedding(tensors, f"{HEAD}.weight", f"{self.embedding}.weight", config, self.tied)
@@ -85,7 +89,7 @@ class Family:
         return {"model": model, "tokens": tokens, "objective": {"kind": "next_token"}}
 
     def links(self, recipe: Recipe) -> list[WeightMap]:
-        """The weight map: trunk, last norm, and the last layer if it is not tied."""
+        """Weight maps of trunk, last norm, and the last layer if it is not tied."""
         norm = layer("trunk.norm", self.norm, rows=(recipe.model.dim,), suffixes=self.norm_suffixes)
         head = [] if recipe.tokens.tie else layer(READOUT_LAYER, HEAD, suffixes=WEIGHT)
         return [*self.trunk_links(recipe.model), *norm, *head]
@@ -115,7 +119,7 @@ class Family:
 
 
 def tie_embedding(tensors: dict[str, Tensor], head: str, embedding: str, config: Config, default: bool) -> bool:
-    """Whether the last layer is the embedding; remove a copy of it."""
+    """Whether the last layer is tied to the embedding; remove its copy if so."""
     tie = bool(config.get("tie_word_embeddings", default, bool))
     if tie and head in tensors and embedding in tensors:
         if not tensors[head].equal(tensors[embedding]):
@@ -128,13 +132,13 @@ def tie_embedding(tensors: dict[str, Tensor], head: str, embedding: str, config:
 
 @dataclass(frozen=True)
 class Bert(Family):
-    """BERT and RoBERTa: encoders for hidden words (arXiv 1810.04805, 1907.11692).
+    """BERT (arXiv 1810.04805) and RoBERTa (1907.11692): masked language models.
 
-    Their embedding adds three vectors, word + position + segment. Texts here are one segment, so the vector of the
-    first segment is added to the table of positions, once and for all.
+    Their embedding is word + position + segment. Texts here have one segment, so the vector of the first segment is
+    added to the position table at import.
 
-    dense, head_norm, decoder, bias    weights of the head for hidden words
-    offset   whether places count from behind the padding's number
+    dense, head_norm, decoder, bias    weights of the masked language modelling head
+    offset   whether positions start after the id of the padding token
     """
 
     dense: str = "cls.predictions.transform.dense"
@@ -145,10 +149,12 @@ class Bert(Family):
 
     def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
         found = super().canonical_names(tensors, config, notes)
-        for old, new in ((".gamma", ".weight"), (".beta", ".bias")):  # of checkpoints from TensorFlow
+        for old, new in ((".gamma", ".weight"), (".beta", ".bias")):  # names in checkpoints from TensorFlow
             found = {name.replace(f"LayerNorm{old}", f"LayerNorm{new}"): tensor for name, tensor in found.items()}
         if f"{self.dense}.weight" not in found:
-            notes.append("there is no head for hidden words: it can embed and be fine-tuned, but names no words yet")
+            notes.append(
+                "the weights have no masked language modelling head: the run can embed texts and be fine-tuned only"
+            )
         if f"{self.decoder}.bias" in found:
             found[self.bias] = found.pop(f"{self.decoder}.bias")
         positions = f"{self.positions}.weight"
@@ -156,14 +162,14 @@ class Bert(Family):
             segments = found.pop(SEGMENT_EMBEDDINGS)
             found[positions] = found[positions][self._first_place(config) :] + segments[0]
             if len(segments) > 1:
-                notes.append("texts are one segment; the vectors of further segments are left out")
+                notes.append("texts have one segment: the embeddings of further segments are left out")
         return found
 
     def _first_place(self, config: Config) -> int:
         return int(config.get("pad_token_id", 1)) + 1 if self.offset else 0
 
     def sections(self, tensors: dict[str, Tensor], config: Config) -> Sections:
-        """An encoder with its norms behind, asked for hidden words."""
+        """Sections of a post-norm encoder for masked language modelling."""
         head = f"{self.dense}.weight" in tensors
         tie = tie_embedding(tensors, f"{self.decoder}.weight", f"{self.embedding}.weight", config, default=True)
         config.get("type_vocab_size", 2)
@@ -187,21 +193,23 @@ class Bert(Family):
         return links
 
     def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
-        """An encoder in their words; without their head where ours is another."""
+        """Export an encoder; without head unless it is a masked language modelling head."""
         refuse_recipe(recipe, self.architecture, self.needs)
         links, notes = self.links(recipe), []
         whole = recipe.model.readout_layer and recipe.objective.kind == "masked"
         if not whole:
             links = [link for link in links if not link.ours.startswith(HEAD_PREFIXES)]
             weights = {name: tensor for name, tensor in weights.items() if not name.startswith(HEAD_PREFIXES)}
-            notes = ["only the encoder: the head needs `objective.kind: masked` and `model.readout_layer: true`"]
+            notes = [
+                "only the encoder is written: a head needs `objective.kind: masked` and `model.readout_layer: true`"
+            ]
         named = to_theirs(links, weights)
         named[SEGMENT_EMBEDDINGS] = torch.zeros(1, recipe.model.dim)
         config = self.config(recipe, weights) | {"type_vocab_size": 1, "position_embedding_type": "absolute"}
         config["architectures"] = [f"{self.architecture}ForMaskedLM" if whole else f"{self.architecture}Model"]
         if whole:
             named.setdefault(self.bias, torch.zeros(len(weights[EMBEDDING_WEIGHT])))
-            named[f"{self.decoder}.bias"] = named[self.bias].clone()  # read where nothing is tied
+            named[f"{self.decoder}.bias"] = named[self.bias].clone()  # read if the weights are not tied
             head = (self.dense, self.head_norm, self.decoder, self.bias)
             named = {name if name.startswith(head) else self.prefix + name: named[name] for name in named}
         return Written(config, named, notes)
@@ -256,7 +264,7 @@ ROBERTA = replace(
 
 
 class Gpt2(Family):
-    """GPT-2: a decoder with learned positions, pre-norm, transposed matrices."""
+    """GPT-2: a pre-norm decoder with learned positions and transposed matrices."""
 
     def sections(self, tensors: dict[str, Tensor], config: Config) -> Sections:
         config.only("n_ctx", config.size(*self.context))
@@ -303,18 +311,18 @@ GPT2 = Gpt2(
 class Llama(Family):
     """LLaMA, Mistral, SmolLM2, Qwen2: RMSNorm, rotary positions, SwiGLU.
 
-    Their rotary positions couple the two halves of a head, ours its neighbours. The rows of the matrices that make
-    queries and keys are put into our order; the products of queries and keys stay what they were.
+    Their rotary positions pair component i with i + d/2 of a head; ours pair neighbours 2i and 2i + 1. The rows of the
+    query and key matrices are permuted to our order, which leaves all products q k unchanged.
     """
 
     def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
-        """Plain names; zero biases where only some layers have biases."""
+        """Weights with zero biases added, if only some layers have biases."""
         found = super().canonical_names(tensors, config, notes)
         if any(name.endswith("_proj.bias") for name in found):
             lacking = [name for name in found if name.endswith("_proj.weight") and name[:-6] + "bias" not in found]
             found |= {name[:-6] + "bias": torch.zeros(found[name].shape[0]) for name in lacking}
             if lacking:
-                notes.append(f"{len(lacking)} layers without bias have one of zeros")
+                notes.append(f"{len(lacking)} layers without bias get a bias of zeros")
         return found
 
     def sections(self, tensors: dict[str, Tensor], config: Config) -> Sections:
@@ -322,7 +330,7 @@ class Llama(Family):
         model = made["model"]
         heads, dim = model["heads"], model["dim"]
         config.only("layer_types", ["full_attention"] * model["depth"])
-        window = config.get("sliding_window", None)  # others than Mistral only read it with `use_sliding_window`
+        window = config.get("sliding_window", None)  # models besides Mistral use it only with `use_sliding_window`
         windowed = window is not None and config.values.get("model_type") == "mistral"
         kv_heads, head_dim = config.size("num_key_value_heads", heads), config.size("head_dim", dim // heads)
         model |= {
@@ -348,7 +356,7 @@ class Llama(Family):
 
 
 def rotary_base(config: Config) -> float:
-    """Base of rotary positions, from any version of a configuration."""
+    """Base of the rotary positions, from old and new configuration formats."""
     base = config.get("rope_theta", 10_000.0, float, int)
     for key in ("rope_parameters", "rope_scaling"):
         found: dict[str, Any] = dict(config.get(key, {}, dict))
@@ -356,7 +364,7 @@ def rotary_base(config: Config) -> float:
         kind = found.pop("rope_type", found.pop("type", "default"))
         if kind != "default" or any(value is not None for value in found.values()):
             raise config.error(
-                f"rotary positions cannot be scaled here: `{key}` in {config.where} must be of the type default, not "
+                f"scaled rotary positions are not supported: `{key}` in {config.where} must have the type default, not "
                 f"{config.values[key]}"
             )
     return float(base)
@@ -382,7 +390,7 @@ LLAMA = Llama(
     },
     fixed={
         "hidden_act": ("silu", "swish"),
-        "mlp_bias": (False, True),  # the weights tell
+        "mlp_bias": (False, True),  # read from the weights
         "attention_bias": (False, True),
         "use_sliding_window": (False,),
         "partial_rotary_factor": (1, 1.0),

@@ -1,7 +1,7 @@
-"""GGUF files of the architecture llama: dequantised weights and tokenizer.json.
+"""Import of GGUF files (architecture llama): dequantised weights and tokenizer.
 
-Such a file holds the rows of queries and keys in the order of neighbours; they are put back into that of Hugging Face,
-and all else is as if its folder were read.
+A GGUF file stores the rows of query and key matrices with rotary pairs as neighbours. They are permuted back to the
+order of Hugging Face. The result is imported like a Hugging Face folder.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ WEIGHT_NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-KNOWN_SPLITS = ("gpt-2", "smollm")  # rules for words that are known here
-CONTROL_TYPE = 3  # the type of a special token
+KNOWN_SPLITS = ("gpt-2", "smollm")  # supported pre-tokenizers
+CONTROL_TYPE = 3  # token type of special tokens
 TOKEN_ROLES = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
 
 
 def read_gguf(path: Path) -> ForeignModel:
-    """A file as the folder of Hugging Face that it was made from."""
+    """Read a GGUF file as the Hugging Face model from which it was converted."""
     if not path.is_file():
-        raise UserError(f"there is no file {path}", file=path)
+        raise UserError(f"the file {path} does not exist", file=path)
     try:
         reader = require("gguf", ".gguf files").GGUFReader(path)
     except (ValueError, IndexError, OSError, OverflowError) as error:
@@ -93,7 +93,7 @@ def _config(own: Config, tied: bool) -> dict[str, Any]:
 
 
 def _tensors(reader: Any, heads: int, kv_heads: int) -> dict[str, Tensor]:
-    """The weights in single precision, under the names of Hugging Face."""
+    """Weights in single precision, under their Hugging Face names."""
     whole, found = require("gguf.quants", ".gguf files").dequantize, {}
     for tensor in reader.tensors:
         *place, part, kind = tensor.name.split(".")
@@ -120,7 +120,7 @@ def _tokenizer(fields: dict[str, Any], special: dict[str, str], path: Path) -> s
     made.pre_tokenizer = library.pre_tokenizers.Sequence([digits, bytewise]) if smollm else bytewise
     made.decoder = library.decoders.ByteLevel()
     made.add_special_tokens([word for word, kind in zip(words, kinds) if kind == CONTROL_TYPE])
-    first, last = (  # the special tokens at the ends of each text
+    first, last = (  # special tokens added to each text
         [special[f"{role}_token"]] if fields.get(f"tokenizer.ggml.add_{role}_token") else [] for role in ("bos", "eos")
     )
     if first or last:

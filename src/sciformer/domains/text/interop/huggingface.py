@@ -1,4 +1,4 @@
-"""Folders of Hugging Face and GGUF files as runs."""
+"""Import of Hugging Face folders and GGUF files as runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOKEN_ROLES = {"padding": "pad_token", "unknown": "unk_token", "mask": "mask_tok
 
 @dataclass
 class ForeignModel:
-    """A model of others, read but not yet understood."""
+    """Configuration, weights and tokenizer of a foreign model, before conversion."""
 
     name: str
     config: Config
@@ -44,7 +44,7 @@ class ForeignModel:
 
 
 def recognises(source: Path) -> bool:
-    """Whether a source is a .gguf file, or a folder of one of FAMILIES."""
+    """Whether a source is a .gguf file, or a folder with a model of FAMILIES."""
     if source.suffix == ".gguf":
         return True
     file = source / "config.json"
@@ -53,7 +53,7 @@ def recognises(source: Path) -> bool:
 
 
 def read_model(source: Path, run: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """A language model with its recipe and, in the run folder, its vocabulary."""
+    """Import a language model; its tokenizer file is put into the run folder."""
     from .gguf import read_gguf
 
     foreign = read_gguf(source) if source.suffix == ".gguf" else read_folder(source)
@@ -72,7 +72,7 @@ def read_model(source: Path, run: Path, changes: Mapping[str, Any] | None = None
 
 
 def read_folder(folder: Path) -> ForeignModel:
-    """The model in a folder."""
+    """Read a model from a Hugging Face folder."""
     config, notes = read_config(folder), list[str]()
     _find_family(config)
     pool, tensors = read_pooling(folder, notes), read_tensors(folder)
@@ -82,7 +82,11 @@ def read_folder(folder: Path) -> ForeignModel:
 def convert_model(
     foreign: ForeignModel, tokenizer: str, changes: Mapping[str, Any] | None = None
 ) -> tuple[Recipe, dict[str, Tensor]]:
-    """Recipe and weights of a model; `tokenizer` is the path of its vocabulary."""
+    """Recipe and weights of a foreign model.
+
+    tokenizer  path of the tokenizer.json in the run folder
+    changes    recipe keys to change
+    """
     config = foreign.config
     family, kind = _find_family(config), config.get("model_type", "", str)
     tensors = family.canonical_names(foreign.tensors, config, foreign.notes)
@@ -95,13 +99,13 @@ def convert_model(
         sections["model"]["pool"] = foreign.pool
     config.done()
     data = {"kind": "text", "documents": "line"}
-    recipe = imported_recipe(foreign.name, f"A {kind} model of others.", {"data": data, **sections}, changes)
+    recipe = imported_recipe(foreign.name, f"An imported {kind} model.", {"data": data, **sections}, changes)
     weights = from_theirs(family.links(recipe), tensors, config)
     if POSITION_WEIGHT in weights:
         places, context = len(weights[POSITION_WEIGHT]), recipe.tokens.context
         if context > places:
             raise UserError(
-                f"tokens.context must be at most {places}, the places that were learned, not {context}",
+                f"tokens.context must be at most {places}, the number of learned positions, not {context}",
                 key="tokens.context",
             )
         weights[POSITION_WEIGHT] = weights[POSITION_WEIGHT][:context].clone()
@@ -119,28 +123,28 @@ def _check_size(weights: dict[str, Tensor], assembly: Assembly, config: Config) 
     (tokens,) = assembly.tokens.values()
     size: int = tokens.size  # type: ignore[attr-defined]
     if len(weights[EMBEDDING_WEIGHT]) != size:
-        told = f"as `vocab_size` in {config.where} says, not for {len(weights[EMBEDDING_WEIGHT])}"
-        raise config.error(f"there must be vectors for {size} tokens, {told}")
+        found = len(weights[EMBEDDING_WEIGHT])
+        raise config.error(f"`vocab_size` in {config.where} is {size}, but the embedding has {found} vectors")
 
 
 # Tokenizers
 
 
 def read_tokenizer(folder: Path) -> str:
-    """The text of tokenizer.json."""
+    """Text of the tokenizer.json in a folder."""
     path = folder / TOKENIZER_FILE
     if not path.is_file():
         others = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
         raise UserError(
             f"{folder} has no {TOKENIZER_FILE}" + (f", only {', '.join(others)}" if others else ""),
-            hint="AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of the package transformers writes it.",
+            hint="Write it with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
             file=folder,
         )
     return read_tokenizer_text(path)
 
 
 def read_names(folder: Path) -> dict[str, str]:
-    """The names of special tokens (`pad_token`, ...) in the files beside a tokenizer."""
+    """Names of special tokens (`pad_token`, ...) in the files next to a tokenizer."""
     found: dict[str, str] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         values = read_json(folder / name) if (folder / name).is_file() else {}
@@ -152,7 +156,7 @@ def read_names(folder: Path) -> dict[str, str]:
 
 
 def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
-    """Keys of `tokens:` for a tokenizer.json: unit, special tokens, begin, end."""
+    """Keys `unit`, `special`, `begin` and `end` of `tokens:` for a tokenizer.json."""
     coder = load_subwords(text, (), False)
     tokenizer, known = coder.tokenizer, coder.numbers
     special = {role: names[key] for role, key in TOKEN_ROLES.items() if names.get(key) in known}
@@ -161,19 +165,17 @@ def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
     special |= {role: name for role, name in ends.items() if name in known}
     kind = type(tokenizer.model).__name__
     if kind not in UNITS_BY_MODEL:
-        raise UserError(f"the tokenizer must be of the type {' or '.join(UNITS_BY_MODEL)}, not {kind}")
+        raise UserError(f"the type of the tokenizer must be {' or '.join(UNITS_BY_MODEL)}, not {kind}")
     return {"unit": UNITS_BY_MODEL[kind], "special": special, "begin": bool(first), "end": bool(last)}
 
 
 def _added_tokens(tokenizer: Any) -> tuple[str, str]:
-    """Special tokens before and after each text; "" for none."""
+    """Special tokens that a tokenizer adds before and after each text; "" for none."""
     bare, framed = (tokenizer.encode("a", add_special_tokens=added).tokens for added in (False, True))
     for first, last in ((0, 0), (0, 1), (1, 0), (1, 1)):
         if framed[first : len(framed) - last] == bare:
             return "".join(framed[:first]), framed[-1] if last else ""
-    raise UserError(
-        f"the tokenizer may put at most one token before and after each text, but makes {' '.join(framed)} of a"
-    )
+    raise UserError(f"the tokenizer adds more than one token before or after a text: 'a' becomes {' '.join(framed)}")
 
 
 IMPORTER = Importer(recognises, read_model, tuple(FAMILIES))

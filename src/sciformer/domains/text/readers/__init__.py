@@ -1,1 +1,1 @@
-"""Texts from files: running text, labelled lines, tagged words, translations."""
+"""Readers of text files: documents, labelled texts, tagged words, parallel texts."""

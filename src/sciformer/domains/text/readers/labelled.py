@@ -1,4 +1,4 @@
-"""Texts with a label: a line of TSV, CSV or JSON each, or a file for each class."""
+"""Labelled texts: one per row of TSV, CSV or JSON, or one file per class."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from .pairs import COLUMN_MARK
 
 TEXT_NAMES = "text sentence review content message tweet comment body phrase utterance title"
 LABEL_NAMES = "label labels class category sentiment polarity target intent topic rating tag"
-MIN_GUESS_ROWS = 10  # rows that tell which of two columns without names has few different values
+MIN_GUESS_ROWS = 10  # minimum rows to find the label column by its number of different values
 
 
 class Lines(Parts):
-    """Labelled texts, in columns `text` and `label`, and others by their names; all are held in memory.
+    """Labelled texts: columns `text` and `label`, and further columns by name.
 
-    Equal texts never come into two parts that are drawn.
+    All texts are held in memory. A random split keeps equal texts in one part.
     """
 
     what: ClassVar[str] = "files of labelled lines"
     unit: ClassVar[str] = "text"
 
     split: Split = Split()
-    """Shares of the files kept apart for those of `valid` and `test` that have no files of their own; equal texts stay
-    together."""
+    """Fractions of `files` for validation and test, where `valid` or `test` names no files; equal texts stay in one
+    part."""
     format: Format = "auto"
-    """The form of the files; found by their names (.tsv, .csv, .jsonl, also with .gz behind) or by their beginning."""
+    """File format (default: auto, by the suffix .tsv, .csv or .jsonl, also with .gz, else by the first lines)."""
     columns: list[str] = Field(default_factory=list)
-    """Names of the columns in order, for files without a first line that tells them: [label, text]."""
+    """Column names in order, for files without a header line: [label, text] (default: from the header)."""
     text: str = ""
-    """Name of the column with the text; found unless given."""
+    """Column with the text (default: found by its name, such as text, sentence, review)."""
     label: str = ""
-    """Name of the column with the label; found unless given."""
+    """Column with the label (default: found by its name, such as label, class, sentiment)."""
     classes: dict[str, list[str]] = Field(default_factory=dict)
-    """A class with its files, one text a line: {neg: [rt.neg.gz], pos: [rt.pos.gz]}. In other names `{}` stands for
-    the name of the class."""
+    """Training files of each class, one text per line: {neg: [rt.neg.gz], pos: [rt.pos.gz]}. In `files`, `valid` and
+    `test`, `{}` is replaced by each class name (default: none)."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Train on so many samples of each class only, drawn by split.seed (and the fold); a larger number adds
-    to a smaller."""
+    """Training samples per class (default: all), drawn with split.seed and the fold; a larger number includes the
+    samples of a smaller number."""
 
     def named(self) -> dict[str, list[str]]:
-        """The names of the files of every part; those of the classes are to train on."""
+        """File names of every part; files of `classes` are training files."""
         own = [name for names in self.classes.values() for name in names]
         found = super().named()
         return {**found, "train": [*found["train"], *own]}
@@ -67,11 +67,11 @@ class Lines(Parts):
         return np.asarray(table["text"])
 
     def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
-        """Texts that are not empty, and of each class as many as wanted."""
+        """Rows with a text, at most `labels_per_class` of each class."""
         filled = np.array([bool(text) for text in table["text"]])[rows]  # type: ignore[union-attr]
         if not filled.all():
             first = int(rows[filled.argmin()]) + 1
-            notes.append(f"{int((~filled).sum()):,} empty texts are not trained on, the first is sample {first:,}.")
+            notes.append(f"{int((~filled).sum()):,} empty texts are left out of training (first: sample {first:,}).")
         rows = rows[filled]
         if self.labels_per_class is None:
             return rows
@@ -84,7 +84,7 @@ class Lines(Parts):
         return sample_per_class(table["label"], rows, self.labels_per_class, self.split.lot, notes, self.unit)
 
     def _labelled(self, names: Sequence[str | Path]) -> list[tuple[str, str]]:
-        """Names of files with the class that all texts in them have, or nothing."""
+        """(class, file name) pairs; the class is "" for files with a label column."""
         own = {locate(name): label for label, given in self.classes.items() for name in given}
         found = []
         for name in map(str, names):
@@ -113,14 +113,14 @@ class Lines(Parts):
         return {name: strings(cells) if name == "text" else typed(cells) for name, cells in joined.items()}
 
     def _columns(self, path: Path, training: bool) -> dict[str, list[str]]:
-        """The columns of one file, the text and the label under these names."""
+        """Columns of one file, with text and label renamed to `text` and `label`."""
         grid = read_rows(path, self.format, self.errors)
         names, rows, lines = self._names(grid, path)
         unnamed = grid.names is None and len(rows) == len(grid.rows)
         if training and len(names) < 2 and unnamed:
             raise UserError(
                 f"each line of {path} must have a text and a label, but there is only {grid.width} column",
-                hint="Texts without labels are data.kind: text; a file for each class is named in data.classes.",
+                hint="For texts without labels use data.kind: text. For one file per class use data.classes.",
                 file=path,
             )
         found = {name: [row[place].strip() for row in rows] for place, name in enumerate(names)}
@@ -130,7 +130,7 @@ class Lines(Parts):
         return found
 
     def _names(self, grid: Grid, path: Path) -> tuple[list[str], list[list[str]], list[int]]:
-        """The names of the columns, the rows without them, and their lines."""
+        """Column names, rows without the header, and the line number of each row."""
         rows, lines, names = grid.rows, grid.lines, grid.names
         if self.columns and names is None and grid.width > 1:
             if len(self.columns) != grid.width:
@@ -145,7 +145,7 @@ class Lines(Parts):
         if names is None and rows and not grid.plain:
             usual = {*TEXT_NAMES.split(), *LABEL_NAMES.split(), self.text.lower(), self.label.lower()} - {""}
             cells = [cell.strip().lstrip("#").strip() for cell in rows[0]]
-            if len(set(cells)) == len(cells) and any(cell.lower() in usual for cell in cells):  # names, and no text
+            if len(set(cells)) == len(cells) and any(cell.lower() in usual for cell in cells):  # a header
                 names, rows, lines = cells, rows[1:], lines[1:]
         if names is None:
             return self._guessed(rows, path), rows, lines
@@ -170,14 +170,14 @@ class Lines(Parts):
             return names[0] if len(names) == 1 and what == "text" else ""
         known = ", ".join(f"`{name}`" for name in hits or names)
         raise UserError(
-            f"it is not clear which column of {path} is the {what}: {known}",
+            f"{path} has several columns that may be the {what}: {known}",
             hint=f"Choose it with --data.{what} NAME.",
             key=f"data.{what}",
             file=path,
         )
 
     def _guessed(self, rows: Sequence[Sequence[str]], path: Path) -> list[str]:
-        """Names of columns that the file does not tell: few different values are labels."""
+        """Guess the columns of a file without header: few different values are labels."""
         width = len(rows[0]) if rows else 1
         if width == 1:
             return ["text"]
@@ -188,8 +188,8 @@ class Lines(Parts):
         if width != 2 or len(few) != 1:
             shown = " | ".join(cell[:30] for cell in rows[0])
             raise UserError(
-                f"{path} has {width} columns without a first line that names them, and is not a table of 2 columns "
-                f"of which exactly 1 has few different values: {shown!r}",
+                f"the text and label columns of {path} cannot be guessed: it has {width} columns, no header line, and "
+                f"the first row {shown!r}",
                 hint="Name the columns in order: --data.columns label text",
                 key="data.columns",
                 file=path,

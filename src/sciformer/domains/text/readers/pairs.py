@@ -1,4 +1,4 @@
-"""The same text line by line in several languages: a file for each, or columns of a table between tabs."""
+"""Parallel texts: one file per language, or tab-separated columns."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from ....data.split import Rows
 from ....errors import UserError
 
 COLUMN_MARK = "{}"
-MAX_LINE_SHIFT = 3  # lines missing at a place, that are looked for beside all of them at once
-MIN_AGREEING_LINES = 8  # lines that must agree better some lines further
+MAX_LINE_SHIFT = 3  # largest partial shift tested for missing lines, besides the full difference
+MIN_AGREEING_LINES = 8  # lines that must agree better after the shift
 TextColumns = dict[str, list[str]]
 
 
 class Parallel(Parts):
-    """Lines that belong together: the n-th of one file is the translation of the n-th of another.
+    """Parallel lines: line n of one file is the translation of line n of another file.
 
-    Blanks at either end of a line are taken off. All lines are held in memory.
+    Lines are stripped of white space at both ends. All lines are held in memory.
     """
 
     what: ClassVar[str] = "parallel files"
     unit: ClassVar[str] = "pair"
 
     columns: list[str] = Field(default_factory=list)
-    """Names of the columns, such as [en, de]: what stands for `{}` in names of files (`train.{}.gz`). Files named
-    without `{}` hold one pair a line, its texts in this order with tabs between."""
+    """Column names, such as [en, de]. They replace `{}` in file names (`train.{}.gz`). A file named without `{}` has
+    one tab-separated pair per line, in this order."""
     longest: int | None = Field(default=None, ge=1)
-    """Pairs with a text of more words than this are not trained on."""
+    """Maximum words of a text; longer pairs are left out of training (default: no limit)."""
     ratio: float | None = Field(default=None, ge=1)
-    """Pairs of which one text has more than so many times the words of another are not trained on."""
+    """Maximum ratio of the numbers of words in a pair; other pairs are left out of training (default: no limit)."""
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        """The pairs of files, or, where that is no training, what columns there are of them, at least the first.
+        """Read the columns of files; files for prediction may lack columns.
 
-        Files to predict are known by a column's name in theirs (`test.en test.de`, or `test.{}`); others hold all
-        columns with tabs between, or only the first.
+        The column of a prediction file is part of its name (`test.en test.de`, or `test.{}`). Without a column in the
+        name, the file has all columns, separated by tabs, or only the first column.
         """
         meant: dict[str, dict[str, str]] = {}
         for name in map(str, self._check_names(names)):
@@ -65,7 +65,7 @@ class Parallel(Parts):
         return np.asarray(table[self.columns[0]])
 
     def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
-        """Pairs without an empty text, and not of too many words."""
+        """Rows of pairs without empty text, within the limits `longest` and `ratio`."""
         texts: list[Array] = [table[column][rows] for column in self.columns]  # type: ignore[index]
         words = np.array([[len(text.split()) for text in column] for column in texts]).reshape(len(texts), -1)
         fewest, most = words.min(0), words.max(0)
@@ -78,12 +78,14 @@ class Parallel(Parts):
         for why, which in left.items():
             if count := int((which & kept).sum()):
                 first = int(rows[(which & kept).argmax()]) + 1
-                notes.append(f"{count:,} of {len(rows):,} pairs are not trained on: {why}, first in pair {first:,}.")
+                notes.append(
+                    f"{count:,} of {len(rows):,} pairs are left out of training: {why} (first: pair {first:,})."
+                )
             kept &= ~which
         return rows[kept]
 
     def _check_names(self, names: Sequence[str | Path]) -> Sequence[str | Path]:
-        """The names, if there are some and it is known what they mean."""
+        """Return the file names after a check of `columns`; refuse an empty list."""
         wrong = len(self.columns) < 2 or len(set(self.columns)) < len(self.columns)
         if wrong or not all(column and column == column.strip() for column in self.columns):
             raise UserError(
@@ -94,7 +96,7 @@ class Parallel(Parts):
         return names or find_files(names, self.what)
 
     def _fill_mark(self, name: str) -> dict[str, str]:
-        """The name of each column's file, or of the one that has them all."""
+        """File name of each column; {"": name} for a file with all columns."""
         marked = COLUMN_MARK in name
         return {column: name.replace(COLUMN_MARK, column) for column in self.columns} if marked else {"": name}
 
@@ -111,7 +113,7 @@ class Parallel(Parts):
         return found
 
     def _pairs(self, given: Mapping[str, str], some: bool = False) -> TextColumns:
-        """The texts of each column. `some`: a file of all columns may also have the first only."""
+        """Texts of each column; with `some`, a file may have only the first column."""
         files = {column: find_files([name], self.what) for column, name in given.items()}
         (one, first), *others = files.items()
         if not one:
@@ -148,9 +150,9 @@ class Parallel(Parts):
             tabs = line.count("\t")
             if tabs != most and line.strip():
                 raise UserError(
-                    f"line {number} of {path} must have the {len(self.columns)} texts {', '.join(self.columns)} with "
-                    f"tabs between, but has {tabs or 'no'} tab{'s' * (tabs > 1)}: {line[:60]!r}",
-                    hint="" if marked else f"Files of one language each are named with {COLUMN_MARK}.",
+                    f"line {number} of {path} must have {len(self.columns)} texts separated by tabs, "
+                    f"{', '.join(self.columns)}, but has {tabs or 'no'} tab{'s' * (tabs > 1)}: {line[:60]!r}",
+                    hint="" if marked else f"For one file per language, write {COLUMN_MARK} in the file name.",
                     file=path,
                     line=number,
                 )
@@ -159,7 +161,7 @@ class Parallel(Parts):
 
 
 def _concatenate_columns(tables: Sequence[TextColumns]) -> TextColumns:
-    """The columns of several files, one after the other."""
+    """Concatenate the columns of several files."""
     for table in tables:
         if list(table) != list(tables[0]):
             first, other = ", ".join(tables[0]), ", ".join(table)
@@ -168,7 +170,10 @@ def _concatenate_columns(tables: Sequence[TextColumns]) -> TextColumns:
 
 
 def _split_column_name(path: Path, columns: Sequence[str]) -> tuple[str, str]:
-    """A file's name with the mark where the last part of it is a column's name, and that; else the name and nothing."""
+    """Find a column name in a file name.
+
+    Returns the path with `{}` in its place, and the column; without a column name, the path and "".
+    """
     parts = re.split(r"([._-])", path.name)
     found = [number for number, part in enumerate(parts) if part in columns]
     if not found:
@@ -178,10 +183,10 @@ def _split_column_name(path: Path, columns: Sequence[str]) -> tuple[str, str]:
 
 
 def find_misalignment(one: Sequence[str], other: Sequence[str], name: str, second: str) -> str:
-    """Where two files of different length seem to part: from there on lengths agree better some lines further.
+    """Describe where two parallel files of different length lose their alignment.
 
-    A translation is about as long as its text, so that the sum of (log a - log b)^2 grows slowly while lines belong
-    together, and fast after a line that only one file has.
+    A translation is about as long as its source. So the sum of (log a - log b)^2 over the line lengths a, b grows
+    slowly while lines are aligned, and fast after a line that is missing in one file.
     """
     if len(one) < len(other):
         return find_misalignment(other, one, second, name)
@@ -190,16 +195,16 @@ def find_misalignment(one: Sequence[str], other: Sequence[str], name: str, secon
     if len(short) < 2:
         return ""
     straight = np.square(long[: len(short)] - short)
-    rng = float(np.square(long[: len(short)] - np.roll(short, len(short) // 2)).mean())  # of lines that do not belong
+    rng = float(np.square(long[: len(short)] - np.roll(short, len(short) // 2)).mean())  # of unrelated lines
     place, saved = len(short), 0.0
     for step in sorted({*range(1, min(more, MAX_LINE_SHIFT) + 1), more}):
         moved: NDArray[np.float64] = np.square(long[step : step + len(short)] - short)
-        gain = np.concatenate([[0.0], (straight - moved).cumsum()])  # of moving all lines up to here
-        after = np.maximum.accumulate(gain[::-1])[::-1] - gain  # of moving those from here to somewhere
+        gain = np.concatenate([[0.0], (straight - moved).cumsum()])  # by shifting all lines up to here
+        after = np.maximum.accumulate(gain[::-1])[::-1] - gain  # by shifting the lines from here up to the best place
         if after.max() > MIN_AGREEING_LINES * rng:
             place, saved = min(place, int(after.argmax())), max(saved, float(after.max()))
     if straight.sum() - saved > 0.7 * rng * len(short):
-        return "Their lines do not seem to belong together."
+        return "Their lines do not seem to be translations of each other."
     if place == len(short):
-        return f"They agree to the end of {second}: {name} goes on after line {len(short):,}, or {second} was cut off."
-    return f"They seem to part near line {place + 1:,}, where {name} has more: {one[place][:60]!r}."
+        return f"They agree up to the end of {second}; {name} continues after line {len(short):,}."
+    return f"{name} seems to have an extra line near line {place + 1:,}: {one[place][:60]!r}."

@@ -1,4 +1,4 @@
-"""Text files, plain or gzip, as long running texts or line by line."""
+"""Text files, plain or gzip: whole files, lines or paragraphs as documents."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from ....errors import UserError
 
 
 class TextFiles(Parts):
-    """Text files in UTF-8."""
+    """Documents of UTF-8 text files, without labels."""
 
     documents: Literal["file", "line", "paragraph"] = "file"
-    """What one text is: a whole file, a line, or lines between empty ones. Of whole files `split` keeps the last part
-    of the text apart, else whole lines or paragraphs, drawn."""
+    """Unit of text: a file (default), a line, or a paragraph (lines between empty lines). `split` takes the end of the
+    text for file, and random lines or paragraphs otherwise."""
     chunk_size: int = Field(default=1 << 24, ge=1 << 10)
-    """Bytes read at a time (default: 16 MiB): a longer file is read in pieces, so that it need not fit into memory
-    (gzip must)."""
+    """Bytes read at a time (default: 16 MiB). Longer files are read in pieces and need not fit into memory; gzip files
+    must fit."""
 
     @property
     def unit(self) -> str:  # type: ignore[override]
@@ -43,11 +43,11 @@ class TextFiles(Parts):
     def open(self, log: Any = None) -> Splits:
         if self.split.by:
             raise UserError(
-                f"data.split.by cannot be {self.split.by!r} because texts have no other columns", key="data.split.by"
+                f"data.split.by cannot be {self.split.by!r}: plain texts have no further columns", key="data.split.by"
             )
         if self.split.folds and self.documents == "file":
             raise UserError(
-                "data.split.folds needs lines or paragraphs as data.documents, not whole files",
+                "data.split.folds cannot split whole files (data.documents: file)",
                 hint="Choose --data.documents line or paragraph.",
                 key="data.split.folds",
             )
@@ -59,7 +59,7 @@ class TextFiles(Parts):
             whole = TextChunks([(path, 0, size_of(path)) for path in paths], self.chunk_size, self.errors)
             if not whole.sizes:
                 raise UserError(
-                    f"the files of data.{key_of(part)} have no text: 0 bytes in all", key=f"data.{key_of(part)}"
+                    f"the files of data.{key_of(part)} are empty: they have 0 bytes", key=f"data.{key_of(part)}"
                 )
             sources[part] = whole
         paths = self.paths()
@@ -83,7 +83,7 @@ class TextFiles(Parts):
         return [part.strip("\n") for part in parts if part.strip()]
 
     def _by_position(self, paths: list[Path]) -> dict[str, Source]:
-        """Train on the beginning, choose on what follows, judge on the end."""
+        """Split the concatenated text by position: train first, then valid, then test."""
         sizes, split = [size_of(path) for path in paths], self.split.less(self.valid, self.test)
         total = sum(sizes)
         shares = {"train": 1 - split.valid - split.test, "valid": 1 - split.test, "test": 1.0}
@@ -97,24 +97,25 @@ class TextFiles(Parts):
             start = max(start, end)
         if "train" not in sources:
             raise UserError(
-                f"there is no text to train on, of {total} bytes in all", key="data.split" if total else "data.files"
+                f"no text is left to train on: the files have {total} bytes",
+                key="data.split" if total else "data.files",
             )
         return sources
 
 
 class TextChunks:
-    """Stretches (file, first byte, last byte) of text, read a piece at a time, cut between characters."""
+    """Source of byte ranges (file, start, end), in pieces cut between characters."""
 
     def __init__(self, stretches: list[tuple[Path, int, int]], chunk_size: int, errors: Errors = "strict") -> None:
         self.errors = errors
         self.pieces: list[list[tuple[Path, int, int]]] = []
-        room = 0  # left in the last piece
+        room = 0  # bytes left in the last piece
         for path, start, end in stretches:
             cuts = [_next_boundary(path, place) for place in (*range(start, end, chunk_size), end)]
             for low, high in pairwise(cuts):
                 if high <= low:
                     continue
-                if high - low > room:  # small files share a piece, so that they are shuffled with each other
+                if high - low > room:  # small files share a piece, so they are shuffled together
                     self.pieces.append([])
                     room = chunk_size
                 self.pieces[-1].append((path, low, high))
@@ -128,12 +129,12 @@ class TextChunks:
 
 
 def _next_boundary(path: Path, place: int) -> int:
-    """The first byte at `place` or after it that begins a character, or the next line."""
+    """Offset of the first character at byte `place` or later; CRLF is not cut."""
     before = min(place, 1)
     around = read_bytes(path, place - before, place + 4)
     ahead = around[before:]
     if around[:2] == b"\r\n" and before:
-        return place + 1  # the two bytes of a line's end stay together
+        return place + 1  # keep CRLF together
     for skip, byte in enumerate(ahead):
         if byte & 0xC0 != 0x80:
             return place + skip
@@ -141,7 +142,7 @@ def _next_boundary(path: Path, place: int) -> int:
 
 
 def _byte_ranges(paths: list[Path], sizes: list[int], start: int, end: int) -> list[tuple[Path, int, int]]:
-    """The parts of the files between two places of the whole text."""
+    """Byte ranges of the files between two offsets in the concatenated text."""
     found, first = [], 0
     for path, size in zip(paths, sizes):
         low, high = max(start, first) - first, min(end, first + size) - first

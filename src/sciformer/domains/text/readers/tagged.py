@@ -1,4 +1,4 @@
-"""Words in columns, as in the CoNLL tasks: a word a line with its tag, an empty line after each sentence."""
+"""Tagged words in CoNLL format: a word and its tag per line."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ BLANKS = " \t\u3000"
 
 
 class Columns(Parts):
-    """Sentences of words with tags: the columns `words` and `tags` of a table, lists of as many each.
+    """Sentences with a tag for each word: lists in the columns `words` and `tags`.
 
-    All sentences are held in memory; equal ones never come into two parts that are drawn.
+    All sentences are held in memory. A random split keeps equal sentences in one part.
     """
 
     what: ClassVar[str] = "files of words in columns"
     unit: ClassVar[str] = "sentence"
 
     words: int = Field(default=0, ge=0)
-    """Number of the column with the word, from 0."""
+    """Index of the word column, counted from 0 (default: 0)."""
     tags: int | None = Field(default=None, ge=0)
-    """Number of the column with the tag, from 0; the last unless given."""
+    """Index of the tag column, counted from 0 (default: the last column)."""
     comments: bool = False
-    """Lines that begin with `#` between sentences are comments, as in CoNLL-U; else `#` is a word."""
+    """Skip lines between sentences that begin with `#`, as in CoNLL-U (default: false, `#` is a word)."""
 
     def group(self, table: Table) -> Array | None:
         words = table["words"]
@@ -42,7 +42,7 @@ class Columns(Parts):
         return strings(["\n".join(words.values[a:b]) for a, b in zip(stops - words.lengths, stops)])
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        """The sentences of files; without tags only the column `words`, where that is no training."""
+        """Read the sentences of files; files for prediction may have no tags."""
         found: dict[str, list[str]] = {"words": [], "tags": []}
         lengths: list[int] = []
         for path in find_files(names, self.what):
@@ -58,7 +58,7 @@ class Columns(Parts):
                     key="data.words" if self.words >= width else "data.tags",
                     file=path,
                 )
-            place = self.words if self.words < width else 0  # of words alone
+            place = self.words if self.words < width else 0  # a file without tags
             found["words"] += [row[place] for row in rows]
             found["tags"] += [row[tags] for row in rows] if tags < width and tags != place else []
             lengths += sizes
@@ -71,7 +71,7 @@ class Columns(Parts):
         return table if training or found["tags"] else {"words": table["words"]}
 
     def _rows(self, path: Path) -> tuple[list[list[str]], list[int]]:
-        """The cells of every word, and the number of words in each sentence."""
+        """Cells of every word, and the number of words of each sentence."""
         lines = read_lines(path, self.errors)
         filled = [line for line in lines if line.strip()]
         tabbed = 2 * sum("\t" in line for line in filled) > len(filled)
@@ -90,7 +90,7 @@ class Columns(Parts):
                 raise UserError(
                     f"line {number} of {path} must have {len(rows[0])} columns, as line {begun} has, "
                     f"not {len(cells)}: {line[:80]!r}",
-                    hint="" if self.comments or line[0] != "#" else "Comments are left out with --data.comments true.",
+                    hint="" if self.comments or line[0] != "#" else "Skip comment lines with --data.comments true.",
                     file=path,
                     line=number,
                 )
@@ -98,7 +98,5 @@ class Columns(Parts):
             sizes[-1] += 1
             places = (self.words, -1 if self.tags is None else self.tags)
             if not all(rows[-1][place] for place in places if place < len(cells)):
-                raise UserError(
-                    f"line {number} of {path} must have a word and a tag, not {line[:80]!r}", file=path, line=number
-                )
+                raise UserError(f"line {number} of {path} lacks a word or a tag: {line[:80]!r}", file=path, line=number)
         return rows, [size for size in sizes if size]

@@ -1,1 +1,1 @@
-"""Simulated texts: a symbol to remember, a pronoun to resolve."""
+"""Simulated texts: copying memory and pronoun translation."""

@@ -1,14 +1,13 @@
-"""Sentences in English and German in which «it» becomes er, sie or es, by the noun that it stands for.
+"""Pronoun translation: English «it» becomes German er, sie or es.
 
     i like your old dog , says the man behind the church , it is very big .
     ich mag deinen alten hund , sagt der mann hinter der kirche , er ist sehr groß .
 
-The grammar: what somebody likes, sees or buys in the first clause is what the last clause is about, always. Between
-them may stand who says so, and where that person is: up to thirteen groups of three words. The nouns in there come from
-the same list as the one that counts, so that neither the nearest noun nor any list of words tells the answer, and none
-of them can be meant: persons are not «it», and the others only say where a person stands. An adverb in front and an
-adjective before the noun come and go, so that the noun has no fixed place. The German is right in case, gender and the
-order of words, but does not always make sense.
+Grammar: «it» in the last clause always refers to the object of the first clause. Between the two clauses are up to
+thirteen groups of three words: the speaker («says the man»), then places («behind the church»). Nouns of places come
+from the same list as the object. So neither the nearest noun nor a list of words gives the answer. None of these nouns
+can be the referent: persons are not «it», and places only locate the speaker. An optional adverb and adjective vary the
+position of the object. The German is correct in case, gender and word order, but not always meaningful.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from ..readers.pairs import Parallel
 
 GENDERS = ("m", "f", "n")
 PRONOUNS = {"m": "er", "f": "sie", "n": "es"}
-WORDS_PER_GROUP = 3  # of a group between the noun and the pronoun
+WORDS_PER_GROUP = 3  # words of a group between noun and pronoun
 
 
 class Noun(NamedTuple):
-    """A noun in both languages, with its gender in German."""
+    """Noun in English and German, with its German gender."""
 
     en: str
     de: str
@@ -62,22 +61,22 @@ _PERSONS = {
     "n": "child/kind girl/mädchen",
 }
 PERSONS = _nouns(_PERSONS)
-# English, German and the person of the verb: 0 ich, 1 du, 2 er, 3 wir and sie (plural).
+# English, German, and verb form: 0 ich, 1 du, 2 er, 3 wir and sie (plural).
 SUBJECTS = [("i", "ich", 0), ("you", "du", 1), ("he", "er", 2), ("she", "sie", 2), ("we", "wir", 3), ("they", "sie", 3)]
 SUBJECTS += [("anna", "anna", 2), ("peter", "peter", 2)]
-# English for I and he, German for ich, du, er, wir.
+# English forms of I and he, German forms of ich, du, er, wir.
 VERBS = _split_pairs(
     "like/likes/mag/magst/mag/mögen love/loves/liebe/liebst/liebt/lieben see/sees/sehe/siehst/sieht/sehen "
     "know/knows/kenne/kennst/kennt/kennen buy/buys/kaufe/kaufst/kauft/kaufen "
     "need/needs/brauche/brauchst/braucht/brauchen find/finds/finde/findest/findet/finden "
     "paint/paints/male/malst/malt/malen have/has/habe/hast/hat/haben sell/sells/verkaufe/verkaufst/verkauft/verkaufen"
 )
-# English, and German before a masculine, feminine and neuter noun in the accusative.
+# English, and German accusative: masculine, feminine, neuter.
 DETERMINERS = _split_pairs(
     "my/meinen/meine/mein your/deinen/deine/dein his/seinen/seine/sein her/ihren/ihre/ihr our/unseren/unsere/unser "
     "a/einen/eine/ein the/den/die/das this/diesen/diese/dieses"
 )
-STRONG_DETERMINERS = ("the", "this")  # they show the gender themselves, so that an adjective need not
+STRONG_DETERMINERS = ("the", "this")  # they show the gender, so the adjective has a weak ending
 ADVERBS = _split_pairs("today/heute often/oft now/jetzt here/hier")
 ADJECTIVES = _split_pairs("old/alt new/neu small/klein red/rot green/grün white/weiß black/schwarz round/rund")
 PREDICATES = _split_pairs(
@@ -92,12 +91,12 @@ DATIVE = {"m": "dem", "f": "der", "n": "dem"}
 
 
 def inflect_adjective(stem: str, determiner: str, gender: str) -> str:
-    """An adjective before a noun in the accusative."""
+    """Adjective with its ending before a noun in the accusative."""
     return stem + {"m": "en", "f": "e", "n": "e" if determiner in STRONG_DETERMINERS else "es"}[gender]
 
 
 def make_sentence(groups: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Draw one pair of sentences, with `groups` groups of three words between the noun and «it»."""
+    """Draw a sentence pair with `groups` groups of words between noun and «it»."""
     drawn = iter(rng.random(16 + 2 * groups).tolist())
 
     def one(of: Sequence[Any]) -> Any:
@@ -112,7 +111,7 @@ def make_sentence(groups: int, rng: np.random.Generator) -> dict[str, Any]:
     place = GENDERS.index(noun.gender)
     en = [subject[0], verb[1] if subject[2] == 2 else verb[0], determiner[0]]
     de = [subject[1], verb[2 + subject[2]]]
-    if adverb:  # the verb stays in the second place
+    if adverb:  # German keeps the verb in second position
         en, de = [adverb[0], *en], [adverb[1], *de[::-1]]
     de.append(determiner[1 + place])
     if attribute:
@@ -147,22 +146,26 @@ def make_sentence(groups: int, rng: np.random.Generator) -> dict[str, Any]:
 
 
 class Pronouns(SimulatedTable):
-    """Pairs of sentences (`en`, `de`) with the `distance` of noun and pronoun in words (0, 3, 6, ... alike often).
+    """Pairs of sentences with the referent of their pronoun.
 
-    `pronoun` is er, sie or es, `place` its place among the German words, from 0, and `noun` what it stands for, in
-    English. `pair` is that noun and the last one before «it» (where there is none, what is said of it): a test sentence
-    has a pair that no training sentence has.
+    en, de    the sentences
+    distance  words between noun and pronoun: 0, 3, 6, ..., uniformly distributed
+    pronoun   er, sie or es
+    place     index of the pronoun among the German words, from 0
+    noun      English noun that «it» refers to
+    pair      this noun and the last noun before «it» (or the predicate adjective, if there is none); test sentences
+              have other pairs than training sentences
     """
 
     noun: ClassVar[str] = "sentences"
     suffixes: ClassVar[tuple[str, ...]] = (".npz",)
 
     number: int = Field(default=20_000, ge=3)
-    """Pairs of sentences in all."""
+    """Number of sentence pairs (default: 20,000)."""
     farthest: int = Field(default=39, ge=0)
-    """Most words between the noun and the pronoun."""
+    """Maximum words between noun and pronoun (default: 39)."""
     split: Split = Split(valid=0.05, test=0.15, by="pair")
-    """Shares kept apart, by pairs of nouns."""
+    """Fractions for validation and test (default: 0.05 and 0.15), split by `pair`."""
 
     def make(self) -> Table:
         rng = np.random.default_rng(self.seed)
@@ -176,5 +179,5 @@ class Pronouns(SimulatedTable):
         return f"pronouns up to {self.farthest} words away, {self.number} sentences, seed {self.seed}"
 
     def file_reader(self) -> Data:
-        """The reader of English sentences, with the German after a tab where it is known."""
+        """Reader of English sentences, with an optional German translation after a tab."""
         return Parallel(kind="parallel", columns=["en", "de"])

@@ -1,10 +1,10 @@
-"""Recall: a symbol is shown, noise follows, and then it is asked for. What can a model remember, and for how long?
+"""Copying memory: recall one symbol after a long sequence of noise.
 
     Cfaahbe...gd?        the value, `lag` symbols of noise, the question
 
-The noise knows nothing of the value, so that whoever has forgotten it can do no better than chance, one in `symbols`.
-It is the long time lag of Hochreiter and Schmidhuber (1997) and the copying memory of arXiv 1511.06464, with one symbol
-to keep.
+The noise is independent of the value. A model that has forgotten the value is right with probability 1 / `symbols`.
+The task is the long time lag problem of Hochreiter and Schmidhuber (1997) and the copying memory task of arXiv
+1511.06464 with one symbol.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ QUESTION = "?"
 
 
 class Recall(SimulatedTable):
-    """Sequences of a value, noise and `?` (column `text`), with the `value` to be recalled and the `lag` in between."""
+    """Sequences of value, noise and `?`: columns `text`, `value` and `lag`."""
 
     noun: ClassVar[str] = "sequences"
     suffixes: ClassVar[tuple[str, ...]] = (".npz",)
 
     lag: int = Field(default=32, ge=0)
-    """Symbols of noise between the value and the question."""
+    """Number of noise symbols between value and question (default: 32)."""
     symbols: int = Field(default=8, ge=2, le=26)
-    """Different values, A B C ..., and as many kinds of noise, a b c ...; chance is one in so many."""
+    """Number of different values (A, B, C, ...) and of noise symbols (a, b, c, ...) (default: 8)."""
     number: int = Field(default=20_000, ge=3)
-    """Sequences in all."""
+    """Number of sequences (default: 20,000)."""
     split: Split = Split(valid=0.05, test=0.1)
-    """Shares kept apart."""
+    """Fractions for validation and test (default: 0.05 and 0.1)."""
 
     def make(self) -> Table:
-        """All sequences, of lag + 2 characters each."""
+        """Simulate all sequences, of lag + 2 characters each."""
         drawn = np.random.default_rng(self.seed).integers(self.symbols, size=(self.number, self.lag + 1))
         value = np.array(list(string.ascii_uppercase))[drawn[:, 0]]
         rows = np.empty((self.number, self.lag + 2), "U1")
