@@ -154,7 +154,8 @@ def _annotation(kind: type[Simulation], key: str) -> Any:
         return Annotated[bool | None, Parameter(help=text, negative=f"--no{_option(key)[1:]}" if default else ())]
     several = any(is_list(leaf) for leaf in alternatives(wanted))
     shown = " ".join(map(str, default)) if isinstance(default, list | tuple) else str(default)
-    text = f"{text} ({describe_type(wanted)}" + (f"; default: {shown})" if default not in (None, "", []) else ")")
+    said = "(default:" in text or default in (None, "", [])
+    text = f"{text} ({describe_type(wanted)}" + (")" if said else f"; default: {shown})")
     metavar = info.annotation.__name__.upper() if info.annotation in (int, float) else None
     words = tuple[str, ...] if several else str
     return Annotated[words | None, Parameter(help=text, consume_multiple=several, metavar=metavar)]

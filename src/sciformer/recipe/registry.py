@@ -124,7 +124,7 @@ class Section(Options):
     section: ClassVar[str] = ""
 
     kind: str = ""
-    """Registered name of the class."""
+    """Name of the kind of section; it selects the other keys."""
 
     def __new__(cls, /, **values: Any) -> Self:
         """Create an instance of the class composed for these values."""

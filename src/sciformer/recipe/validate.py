@@ -37,9 +37,9 @@ class About(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, use_attribute_docstrings=True)
 
     title: str | None = None
-    """Title in one line."""
+    """Title of the recipe in one line."""
     paper: str | None = None
-    """Paper that the method comes from."""
+    """Paper of the method."""
     data: str | None = None
     """Training data and their source."""
     command: str | None = None
@@ -51,7 +51,7 @@ class About(BaseModel):
     score: str | None = None
     """Id of a row in benchmarks/results, or `unmeasured`."""
     note: str | None = None
-    """Further remarks."""
+    """Remarks on the recipe."""
 
 
 def train_class() -> type[BaseModel]:

@@ -46,46 +46,49 @@ class Text(Textual, Maskable, Exportable, Editable):
     changeable_columns: ClassVar[tuple[str, ...]] = ("ids",)
 
     unit: Literal["characters", "bytes", "words", "bpe", "wordpiece", "unigram"] = "characters"
-    """What a token is. Characters: those of the training text, learned; bytes: all 256 of UTF-8; words: what stands
-    between blanks; bpe (byte pairs), wordpiece (BERT), unigram (SentencePiece): parts of words, learned."""
+    """Unit of a token: characters (of the training text), bytes (of UTF-8), words (between spaces), or learned
+    subwords: bpe (byte pairs), wordpiece (BERT), unigram (SentencePiece) (default: characters)."""
     column: str | list[str] = "text"
-    """The column of the data that holds the text; of several, one stands after the other with a separator between."""
+    """Column of the text, or a list of columns to join with a separator token (default: text)."""
     learn: list[str] = Field(default_factory=list)
-    """Columns whose text the vocabulary is learned from; its own unless given. Two streams with the same `learn` have
-    one vocabulary."""
+    """Columns from which the vocabulary is learned (default: `column`). Two streams with the same `learn` share one
+    vocabulary."""
     vocabulary: int | None = Field(default=None, ge=1)
-    """Words: keep so many, the most frequent. Subwords: learn so many, 10,000 unless given; special tokens count.
-    Characters, bytes and a given tokenizer: pad the vocabulary to so many (a multiple of 64 is fast on a GPU)."""
+    """Vocabulary size, with special tokens: the most frequent words (default: all), or the number of subwords (default:
+    10,000). Other vocabularies are padded to this size; a multiple of 64 is fast on a GPU."""
     minimum: int = Field(default=1, ge=1)
-    """Words seen less often than this are unknown; subwords seen less often, or once, are not joined."""
+    """Minimum frequency of a word; rarer words are unknown (default: 1). Subwords must occur at least twice."""
     begin: bool = False
-    """Put a special token before each text."""
+    """Whether to add a special token before each text (default: false)."""
     end: bool = False
-    """Put a special token after each text."""
+    """Whether to add a special token after each text (default: false)."""
     lines: bool = False
-    """Words: the end of each line is a token too, the special one for the end (as WikiText is counted)."""
+    """Whether the end of each line is a token too, for `unit: words`, as in the usual count of WikiText (default:
+    false)."""
     join: bool = False
-    """Lay all texts end to end and cut windows across them (GPT-2); with `end` a token parts them. Unset: every text
-    has windows of its own, so that no token sees another text."""
+    """Whether to concatenate all texts and cut windows across them, as in GPT-2 (default: false, a window has tokens of
+    one text). With `end`, a token separates the texts."""
     lower: bool = False
-    """Make all letters small."""
+    """Whether to convert text to lower case (default: false)."""
     unicode_form: Literal["none", "nfc", "nfkc"] = "none"
     """Unicode normal form, for characters that can be written in two ways (default: none)."""
     tokenizer: str = ""
-    """A tokenizer.json of Hugging Face to use instead of learning; `unit`, `lower` and `unicode_form` are then its
-    own."""
+    """Hugging Face tokenizer.json to use instead of a learned vocabulary (default: none). It replaces `unit`, `lower`
+    and `unicode_form`."""
     special: dict[str, str] = Field(default_factory=dict)
-    """Other names of special tokens, by role: padding, unknown, begin, end, mask, separator."""
+    """Names of special tokens by role: padding, unknown, begin, end, mask, separator (default: <pad>, <unk>, <s>, </s>,
+    <mask>, <sep>)."""
     context: int = Field(default=256, ge=1)
-    """The most tokens the model sees at once; text is cut into windows of that length."""
+    """Context length: maximum number of tokens per window; longer texts are cut into windows (default: 256)."""
     step: int | None = Field(default=None, ge=1)
-    """How many tokens apart the windows of the training begin; 1 (anywhere) unless given, end to end in large texts."""
+    """Stride of the training windows in tokens (default: 1; the window length for large texts)."""
     tie: bool = True
-    """Use the embedding also as the last layer."""
+    """Whether the output layer uses the weights of the embedding (weight tying) (default: true)."""
     bias: bool = False
-    """Add a bias for each token in the last layer (BERT)."""
+    """Whether the output layer has a bias for each token, as in BERT (default: false)."""
     scale: bool = False
-    """Multiply the embedding by the root of its width (the Transformer of 2017)."""
+    """Whether to multiply the embedding by the square root of its width, as in the Transformer (arXiv 1706.03762)
+    (default: false)."""
 
     @property
     def source_columns(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -23,9 +23,10 @@ class SimulatedImages(SimulatedSequence):
     rows_per_write: ClassVar[int] = 1024
 
     size: int = Field(default=64, ge=16, le=512)
-    """Pixels on a side; the field that they show is the same."""
+    """Image side in pixels; the field of view does not depend on it (default: 64)."""
     chunk_size: int = Field(default=4096, ge=16)
-    """Images made at a time; a training keeps several such chunks in memory, and mixes some of them."""
+    """Number of images simulated at a time (default: 4096). A training keeps several chunks in memory and mixes some of
+    them."""
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
         """Columns that are drawn before images are made, and `image_shape`."""

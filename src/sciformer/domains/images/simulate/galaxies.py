@@ -50,13 +50,15 @@ class Galaxies(SimulatedImages):
     known_classes: ClassVar[tuple[str, ...]] = CLASSES
 
     classes: list[str] = Field(default_factory=lambda: list(CLASSES))
-    """Classes of galaxies, alike often."""
+    """Classes of galaxies to simulate, equally often (default: all classes)."""
     bands: int = Field(default=3, ge=1, le=20)
-    """Channels, from red to blue."""
+    """Number of channels, from red to blue (default: 3)."""
     unit: Literal["picture", "flux"] = "picture"
-    """picture: 8 bits, compressed where it is bright; flux: in deviations of the sky's noise."""
+    """Pixel values. picture: 8 bits, compressed at the bright end; flux: in standard deviations of the sky noise
+    (default: picture)."""
     engine: Literal["builtin", "galsim"] = "builtin"
-    """What draws the smooth parts; galsim, if you have installed it, is much slower."""
+    """Renderer of the smooth components: builtin, or galsim, which must be installed and is much slower (default:
+    builtin)."""
 
     def check(self) -> None:
         super().check()

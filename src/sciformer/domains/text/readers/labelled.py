@@ -32,22 +32,23 @@ class Lines(Parts):
     unit: ClassVar[str] = "text"
 
     split: Split = Split()
-    """Shares of the files kept apart for those of `valid` and `test` that have no files of their own; equal texts stay
-    together."""
+    """Fractions of the files for validation and test, where `valid` or `test` names no files (default: 0.1 and 0.1).
+    Equal texts stay together."""
     format: Format = "auto"
-    """The form of the files; found by their names (.tsv, .csv, .jsonl, also with .gz behind) or by their beginning."""
+    """Format of the files (default: auto, by the suffix .tsv, .csv or .jsonl, also before .gz, or by the first
+    lines)."""
     columns: list[str] = Field(default_factory=list)
-    """Names of the columns in order, for files without a first line that tells them: [label, text]."""
+    """Column names, in order, of files without a header: [label, text] (default: the header)."""
     text: str = ""
-    """Name of the column with the text; found unless given."""
+    """Column of the text (default: a column with a usual name)."""
     label: str = ""
-    """Name of the column with the label; found unless given."""
+    """Column of the label (default: a column with a usual name)."""
     classes: dict[str, list[str]] = Field(default_factory=dict)
-    """A class with its files, one text a line: {neg: [rt.neg.gz], pos: [rt.pos.gz]}. In other names `{}` stands for
-    the name of the class."""
+    """Files by class, with one text per line: {neg: [rt.neg.gz], pos: [rt.pos.gz]} (default: none). In other file names
+    `{}` is replaced by the class."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Train on so many samples of each class only, drawn by split.seed (and the fold); a larger number adds
-    to a smaller."""
+    """Number of training samples per class (default: all). They are drawn with split.seed and the fold; a larger number
+    contains the samples of a smaller one."""
 
     def named(self) -> dict[str, list[str]]:
         """The names of the files of every part; those of the classes are to train on."""

@@ -33,12 +33,12 @@ class Parallel(Parts):
     unit: ClassVar[str] = "pair"
 
     columns: list[str] = Field(default_factory=list)
-    """Names of the columns, such as [en, de]: what stands for `{}` in names of files (`train.{}.gz`). Files named
-    without `{}` hold one pair a line, its texts in this order with tabs between."""
+    """Column names, such as [en, de]; each replaces `{}` in file names (`train.{}.gz`). A file named without `{}` has
+    one pair per line, separated by a tab, in this order."""
     longest: int | None = Field(default=None, ge=1)
-    """Pairs with a text of more words than this are not trained on."""
+    """Maximum number of words of a text; training pairs with a longer text are left out (default: no limit)."""
     ratio: float | None = Field(default=None, ge=1)
-    """Pairs of which one text has more than so many times the words of another are not trained on."""
+    """Maximum length ratio of the two texts, in words; other training pairs are left out (default: no limit)."""
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
         """The pairs of files, or, where that is no training, what columns there are of them, at least the first.

@@ -30,11 +30,11 @@ class TextFiles(Parts):
     """Text files in UTF-8."""
 
     documents: Literal["file", "line", "paragraph"] = "file"
-    """What one text is: a whole file, a line, or lines between empty ones. Of whole files `split` keeps the last part
-    of the text apart, else whole lines or paragraphs, drawn."""
+    """Unit of text: file, line, or paragraph (lines between empty lines) (default: file). With file, `split` takes the
+    end of the text for validation and test; otherwise it draws lines or paragraphs."""
     chunk_size: int = Field(default=1 << 24, ge=1 << 10)
-    """Bytes read at a time (default: 16 MiB): a longer file is read in pieces, so that it need not fit into memory
-    (gzip must)."""
+    """Number of bytes read at a time (default: 16 MiB). Longer files are read in chunks and need not fit into memory,
+    except gzip files."""
 
     @property
     def unit(self) -> str:  # type: ignore[override]

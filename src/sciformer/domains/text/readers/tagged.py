@@ -29,11 +29,12 @@ class Columns(Parts):
     unit: ClassVar[str] = "sentence"
 
     words: int = Field(default=0, ge=0)
-    """Number of the column with the word, from 0."""
+    """Number of the column of the words, from 0 (default: 0)."""
     tags: int | None = Field(default=None, ge=0)
-    """Number of the column with the tag, from 0; the last unless given."""
+    """Number of the column of the tags, from 0 (default: the last column)."""
     comments: bool = False
-    """Lines that begin with `#` between sentences are comments, as in CoNLL-U; else `#` is a word."""
+    """Whether lines between sentences that begin with `#` are comments, as in CoNLL-U (default: false, `#` is a
+    word)."""
 
     def group(self, table: Table) -> Array | None:
         words = table["words"]

@@ -159,11 +159,11 @@ class Pronouns(SimulatedTable):
     suffixes: ClassVar[tuple[str, ...]] = (".npz",)
 
     number: int = Field(default=20_000, ge=3)
-    """Pairs of sentences in all."""
+    """Number of sentence pairs (default: 20000)."""
     farthest: int = Field(default=39, ge=0)
-    """Most words between the noun and the pronoun."""
+    """Maximum number of words between the noun and the pronoun (default: 39)."""
     split: Split = Split(valid=0.05, test=0.15, by="pair")
-    """Shares kept apart, by pairs of nouns."""
+    """Fractions of the noun pairs for validation and test (default: 0.05 and 0.15)."""
 
     def make(self) -> Table:
         rng = np.random.default_rng(self.seed)

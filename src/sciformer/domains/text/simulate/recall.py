@@ -32,13 +32,14 @@ class Recall(SimulatedTable):
     suffixes: ClassVar[tuple[str, ...]] = (".npz",)
 
     lag: int = Field(default=32, ge=0)
-    """Symbols of noise between the value and the question."""
+    """Number of noise symbols between the value and the question (default: 32)."""
     symbols: int = Field(default=8, ge=2, le=26)
-    """Different values, A B C ..., and as many kinds of noise, a b c ...; chance is one in so many."""
+    """Number of different values, A B C ..., and of noise symbols, a b c ... (default: 8). Random guessing is right
+    with probability 1 / symbols."""
     number: int = Field(default=20_000, ge=3)
-    """Sequences in all."""
+    """Number of sequences (default: 20000)."""
     split: Split = Split(valid=0.05, test=0.1)
-    """Shares kept apart."""
+    """Fractions of the sequences for validation and test (default: 0.05 and 0.1)."""
 
     def make(self) -> Table:
         """All sequences, of lag + 2 characters each."""
