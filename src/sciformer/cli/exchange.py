@@ -12,11 +12,12 @@ from .terminal import RECIPE_CHANGES, log
 
 @app.command(name="import", sort_key=12, help_epilogue=CHANGES_HELP)
 def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None, overwrite: Overwrite = False) -> None:
-    """Import a model of another library as a run, for `generate`, `predict`, `embed`, `evaluate` and `finetune`.
+    """Import a model of another library as a run.
 
-    Weights are read from safetensors files, or from .bin and .pth files as weights only: no foreign code is ever run.
-    A model that cannot be represented exactly is refused, with the name of the key or weight. With `--data.files FILE`
-    the run has data of its own, for `inspect` and `report`.
+    The run works with `generate`, `predict`, `embed`, `evaluate` and `finetune`. Weights are read from safetensors
+    files, or from .bin and .pth files as weights only: no foreign code is ever run. A model that cannot be represented
+    exactly is refused, with the name of the key or weight. With `--data.files FILE` the run has data of its own, for
+    `inspect` and `report`.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ def import_commands() -> None:
 
 
 def make_command(name: str) -> Callable[..., None]:
-    """Build the subcommand of a simulation: an option for each field except the `recipe_keys`."""
+    """Build the subcommand of a simulation: its fields except `recipe_keys`."""
     kind: type[Simulation] = find("simulation", name)
     keys = [key for key in kind.model_fields if key not in ("kind", *kind.recipe_keys)]
 

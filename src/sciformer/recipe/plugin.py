@@ -104,7 +104,7 @@ def record_plugins(plugins: Iterable[Plugin]) -> list[dict[str, str]]:
 
 
 def check_plugins(record: Iterable[Mapping[str, str]], given: Iterable[Plugin], accepted: bool = False) -> None:
-    """Refuse a run whose recorded plugins are missing now, or changed and not `accepted`."""
+    """Refuse a run if a recorded plugin is missing, or changed and not `accepted`."""
     now = {plugin.name: plugin for plugin in given}
     for entry in record:
         plugin = now.get(entry["name"])

@@ -28,7 +28,7 @@ Classes = dict[Keys, type[BaseModel]]
 
 
 class UnknownKeyError(UserError):
-    """A recipe key that does not exist."""
+    """Error: a recipe key does not exist."""
 
 
 class About(BaseModel):
@@ -61,7 +61,7 @@ def train_class() -> type[BaseModel]:
 
 
 def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
-    """Classes of the sections with a known kind, and errors about the others."""
+    """Classes of the sections with a known kind, and errors about unknown kinds."""
     classes: Classes = {("about",): About}
     problems: list[UserError] = []
     tokens: Any = source.values.get("tokens")
@@ -115,7 +115,7 @@ def _kept_keys(source: Document, keys: Keys, cls: Any, latest: int) -> dict[str,
 
 
 def _unknown_kind(section: str, keys: Keys, kind: Any, source: Document) -> UserError:
-    """Error for an unknown kind, with its new name or the nearest one."""
+    """Error for an unknown kind, with its new name or the nearest name."""
     at, known = (*keys, "kind"), names(section)
     if (new := new_value(f"{section}.kind", kind)) in known:
         return _renamed_error(at, kind, new, source)
@@ -154,7 +154,7 @@ def section_of(source: Document, keys: Keys, classes: Classes, problems: list[Us
 
 
 def _present_keys(values: Any, location: Collection[str | int], missing: bool) -> Keys:
-    """Keys of a pydantic location, without the names of types that it also contains."""
+    """Keys of a pydantic location, without the names of types in it."""
     keys: Keys = ()
     for number, part in enumerate(location, start=1):
         named = missing and number == len(location) and isinstance(part, str)

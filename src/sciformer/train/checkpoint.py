@@ -1,4 +1,4 @@
-"""Atomic checkpoints: safetensors and JSON files, hashed in a manifest, put in place by one rename.
+"""Atomic checkpoints: safetensors and JSON files, with a manifest of their hashes.
 
     step-0000040/weights.safetensors, optimizer.safetensors, ..., state.json, manifest.json
     latest                       name of the newest checkpoint, for people; loading looks at the folders
@@ -95,7 +95,7 @@ def save(
 
 
 def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -> Checkpoint | None:
-    """Load the newest intact checkpoint, or that of `step`; None if there is no checkpoint.
+    """Load the newest intact checkpoint, or that of `step`; None if there is none.
 
     A damaged checkpoint is reported through `log`, and the one before it is tried.
     """
@@ -126,7 +126,7 @@ def steps(folder: Path) -> list[int]:
 
 
 def _storable_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Detached contiguous tensors on the CPU; tied weights are copied under both names."""
+    """Detached contiguous tensors on the CPU; tied weights have a copy for each name."""
     seen: set[int] = set()
     result = {}
     for name, tensor in named.items():
@@ -146,7 +146,7 @@ def _seal(path: Path) -> dict[str, int | str]:
 
 
 def _swap(partial: Path, final: Path) -> None:
-    """Rename the new checkpoint; one of the same step is first renamed to `.replaced-...`."""
+    """Rename the new checkpoint; an old one of this step becomes `.replaced-...`."""
     if os.path.lexists(final):
         os.rename(final, final.with_name(f".replaced-{final.name}"))
     os.rename(partial, final)
@@ -170,7 +170,7 @@ def _tidy(folder: Path) -> None:
 
 
 def _prune(folder: Path, step: int, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints, and replaced ones."""
+    """Remove replaced checkpoints and all but the newest `keep`."""
     kept = [number for number in steps(folder) if number <= step][-keep:]
     for number, path in _find_checkpoints(folder):
         if number not in kept or path.name.startswith("."):
@@ -251,7 +251,7 @@ def _manifest_files(path: Path, step: int) -> dict[str, dict[str, Any]]:
 
 
 def _read_verified(path: Path, seal: dict[str, Any]) -> bytes:
-    """Verify size and hash of a file; return its bytes, or b"" if it is too large to hold."""
+    """Verify size and hash of a file; return its bytes, or b"" if it is too large."""
     with _plain_file(path) as file:
         short = seal["bytes"] - os.fstat(file.fileno()).st_size
         if short:
@@ -264,7 +264,7 @@ def _read_verified(path: Path, seal: dict[str, Any]) -> bytes:
 
 
 def _parse_tensors(path: Path, data: bytes) -> dict[str, Tensor]:
-    """Tensors from verified bytes, or from the file if it is too large to hold."""
+    """Tensors from verified bytes, or from the file if it is too large."""
     try:
         return safetensors.torch.load(data) if data else safetensors.torch.load_file(path)
     except (SafetensorError, KeyError, ValueError, RuntimeError, AssertionError) as error:

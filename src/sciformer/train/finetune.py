@@ -91,7 +91,7 @@ class Pretrained:
                 raise UserError(message, hint=hint, key=changed[0][0], file=self.path)
 
     def fill(self, model: nn.Module, recipe: Recipe, objective: Objective) -> None:
-        """Copy the weights into a model wherever name and shape agree, and record them in `about`.
+        """Copy weights of equal name and shape into a model; record them in `about`.
 
         Embedding and trunk must agree completely. Heads and readout are copied if the objective is the same and all
         their tensors fit; a pooling is copied if it fits.
@@ -164,7 +164,7 @@ class Pretrained:
 
 
 def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained | None]:
-    """Complete a recipe from its pretrained run; return both, or None if there is no run to load.
+    """Complete a recipe from its pretrained run; return both (or None for the run).
 
     A resumed training finds everything in its own folder, so the pretrained run is not loaded again.
     """

@@ -15,11 +15,11 @@ RESUME_HINT = "Use another --run, start over with --fresh, or resume with --acce
 
 
 class Changed(UserError):
-    """The data differ from those the run was started with."""
+    """The data differ from the data at the start of the run."""
 
 
 def absolute_paths(recipe: Recipe) -> Recipe:
-    """The recipe with absolute paths, so that it works from every folder."""
+    """Recipe with absolute paths, which is valid in every folder."""
     tokens = recipe.tokens
     several = isinstance(tokens, Mapping)
     tokens = {name: one.absolute_paths() for name, one in tokens.items()} if several else tokens.absolute_paths()

@@ -46,7 +46,7 @@ def load_into(
 
 
 def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Write weights.safetensors atomically, with `about` (plain JSON) and a hash in its header."""
+    """Write weights.safetensors atomically, with metadata (`about`) and a hash."""
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
     header = {"format": str(FORMAT), "about": json.dumps(about), "sha256": digest(plain)}
     try:
