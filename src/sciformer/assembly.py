@@ -48,7 +48,7 @@ def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
     found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
     if len(found) > 1:
         message = f"only one stream of tokens can be cut into windows, not {', '.join(found)}"
-        raise UserError(message, hint="Set window: null for the others.", key=f"tokens.{list(found)[-1]}.window")
+        raise UserError(message, hint="Set window: null for the other streams.", key=f"tokens.{list(found)[-1]}.window")
     return found
 
 

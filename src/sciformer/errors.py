@@ -92,4 +92,4 @@ class Stopped(Exception):
 
     def __init__(self, signal: int, step: int) -> None:
         self.signal = signal
-        super().__init__(f"stopped by {Signals(signal).name} at step {step}; the same command goes on from there")
+        super().__init__(f"stopped by {Signals(signal).name} at step {step}; the same command resumes from there")

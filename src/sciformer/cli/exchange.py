@@ -73,7 +73,7 @@ def export(run: RunName, /, *, out: Path, format: str = "", overwrite: bool = Fa
 
     onnx: model.onnx for any number of samples and tokens, preprocessing.json with its inputs, and README.md. It works
     for encoders of any tokens that predict in one pass (classify, regress), and for the encoder of a masked
-    autoencoder, which gives one vector per sample. The predictions are compared with those of onnxruntime.
+    autoencoder, which gives one vector per sample. The predictions are compared with predictions of onnxruntime.
 
     Parameters
     ----------

@@ -143,7 +143,9 @@ def _describe_crossing(along: dict[str, Any]) -> str:
     if along.get("crossing") is None:
         return ""
     error = along.get("error")
-    sentence = f"The answer changes at {along['column']} {along['crossing']:.4f}" + (f" ± {error:.4f}" if error else "")
+    sentence = f"The prediction changes at {along['column']} {along['crossing']:.4f}" + (
+        f" ± {error:.4f}" if error else ""
+    )
     if along.get("reference") is not None:
         sentence += f"; known: {along['reference']:.6g}, off by {abs(along['crossing'] - along['reference']):.4f}"
     return sentence + ".\n"

@@ -112,7 +112,7 @@ def describe_usage_error(error: CycloptsError) -> str:
         if not name.startswith("-"):
             return f"`sciformer {verb}` needs {name}. {_suggest_argument(name)}See {more}."
     if isinstance(error, UnusedCliTokensError):
-        return f"{error.unused_tokens[0] if error.unused_tokens else ''!r} is one argument too many. See {more}."
+        return f"Unexpected argument {error.unused_tokens[0] if error.unused_tokens else ''!r}. See {more}."
     text = str(error).rstrip()
     wrong = (error.unused_tokens or [""])[0]
     if isinstance(error, UnknownCommandError) and wrong.startswith("-"):

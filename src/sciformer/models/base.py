@@ -50,9 +50,9 @@ class Model(TrunkChoice, Section):
     """Streams with keys of their own."""
 
     readout_layer: bool = False
-    """Whether a layer with activation and norm stands between trunk and token readout, as in BERT (default: false)."""
+    """Whether a layer with activation and norm lies between trunk and token readout, as in BERT (default: false)."""
     readout_norm: bool = False
-    """Whether a norm stands between trunk and token readout, as in ASTROMER (default: false)."""
+    """Whether a norm lies between trunk and token readout, as in ASTROMER (default: false)."""
 
     @classmethod
     def with_choices(cls, values: Mapping[str, Any]) -> type[Self]:

@@ -27,7 +27,7 @@ class RecipeError(UserError):
 
     errors      each error with its own message, hint, key, file and line
     problems    the same as texts
-    Its own key, file, line and hint are those of the first error.
+    Key, file, line and hint are taken from the first error.
     """
 
     def __init__(self, problems: Iterable[UserError]) -> None:
@@ -220,6 +220,6 @@ def _find_code_keys(document: Document) -> list[UserError]:
 
     hint = "Pass --plugin FILE on the command line."
     return [
-        document.error(keys, f"{dotted_key(keys)} is not allowed: a recipe cannot name code to import", hint)
+        document.error(keys, f"{dotted_key(keys)} is not allowed: a recipe must not name code to import", hint)
         for keys in search(document.values, ())
     ]

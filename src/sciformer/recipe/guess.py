@@ -47,7 +47,7 @@ Sizes = Mapping[int, tuple[int, int, int]]
 class Guess:
     """Recipe writer of `sciformer new` for files of one kind.
 
-    page        function (names, files) -> recipe; names are as given, files are what they expand to
+    page        function (names, files) -> recipe, with the given names and the files they expand to
     find        function that expands names to files (default: paths and globs)
     recognises  whether a file name alone shows this kind, so that KIND can be omitted
     tagged      whether a class may be written before a name, CLASS:FILE

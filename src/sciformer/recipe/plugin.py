@@ -1,7 +1,7 @@
 """Plugins: a user's Python file or folder, imported only on explicit request.
 
     sciformer train my.yaml --plugin my_tokens.py      a file, whose classes are registered with @register
-    sciformer train photons/pulses --plugin photons    a folder with a manifest FIELD, like those below domains/
+    sciformer train photons/pulses --plugin photons    a folder with a manifest FIELD, like the folders below domains/
 
 A run records the names and hashes of its plugins and needs the same code again. It never imports a plugin by itself.
 """

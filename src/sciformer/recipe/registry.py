@@ -104,7 +104,7 @@ class Options(BaseModel):
     choices: ClassVar[Mapping[str, str]] = {}
     """Key -> extension point. The value of the key names `Options` there, whose keys are added to the section."""
     choice_keys: ClassVar[Mapping[str, str]] = {}
-    """`choices` of a composed class, with those of the chosen options."""
+    """`choices` of a composed class and of its chosen options."""
     plain: ClassVar[type[Any] | None] = None
     """The original class of a composed class, else None."""
 

@@ -221,7 +221,7 @@ def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError
         hints.append(f"{dotted_key(at)} belongs to {dotted_key((*around, choice))}: {', '.join(others)}.")
     if near and not owners:
         hints.append(f"Did you mean {dotted_key((*around, near[0]))}?")
-    hint = " ".join(hints) or f"Known keys are {', '.join(known)}."
+    hint = " ".join(hints) or f"The known keys are {', '.join(known)}."
     return UnknownKeyError(**source.error(at, f"{dotted_key(at)} is not a known key", hint).fields)
 
 

@@ -113,11 +113,13 @@ def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -
             log(f"The checkpoint {path.name} cannot be used: {fault}.")
     if not faults:
         found = ", ".join(map(str, steps(folder)))
-        message = f"{folder} has no checkpoint of step {step}" + (f"; there are those of {found}" if found else "")
+        message = f"{folder} has no checkpoint of step {step}" + (f", only of {found}" if found else "")
         raise UserError(message, hint="Choose one of these steps." if found else "", file=folder)
     what = "" if step is None else f" of step {step}"
     message = f"{folder} has no intact checkpoint{what}: {'; '.join(faults)}"
-    raise UserError(message, hint="Restore a copy of one, or move the folder away and start again.", file=folder)
+    raise UserError(
+        message, hint="Restore a checkpoint from a copy, or move the folder away and start again.", file=folder
+    )
 
 
 def steps(folder: Path) -> list[int]:
@@ -227,7 +229,7 @@ def _read(path: Path, step: int, log: Callable[[str], None]) -> Checkpoint:
         raise Unsound(f"it cannot be read ({error})") from error
     if others:
         names = ", ".join(map(ascii, others[:5])) + (" and more" if len(others) > 5 else "")
-        log(f"The checkpoint {path.name} also contains {names}; such files are never opened.")
+        log(f"The checkpoint {path.name} also contains {names}; Sciformer never opens these files.")
     return Checkpoint(step, tensors, state, path)
 
 
@@ -240,7 +242,7 @@ def _manifest_files(path: Path, step: int) -> dict[str, dict[str, Any]]:
         message = f"the checkpoint {path} has format {form}, but this Sciformer reads format {FORMAT}"
         raise UserError(message, hint="It was written by a newer version: update Sciformer.", file=path)
     if form != FORMAT or manifest.get("step") != step or type(files) is not dict or "state.json" not in files:
-        raise Unsound("its manifest.json is not that of this step")
+        raise Unsound("its manifest.json is not a valid manifest of this step")
     for name, seal in files.items():
         # No path separators and only the two types of file written here: nothing else is ever opened.
         if not re.fullmatch(r"state\.json|\w[\w.-]*\.safetensors", name):

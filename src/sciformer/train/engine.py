@@ -70,7 +70,7 @@ class Engine:
         shapes = self.order.shapes(self.updater.pad_to_multiple) if self.updater.compiled else 0
         if shapes > WARN_ABOVE_SHAPES:
             text = f"batches have up to {shapes} shapes, and a step is compiled for each"
-            self.log(f"{text}: a larger train.pad_to_multiple gives fewer")
+            self.log(f"{text}: a larger train.pad_to_multiple gives fewer shapes")
         self.names = {id(weight): name for name, weight in model.named_parameters()}
         self.ema: dict[str, Tensor] = {}
         if settings.ema:

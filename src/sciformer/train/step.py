@@ -198,7 +198,7 @@ class OptimizerStep:
         call = self.whole_call if len(pieces) == 1 else self.call
         if call is not self.call:  # only here: the call imports the compiler
             torch.compiler.cudagraph_mark_step_begin()
-        # Ranks average their gradients: of their shares of the loss, or each of the loss of the whole batch.
+        # Ranks average their gradients: each has its share of the loss, or the loss of the whole batch.
         scale = (1 if self.objective.whole_batch else self.ranks.world) / count if count else 0.0
         carried = self.carried
         for i, rows in enumerate(pieces):

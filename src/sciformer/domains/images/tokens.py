@@ -71,7 +71,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     """Value above which asinh and log compress, in units of the data (default: 1)."""
     scale: Literal["channel", "image", "none"] = "channel"
     """Normalisation of pixels. channel: by mean and standard deviation of each channel over the training data; image:
-    then also by those of the unmasked part of each image; none (default: channel)."""
+    then also by mean and standard deviation of the unmasked part of each image; none (default: channel)."""
     periodic: bool = False
     """Whether opposite edges of an image touch (periodic boundary); `augment: [roll]` needs it (default: false)."""
     augment: tuple[Literal["flip", "turn", "roll", "negate", "crop", "rotate", "shift", "noise"], ...] = ()

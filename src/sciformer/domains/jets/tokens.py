@@ -81,7 +81,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     list of names and {name, column, formula, centre, scale, clip}, which give clip((x - centre) scale) (default:
     full)."""
     max_tokens: int = Field(default=128, ge=1)
-    """Maximum number of particles per jet; those of highest pT are kept (default: 128)."""
+    """Maximum number of particles per jet; the particles of highest pT are kept (default: 128)."""
     at: Literal["plane", "vector"] = "plane"
     """Coordinates of a particle, for trunks that use them: plane for (deta, dphi), vector for (E, px, py, pz) (default:
     plane)."""

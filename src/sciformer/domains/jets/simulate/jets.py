@@ -76,7 +76,7 @@ class Jets(SimulatedSequence):
     classes: list[str] = Field(default_factory=lambda: list(CLASSES))
     """Classes of jets to simulate, equally often (default: all classes)."""
     most: int = Field(default=MAX_PARTICLES, ge=1, le=MAX_PARTICLES)
-    """Maximum number of particles per jet; those of highest pT are kept (default: 128)."""
+    """Maximum number of particles per jet; the particles of highest pT are kept (default: 128)."""
     chunk_size: int = Field(default=8192, ge=16)
     """Number of jets simulated at a time (default: 8192). A training keeps several chunks in memory and mixes some of
     them."""
