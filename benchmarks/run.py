@@ -78,7 +78,7 @@ def gpt_char(options: argparse.Namespace, device: str) -> list[Row]:
 
 
 def ising(options: argparse.Namespace, device: str) -> list[Row]:
-    from sciformer.metrics import crossing
+    from sciformer.metrics.crossing import crossing
 
     rows = []
     for kind in ("vit", "cnn", "lstm"):

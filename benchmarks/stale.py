@@ -1,8 +1,8 @@
 """Figures whose code changed since they were measured: `make stale`.
 
-A row names what it depends on (`depends`): recipes, whose golden runs guard what they compute, or files and folders,
-where the speed itself is the figure. Beside each stands a digest of when the row was measured: of the golden run of a
-recipe, or of the code of a path, without comments and docstrings. A row is stale where one of them is another today.
+A row names what it depends on (`depends`): recipes, whose golden runs guard their results, or files and folders, where
+the speed itself is the figure. Each has a digest from the time of the measurement: of the golden run of a recipe, or of
+the code of a path, without comments, docstrings and sentences. A row is stale if one of these digests has changed.
 
     python benchmarks/stale.py             the stale rows, with what changed and the command that measures them again
     python benchmarks/stale.py --fill      write `depends` into rows that lack it, and the golden runs of their recipes
@@ -18,9 +18,11 @@ import ast
 import hashlib
 import io
 import json
+import re
 import tokenize
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +73,7 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "toptag.*": ("jets/part-kin",),
     "transfer.*.particlenet.*": ("jets/particlenet",),
     "transfer.*": ("jets/part", "jets/part-masked"),
-    "asas.forest*": ("domains/lightcurves/features.py", "benchmarks/lightcurves_forest.py"),
+    "asas.forest*": ("domains/lightcurves/tokens.py", "benchmarks/lightcurves_forest.py"),
     "asas_fewshot.*.astromer1.*": ("lightcurves/astromer-classify",),
     "asas_fewshot.*.folded.*": ("lightcurves/folded",),
     "asas_fewshot.*": ("lightcurves/astromer", "lightcurves/transformer"),
@@ -143,17 +145,35 @@ def state_of(name: str) -> str:
 
 
 def code_of(text: str) -> str:
-    """Python code without comments, docstrings and empty lines: other words do not change a speed."""
-    lines = text.splitlines()
+    """Python code without comments, docstrings, sentences and white space: other words do not change a speed.
+
+    A sentence is a string of four words or more, such as an error message or the description of a key.
+    """
+    lines = [line.encode() for line in text.splitlines(keepends=True)]
+    starts = [0, *accumulate(map(len, lines))]
+    code, cuts = b"".join(lines), []
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
-                lines[number] = ""
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if docstring or (isinstance(node, ast.JoinedStr | ast.Constant) and len(_words(node)) >= 4):
+            cuts.append((starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset))
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
-    return "\n".join(line.rstrip() for line in lines if line.strip())
+            first = starts[row - 1] + len(token.line[:column].encode())
+            cuts.append((first, first + len(token.string.encode())))
+    kept, place = [], 0
+    for first, last in sorted(cuts):
+        if last > place:  # else inside of another one
+            kept.append(code[place:first])
+            place = last
+    plain = "".join((b"".join(kept) + code[place:]).decode().split())
+    return re.sub(r",(?=[)\]}])", "", plain)
+
+
+def _words(node: ast.JoinedStr | ast.Constant) -> list[str]:
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    texts = [part.value if isinstance(part, ast.Constant) else "x" for part in parts]
+    return "".join(text for text in texts if isinstance(text, str)).split()
 
 
 def with_state(row: dict[str, Any]) -> dict[str, Any]:

@@ -9,16 +9,17 @@ import matplotlib.pyplot as plt
 
 DOCS = Path(__file__).parent
 PANELS = {  # title: picture, left, top, right, bottom in pixels
-    "words of a translation": ("text-alignment.png", 0, 22, 472, 490),
-    "particles of a jet": ("jets-attention.png", 572, 50, 776, 282),
+    "words of a translation": ("text-alignment.png", 24, 34, 472, 490),
+    "patches of an image": ("pictures/images-reasons.png", 179, 34, 350, 205),
+    "particles of a jet": ("jets-attention.png", 590, 54, 776, 250),
     "observations of a star": ("lightcurves-attention.png", 84, 586, 1092, 734),
 }
 
 
 def draw() -> plt.Figure:
-    """Three kinds of tokens, coloured by the attention that they receive."""
-    figure = plt.figure(figsize=(9, 2.5), dpi=110)
-    grid = figure.add_gridspec(1, 3, width_ratios=(1, 0.85, 1.9), wspace=0.03)
+    """Four kinds of tokens, coloured by the attention that they receive."""
+    figure = plt.figure(figsize=(10, 2.3), dpi=110)
+    grid = figure.add_gridspec(1, 4, width_ratios=(1, 0.95, 0.9, 1.9), wspace=0.05)
     for cell, (title, (name, left, top, right, bottom)) in zip(grid, PANELS.items(), strict=True):
         axes = figure.add_subplot(cell)
         axes.imshow(plt.imread(DOCS / name)[top:bottom, left:right])

@@ -1,4 +1,4 @@
-"""Conformance suite for kinds of tokens, including those of users.
+"""Conformance suite for kinds of tokens, built-in or written by users.
 
     from sciformer.testing import check_tokens
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import pickle
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -43,17 +43,12 @@ MAX_ROWS = 16  # maximum number of samples that are checked one by one
 
 
 def check_tokens(
-    tokens: Tokens,
-    table: Table,
-    *,
-    dim: int = 8,
-    missing: Collection[str] = (),
-    draw: bool = True,
+    tokens: Tokens, table: Table, *, dim: int = 8, missing: Collection[str] = (), draw: bool = True
 ) -> list[str]:
     """Run all checks of a `tokens:` section on a small table of different samples.
 
     dim      width of the test vectors, an even number
-    missing  token columns where NaN means a missing value; the embedding must handle it
+    missing  token columns in which NaN means a missing value; the embedding must handle it
     draw     whether to test the drawing too, which takes longest
 
     Returns  failed checks as sentences; empty if all passed
@@ -76,8 +71,8 @@ def check_tokens(
                     problems += check(case)
                 except Exception as error:
                     problems.append(f"{what} failed: {_error(error)}")
-    if odd := _describe_change(before, table):
-        problems.append(f"the table's column `{odd}` was changed in place: copy it first")
+    if odd := _different_column(before, table):
+        problems.append(f"the table's column {odd} was changed in place: copy it first")
     return [f"{kind}: {problem}" for problem in dict.fromkeys(problems)]
 
 
@@ -220,9 +215,8 @@ def _embedding(case: Case) -> Problems:
     yield from _gradients(module, "the embedding")
     ends = batch.inputs(packed=True).stream
     packed = embedded(module, ends.columns, ends.valid)
-    places = (
-        case.seen.sample * int(case.seen.lengths.max(initial=0)) + case.seen.position
-    )  # of the tokens in the padded layout
+    # Places of the tokens in the padded layout.
+    places = case.seen.sample * int(case.seen.lengths.max(initial=0)) + case.seen.position
     if packed.shape != (int(case.seen.lengths.sum()), dim) or not _close(packed, x.reshape(-1, dim)[places]):
         yield "the embedding of packed tokens (T, ...) differs from that of padded tokens: write it for (..., N, ...)"
 
@@ -387,7 +381,7 @@ def _readout(case: Case) -> Problems:
 
 
 def hidden_tokens(case: Case, poison: bool = False) -> Stream:
-    """Tokens with half of them hidden, optionally with other values under the mask."""
+    """Tokens with a half of them hidden, optionally with changed values under the mask."""
     tokens, stream = case.tokens, case.seen
     names, rng = {"tokens": tokens}, SampleRandom(SEED, 0, np.arange(len(stream)))
     objective = Masked(kind="masked", mask_ratio=0.5)
@@ -512,7 +506,7 @@ def _preprocessing(case: Case) -> Problems:
 
 
 def _edits(case: Case) -> Problems:
-    """Dropping, changing and moving one token has no other effect."""
+    """Edits of one token leave all other tokens unchanged."""
     tokens, stream = case.tokens, case.longest
     n = int(stream.lengths[0])
     first = protocols.prefix_length(tokens)
@@ -589,25 +583,18 @@ def describe_difference(one: Stream, other: Stream, close: bool = False) -> str:
         return "lengths"
     if odd := set(one.columns) ^ set(other.columns):
         return f"the column `{sorted(odd)[0]}`"
-    for name, a in one.columns.items():
-        b = other.columns[name]
+    return _different_column(one.columns, other.columns, close)
+
+
+def _different_column(one: Mapping[str, Any], other: Mapping[str, Any], close: bool = False) -> str:
+    for name in one:
+        a, b = (part[name].values if isinstance(part[name], Lists) else part[name] for part in (one, other))
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"`{name}` ({a.dtype} of shape {a.shape}, and {b.dtype} of shape {b.shape})"
         nan = a.dtype.kind == "f"
         same = np.allclose(a, b, 1e-5, 1e-6, nan) if close and nan else np.array_equal(a, b, equal_nan=nan)
         if not same:
             return f"`{name}`"
-    return ""
-
-
-def _describe_change(before: Table, after: Table) -> str:
-    for name, column in before.items():
-        now: Any = after[name]
-        if isinstance(column, Lists):
-            column, now = column.values, now.values
-        nan = column.dtype.kind == "f"
-        if not np.array_equal(column, now, equal_nan=nan):
-            return name
     return ""
 
 
@@ -624,7 +611,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def _error(error: Exception) -> str:
-    """An error in one line, with the place where it was raised."""
+    """Error message in one line, with function, line and file."""
     if isinstance(error, UserError):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)

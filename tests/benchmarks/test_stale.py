@@ -66,10 +66,19 @@ def test_rows_of_before_are_filled_once(small):
         assert stale.changes_since(score) == []
 
 
+PLAIN = 'x="#nocomment"deff():ifx:raiseError(,key="x")returnx'
+
+
 def test_words_do_not_make_a_speed_stale():
     code = (
-        '"""A module."""\n\nx = "# no comment"  # a comment\n\n\ndef f():\n    """Long\n\n    words."""\n    return x\n'
+        '"""A module."""\n\nx = "# no comment"  # a comment, µ\n\n\n'
+        'def f():\n    """Long\n\n    words."""\n    if x:\n'
+        '        raise Error(f"{x} is too µ small", key="x")\n    return x\n'
     )
-    other = '"""Another."""\nx = "# no comment"\ndef f():\n    # here\n    return x\n'
-    assert stale.code_of(code) == stale.code_of(other) == 'x = "# no comment"\ndef f():\n    return x'
-    assert stale.code_of(code.replace("return x", "return x + 1")) != stale.code_of(code)
+    other = (
+        '"""Another."""\nx = "# no comment"\ndef f():\n    # here\n    if x:\n        raise Error(\n'
+        '            f"µ must be larger than {x + 1}"\n            " here", key="x",\n        )\n    return x\n'
+    )
+    assert stale.code_of(code) == stale.code_of(other) == PLAIN
+    for old, new in (("return x", "return x + 1"), ('key="x"', 'key="y"'), ("if x", "if not x")):
+        assert stale.code_of(code.replace(old, new)) != stale.code_of(code)

@@ -7,7 +7,7 @@ import pytest
 
 from sciformer.cli.main import main
 from sciformer.evaluation.calibrate import calibrate, forget
-from sciformer.metrics import spread, stretch, temperature
+from sciformer.metrics.calibration import spread, stretch, temperature
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from tests.errors import refuses

@@ -14,10 +14,10 @@ from sciformer.generation.generate import _precision
 from sciformer.generation.sampling import Sampling, draw_uniforms
 from sciformer.nn import Decoder, Learned, RelativeBias, Rotary, Sinusoidal
 from sciformer.train.config import Train
+from tests.generation.whole_passes import GREEDY, WINDOW, whole_passes
 from tests.nn.parity import shake
 
-SIZE, WINDOW, DIM = 11, 16, 16
-GREEDY = Sampling(temperature=0)
+SIZE, DIM = 11, 16
 
 
 class Model(nn.Module):
@@ -36,21 +36,6 @@ class Model(nn.Module):
 def model(position=None, **options):
     torch.manual_seed(0)
     return shake(Model(Learned(DIM, WINDOW) if position is None else position, **options)).double().eval()
-
-
-def whole_passes(model, ids, length, sampling=GREEDY, uniform=None, forbidden=()):
-    """The same for one text, without a cache; where the window is full it begins anew with its second half."""
-    ids, start, seen = list(ids), max(0, len(ids) - WINDOW), torch.zeros(1, SIZE, dtype=torch.bool)
-    seen[0, ids] = True
-    for place in range(length):
-        if len(ids) - start > WINDOW:
-            start = len(ids) - WINDOW // 2
-        with torch.no_grad():
-            logits = model.readout(model.decode(StreamView({"ids": torch.tensor([ids[start:]])}, None))[:, -1])
-        logits[:, list(forbidden)] = -torch.inf
-        ids.append(int(sampling.choose(logits, torch.zeros(1) if uniform is None else uniform[place], seen)))
-        seen[0, ids[-1]] = True
-    return ids[-length:]
 
 
 def written(model, ids, length, sampling=GREEDY, uniform=None, forbidden=(), **more):

@@ -3,16 +3,17 @@
 import codecs
 import json
 
+import numpy as np
 import pytest
 import torch
 
-from sciformer.data.batch import StreamView
 from sciformer.generation.generate import generate, generate_many
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from tests.errors import refuses
+from tests.generation.whole_passes import WINDOW as CONTEXT
+from tests.generation.whole_passes import whole_passes
 
-CONTEXT = 16
 TEXT = "the cat sat on the mat and the dog sat on the log; a bird sang in the tree by the river.\n" * 12
 
 
@@ -44,18 +45,10 @@ def spelled(run, monkeypatch, words):
 
 
 def without_cache(run, prompt, length):
-    """The likeliest tokens, each from a whole forward pass over what the rule of the window lets the model see."""
+    """The likeliest tokens, each from a whole forward pass."""
     (tokens,) = run.assembly.tokens.values()
-    ids = tokens.encode(prompt).tolist()
-    start = max(0, len(ids) - CONTEXT)
-    for _ in range(length):
-        if len(ids) - start > CONTEXT:
-            start = len(ids) - CONTEXT // 2  # full: begin anew with the second half
-        with torch.no_grad():
-            hidden = run.model.decode(StreamView({"ids": torch.tensor([ids[start:]])}, None))
-            logits = run.model.readout(hidden[0, -1])[: int(tokens.writable.sum())]
-        ids.append(int(logits.argmax()))
-    return tokens.decode(ids[-length:])
+    forbidden = np.flatnonzero(~tokens.writable)
+    return tokens.decode(whole_passes(run.model, tokens.encode(prompt).tolist(), length, forbidden=forbidden))
 
 
 @pytest.mark.parametrize("prompt", ["t", "the cat", "a" * CONTEXT, "the dog sat on the mat"], ids=len)

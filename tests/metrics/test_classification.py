@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.metrics import accuracy, auc, calibration_error, confusion, macro_f1, reliability, roc
+from sciformer.metrics.calibration import calibration_error, reliability
+from sciformer.metrics.classification import accuracy, auc, confusion, macro_f1, roc
 from tests.errors import refuses
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.metrics import crossing
+from sciformer.metrics.crossing import crossing
 from tests.errors import refuses
 
 

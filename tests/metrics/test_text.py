@@ -6,8 +6,15 @@ import random
 import numpy as np
 import pytest
 
-from sciformer.metrics import entities, entity_f1, entity_precision, entity_recall, perplexity, token_accuracy
-from sciformer.metrics.text import spans
+from sciformer.metrics.text import (
+    entities,
+    entity_f1,
+    entity_precision,
+    entity_recall,
+    perplexity,
+    spans,
+    token_accuracy,
+)
 from tests.errors import refuses
 
 

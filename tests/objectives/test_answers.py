@@ -64,7 +64,7 @@ def test_classes_of_every_type(labels, classes):
     [
         (np.linspace(0, 1, COUNT), "objective.label", "`label`", "regress"),
         (np.where(np.arange(COUNT) == 3, np.nan, 1.0), None, "sample 3", ""),
-        (np.full(COUNT, "up"), "objective.label", "1: ['up']", ""),
+        (np.full(COUNT, "up"), "objective.label", "1: up", ""),
         (np.eye(COUNT), "objective.label", f"(n, {COUNT})", ""),
     ],
 )

@@ -8,7 +8,7 @@ from sciformer.assembly import Assembly
 from sciformer.data.columns import Lists
 from sciformer.evaluation.evaluate import evaluate, predict
 from sciformer.evaluation.predictions import write_predictions
-from sciformer.metrics import entity_f1
+from sciformer.metrics.text import entity_f1
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -194,29 +195,17 @@ class _Guarded(TorchDataset["_Parcel | UserError"]):
         self.alive.enter_context(self.fetch.dataset.reading())
 
 
-class _Steps:
-    """The steps of one of several workers: every so-manieth run of those that need the same pieces."""
-
-    def __init__(self, fetch: Fetch, first: int, last: int, worker: int, workers: int) -> None:
-        self.fetch, self.first, self.last, self.worker, self.workers = fetch, first, last, worker, workers
-
-    def __iter__(self) -> Iterator[int]:
-        for number, run in enumerate(self.fetch.order.runs(self.first, self.last)):
-            if number % self.workers == self.worker:
-                yield from run
-
-
 def _processes(fetch: Fetch, first: int, last: int, workers: int) -> Iterator[_Parcel | UserError]:
     """One loader for each worker, so that each reads its own pieces of the data."""
     before = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
     guarded, loaders = _Guarded(fetch), list[Any]()
     try:
         for worker in range(workers):
-            steps: Any = _Steps(fetch, first, last, worker, workers)
+            runs = islice(fetch.order.runs(first, last), worker, None, workers)  # each needs the same pieces
             loader = DataLoader(
                 guarded,
                 batch_size=None,
-                sampler=steps,
+                sampler=chain.from_iterable(runs),
                 num_workers=1,
                 prefetch_factor=2,
                 collate_fn=_same,

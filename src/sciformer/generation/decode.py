@@ -178,7 +178,7 @@ def write(
     compiled: bool = False,
     kept: RecordedSteps | None = None,
 ) -> Iterator[Tensor]:
-    """Generate `length` tokens after texts (B, N), in blocks (B, n) on the CPU.
+    """Generate `length` tokens after texts (B, N), in blocks (B, n).
 
     uniform    (length, B) random numbers in [0, 1) for the choice of the tokens
     allowed    (V,) mask of tokens that may be written, on the device of the model
@@ -195,7 +195,6 @@ def write(
     size = begun.shape[1] + length if pads is not None else min(window, begun.shape[1] + length)
     stepper = _stepper(model, len(ids), size, sampling, allowed, pads is not None, precision, compiled, kept)
     stepper.remember(history, pads)
-    queue = Queue(device)
     block = STEPS_PER_BLOCK if isinstance(stepper, GraphDecoder) else 1
     done = 0
     while done < length:
@@ -211,40 +210,29 @@ def write(
             written = stepper.written[:, :steps].clone()
             history = torch.cat([history[:, -window:], written], 1)
             done += steps
-            yield from queue.put(written)
+            yield written
         begun = history[:, -max(1, window // 2) :]
-    yield from queue.rest()
 
 
-class Queue:
-    """Queue of asynchronous copies to the host, read one block late."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.cuda = device.type == "cuda"
-        self.waiting: list[tuple[Tensor, torch.cuda.Event]] = []
-
-    def put(self, block: Tensor) -> Iterator[Tensor]:
-        """Start the copy of a block; yield the previous block."""
-        if not self.cuda:
-            yield block.cpu()
-            return
+def read_late(blocks: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
+    """Copy blocks to the host; on a CUDA device asynchronously, each read after the next one is queued."""
+    if device.type != "cuda":
+        yield from (block.cpu() for block in blocks)
+        return
+    waiting: list[tuple[Tensor, torch.cuda.Event]] = []
+    for block in blocks:
         host = torch.empty(block.shape, dtype=block.dtype, pin_memory=True)
         host.copy_(block, non_blocking=True)
-        event = torch.cuda.Event()
-        event.record()
-        self.waiting.append((host, event))
-        if len(self.waiting) > 1:
-            yield self._next()
+        waiting.append((host, torch.cuda.Event()))
+        waiting[-1][1].record()
+        if len(waiting) > 1:
+            yield _wait_for(*waiting.pop(0))
+    yield from (_wait_for(*copy) for copy in waiting)
 
-    def rest(self) -> Iterator[Tensor]:
-        """Yield the blocks still in the queue."""
-        while self.waiting:
-            yield self._next()
 
-    def _next(self) -> Tensor:
-        host, event = self.waiting.pop(0)
-        event.synchronize()
-        return host
+def _wait_for(host: Tensor, copied: torch.cuda.Event) -> Tensor:
+    copied.synchronize()
+    return host
 
 
 def _stepper(

@@ -26,7 +26,7 @@ from ..nn import Transformer
 from ..run import Run
 from ..tokens.protocols import Textual
 from ..train.step import working_precision
-from .decode import Conditioned, RecordedSteps, search_beams, write
+from .decode import Conditioned, RecordedSteps, read_late, search_beams, write
 from .detokenize import Line
 from .sampling import Sampling, draw_uniforms
 
@@ -245,7 +245,7 @@ class Author:
             ids = [[0] * (longest - len(one)) + one for one in ids]
         else:
             ids = [one[-self.window :] for one in ids]
-        return write(
+        blocks = write(
             self.model,
             torch.tensor(ids),
             self.length,
@@ -258,6 +258,7 @@ class Author:
             compiled=self.compiled,
             kept=RECORDED_STEPS.setdefault(self.run, {}),
         )
+        return read_late(blocks, self.allowed.device)
 
 
 def _precision(run: Run, asked: str) -> torch.dtype | None:

@@ -23,7 +23,7 @@ from ..data.dataset import Dataset
 from ..data.readers.text_parts import strings
 from ..data.source import pieces
 from ..errors import UserError
-from ..metrics import bleu, chrf
+from ..metrics.text import bleu, chrf
 from ..models.encoder_decoder import SOURCE, TARGET
 from ..run import Run
 from ..tokens.protocols import Textual
@@ -119,7 +119,7 @@ class Writer:
     def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
         self.model, self.device, self.assembly = model, device, assembly
         self.tokens = _target_tokens(assembly)
-        self.end = _special(self.tokens, "end")
+        self.end = self.tokens.special_id("end")
 
     def encode(self, line: str) -> Any:
         """Ids of a source line as input of the model."""
@@ -168,7 +168,7 @@ class EncoderDecoderWriter(Writer):
         lengths = np.array([len(source) for source in sources], np.int64)
         padded = Batch({SOURCE: Stream({"ids": np.concatenate(sources)}, lengths)}).inputs(self.device).stream
         self.cache = self.model.cache()
-        start = torch.full((len(sources), 1), _special(self.tokens, "begin"), device=self.device)
+        start = torch.full((len(sources), 1), self.tokens.special_id("begin"), device=self.device)
         return super().step(start, self.model.encode(padded))
 
     def step(self, ids: Tensor, *memory: Any) -> Tensor:
@@ -188,9 +188,9 @@ class PromptWriter(Writer):
         super().__init__(model, assembly, device)
 
     def encode(self, line: str) -> Any:
-        begin = [_special(self.tokens, "begin")] if self.tokens.has_marker("begin") else []
+        begin = [self.tokens.special_id("begin")] if self.tokens.has_marker("begin") else []
         ids = self.tokens.encode(line)[: max(1, self.tokens.window // 2 - 2)]  # leave room for the translation
-        return np.concatenate([begin, ids, [_special(self.tokens, "separator")]]).astype(np.int64)
+        return np.concatenate([begin, ids, [self.tokens.special_id("separator")]]).astype(np.int64)
 
     def batches(self, rows: list[int], sources: list[Any], beam: int) -> Iterator[list[int]]:
         """Batches of prompts of equal length: without padding, positions are right."""
@@ -254,11 +254,3 @@ def columns_of(assembly: Assembly) -> tuple[str, str]:
 
 def _target_tokens(assembly: Assembly) -> Textual:
     return Textual.require(assembly.tokens.get(TARGET, next(iter(assembly.tokens.values()))), "a translation")
-
-
-def _special(tokens: Textual, role: str) -> int:
-    if role not in tokens.specials:
-        raise UserError(
-            f"the vocabulary has no {role} token; its special tokens are {', '.join(tokens.specials) or '(none)'}"
-        )
-    return int(tokens.specials[role])

@@ -1,4 +1,4 @@
-"""Crossing of a level by an output, such as the 50 % point of a phase classifier."""
+"""Crossing of a level by an output, e.g. the 50 % point of a phase classifier."""
 
 from __future__ import annotations
 
@@ -21,13 +21,7 @@ class Crossing(NamedTuple):
 
 
 def crossing(
-    x: ArrayLike,
-    p: ArrayLike,
-    level: float = 0.5,
-    *,
-    group: ArrayLike | None = None,
-    draws: int = 200,
-    seed: int = 0,
+    x: ArrayLike, p: ArrayLike, level: float = 0.5, *, group: ArrayLike | None = None, draws: int = 200, seed: int = 0
 ) -> Crossing:
     """Position x* with ⟨p⟩(x*) = level, by linear interpolation.
 

@@ -48,7 +48,8 @@ def quantile_error(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
 
     Q_q is the q-quantile of the Gaussian (mean, std) predicted for a sample. A calibrated model has a share q of the
     targets below it, for every q. The integral is exact, without bins. 0 is perfect (n samples: about 0.3 / √n); ¼
-    means that deviations are much too small or too large; ½ means that all targets are far on one side.
+    means that deviations are much too small or too large; ½ means that all targets are well above or well below the
+    predictions.
     """
     z, _ = _scores(mean, std, target)
     if np.isnan(z).any():
@@ -115,11 +116,7 @@ def noise_left(residual: ArrayLike, noise: ArrayLike) -> float:
     return _root_of_ratio(residual, noise)
 
 
-@metric(
-    "higher",
-    ("inner", "power", "true_power"),
-    "normalised inner product of the found and the true series, mean over samples",
-)
+@metric("higher", ("inner", "power", "true_power"), "mean normalised inner product of the found and the true series")
 def overlap(inner: ArrayLike, power: ArrayLike, true_power: ArrayLike) -> float:
     """Mean of <found, true> / √(<found, found> <true, true>); 1 is perfect.
 

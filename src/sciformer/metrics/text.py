@@ -177,9 +177,8 @@ def signature(tokenize: str = "13a") -> str:
 
 
 def _bleu(tokenize: str) -> Any:
-    return _sacrebleu().BLEU(
-        tokenize=tokenize, force=tokenize == "none"
-    )  # no warning about text that is already tokenized
+    # `force` silences a warning about text that is already tokenized.
+    return _sacrebleu().BLEU(tokenize=tokenize, force=tokenize == "none")
 
 
 def _corpus(metric: Any, translation: Sequence[str], reference: Sequence[str]) -> float:

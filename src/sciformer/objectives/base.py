@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -27,10 +27,11 @@ Widths = Width | Annotated[list[Width], Field(min_length=1)]  # of one hidden la
 ANSWER = "target answer"  # sample column with the truth in the model's form
 CARRIED = "carried "  # prefix of carried tensors among the outputs of a step
 PREFIX = "target "  # prefix of columns with hidden values
+MAX_CLASSES = 10_000
 
 
 class ScoreGroup(NamedTuple):
-    """Scores of one kind, drawn by the report in one figure; `details` has their table.
+    """Scores that the report draws in one figure; `details` returns their table.
 
     labels   name of the score -> name of its curve
     """
@@ -68,8 +69,8 @@ class Objective(Section):
     standard: ClassVar[tuple[str, ...]] = ()
     """Default metrics."""
     whole_batch: ClassVar[bool] = False
-    """Whether the loss compares samples with each other (contrastive), so that it is no sum over samples. `step` then
-    gets the batch in one piece, sees the samples of other ranks through `ModelInputs.gathered`, and returns the same
+    """Whether the loss compares samples with each other (contrastive loss) instead of being a sum over samples. `step`
+    then gets the batch in one piece, finds the samples of other ranks in `ModelInputs.gathered`, and returns the same
     loss on each rank."""
     preconditions: ClassVar[bool] = False
     """Whether `precondition` transforms the gradients."""
@@ -171,8 +172,8 @@ class Objective(Section):
     def precondition(self, model: Any, inputs: ModelInputs, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         """Transform gradients, by name of the weight, between backward pass and clipping.
 
-        For natural gradients and similar methods. The gradients are those of the mean loss over all ranks. The batch is
-        in one piece; `inputs.carried` has the values that the step returned.
+        For natural gradients and similar methods. The gradients belong to the mean loss over all ranks. The batch is in
+        one piece; `inputs.carried` has the values that the step returned.
         """
         return gradients
 
@@ -232,15 +233,31 @@ class Objective(Section):
         return ""
 
 
+def check_classes(column: str, noun: str, names: Collection[Any]) -> None:
+    """Refuse fewer than two classes or tags, or more than `MAX_CLASSES`."""
+    count, key = len(names), "objective.label"
+    if count < 2:
+        found = "".join(map(str, names))
+        raise UserError(f"column `{column}` needs at least two {noun}, but has {count}: {found}", key=key)
+    if count > MAX_CLASSES:
+        raise UserError(f"column `{column}` has {count} different values, too many for {noun}", key=key)
+
+
 def required_sample_column(inputs: ModelInputs, column: str, name: str) -> Tensor:
     """A sample column that the loss needs; `name` is its name in the data."""
     if column not in inputs.samples:
-        there = f"the columns are {', '.join(inputs.samples)}" if inputs.samples else "there are no columns"
-        raise UserError(
-            f"column `{name}` with the truth is missing, so the model cannot be evaluated; {there}",
-            hint="Add the column to the data. The class of a whole file can be given as NAME:FILE.",
-        )
+        raise missing_truth(name, inputs.samples)
     return inputs.samples[column]
+
+
+def missing_truth(name: str, columns: Iterable[str] = (), key: str | None = None) -> UserError:
+    """Error for an evaluation of data without the column of the truth."""
+    there = f"; the columns are {', '.join(columns)}" if columns else ""
+    return UserError(
+        f"column `{name}` with the truth is missing, so the model cannot be evaluated{there}",
+        hint="Add the column to the data. The class of a whole file can be given as NAME:FILE.",
+        key=key,
+    )
 
 
 class Step(nn.Module):

@@ -1,4 +1,4 @@
-"""Classification of samples."""
+"""Classification of samples: cross-entropy with weights, label smoothing and mixup."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..data.columns import Array
 from ..data.dataset import Dataset
 from ..data.random import SampleRandom
 from ..errors import UserError, one_of
-from ..metrics import temperature
+from ..metrics.calibration import temperature
 from ..nn import ClassHead
 from ..tokens.base import Tokens
-from .base import ANSWER, Objective, Outputs, Widths, required_sample_column
+from .base import ANSWER, Objective, Outputs, Widths, check_classes, required_sample_column
 
 Balance = Annotated[
     Literal["none", "classes"],
@@ -90,16 +90,7 @@ class Classify(Objective):
                 key="objective.label",
             )
         classes, counts = np.unique(labels, return_counts=True)
-        if len(classes) < 2:
-            raise UserError(
-                f"column `{self.label}` needs at least two classes, but has {len(classes)}: {classes[:1]}",
-                key="objective.label",
-            )
-        if len(classes) > 10_000:
-            raise UserError(
-                f"column `{self.label}` has {len(classes)} different values, too many for classes",
-                key="objective.label",
-            )
+        check_classes(self.label, "classes", classes)
         self.state.update(classes=_names(classes), counts=counts.tolist())
 
     def validate_split(self, part: str, dataset: Dataset) -> None:
@@ -207,6 +198,4 @@ def _names(labels: Any) -> list[str]:
         return [str(int(label)) if label.is_integer() else str(label) for label in labels.tolist()]
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels, "utf-8")
-    if labels.dtype.kind == "b":
-        return [str(bool(label)) for label in labels]
     return [str(label) for label in labels.tolist()]

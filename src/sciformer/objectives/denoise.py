@@ -19,7 +19,7 @@ from ..errors import UserError
 from ..nn import Gaussian, TagHead, ValueHead
 from ..tokens.base import Tokens
 from ..tokens.protocols import Maskable, prefix_length
-from .base import ANSWER, Objective, Outputs, Widths
+from .base import ANSWER, Objective, Outputs, Widths, missing_truth
 from .classify import Balance, Classify
 
 CENTRE, SCALE = "centre of values", "scale of values"  # token columns: values are scaled to (value - centre) / scale
@@ -87,10 +87,8 @@ class Denoise(Objective):
         stream, tokens = train.batch(np.arange(min(1, len(train)))).streams[name], train.tokens[name]
         if self.target not in stream.columns:
             there = f"`tokens.kind: {tokens.kind}` has {', '.join(stream.columns)}"
-            raise UserError(
-                f"column `{self.target}` with the noise-free values is missing; {there}",
-                key="objective.target",
-            )
+            message = f"column `{self.target}` with the noise-free values is missing; {there}"
+            raise UserError(message, key="objective.target")
         column = stream.columns[self.target]
         self.state["width"] = int(np.prod(column.shape[1:], dtype=np.int64))
         if (asked := self.question) is not None:
@@ -122,10 +120,7 @@ class Denoise(Objective):
 
     def count(self, batch: Batch) -> float:
         if ASKED_TOKENS not in batch.streams[self.asked_stream(batch.streams)].columns:
-            raise UserError(
-                f"column `{self.target}` with the true values is missing, so the model cannot be evaluated",
-                key="objective.target",
-            )
+            raise missing_truth(self.target, key="objective.target")
         if self.question is not None:
             self.question.count(batch)
         return float(len(batch))

@@ -1,4 +1,4 @@
-"""Next-token prediction (GPT)."""
+"""Next-token prediction, as in GPT."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from ..data.columns import Array
 from ..data.dataset import Dataset
 from ..data.random import SampleRandom
 from ..errors import UserError
-from ..metrics import METRICS, spread, stretch
+from ..metrics import METRICS
+from ..metrics.calibration import spread, stretch
 from ..nn import Gaussian, QuantileHead, ValueHead, pinball
 from ..tokens.base import Tokens
 from .base import ANSWER, Objective, Outputs, Widths, required_sample_column

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -91,13 +90,11 @@ class PromptedTranslation(Seq2Seq, NextToken):
 SOURCE, TARGET = "source", "target"
 
 
-class Translate(Seq2Seq):
+class Translate(Seq2Seq, NextToken):
     """Translation: -sum_i ln p(target i + 1 | target up to i, source)."""
 
-    unit: ClassVar[str] = "tokens"
-    reads_out: ClassVar[bool] = True
     asks: ClassVar[str] = "translate"
-    standard: ClassVar[tuple[str, ...]] = ("perplexity", "token_accuracy")
+    lookahead: ClassVar[int] = 0
 
     smoothing: float = Field(default=0.0, ge=0, lt=1)
     """Label smoothing in training: share of the probability spread over all tokens (arXiv 1706.03762: 0.1; default:
@@ -110,15 +107,7 @@ class Translate(Seq2Seq):
         return TARGET
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Shift the target by one: each token predicts the next."""
-        if TARGET not in batch.streams:
-            return batch
-        hides = Maskable.require(tokens[TARGET], f"`objective.kind: {self.kind}`").hides
-        target = shifted(batch.streams[TARGET], hides)
-        return replace(batch, streams={**batch.streams, TARGET: target})
-
-    def count(self, batch: Batch) -> float:
-        return float(batch.streams[TARGET].lengths.sum())
+        return super().corrupt(batch, tokens, rng) if TARGET in batch.streams else batch
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """Summed loss of target tokens; per sample the loss, all and correct tokens."""

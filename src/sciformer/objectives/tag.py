@@ -15,12 +15,11 @@ from ..data.columns import Array
 from ..data.dataset import Dataset
 from ..data.random import SampleRandom
 from ..data.token_labels import ITEMS
-from ..errors import UserError
-from ..metrics import entities
+from ..metrics.text import entities
 from ..nn import TagHead
 from ..nn.losses import IGNORE_INDEX
 from ..tokens.base import Tokens
-from .base import ANSWER, Objective, Outputs
+from .base import ANSWER, Objective, Outputs, check_classes, missing_truth
 
 OUTSIDE = "O"
 
@@ -54,15 +53,7 @@ class Tag(Objective):
         """Learn the sorted tags."""
         lists = train.sample_column(self.label)
         tags = sorted({str(tag) for tags in lists for tag in tags})
-        if len(tags) < 2:
-            raise UserError(
-                f"column `{self.label}` needs at least two tags, but has {len(tags)}: {', '.join(tags)}",
-                key="objective.label",
-            )
-        if len(tags) > 10_000:
-            raise UserError(
-                f"column `{self.label}` has {len(tags)} different values, too many for tags", key="objective.label"
-            )
+        check_classes(self.label, "tags", tags)
         self.state["tags"] = tags
 
     @property
@@ -87,9 +78,8 @@ class Tag(Objective):
             np.concatenate([np.asarray(one, object) for one in lists]).astype(str) if size.sum() else np.zeros(0, str)
         )
         number = np.searchsorted(tags, flat)
-        number = np.where(
-            tags[np.minimum(number, len(tags) - 1)] == flat, number, len(tags)
-        )  # unknown tags get an extra number
+        known = tags[np.minimum(number, len(tags) - 1)] == flat
+        number = np.where(known, number, len(tags))  # unknown tags get an extra number
         answer = np.full(len(first), IGNORE_INDEX, np.int64)
         answer[first] = number[(size.cumsum() - size)[stream.sample[first]] + stream.columns["item"][first]]
         return batch.with_columns(stream.with_columns(**{ANSWER: answer}), name)
@@ -98,10 +88,7 @@ class Tag(Objective):
         """Number of words with a known tag."""
         answer = batch.streams[self.asked_stream(batch.streams)].columns.get(ANSWER)
         if answer is None:
-            raise UserError(
-                f"column `{self.label}` with the true tags is missing, so the model cannot be evaluated",
-                key="objective.label",
-            )
+            raise missing_truth(self.label, key="objective.label")
         return float(((answer >= 0) & (answer < len(self.answers))).sum())
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:

@@ -1,1 +1,1 @@
-"""The contract of tokens: what a field defines about its tokens."""
+"""Interface of tokens: base class, optional protocols, patches of arrays."""

@@ -1,7 +1,7 @@
-"""The core of the contract of tokens: what a token is, how it enters a model, how a person looks at it.
+"""Base class of tokens: tokenizing, embedding and drawing of one kind of data.
 
-A field is one class with these answers, and its fields are the `tokens:` section of a recipe. Nothing else in the
-library knows what the tokens mean. Further abilities are protocols that a class declares or not: see `protocols`.
+A kind of tokens is one class; its fields are the keys of the `tokens:` section of a recipe. No other code of the
+library knows the meaning of the tokens. Optional abilities are protocols that a class declares: see `protocols`.
 """
 
 from __future__ import annotations
@@ -27,82 +27,86 @@ if TYPE_CHECKING:
 else:
 
     class overridable:
-        """A property that a kind may also give as a field of its section, under the same name."""
+        """A property that a subclass may replace by a field (recipe key) of the same name."""
 
         def __init__(self, make: Callable[[Any], Any]) -> None:
             self.make, self.__doc__ = make, make.__doc__
 
         def __get__(self, instance: Any, owner: type) -> Any:
-            if instance is None:  # a class has the field, or nothing of that name
+            if instance is None:  # hidden from the class, so that pydantic allows a field of this name
                 raise AttributeError(self.make.__name__)
             return self.make(instance)
 
 
 class Tokens(Section):
-    """The `tokens:` section: the required core of a kind of tokens. Only `tokenize` and `embedding` have no default."""
+    """The `tokens:` section: core of a kind of tokens.
+
+    Only `tokenize` and `embedding` have no default.
+    """
 
     model_config = ConfigDict(ignored_types=(overridable,))
     section = "tokens"
     source_columns: ClassVar[tuple[str, ...]] = ()
-    """Columns of the table that tokens are made of."""
+    """Columns of the table from which tokens are made."""
     host_columns: ClassVar[tuple[str, ...]] = ()
-    """Columns of tokens that no model reads: they stay on the host."""
+    """Token columns that no model reads; they are not sent to the device."""
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = ()
-    """Fields that may differ from those of a run whose weights are taken: nothing learned depends on them."""
+    """Keys that may differ from the pretrained run in fine-tuning, because no weight depends on them."""
 
-    # Which columns of the data?
+    # Columns of the data
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Columns of the table without which there are no tokens (default: `source_columns`)."""
+        """Columns that the table must have (default: `source_columns`)."""
         return tuple(self.source_columns)
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
-        """Further columns, read where the data have them."""
+        """Further columns, read if the data have them."""
         return ()
 
     @property
     def nonnegative_columns(self) -> tuple[str, ...]:
-        """Columns of lists whose entries are 0 or more: a negative entry is no token."""
+        """Columns of lists with entries of 0 or more; a negative entry is no token."""
         return ()
 
     def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
-        """Tokens per sample, from metadata alone; None if the samples must be loaded to know.
+        """Tokens per sample, from metadata alone; None if the samples must be loaded.
 
-        known  a column of all samples by its name, or with `lists=True` the lengths of its lists; None where unknown
+        known  function of a column name: the column of all samples, or with `lists=True` the lengths of its lists; None
+               if the metadata do not have it
         """
         return None
 
-    # What is a token, and where is it?
+    # Tokens and their positions
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Learn from the training data whatever tokenising and scaling need; keep it in `state`, as plain JSON."""
+        """Learn vocabularies, scales and the like from training data, into `state` (JSON)."""
 
     def absolute_paths(self) -> Self:
-        """The same section with absolute names of files, if it has any."""
+        """The same section with absolute file names."""
         return self
 
     @abstractmethod
     def tokenize(self, table: Table) -> Stream:
-        """The tokens of all samples of a table: columnar NumPy, raw values."""
+        """Tokens of all samples of a table, as NumPy columns of raw values."""
 
     def normalise(self, stream: Stream) -> Stream:
-        """Scale and centre raw tokens, after an objective has hidden some of them."""
+        """Scale and centre raw tokens, after the objective has hidden some of them."""
         return stream
 
     @property
     def axes(self) -> int:
-        """Coordinates of a token in its column `at` (default: 1, also for the place in the order)."""
+        """Number of coordinates of a token in its column `at` (default: 1)."""
         return 1
 
     @property
     def grid_shape(self) -> int | tuple[int, ...] | None:
-        """Places for tokens that a model has, on a line or a grid; None where places are not counted."""
+        """Number of positions along each axis, for learned positions; None if unlimited."""
         return None
 
     def distance(self, stream: Stream) -> Array | None:
-        """Distances (N, N) between the tokens of one sample (default: of their coordinates `at`, or their places)."""
+        """Distances (N, N) between tokens of one sample (default: from `at` or the order)."""
         count = int(stream.lengths.sum())
         at = stream.columns["at"].reshape(count, -1) if "at" in stream.columns else np.arange(count)[:, None]
         at = at.astype(np.float64)
@@ -110,32 +114,35 @@ class Tokens(Section):
 
     @property
     def distance_unit(self) -> str:
-        """Unit of distances, for pictures."""
+        """Unit of distances, for axis labels."""
         return ""
 
-    # How does it enter the model?
+    # Embedding
 
     @abstractmethod
     def embedding(self, dim: int) -> nn.Module:
-        """A module from columns {name: (..., N, ...)} to vectors (..., N, D)."""
+        """Module from columns {name: (..., N, ...)} to vectors (..., N, D)."""
 
     def width(self, dim: int) -> int:
-        """Width of the embedding for a model of width `dim` (default: dim); another where tokens enter as they are."""
+        """Width of the embedding for a model of width `dim` (default: dim).
+
+        It differs for tokens that a trunk embeds itself.
+        """
         return dim
 
     @property
     def initial_std(self) -> float:
-        """Standard deviation of embedded tokens before training, with which learned positions begin too."""
+        """Initial standard deviation of embedded tokens and of learned positions."""
         return 0.02
 
-    # How does a person look at it?
+    # Labels and plots
 
     def token_labels(self, stream: Stream) -> list[str]:
-        """A short name for each token of one sample, for the axes of an attention matrix."""
+        """Short names of the tokens of one sample, for the axes of attention maps."""
         return [str(i) for i in range(int(stream.lengths.sum()))]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """Draw one sample in its natural form, with a weight (N,) on each token if given."""
+        """Plot one sample, optionally with attention weights (N,) of its tokens."""
         n = int(sample.stream.lengths[0])
         axes.bar(np.arange(n), np.ones(n) if weights is None else weights, color="#4477aa")
         axes.set_xlabel("token")
@@ -143,16 +150,18 @@ class Tokens(Section):
             axes.set_ylabel("attention")
 
     def alternative_drawings(self, sample: Batch) -> dict[str, Drawing]:
-        """Further ways to draw this sample, by name, each called as `draw` is."""
+        """Further plots of this sample by name, with the arguments of `draw`."""
         return {}
 
 
 def stream_part(part: Any, stream: str) -> Any:
-    """What a model has for a stream: `part` itself, or of parts by stream (an `nn.ModuleDict`) that of this stream."""
+    """Part of a model for a stream: `part`, or its entry if it is an `nn.ModuleDict`."""
     return part[stream] if isinstance(part, nn.ModuleDict) else part
 
 
 def embedded(module: nn.Module, columns: Columns, valid: Valid) -> Tensor:
-    """Tokens as vectors (..., N, D). An embedding with the attribute `masked` also gets `valid`, for norms over the
-    batch."""
+    """Embed tokens as vectors (..., N, D).
+
+    An embedding with the attribute `masked` also gets `valid`, for norms over the batch.
+    """
     return module(columns, valid) if getattr(module, "masked", False) else module(columns)

@@ -1,4 +1,4 @@
-"""Arrays cut into patches on any number of axes (images, cubes, clips), and assembled again."""
+"""Patches of arrays with any number of axes: images, cubes, clips."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ class PatchGrid(NamedTuple):
     steps: Shape
 
     def grid(self, sizes: Any) -> Any:
-        """Patches (..., A) along each axis that cover arrays of these sizes (..., A)."""
+        """Number of patches (..., A) along each axis that cover arrays of sizes (..., A)."""
         return 1 + np.maximum(0, -(-(np.asarray(sizes) - self.sides) // np.asarray(self.steps)))
 
     def covered(self, grid: Shape) -> Shape:
-        """Sizes that a grid of patches covers."""
+        """Sizes of the arrays covered by a grid of patches."""
         return tuple((count - 1) * step + side for count, step, side in zip(grid, self.steps, self.sides))
 
     def cut(self, arrays: Array, fill: Any) -> Array:
-        """(n, *sizes, channels) -> (n * N, values): patches in row-major order, `fill` beyond the end of an axis."""
+        """(n, *sizes, channels) -> (n * N, values): patches in row-major order.
+
+        Values beyond the end of an axis are `fill`.
+        """
         count, channels, axes = len(arrays), arrays.shape[-1], len(self.sides)
         grid = tuple(self.grid(arrays.shape[1:-1]).tolist())
         arrays = pad_arrays(arrays, self.covered(grid), fill)
@@ -47,7 +50,10 @@ class PatchGrid(NamedTuple):
         return np.ascontiguousarray(pieces).reshape(count * prod(grid), prod(self.sides) * channels)
 
     def assemble(self, patches: Array, sizes: Shape) -> Array:
-        """(n, N, values) -> (n, *sizes, channels): the inverse of `cut`; of patches that overlap, the first counts."""
+        """(n, N, values) -> (n, *sizes, channels): inverse of `cut`.
+
+        Where patches overlap, the first patch counts.
+        """
         grid, axes = tuple(self.grid(sizes).tolist()), len(sizes)
         channels = patches.shape[-1] // prod(self.sides)
         pieces = patches.reshape(len(patches), *grid, *self.sides, channels)
@@ -64,7 +70,11 @@ class PatchGrid(NamedTuple):
         return np.ascontiguousarray(arrays[:, *(slice(size) for size in sizes)])
 
     def inside(self, cell: Array, sizes: Array) -> Array:
-        """(T, values of a channel) mask of the values inside arrays of sizes (T, A), for patches in cells (T, A)."""
+        """Mask (T, values of a channel) of values inside the array, not beyond its end.
+
+        cell   (T, A) position of each patch on the grid
+        sizes  (T, A) sizes of the array of each patch
+        """
         found = np.ones((len(cell), 1), bool)
         for axis, (side, step) in enumerate(zip(self.sides, self.steps)):
             here = cell[:, axis, None] * step + np.arange(side) < sizes[:, axis, None]
@@ -73,7 +83,7 @@ class PatchGrid(NamedTuple):
 
 
 def pad_arrays(arrays: Array, sizes: Shape, fill: Any) -> Array:
-    """Arrays filled up to these sizes with a value for each channel; floats where anything is added."""
+    """Pad arrays to these sizes with one value per channel; padded arrays are floats."""
     if arrays.shape[1:-1] == sizes:
         return arrays
     made = np.empty((len(arrays), *sizes, arrays.shape[-1]), np.result_type(arrays, np.float32))

@@ -1,15 +1,17 @@
-"""Optional abilities of tokens: a kind declares exactly what it can do, `class Beads(Maskable, Windowed)`.
+"""Optional protocols of tokens; a kind declares them as base classes.
 
-Pairwise      known about two tokens: a bias of attention
-Maskable      tokens can be hidden, asked for and read out
+    class Beads(Maskable, Windowed): ...
+
+Pairwise      attention bias from features of pairs of tokens
+Maskable      tokens can be hidden by an objective and predicted by a readout
 Windowed      long samples are cut into windows, on any number of axes
-Augmentable   training samples are varied and mixed
-Gridded       tokens are patches of an array, side by side on a grid
-Exportable    others can make the same tokens from their data
-Editable      one token of a sample can be dropped, moved or changed by hand
-Textual       tokens are made from text and written as text
+Augmentable   training samples are augmented and mixed
+Gridded       tokens are patches of an array, on a grid
+Exportable    programs without this library can make the same tokens
+Editable      single tokens of a sample can be dropped, moved or changed
+Textual       tokens are encoded from text and decoded to text
 
-Shared code asks `isinstance(tokens, Maskable)`, or `Maskable.require(tokens, who)` where it cannot go on without.
+Shared code checks `isinstance(tokens, Maskable)`, or calls `Maskable.require(tokens, who)` if it needs the protocol.
 Each protocol has its own group of checks in `sciformer.testing`.
 """
 
@@ -34,57 +36,60 @@ Mask = Callable[[Stream, float], Array]
 
 
 class Ability(Tokens):
-    """A protocol: something that only some kinds of tokens can do."""
+    """Base class of protocols: abilities of some kinds of tokens."""
 
     meaning: ClassVar[str] = ""
-    """What tokens of this protocol can do, after `Tokens that are ...`."""
+    """Meaning of the protocol, to continue a sentence `Tokens that are <protocol> ...`."""
 
     @classmethod
     def require(cls, tokens: Tokens, who: str) -> Self:
-        """The tokens, if they declare this protocol; `who` (a key and its value, or a command) cannot do without."""
+        """Return the tokens, or refuse them if they do not declare this protocol.
+
+        who  key with its value, or command, that needs the protocol
+        """
         if isinstance(tokens, cls):
             return tokens
         raise UserError(
-            f"{who} needs tokens that are {cls.__name__}, and `tokens.kind: {tokens.kind}` is not",
+            f"{who} needs tokens that are {cls.__name__}, but `tokens.kind: {tokens.kind}` is not",
             hint=f"Tokens that are {cls.__name__} {cls.meaning}.",
             key="tokens.kind",
         )
 
 
 def prefix_length(tokens: Tokens) -> int:
-    """Tokens at the beginning of each sample that are no part of what is cut into windows; 0 for most kinds."""
+    """Number of prefix tokens of each sample, which are not cut into windows; often 0."""
     return tokens.prefix_tokens if isinstance(tokens, Windowed) else 0
 
 
 def overrides(tokens: Tokens, method: Callable[..., Any]) -> bool:
-    """Whether a kind has an answer of its own where a protocol has a default: `overrides(tokens, Augmentable.mix)`."""
+    """Whether a kind overrides a default method of a protocol: `Augmentable.mix`."""
     return getattr(type(tokens), method.__name__) is not method
 
 
 class Pairwise(Ability):
-    """Tokens whose pairs are known to be close, alike, bound: a bias of attention."""
+    """Tokens with features of pairs (distance, bonds), for an attention bias."""
 
-    meaning: ClassVar[str] = "know something about each pair of them"
+    meaning: ClassVar[str] = "have features of pairs"
 
     @abstractmethod
     def pairs(self, heads: int) -> nn.Module | None:
-        """A module from columns and their `valid` to a bias of attention; None where options leave it out.
+        """Module from columns and `valid` to an attention bias; None if switched off.
 
-        The bias is (B, H, N, N) for padded tokens, a `PairBias` for packed ones, whose `valid` is a Ragged.
+        The bias is (B, H, N, N) for padded tokens. For packed tokens, whose `valid` is a Ragged, it is a `PairBias`.
         """
 
 
 class Readout(nn.Module):
-    """The way back from hidden vectors to tokens; it owns their likelihood."""
+    """Readout from hidden vectors to tokens, with the likelihood of tokens."""
 
     def loss(self, hidden: Tensor, target: Columns) -> Tensor:
-        """The negative log likelihood (n,) of tokens, given their hidden vectors (n, D)."""
+        """Negative log-likelihood (n,) of tokens, given hidden vectors (n, D)."""
         raise NotImplementedError
 
     def total(self, hidden: Tensor, target: Columns, wanted: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
-        """The sum of the loss, over the tokens where `wanted` (n,) is True.
+        """Sum of the loss over the tokens with `wanted` (n,) True.
 
-        smoothing  share of the target that is spread over all tokens of a vocabulary; a readout with one overrides this
+        smoothing  label smoothing over the vocabulary; readouts with a vocabulary override this method
         """
         if smoothing:
             raise UserError("objective.smoothing needs tokens with a vocabulary", key="objective.smoothing")
@@ -92,226 +97,236 @@ class Readout(nn.Module):
         return loss.sum() if wanted is None else loss.masked_fill(~wanted, 0).sum()
 
     def predict(self, hidden: Tensor) -> Columns:
-        """The likeliest tokens, as columns."""
+        """Most likely tokens, as columns."""
         raise NotImplementedError
 
 
 class Maskable(Ability):
-    """Tokens that an objective can hide and ask for, and a model read out."""
+    """Tokens that an objective can hide, and a readout can predict."""
 
-    meaning: ClassVar[str] = "can be hidden and read out"
+    meaning: ClassVar[str] = "can be hidden and predicted"
     hides: ClassVar[tuple[str, ...]] = ()
-    """Columns of tokens that an objective hides and asks for."""
+    """Token columns that an objective hides and predicts."""
     has_mask_vector: ClassVar[bool] = True
-    """Whether the model learns a vector for hidden tokens; otherwise `mask_out` puts a token there."""
+    """Whether the model learns a mask vector; otherwise `mask_out` inserts a mask token."""
 
     @abstractmethod
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
-        """The way back from hidden vectors to the columns of `hides`."""
+        """Readout from hidden vectors to the columns of `hides`."""
 
     def maskable(self, stream: Stream) -> Array | None:
-        """Mask (T,) of the tokens that an objective may hide and ask for; None: all."""
+        """Mask (T,) of tokens that an objective may hide and predict; None: all."""
         return None
 
     @property
     def masks(self) -> dict[str, Mask]:
-        """Named masks for `objective.mask`: functions of the maskable tokens and a share of them to a mask (T,).
+        """Masks for `objective.mask` by name: (maskable tokens, share) -> mask (T,).
 
-        last   the last tokens of each sample: a forecast
+        last   last tokens of each sample, for a forecast
         """
         return {"last": mask_last}
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
-        """Columns of `hides` with nothing left of the tokens where the mask (T,) is True."""
+        """Columns of `hides`, without the values of tokens whose mask (T,) is True."""
         return {name: _with_value(stream.columns[name], tokens, 0) for name in self.hides}
 
     def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
-        """Columns of `hides` with random values for the tokens where the mask (T,) is True."""
+        """Columns of `hides`, with random values for tokens whose mask (T,) is True."""
         raise UserError(f"tokens of `tokens.kind: {self.kind}` cannot be replaced by random tokens", key="tokens.kind")
 
     def visible_part(self, dim: int) -> nn.Module | None:
-        """A module from columns to vectors (..., N, D): known about a hidden token, added to its mask vector."""
+        """Module from visible columns of hidden tokens to terms of their mask vectors."""
         return None
 
     def centre_and_scale(self, stream: Stream) -> tuple[Array, Array]:
-        """Centre and scale that `normalise` uses for the first column of `hides`: (T, 1), or (T, P) for P values."""
-        raise UserError(f"`tokens.kind: {self.kind}` has no values with a level and a scale", key="tokens.kind")
+        """Centre and scale of the first column of `hides`, as used by `normalise`.
+
+        Each is (T, 1), or (T, P) for P values per token.
+        """
+        raise UserError(f"`tokens.kind: {self.kind}` has no values with a centre and a scale", key="tokens.kind")
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
-        """Draw the hidden part of one sample beside a model's answer; reports leave it out unless it is overridden.
+        """Plot hidden and predicted values of one sample in reports (default: no plot).
 
-        sample  as `draw` has it, with the columns that an objective adds: `hidden`, `asked`, `target ...`
-        answer  the readout's answer for each token (N, ...), NaN where it was not asked
+        sample  as for `draw`, with the columns added by an objective: `hidden`, `asked`, `target ...`
+        answer  predictions of the readout for each token (N, ...), NaN for tokens that are not predicted
         """
         raise NotImplementedError
 
 
 def mask_last(stream: Stream, share: float) -> Array:
-    """Mask (T,) of the last share of the tokens of each sample, at least one."""
+    """Mask (T,) of the last tokens of each sample, a share of them, at least one."""
     count = np.maximum(1, np.round(share * stream.lengths)).astype(np.int64)
     return np.asarray(stream.position >= np.repeat(stream.lengths - count, stream.lengths))
 
 
 class Windowed(Ability):
-    """Tokens in a line or on a grid, whose long samples are cut into windows."""
+    """Tokens on a line or grid, with long samples cut into windows."""
 
     meaning: ClassVar[str] = "can be cut into windows"
 
     @overridable
     def window(self) -> int | tuple[int, ...] | None:
-        """Most places that a model sees at once, along each axis; None: samples stay whole."""
+        """Maximum positions per window along each axis; None: samples stay whole."""
         return None
 
     @overridable
     def stride(self) -> int | tuple[int, ...] | None:
-        """Places from one window of the training to the next (default: anywhere, or end to end in many pieces)."""
+        """Distance between training windows (default: random starts, or end to end)."""
         return None
 
     @property
     def random_windows(self) -> bool:
-        """Whether all windows of a sample are alike: training sees one of each sample in every epoch, anywhere (or
-        every `stride` places); evaluation as few as cover the sample, evenly."""
+        """Whether an epoch has one random window of each sample.
+
+        With a `stride`, training windows start every `stride` positions instead. An evaluation uses the smallest number
+        of evenly spaced windows that cover the sample.
+        """
         return False
 
     @property
     def prefix_tokens(self) -> int:
-        """Tokens at the beginning of a sample that every window of it begins with."""
+        """Number of tokens at the start of a sample that each of its windows starts with."""
         return 0
 
     @property
     def concatenates(self) -> bool:
-        """Whether the samples of a table follow each other as one, cut into windows wherever these end."""
+        """Whether samples are concatenated, and windows may extend over several samples."""
         return False
 
     @property
     def window_shape(self) -> tuple[int, ...] | None:
-        """The window along each axis (default: a number is the window of a single axis)."""
+        """Window along each axis; a single number means one axis."""
         return (self.window,) if isinstance(self.window, int) else self.window
 
     @property
     def stride_shape(self) -> tuple[int, ...] | None:
-        """The stride along each axis of the window."""
+        """Stride along each axis of the window."""
         return (self.stride,) * len(self.window_shape or ()) if isinstance(self.stride, int) else self.stride
 
     @property
     def grid_shape(self) -> int | tuple[int, ...] | None:
-        """Those of a window."""
+        """Number of positions along each axis (default: the window)."""
         return self.window
 
     def make_windows(
         self, lookahead: int = 0, stride: tuple[int, ...] | None = None, rule: Literal["full", "tail", "loose"] = "tail"
     ) -> Windows:
-        """Windows of `window` places and `lookahead` more (default: those of an evaluation, which cover each sample).
+        """Windows of `window` positions plus `lookahead` (default: evaluation windows).
 
-        stride   places from one window to the next (default: the window)
+        Evaluation windows cover each sample.
+        stride   distance from one window to the next (default: the window)
         """
         assert self.window_shape is not None
         size = self.window_shape
-        if len(size) == 1:  # prefix tokens take places of a line
+        if len(size) == 1:  # prefix tokens take positions of the window
             size = (size[0] + lookahead - self.prefix_tokens,)
         elif lookahead:
-            message = f"the objective asks for the token after a window, so windows must have one axis, not {len(size)}"
+            message = f"the objective predicts the token after a window, so windows must have one axis, not {len(size)}"
             raise UserError(message, key="tokens.window")
         if size[0] < 1:
-            message = f"a window must be longer than the {self.prefix_tokens} tokens it begins with, not {self.window}"
+            message = f"tokens.window must be above the {self.prefix_tokens} prefix tokens, but it is {self.window}"
             raise UserError(message, key="tokens.window")
         stride = tuple(map(min, stride or self.window_shape, size))  # nothing is skipped
         even = rule == "tail" and self.random_windows and stride == size
         return Windows(size, stride, "even" if even else rule, self.prefix_tokens)
 
     def sample_shapes(self, stream: Stream) -> Array:
-        """Places (B, A) of whole samples along each axis of a window, filled by tokens in row-major order."""
+        """Sizes (B, A) of whole samples along each axis; tokens are in row-major order."""
         return np.maximum(0, stream.lengths - self.prefix_tokens)[:, None]
 
     def shift_windows(self, stream: Stream, starts: Array) -> Stream:
-        """Windows with their columns relative to the window, each cut at `starts` (B, A) (default: unchanged)."""
+        """Make columns relative to the window start `starts` (B, A) (default: unchanged)."""
         return stream
 
     def truncate(self, stream: Stream, far: float) -> Stream:
-        """The tokens at most `far` after the first of their sample, in units of a single axis `at`, or in places."""
+        """Keep tokens up to `far` after the first of their sample, in units of `at`.
+
+        Without a single coordinate `at`, `far` is a number of tokens.
+        """
         return truncate(stream, far, self.prefix_tokens)
 
 
 class Augmentable(Ability):
-    """Tokens of which training samples are varied, and two samples mixed."""
+    """Tokens with augmentation of training samples and mixup."""
 
-    meaning: ClassVar[str] = "can be varied and mixed"
+    meaning: ClassVar[str] = "can be augmented and mixed"
 
     @abstractmethod
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
-        """A variation of the training samples, as a pure function of (seed, epoch, sample)."""
+        """Augment training samples, as a pure function of (seed, epoch, sample)."""
 
     def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
-        """share x + (1 - share) y of samples x and as many others y, share (B,)."""
+        """Mixup share x + (1 - share) y of samples x and `other` samples y, share (B,)."""
         raise UserError(f"two samples of `tokens.kind: {self.kind}` cannot be mixed", key="tokens.kind")
 
 
 class Gridded(Ability):
-    """Tokens that are patches of an array, side by side on a grid of two axes or more."""
+    """Tokens that are patches of an array, on a grid with two or more axes."""
 
     meaning: ClassVar[str] = "are patches of an array"
 
     @property
     @abstractmethod
     def raster(self) -> tuple[int, ...]:
-        """Sides of a patch along each axis, and channels: for trunks that assemble the array again."""
+        """Sides of a patch along each axis, and channels, for trunks that need the array."""
 
     @property
     def varies(self) -> bool:
-        """Whether samples differ in their number of places along an axis, so that `grid_shape` holds the largest."""
+        """Whether samples differ in grid size; `grid_shape` is then the largest."""
         return False
 
     @property
     def mixes_tokens(self) -> bool:
-        """Whether the embedding of a token reads its neighbours, as in a convolution: then none may be left out."""
+        """Whether the embedding reads neighbours, so that no token may be left out."""
         return False
 
 
 class Exportable(Ability):
     """Tokens that programs without this library can make from raw data."""
 
-    meaning: ClassVar[str] = "say how others make them"
+    meaning: ClassVar[str] = "describe their preprocessing for other programs"
 
     def example(self) -> Table | None:
-        """A few samples without a meaning, of which tokens can be made; None: that takes data."""
+        """Table of a few random samples, or None."""
         return None
 
     @overridable
     def max_tokens(self) -> int | None:
-        """Most tokens of a sample; None: any number."""
+        """Maximum number of tokens of a sample; None: unlimited."""
         return None
 
     def preprocessing(self) -> dict[str, Any]:
-        """The steps from raw data to the columns that a model reads, as plain JSON."""
+        """Steps from raw data to the columns that a model reads, as JSON."""
         return {"kind": self.kind, "settings": self.model_dump(mode="json", exclude={"kind"}), "learned": self.state}
 
     def export_files(self) -> dict[str, str]:
-        """Files that belong beside an exported model: name -> text."""
+        """Files to be stored with an exported model: name -> text."""
         return {}
 
 
 class Editable(Ability):
-    """Tokens that a person can drop, move or change, one at a time, in the raw stream of one sample."""
+    """Tokens that can be dropped, moved or changed in the stream of one sample."""
 
     meaning: ClassVar[str] = "can be edited one by one"
     changeable_columns: ClassVar[tuple[str, ...]] = ()
-    """Columns of raw tokens whose values a person may change."""
+    """Raw token columns whose values may be changed."""
     movable_column: ClassVar[str] = ""
-    """Column of raw tokens with the coordinates that `move` changes; none: the place of a token in the order."""
+    """Raw token column with the coordinates changed by `move`; empty: the order of tokens."""
     coordinates: ClassVar[tuple[str, ...]] = ("place",)
-    """Names of these coordinates."""
+    """Names of the coordinates that `move` changes."""
 
     def where(self, stream: Stream, token: int) -> tuple[float, ...]:
-        """The coordinates of a token, as `move` takes them."""
+        """Coordinates of a token, as arguments of `move`."""
         return tuple(np.atleast_1d(stream.columns[self.movable_column][token])) if self.movable_column else (token,)
 
     def drop(self, stream: Stream, token: int) -> Stream:
-        """The sample without a token."""
+        """Remove a token from the sample."""
         self.check_token(stream, token)
         return self.refresh(stream.keep(np.arange(int(stream.lengths[0])) != token))
 
     def change(self, stream: Stream, token: int, column: str, value: Any) -> Stream:
-        """The sample with another value of a token."""
+        """Change a value of a token."""
         self.check_token(stream, token)
         one_of("the column to change", column, [name for name in self.changeable_columns if name in stream.columns])
         here = np.arange(int(stream.lengths[0])) == token
@@ -324,7 +339,7 @@ class Editable(Ability):
         return self.refresh(stream.with_columns(**{column: changed}))
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
-        """The sample with a token at other `coordinates`."""
+        """Move a token to other `coordinates`."""
         self.check_token(stream, token, *to)
         if self.movable_column:
             here = np.arange(int(stream.lengths[0])) == token
@@ -335,60 +350,69 @@ class Editable(Ability):
         return self.refresh(stream.reorder(order))
 
     def refresh(self, stream: Stream) -> Stream:
-        """An edited sample with the columns made anew that depend on several tokens (default: unchanged)."""
+        """Recompute columns that depend on several tokens after an edit (default: none)."""
         return stream
 
     def check_token(self, stream: Stream, token: int, *to: float) -> None:
-        """Refuse a token that is not there or a prefix of its sample, and another number of coordinates."""
+        """Refuse missing tokens, prefix tokens, and a wrong number of coordinates."""
         assert len(stream) == 1, "one sample is edited at a time"
         first, last = prefix_length(self), int(stream.lengths[0]) - 1
         if not first <= token <= last:
             raise UserError(f"tokens {first} to {last} of the sample can be edited, not token {token}")
         if to and len(to) != len(self.coordinates):
-            raise UserError(f"a token is moved to its {' and '.join(self.coordinates)}, not to {len(to)} numbers")
+            raise UserError(f"the position of a token is its {' and '.join(self.coordinates)}, not {len(to)} numbers")
 
 
 class Textual(Windowed):
-    """Tokens with a vocabulary, made from text and written as text."""
+    """Tokens with a vocabulary, encoded from text and decoded to text."""
 
-    meaning: ClassVar[str] = "are made from text and written as text"
+    meaning: ClassVar[str] = "are encoded from text and decoded to text"
 
     @property
     @abstractmethod
     def window(self) -> int:
-        """Most tokens that a model sees at once."""
+        """Maximum number of tokens in a window (context length)."""
 
     @abstractmethod
     def encode(self, text: str) -> Array:
-        """The ids of a text, without markers; an unknown part becomes the unknown token."""
+        """Ids of a text, without special tokens; unknown parts become the unknown token."""
 
     @abstractmethod
     def decode(self, ids: Any) -> str:
-        """The text of ids; special tokens have none."""
+        """Text of ids; special tokens are left out."""
 
     @property
     @abstractmethod
     def specials(self) -> dict[str, int]:
-        """Ids of the special tokens that there are, by role: begin, end, separator, unknown, mask, padding."""
+        """Ids of special tokens by role: begin, end, separator, unknown, mask, padding."""
+
+    def special_id(self, role: str) -> int:
+        """Id of the special token of a role, which must be there."""
+        found = self.specials
+        if role not in found:
+            there = f"its special tokens are {', '.join(found)}" if found else "it has no special tokens"
+            key = f"tokens.special.{role}"
+            raise UserError(f"the vocabulary has no {role} token; {there}", hint=f"Name it: {key}", key=key)
+        return found[role]
 
     @property
     @abstractmethod
     def writable(self) -> Array:
-        """Mask (vocabulary,) of the ids that stand for text."""
+        """Mask (vocabulary,) of the ids that are text, not special tokens."""
 
     @property
     def end_id(self) -> int | None:
-        """Id of the token that ended texts in the training; None: nothing did."""
+        """Id of the end token of training texts; None if they have none."""
         return self.specials.get("end") if self.has_marker("end") else None
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """Whether a token is one character, or one byte of UTF-8 with the byte as its id (default: neither)."""
+        """Whether tokens are characters, or UTF-8 bytes with the byte as id (default: no)."""
         return ""
 
     @overridable
     def lower(self) -> bool:
-        """Whether all letters are made small."""
+        """Whether text is converted to lower case."""
         return False
 
     def has_marker(self, role: str) -> bool:
@@ -396,7 +420,7 @@ class Textual(Windowed):
         return True
 
     def same_vocabulary(self, other: Tokens) -> bool:
-        """Whether both learn the same from the data, so that one of them may learn for both."""
+        """Whether both have the same vocabulary settings, so that they can share one."""
         return False
 
 

@@ -9,7 +9,6 @@ from sciformer.data.columns import Lists
 from sciformer.data.random import SampleRandom
 from sciformer.domains.images.augment import Augmentation, resample
 from sciformer.domains.images.scaling import denormalise_patches, stretch_values, unstretch_values
-from sciformer.domains.images.tokens import Patches
 from sciformer.objectives.masked import Masked
 from tests.domains.images.test_tokens import fitted, images_of
 from tests.errors import refuses
@@ -90,8 +89,7 @@ def test_how_far_they_go():
 def test_images_of_several_shapes_vary_each_for_itself():
     shapes = np.array([[6, 9], [8, 5], [6, 9]], np.int32)
     table = {"image": Lists(RNG.normal(size=(148, 1)), shapes.prod(1).astype(np.int64)), "image_shape": shapes}
-    tokens = Patches(kind="patches", augment=("flip", "rotate"))
-    tokens.fit([table])
+    tokens = fitted(table, augment=("flip", "rotate"))
     stream = tokens.tokenize(table)
     found = tokens.augment_stream(stream, SampleRandom(0, 0, np.arange(3)))
     alone = tokens.augment_stream(stream.take(np.array([1])), SampleRandom(0, 0, np.array([1])))

@@ -16,6 +16,7 @@ from sciformer.models.masked_autoencoder import MaskedAutoencoder
 from sciformer.objectives.base import Objective, Step
 from sciformer.objectives.classify import Classify
 from sciformer.recipe import Recipe
+from tests.domains.images.test_tokens import fitted
 from tests.errors import refuses
 from tests.models.sections import section
 from tests.objectives.examples import make, ready, shaken
@@ -76,8 +77,7 @@ def test_published_sizes(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_images_of_any_shape_are_the_same_alone_and_in_company(name):
-    tokens = Patches(kind="patches", patch=2, **MODELS[name][0])
-    tokens.fit([pictures(SHAPES)])
+    tokens = fitted(pictures(SHAPES), patch=2, **MODELS[name][0])
     model = build(name, tokens, Objective())
     together = pooled(model, tokens, pictures(SHAPES))
     assert together.isfinite().all()
@@ -91,9 +91,8 @@ def test_images_of_any_shape_are_the_same_alone_and_in_company(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_another_size_than_it_was_made_for(name):
-    tokens = Patches(kind="patches", patch=2, **MODELS[name][0])
     rng = np.random.default_rng(0)
-    tokens.fit([{"image": rng.normal(size=(4, 8, 8, 2))}])
+    tokens = fitted(rng.normal(size=(4, 8, 8, 2)), patch=2, **MODELS[name][0])
     model = build(name, tokens, Objective())
     for shape in ((8, 8), (12, 20), (6, 4), (7, 9)):
         table = {"image": rng.normal(size=(3, *shape, 2))}
@@ -124,8 +123,8 @@ def test_every_objective_trains_all_weights(name, objective):
 
 @pytest.mark.parametrize("embed", ["linear", "convolution"])
 def test_places_begin_as_loud_as_patches(embed):
-    tokens, table = Patches(kind="patches", patch=4, embed=embed), pictures([(8, 12)] * 50)
-    tokens.fit([table])
+    table = pictures([(8, 12)] * 50)
+    tokens = fitted(table, patch=4, embed=embed)
     model = Encoder(kind="encoder", dim=64, depth=1, heads=2).build({"tokens": tokens}, Objective())
     view = Batch({"tokens": tokens.normalise(tokens.tokenize(table))}).inputs().stream
     assert 0.5 < model.trunk.position.table.std() / model.embed(view).std() < 2
@@ -142,8 +141,7 @@ def test_places_begin_as_loud_as_patches(embed):
 def test_where_a_patch_stands_is_soon_learned():
     label = np.tile(np.arange(16), 8)
     image = np.kron(np.eye(16)[label].reshape(-1, 4, 4), np.ones((2, 2)))
-    tokens, objective = {"tokens": Patches(kind="patches", patch=2)}, Classify(kind="classify")
-    tokens["tokens"].fit([{"image": image}])
+    tokens, objective = {"tokens": fitted(image, patch=2)}, Classify(kind="classify")
     dataset = Dataset(Memory({"image": image, "label": label}), tokens)
     objective.fit(dataset)
     torch.manual_seed(0)

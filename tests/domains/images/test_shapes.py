@@ -14,16 +14,11 @@ from sciformer.nn.positions import grid
 from sciformer.objectives.base import Objective
 from sciformer.testing import check_tokens
 from sciformer.tokens.base import embedded
+from tests.domains.images.test_tokens import fitted
 from tests.errors import refuses
 
 torch.set_num_threads(1)
 RNG = np.random.default_rng(0)
-
-
-def fitted(table, **options):
-    tokens = Patches(kind="patches", **options)
-    tokens.fit([table])
-    return tokens
 
 
 def several(count=6, channels=2, dtype=np.uint8, low=5, high=14):
@@ -46,7 +41,7 @@ def test_padding_and_overlap(height, width, side, wide, data):
     step, channels = data.draw(st.sampled_from([None, *range(1, min(side, wide) + 1)])), data.draw(st.integers(0, 3))
     given_ = RNG.integers(0, 255, (3, height, width, *([channels] if channels else []))).astype(np.uint8)
     images = given_ if channels else given_[..., None]
-    tokens = fitted({"image": given_}, patch=(side, wide), step=step)
+    tokens = fitted(given_, patch=(side, wide), step=step)
     stream = tokens.tokenize({"image": given_})
     rows, columns = tokens.grid_shape
     down, aside = (step, step) if step else (side, wide)
@@ -74,7 +69,7 @@ def test_what_is_padded_is_zero_once_scaled():
         {"stretch": "log"},
         {"stretch": "sqrt"},
     ):
-        tokens = fitted({"image": images}, **options)
+        tokens = fitted(images, **options)
         stream = tokens.normalise(tokens.tokenize({"image": images}))
         seen = stream.columns["patch"].reshape(5, 2, 2, 4, 4, 3).swapaxes(2, 3).reshape(5, 8, 8, 3)
         np.testing.assert_allclose(seen[:, 6:], 0, atol=1e-6)
@@ -120,7 +115,7 @@ def test_arrays_of_different_shapes_vary_too():
 
 def test_other_sizes_than_trained_on():
     images = RNG.normal(size=(4, 8, 8))
-    tokens = fitted({"image": images}, patch=2)
+    tokens = fitted(images, patch=2)
     other = tokens.tokenize({"image": RNG.normal(size=(2, 12, 6))})
     np.testing.assert_allclose(other.columns["at"][:18], grid((6, 3), (4, 4)).numpy(), atol=1e-6)
     network = Encoder(kind="encoder", dim=8, depth=1, heads=2).build({"t": tokens}, Objective()).eval()
@@ -160,7 +155,7 @@ def test_the_stem_sees_only_its_image(patch):
 
 def test_the_stem_on_a_full_grid_is_the_plain_convolution():
     images = RNG.normal(size=(3, 8, 16, 2)).astype(np.float32)
-    tokens = fitted({"image": images}, patch=4, embed="convolution")
+    tokens = fitted(images, patch=4, embed="convolution")
     stem = tokens.embedding(16).eval()
     view = Batch({"t": tokens.normalise(tokens.tokenize({"image": images}))}).inputs().stream
     masked = Batch({"t": tokens.normalise(tokens.tokenize({"image": images}))}).inputs(rows=4, width=8).stream

@@ -9,8 +9,9 @@ RNG = np.random.default_rng(0)
 
 
 def fitted(images, **options):
+    """Patches that were fitted on an array of images, or on a table."""
     tokens = Patches(kind="patches", **options)
-    tokens.fit([{"image": images}])
+    tokens.fit([images if isinstance(images, dict) else {"image": images}])
     return tokens
 
 

@@ -11,20 +11,19 @@ from sciformer.data.dataset import Dataset
 from sciformer.data.random import SampleRandom
 from sciformer.data.source import Memory
 from sciformer.data.windows import START, WINDOW
-from sciformer.domains.images.tokens import Patches
 from sciformer.evaluation.embed import embed
 from sciformer.evaluation.truncated import truncated_scores
 from sciformer.recipe import Recipe
 from sciformer.run import train
 from tests.domains.images.test_shapes import image_of, several
+from tests.domains.images.test_tokens import fitted
 from tests.errors import refuses
 
 torch.set_num_threads(1)
 
 
 def windows_of(table, rule="tail", **options):
-    tokens = Patches(kind="patches", **options)
-    tokens.fit([table])
+    tokens = fitted(table, **options)
     return tokens, Dataset(Memory(table), {"t": tokens}, windows={"t": tokens.make_windows(rule=rule)})
 
 

@@ -46,8 +46,6 @@ def test_curves_are_rejections_against_the_share_that_is_kept():
     at = int(np.argmin(np.abs(x - 0.5)))
     assert y[at] == pytest.approx(points["b"][0].value)
     assert [line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1] == ["o", "^"]  # a bound points up
-    with refuses():
-        draw_tradeoff({}, {})
 
 
 def recipe(folder, signal=1.5, **objective):

@@ -16,7 +16,8 @@ from sciformer.inspect.plots.curves import (
     draw_residuals,
     draw_roc,
 )
-from sciformer.metrics import reliability, roc
+from sciformer.metrics.calibration import reliability
+from sciformer.metrics.classification import roc
 from tests.errors import refuses
 
 NAN = float("nan")

@@ -11,7 +11,7 @@ from sciformer.inspect.report import figures, page, report
 from sciformer.inspect.report.figures import inspect_run
 from sciformer.inspect.report.page import Page
 from sciformer.inspect.report.report import write_report
-from sciformer.metrics import crossing
+from sciformer.metrics.crossing import crossing
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from tests.errors import refuses

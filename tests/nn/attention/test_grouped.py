@@ -10,12 +10,14 @@ from sciformer.nn.dropout import Dropout, keep
 LENGTHS = [5, 0, 17, 1, 33, 0, 30, 29, 12, 3]
 
 
-def run(kernel, lengths, heads, kv_heads, bias):
+def run(kernel, lengths, heads, kv_heads, bias, hidden=0):
+    """Output and gradients; the first `hidden` pairs have a bias of -inf."""
     torch.manual_seed(0)
     ragged = Ragged(lengths, sum(lengths) + 3, pairs=sum(n * (n + 1) // 2 for n in lengths) + 5)
     q, up = (torch.randn(1, heads, ragged.total, 8, dtype=torch.float64) for _ in range(2))
     k, v = (torch.randn(1, kv_heads, ragged.total, 8, dtype=torch.float64) for _ in range(2))
     dense = torch.randn(ragged.pairs, heads, dtype=torch.float64)
+    dense[:hidden] = -torch.inf
     given = [x.requires_grad_() for x in (q, k, v, dense)[: 3 + bias]]
     sight = Sight(Documents(ragged), bias=PairBias(dense, Triangle(ragged).starts, ragged) if bias else None)
     out = attend(*given[:3], sight, kernel=kernel)
@@ -28,6 +30,11 @@ def run(kernel, lengths, heads, kv_heads, bias):
 def test_it_agrees_with_the_definition(lengths, heads, bias):
     for mine, definition in zip(*(run(kernel, lengths, *heads, bias=bias) for kernel in ("grouped", "reference"))):
         torch.testing.assert_close(mine, definition)
+
+
+def test_a_hidden_first_pair_leaves_gradients_finite():
+    mine, definition = (run(kernel, [9, 8], 2, 2, bias=True, hidden=1) for kernel in ("grouped", "reference"))
+    torch.testing.assert_close(mine, definition)
 
 
 @pytest.mark.parametrize(("lengths", "biased"), [([6, 6, 6], True), ([50, 50], False)], ids=str)

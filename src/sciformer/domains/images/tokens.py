@@ -210,34 +210,26 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
                 f"images must have {shape[2]} channels, as in training, not {pictures.channels}{where}",
                 hint="The axes are (n, height, width, channels), or (n, height, width).",
             )
-        as_learned = not self.varies and pictures.largest == shape[:2]
-        if not pictures.one_shape or not (as_learned or self.window is not None):
-            return self._several(pictures)
-        rows, columns = self.cutting.grid(pictures.largest)
-        places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2)
-        lengths = np.full(len(pictures), rows * columns, np.int64)
-        patch = self.cutting.cut(pictures.values, self._fill)
-        found = {"patch": patch, "at": np.tile(places.astype(np.int32), (len(pictures), 1))}
-        if self.window is not None:
-            found["size"] = np.repeat(pictures.shapes, lengths, 0).astype(np.int32)
-        return Stream(found, lengths)
-
-    def _several(self, pictures: ImageColumn) -> Stream:
         grids = self.cutting.grid(pictures.shapes)
         lengths = grids.prod(1).astype(np.int64)
-        starts, total = lengths.cumsum() - lengths, int(lengths.sum())
-        patches = np.empty((total, self.pixels), np.result_type(pictures.values, np.float32))
-        for rows, images in pictures.groups():
-            if len(rows):
+        starts, each = lengths.cumsum() - lengths, np.repeat(grids, lengths, 0)
+        place = np.arange(len(each)) - np.repeat(starts, lengths)
+        cell = np.stack([place // each[:, 1], place % each[:, 1]], 1).astype(np.int32)
+        if pictures.one_shape:
+            patches = self.cutting.cut(pictures.values, self._fill)
+        else:
+            patches = np.empty((len(each), self.pixels), np.result_type(pictures.values, np.float32))
+            for rows, images in pictures.groups():
                 patches[_tokens(starts[rows], lengths[rows[0]])] = self.cutting.cut(images, self._fill)
-        each = np.repeat(grids, lengths, 0)
-        place = np.arange(total) - np.repeat(starts, lengths)
-        cell = np.stack([place // each[:, 1], place % each[:, 1]], 1)
-        cell, size = cell.astype(np.int32), np.repeat(pictures.shapes, lengths, 0).astype(np.int32)
-        if self.window is not None:
-            return Stream({"patch": patches, "at": cell, "size": size}, lengths)
-        at = (cell + 0.5) * (np.asarray(self.grid_shape) / each) - 0.5
-        return Stream({"patch": patches, "at": at.astype(np.float32), "cell": cell, "size": size}, lengths)
+        found = {"patch": patches, "at": cell}
+        as_learned = pictures.one_shape and not self.varies and pictures.largest == shape[:2]
+        if self.window is None and as_learned:
+            return Stream(found, lengths)
+        found["size"] = np.repeat(pictures.shapes, lengths, 0).astype(np.int32)
+        if self.window is None:
+            at = (cell + 0.5) * (np.asarray(self.grid_shape) / each) - 0.5
+            found |= {"at": at.astype(np.float32), "cell": cell}
+        return Stream(found, lengths)
 
     @property
     def _fill(self) -> Array:

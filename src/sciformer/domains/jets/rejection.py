@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ...errors import UserError
-from ...metrics.arrays import NAN, Floats, classes, demand_numbers, finite_floats, numbers, weights
+from ...metrics.arrays import NAN, Floats, Integers, classes, demand_numbers, numbers
 from ...metrics.classification import Roc, _roc
 
 SPECTRUM_BINS = 40  # of a spectrum
@@ -56,62 +56,41 @@ class Sculpting(NamedTuple):
 
 
 def rejection(
-    probabilities: ArrayLike,
-    label: ArrayLike,
-    signal: int = 1,
-    background: int = 0,
-    efficiency: float = 0.5,
-    weight: ArrayLike | None = None,
+    probabilities: Floats, label: Integers, signal: int = 1, background: int = 0, efficiency: float = 0.5
 ) -> Rejection:
     """1 / e_B for the highest cut on p_S / (p_S + p_B) that keeps the share `efficiency` of the signal, or more.
 
-    Where no background passes that cut there is only a bound: the value is then that of one sample of it (the heaviest,
-    if they have weights), and `bound` is True. Samples of other classes do not count. nan where the probabilities are
-    not numbers, or one of both classes does not occur.
+    Where no background passes that cut there is only a bound: the value is then that of one sample of it, and `bound`
+    is True. Samples of other classes do not count. nan where the probabilities are not numbers, or one of both classes
+    does not occur.
     """
-    if not 0 < efficiency <= 1:
-        raise UserError(
-            f"`efficiency`, a share of the signal, must be above 0 and up to 1, not {efficiency:g}", hint="50 % is 0.5."
-        )
-    found = _signal_and_background(probabilities, label, signal, background, weight)
+    found = _signal_and_background(probabilities, label, signal, background)
     if found is None:
         return Rejection(NAN, False, NAN, NAN, NAN, 0)
-    score, positive, w = found
-    order = np.argsort(-score[positive], kind="stable")
-    kept = np.cumsum(w[positive][order])
-    total = kept[-1]
-    place = int(np.searchsorted(kept, efficiency * total * (1 - 1e-12)))
-    cut = float(score[positive][order][min(place, len(order) - 1)])
+    score, positive = found
+    kept = np.sort(score[positive])[::-1]
+    place = int(np.ceil(efficiency * len(kept) * (1 - 1e-12))) - 1
+    cut = float(kept[place])
     passes = score >= cut
-    reached = float(w[positive & passes].sum() / total)
-    against = w[~positive]
-    left = against[passes[~positive]]
-    if not len(left):
-        return Rejection(float(against.sum() / against.max()), True, NAN, reached, cut, 0)
-    value = float(against.sum() / left.sum())
-    spread = float(np.sqrt((left**2).sum()) / left.sum())  # of the sum of the weights above the cut
-    return Rejection(value, False, value * spread, reached, cut, len(left))
+    reached = float(passes[positive].mean())
+    against, left = int((~positive).sum()), int((passes & ~positive).sum())
+    if not left:
+        return Rejection(float(against), True, NAN, reached, cut, 0)
+    value = against / left
+    return Rejection(value, False, value / np.sqrt(left), reached, cut, left)
 
 
-def tradeoff(
-    probabilities: ArrayLike,
-    label: ArrayLike,
-    signal: int = 1,
-    background: int = 0,
-    weight: ArrayLike | None = None,
-) -> Roc:
+def tradeoff(probabilities: Floats, label: Integers, signal: int = 1, background: int = 0) -> Roc:
     """The share of the background and of the signal that pass each cut on p_S / (p_S + p_B)."""
-    p, _ = classes(probabilities, label)
-    demand_numbers("a ROC curve", p)
-    found = _signal_and_background(probabilities, label, signal, background, weight)
+    demand_numbers("a ROC curve", probabilities)
+    found = _signal_and_background(probabilities, label, signal, background)
     if found is None:
         raise UserError(f"class {signal} (signal) or class {background} (background) has no samples")
-    return _roc(*found)
+    score, positive = found
+    return _roc(score, positive, np.ones(len(score)))
 
 
-def sculpting(
-    values: ArrayLike, passes: ArrayLike, weight: ArrayLike | None = None, bins: int = SPECTRUM_BINS, seed: int = 0
-) -> Sculpting:
+def sculpting(values: Floats, passes: NDArray[np.bool_]) -> Sculpting:
     """How a cut changes the spectrum of a column, such as a mass: Jensen-Shannon divergence of p before and q after.
 
         D = ½ Σ p log₂(p / m) + ½ Σ q log₂(q / m),   m = (p + q) / 2
@@ -123,31 +102,22 @@ def sculpting(
     end, which are counted in the outermost bins. A few samples never have the spectrum of many: `chance` is the
     mean divergence of as many that are chosen at random. nan where none pass.
     """
-    x = finite_floats("values", values)
-    chosen: NDArray[np.bool_] = np.asarray(passes)
-    if x.ndim != 1 or chosen.shape != x.shape or chosen.dtype != np.bool_:
-        raise UserError(f"`passes` must be {x.size} booleans, not {chosen.dtype} of shape {chosen.shape}")
-    if bins < 2:
-        raise UserError(f"`bins` must be 2 or more, not {bins}")
-    w = weights(weight, len(x))
-    low, high = np.quantile(x, [TAIL_SHARE, 1 - TAIL_SHARE])
+    low, high = np.quantile(values, [TAIL_SHARE, 1 - TAIL_SHARE])
     if not high > low:
-        low, high = x.min() - 0.5, x.max() + 0.5
-    edges = np.linspace(low, high, bins + 1)
-    place = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, bins - 1)
-    before = _bin_shares(place, w, bins)
-    after, count = _bin_shares(place, w * chosen, bins), int(chosen.sum())
-    if not (w * chosen).sum() > 0:
+        low, high = values.min() - 0.5, values.max() + 0.5
+    edges = np.linspace(low, high, SPECTRUM_BINS + 1)
+    place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, SPECTRUM_BINS - 1)
+    before, after, count = _bin_shares(place), _bin_shares(place[passes]), int(passes.sum())
+    if not count:
         return Sculpting(edges, before, after, NAN, NAN, count)
-    rng = np.random.default_rng(seed)
-    drawn = [rng.choice(len(x), count, replace=False) for _ in range(CHANCE_DRAWS)]
-    chance = np.mean([_jensen_shannon(before, _bin_shares(place[rows], w[rows], bins)) for rows in drawn])
+    rng = np.random.default_rng(0)
+    drawn = [rng.choice(len(values), count, replace=False) for _ in range(CHANCE_DRAWS)]
+    chance = np.mean([_jensen_shannon(before, _bin_shares(place[rows])) for rows in drawn])
     return Sculpting(edges, before, after, _jensen_shannon(before, after), float(chance), count)
 
 
-def _bin_shares(place: NDArray[np.int64], weight: Floats, bins: int) -> Floats:
-    counts = np.bincount(place, weights=weight, minlength=bins)
-    return counts / counts.sum() if counts.sum() > 0 else np.zeros(bins)
+def _bin_shares(place: NDArray[np.int64]) -> Floats:
+    return np.bincount(place, minlength=SPECTRUM_BINS) / max(1, len(place))
 
 
 def _jensen_shannon(p: Floats, q: Floats) -> float:
@@ -157,23 +127,14 @@ def _jensen_shannon(p: Floats, q: Floats) -> float:
 
 
 def _signal_and_background(
-    probabilities: ArrayLike, label: ArrayLike, signal: int, background: int, weight: ArrayLike | None
-) -> tuple[Floats, NDArray[np.bool_], Floats] | None:
-    """Score, whether it is the signal, and weight of the samples of two classes; None where there is nothing to cut."""
+    probabilities: Floats, label: Integers, signal: int, background: int
+) -> tuple[Floats, NDArray[np.bool_]] | None:
+    """Score of the samples of two classes, and whether they are of the signal; None where there is nothing to cut."""
     p, truth = classes(probabilities, label)
-    for name, c in (("signal", signal), ("background", background)):
-        if not 0 <= c < p.shape[1]:
-            raise UserError(f"`{name}` must be the number of a class, 0 to {p.shape[1] - 1}, not {c}")
-    if signal == background:
-        raise UserError(f"`signal` and `background` must be two different classes, but both are {signal}")
-    w = weights(weight, len(p))
-    if not numbers(p):
+    if not numbers(p) or not {signal, background} <= set(np.unique(truth).tolist()):
         return None
-    mine = ((truth == signal) | (truth == background)) & (w > 0)
-    p, truth, w = p[mine], truth[mine], w[mine]
-    if not (truth == signal).any() or not (truth == background).any():
-        return None
-    return log_odds(p, signal, background), truth == signal, w
+    mine = (truth == signal) | (truth == background)
+    return log_odds(p[mine], signal, background), truth[mine] == signal
 
 
 def log_odds(p: Floats, signal: int, background: int) -> Floats:

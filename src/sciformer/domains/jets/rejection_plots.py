@@ -16,7 +16,7 @@ from ...errors import UserError
 from ...inspect.plots import style
 from ...inspect.plots.attention import FONT_SIZE
 from ...inspect.plots.style import LINE_COLOURS, LINE_DASHES
-from ...metrics import Roc
+from ...metrics.classification import Roc
 from .rejection import Rejection, Sculpting, rejection, tradeoff
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def rejection_figures(
     return drawn
 
 
-def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejection]], background: str = "") -> Figure:
+def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejection]], background: str) -> Figure:
     """1 / (share of the background that passes) on a logarithmic axis, against the share of each class that passes.
 
     points  of each class, drawn as dots; a lower bound is a triangle
@@ -79,8 +79,6 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
     A curve begins where the first sample of the background passes: before that only a bound is known. It is thin where
     fewer than ten have passed.
     """
-    if not curves:
-        raise UserError("there are no classes to draw")
     figure, axes = style.new_axes()
     figure.set_size_inches(5.5, 3.4 if len(curves) < 5 else 4.0)
     greatest = 10.0
@@ -105,20 +103,16 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0,)))
     axes.yaxis.set_major_formatter("{x:,.0f}" if greatest < 2e5 else LogFormatterSciNotation())
     axes.yaxis.set_minor_formatter(NullFormatter())
-    style.finish(figure, axes, "share of the class that is kept", f"rejection of {background or 'the background'}")
+    style.finish(figure, axes, "share of the class that is kept", f"rejection of {background}")
     return figure
 
 
-def draw_sculpting(
-    panels: Mapping[str, Sequence[tuple[str, Sculpting]]], column: str = "", background: str = ""
-) -> Figure:
+def draw_sculpting(panels: Mapping[str, Sequence[tuple[str, Sculpting]]], column: str, background: str) -> Figure:
     """The spectrum of the background before cuts (grey) and after each (lines), a panel for every class that is kept.
 
     panels  {class: [(name of the cut, what it did)]}; the divergence of the last one that is drawn is written there,
             and cuts that leave fewer than 50 samples are not drawn
     """
-    if not panels or not all(panels.values()):
-        raise UserError("there are no classes to draw, or a class has no cuts")
     across = min(PANELS_PER_ROW, len(panels))
     down = -(-len(panels) // across)
     figure = style.new_figure()
@@ -127,12 +121,11 @@ def draw_sculpting(
     grid = figure.subplots(down, across, squeeze=False, sharex=True)
     for number, (name, cuts) in enumerate(panels.items()):
         axes = grid[number // across, number % across]
-        edges, before, highest = _merge_edges(cuts[0][1].edges), _merge_bins(cuts[0][1].before), 0.0
+        edges, before, highest = cuts[0][1].edges[::2], _merge_bins(cuts[0][1].before), 0.0
         axes.stairs(before, edges, fill=True, color="0.88", label="all" if number == 0 else None)
         words = "too few left"
         for i, (label, cut) in enumerate(cuts):
-            line_style: dict[str, Any] = {"color": LINE_COLOURS[i % len(LINE_COLOURS)]}
-            line_style["linestyle"] = LINE_DASHES[i % len(LINE_DASHES)]
+            line_style: dict[str, Any] = {"color": LINE_COLOURS[i], "linestyle": LINE_DASHES[i]}
             if number == 0:
                 axes.plot([], [], label=style.escape_label(label), linewidth=1.2, **line_style)
             if cut.passed >= MIN_SPECTRUM_SAMPLES:
@@ -154,7 +147,7 @@ def draw_sculpting(
     for axes in grid.ravel()[len(panels) :]:
         axes.set_axis_off()
     first = grid[0, 0]
-    what = f"share of {background or 'the background'}"
+    what = f"share of {background}"
     style.finish(figure, first, column if len(panels) <= across else "", what if across == 1 else "")
     first.spines["left"].set_visible(False)
     if across > 1:
@@ -162,10 +155,5 @@ def draw_sculpting(
     return figure
 
 
-def _merge_edges(edges: Array) -> Array:
-    return edges[::2] if len(edges) % 2 else np.append(edges[::2], edges[-1])
-
-
 def _merge_bins(shares: Array) -> Array:
-    whole = np.append(shares, 0.0) if len(shares) % 2 else shares
-    return whole.reshape(-1, 2).sum(axis=1)
+    return shares.reshape(-1, 2).sum(axis=1)

@@ -59,7 +59,7 @@ class ObservationTrace(nn.Module):
 
 
 class ObservationReadout(Readout):
-    """Mean loss over a token of hidden values y with errors e, where m = W h + b:
+    """Readout m = W h + b of hidden values y with errors e; mean loss over a token:
 
         plain      w (y - m)^2
         gaussian   -w ln N(y; m, s),  s = softplus(V h + c) + 0.001

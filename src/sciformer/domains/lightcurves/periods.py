@@ -345,7 +345,7 @@ def _soften_errors(error: Array) -> Array:
 
 
 def _refine_frequencies(time: Array, z: Array, w: Array, frequency: Array, step: float, number: int) -> Array:
-    """Frequencies near the given ones where harmonics explain the most variance."""
+    """Refine frequencies to nearby maxima of the variance explained by harmonics."""
     for wide in (0.75, 0.15):
         near = frequency[:, None] + np.linspace(-wide, wide, 7) * step
         share = fit_harmonics(time, z, w, near.ravel(), number)[1].reshape(near.shape)

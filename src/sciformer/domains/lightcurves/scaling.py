@@ -34,10 +34,6 @@ def group_medians(values: Array, seen: Array, group: Array, count: int) -> tuple
     number = np.bincount(which, minlength=count)
     if not len(flat):
         return np.zeros(count), number
-    if (number == number[0]).all() and np.all(which[1:] >= which[:-1]):  # already a table
-        half = int(number[0]) // 2
-        middle = sorted({half, (int(number[0]) - 1) // 2})
-        return np.partition(flat.reshape(count, -1), middle, 1)[:, middle].mean(1), number
     if np.any(which[1:] < which[:-1]):
         order = np.argsort(which, kind="stable")
         which, flat = which[order], flat[order]
@@ -51,13 +47,7 @@ def group_medians(values: Array, seen: Array, group: Array, count: int) -> tuple
 
 
 def compute_level(
-    values: Array,
-    seen: Array,
-    sample: Array,
-    band: Array | None,
-    centre: str,
-    scale: str,
-    known: tuple[float, float],
+    values: Array, seen: Array, sample: Array, band: Array | None, centre: str, scale: str, known: tuple[float, float]
 ) -> Level:
     """Centre and scale for each token, from the visible values of its sample alone.
 

@@ -17,7 +17,6 @@ from ...errors import UserError, one_of
 from ...tokens.base import Drawing
 from ...tokens.protocols import Augmentable, Editable, Exportable, Maskable, Readout, Windowed
 from .draw import SeriesView, draw_hidden_values, draw_series
-from .features import TARGET_PREFIX, hidden_targets, observation_features
 from .layers import ObservationEmbedding, ObservationReadout, ObservationTrace
 from .periods import (
     PERIOD_COLUMNS,
@@ -25,12 +24,14 @@ from .periods import (
     describe_features,
     feature_names,
     learn_period,
+    period_features,
     period_search,
     refuse_hidden_values,
 )
-from .scaling import Level, compute_level, cut_patches, draw_replacements
+from .scaling import Level, compute_level, cut_patches, draw_replacements, error_weights
 
 MAX_FITTED_POINTS = 1_000_000  # points used by `fit`
+TARGET_PREFIX = "target "
 
 
 class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
@@ -240,18 +241,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     def _prepend_extra(self, stream: Stream, table: Table) -> Stream:
         """Add a token for each column of `extra` at the start of each sample."""
-        rows, more = rows_of(table), len(self.extra)
-        lengths = stream.lengths + more
-        own = np.arange(len(stream.columns["at"])) + more * (stream.sample + 1)
-        first = ((lengths.cumsum() - lengths)[:, None] + np.arange(more)).ravel()
-        columns = {}
-        for name, column in stream.columns.items():
-            empty = np.nan if column.dtype.kind == "f" else 0
-            columns[name] = np.full((int(lengths.sum()), *column.shape[1:]), empty, column.dtype)
-            columns[name][own] = column
-        begin, some = np.zeros(rows), stream.lengths > 0
-        begin[some] = stream.columns["at"][stream.starts[some]]
-        columns["at"][first] = np.repeat(begin, more)
+        rows, more, count = rows_of(table), len(self.extra), len(stream.columns["at"])
         entry, given = np.zeros((rows, more), np.int64), np.zeros((rows, more), np.float32)
         for place, (about, row) in enumerate(zip(self.state["extra"], extra_rows(self.state["extra"]))):
             column = np.asarray(_extra_column(table, about["name"]))
@@ -262,10 +252,15 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
                 values = column.astype(np.float64)
                 known = np.isfinite(values)
                 entry[:, place], given[:, place] = np.where(known, row, row + 1), np.where(known, values, 0)
-        columns["entry"] = np.zeros(int(lengths.sum()), np.int64)
-        columns["given"] = np.zeros(int(lengths.sum()), np.float32)
-        columns["entry"][first], columns["given"][first] = entry.ravel(), given.ravel()
-        return Stream(columns, lengths)
+        begin, some = np.zeros(rows), stream.lengths > 0
+        begin[some] = stream.columns["at"][stream.starts[some]]
+        extra = {"at": np.repeat(begin, more), "entry": entry.ravel(), "given": given.ravel()}
+        columns = stream.with_columns(entry=np.zeros(count, np.int64), given=np.zeros(count, np.float32)).columns
+        order = np.argsort(np.concatenate([np.repeat(np.arange(rows), more), stream.sample]), kind="stable")
+        for name, column in columns.items():
+            empty = np.full((rows * more, *column.shape[1:]), np.nan if column.dtype.kind == "f" else 0, column.dtype)
+            columns[name] = np.concatenate([extra.get(name, empty), column])[order]
+        return Stream(columns, stream.lengths + more)
 
     def truncate(self, stream: Stream, far: float) -> Stream:
         """The beginnings of the series, with periods found from these alone."""
@@ -306,9 +301,9 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         if "drawn" in columns:
             those, instead = draw_replacements(columns["drawn"], np.asarray(seen.any(1)), sample)
             value[those], error[those] = value[instead], error[instead]
-        made = {"features": observation_features(self, stream, value, error)}
+        made = {"features": self._features(stream, value, error)}
         if TARGET_PREFIX + "value" in columns:
-            made |= hidden_targets(self, stream, about)
+            made |= self._hidden_targets(stream, about)
         if "given" in columns:
             made["given"] = standardise_extra(columns["entry"], columns["given"], self.state["extra"])
         own = columns["entry"] == 0 if "entry" in columns else np.ones(len(value), bool)
@@ -319,6 +314,49 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         if self.times == "differences":
             return Stream({name: column for name, column in kept.columns.items() if name != "at"}, kept.lengths)
         return kept
+
+    def _features(self, stream: Stream, value: Array, error: Array) -> Array:
+        """Features (T, F) named by `input_features`, from scaled values and errors (T, P)."""
+        parts = [np.nan_to_num(value)]
+        if self.patch > 1:
+            parts.append(np.isnan(value))
+        listed = self.input_features
+        if "error" in listed:
+            assert self.usual_error is not None
+            middle, wide = self.usual_error
+            known = np.isfinite(error) & (error > 0)
+            logs = np.where(known, np.log(np.where(known, error, 1)) - middle, 0).sum(1, keepdims=True)
+            number = known.sum(1, keepdims=True)
+            parts += [np.clip(logs / np.maximum(number, 1) / wide, -5, 5), number == 0]
+        if "since" in listed:
+            since = np.diff(stream.columns["at"], prepend=0.0) / self.time_unit
+            since[stream.starts[stream.lengths > 0]] = 0
+            parts.append(np.log1p(np.maximum(since, 0))[:, None])
+        if self.limited:
+            parts.append(stream.columns["limit"][:, None])
+        if self.periods:
+            parts.append(period_features(stream, tuple(self.state["period"])))
+        return np.concatenate([part.astype(np.float32) for part in parts], 1)
+
+    def _hidden_targets(self, stream: Stream, about: Level) -> dict[str, Array]:
+        """Targets: values and errors in the model's units, and the weight of each value."""
+        value, error = (stream.columns[TARGET_PREFIX + name] for name in self.hides)
+        shape, usual = value.shape, np.exp(self.usual_error[0]) if self.usual_error else 1.0
+        wide = value.reshape(-1, self.patch).astype(np.float64)
+        there, raw = np.isfinite(wide), error.reshape(wide.shape).astype(np.float64)
+        errors = raw / about.scale
+        errors = np.where(np.isfinite(errors), errors, usual)
+        weight = there.astype(np.float64)
+        if self.errors in ("weight", "both") and self.usual_error is not None:
+            if self.weighting == "minmax":
+                known = np.isfinite(raw) & there
+                if "limit" in stream.columns:
+                    known &= ~stream.columns["limit"][:, None]
+                weight *= error_weights(raw, known, stream.sample)
+            elif not self.gaussian:
+                weight /= errors**2 + (0.1 * usual) ** 2
+        found = {"value": np.nan_to_num((wide - about.centre) / about.scale), "error": errors, "weight": weight}
+        return {TARGET_PREFIX + name: part.astype(np.float32).reshape(shape) for name, part in found.items()}
 
     # Embedding, masking and readout
 
@@ -564,7 +602,7 @@ def extra_rows(beside: Sequence[dict[str, Any]]) -> list[int]:
 
 
 def standardise_extra(entry: Array, given: Array, beside: Sequence[dict[str, Any]]) -> Array:
-    """Standardised numbers of extra columns; 0 for other tokens."""
+    """Standardised numbers of extra columns; 0 for observations and names."""
     made = np.zeros(len(given), np.float32)
     for about, row in zip(beside, extra_rows(beside)):
         if "mean" in about:

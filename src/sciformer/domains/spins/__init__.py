@@ -1,4 +1,4 @@
-"""Spins on a lattice: images of one channel, with exact answers to compare with."""
+"""Spins on a lattice: images of one channel."""
 
 from ...recipe.field import Field
 

@@ -32,13 +32,16 @@ Floats = NDArray[np.float64]
 Sites = NDArray[np.intp]
 
 BOUNDARIES = ("periodic", "skewed", "open", "antiperiodic")
-UPDATES = ("auto", "cluster", "metropolis")
 
-# Updates before the first sample and between samples. Cluster sweeps reach equilibrium in some twenty updates; single
-# flips alone take of the order of size^2.2 sweeps at T_c.
-WARM_UP = {"auto": 30, "cluster": 30, "metropolis": 1000}
-SWEEPS_BETWEEN_STATES = {"auto": 8, "cluster": 8, "metropolis": 100}
-METROPOLIS_SWEEPS = 3  # after each cluster sweep of `auto`; together they cost less than a fifth of it
+# Updates before the first sample and between samples: enough at T from 1 to 4 and sizes up to 64 (up to 32 where
+# frustrated: the walls of larger lattices take longer to roughen).
+WARM_UP, UPDATES_BETWEEN_STATES = 30, 8
+METROPOLIS_SWEEPS = 3  # after each cluster sweep; together they cost less than a fifth of it
+
+
+def critical_temperature() -> float:
+    """T_c = 2 / ln(1 + sqrt 2) of the infinite square lattice with J = 1."""
+    return 2 / math.log1p(math.sqrt(2))
 
 
 class Bonds(NamedTuple):
@@ -100,12 +103,10 @@ def _colour(neighbours: Sites) -> tuple[Sites, ...]:
     return tuple(np.flatnonzero(found == which) for which in range(found.max() + 1))
 
 
-def energy(spins: ArrayLike, boundary: str = "periodic", coupling: float = 1.0) -> Floats:
+def energy(spins: Spins, boundary: str = "periodic", coupling: float = 1.0) -> Floats:
     """The energy per spin, e = -J / N sum_<ij> b_ij s_i s_j, of spins (..., height, width)."""
-    check_coupling(coupling)
-    checked = check_spins(spins)
-    bonds = find_bonds(*checked.shape[-2:], boundary)
-    flat = checked.reshape(*checked.shape[:-2], -1)
+    bonds = find_bonds(*spins.shape[-2:], boundary)
+    flat = spins.reshape(*spins.shape[:-2], -1)
     pairs = flat[..., bonds.right] * bonds.right_sign
     pairs += flat[..., bonds.below] * bonds.below_sign
     pairs *= flat
@@ -116,8 +117,8 @@ def energy(spins: ArrayLike, boundary: str = "periodic", coupling: float = 1.0) 
 
 
 def metropolis(
-    spins: ArrayLike,
-    temperatures: ArrayLike,
+    spins: Spins,
+    temperatures: Floats,
     generator: np.random.Generator,
     boundary: str = "periodic",
     coupling: float = 1.0,
@@ -128,12 +129,12 @@ def metropolis(
     them; spins of one colour share no bond, so to update them together is to update them in turn.
 
     spins         (chains, height, width) of +-1
-    temperatures  one, or one for each chain
+    temperatures  (chains,)
     """
-    bonds, state, heat = _prepare(spins, temperatures, boundary, coupling)
+    bonds, state = find_bonds(*spins.shape[1:], boundary), _sites_first(spins)
     # An odd k needs an odd number of neighbours, which only an open border has.
     steps = (1, 2, 3, 4) if boundary == "open" else (2, 4)
-    thresholds = [_threshold(np.exp(-2 * abs(coupling) * step / heat)) for step in steps]
+    thresholds = [_threshold(np.exp(-2 * abs(coupling) * step / temperatures)) for step in steps]
     sign = np.int8(math.copysign(1, coupling))
     for colour in bonds.colours:
         own = state[colour]
@@ -155,12 +156,12 @@ def metropolis(
         flips += np.int8(1)
         own *= flips
         state[colour] = own
-    return _restore(state, spins)
+    return _chains_first(state, spins.shape)
 
 
 def swendsen_wang(
-    spins: ArrayLike,
-    temperatures: ArrayLike,
+    spins: Spins,
+    temperatures: Floats,
     generator: np.random.Generator,
     boundary: str = "periodic",
     coupling: float = 1.0,
@@ -171,10 +172,10 @@ def swendsen_wang(
     does. That holds for bonds of any sign, so antiferromagnets and frustrated boundaries are served as well.
 
     spins         (chains, height, width) of +-1
-    temperatures  one, or one for each chain
+    temperatures  (chains,)
     """
-    bonds, state, heat = _prepare(spins, temperatures, boundary, coupling)
-    threshold = _threshold(-np.expm1(-2 * abs(coupling) / heat))
+    bonds, state = find_bonds(*spins.shape[1:], boundary), _sites_first(spins)
+    threshold = _threshold(-np.expm1(-2 * abs(coupling) / temperatures))
     sign = np.int8(math.copysign(1, coupling))
 
     def join(other: Sites, signs: Spins) -> NDArray[np.bool_]:
@@ -185,13 +186,13 @@ def swendsen_wang(
         return joined
 
     right, below = join(bonds.right, bonds.right_sign), join(bonds.below, bonds.below_sign)
-    roots = _find_roots(right, below, bonds, np.shape(spins)[-1])
+    roots = _find_roots(right, below, bonds, spins.shape[-1])
     flips = generator.integers(0, 256, (state.size + 7) // 8, dtype=np.uint8)
     flips = np.unpackbits(flips, count=state.size).view(np.int8)
     flips *= np.int8(-2)
     flips += np.int8(1)
     state *= flips.take(roots)
-    return _restore(state, spins)
+    return _chains_first(state, spins.shape)
 
 
 def _find_roots(right: NDArray[np.bool_], below: NDArray[np.bool_], bonds: Bonds, width: int) -> Sites:
@@ -235,26 +236,21 @@ def ising(
     boundary: str,
     coupling: float,
     seed: int,
-    update: str = "auto",
-    sweeps: int | None = None,
-    warm_up: int | None = None,
 ) -> dict[str, NDArray[Any]]:
     """States of the two-dimensional Ising model in equilibrium, from independent Markov chains.
 
     size          of a square lattice, or (height, width)
     temperatures  T in units of J / k_B where J = 1; `chains` independent chains run at each
-    samples       states kept of each chain, `sweeps` updates apart, after `warm_up` updates
+    samples       states kept of each chain, UPDATES_BETWEEN_STATES apart, after WARM_UP updates
     coupling      J: positive for a ferromagnet, negative for an antiferromagnet
-    update        `auto`: one cluster sweep (Swendsen-Wang), then three Metropolis sweeps. The clusters do what single
-                  flips cannot near T_c and below; the flips move the domain walls of frustrated lattices (antiperiodic,
-                  or an antiferromagnet whose checkerboard does not close), which clusters hardly do.
-                  `cluster`, `metropolis`: one sweep of that kind only. Metropolis is slow near T_c
+
+    An update is one cluster sweep (Swendsen-Wang), then three Metropolis sweeps. The clusters do what single flips
+    cannot near T_c and below; the flips move the domain walls of frustrated lattices (antiperiodic, or an
+    antiferromagnet whose checkerboard does not close), which clusters hardly do.
 
     A chain starts in a ground state with a random sign and, if frustrated, a domain wall in a random place. A random
     start would freeze cold chains into stripes, or into walls wound around the lattice, which no update here unwinds.
 
-    The defaults of `sweeps` and `warm_up` (SWEEPS_BETWEEN_STATES, WARM_UP) are enough for `auto` at T from 1 to 4
-    and sizes up to 64 (up to 32 where frustrated: the walls of larger lattices take longer to roughen).
     The same arguments give the same states. All chains draw from one generator (one for each would cost more than the
     sweeps), so a chain's states change with the number of chains beside it.
 
@@ -263,18 +259,16 @@ def ising(
     related), `energy` and `magnetisation` per spin.
     """
     height, width = (size, size) if isinstance(size, int) else size
-    sweeps = SWEEPS_BETWEEN_STATES[update] if sweeps is None else sweeps
-    warm_up = WARM_UP[update] if warm_up is None else warm_up
+    check_coupling(coupling)
     heat = check_temperatures(temperatures).repeat(chains)
     generator = np.random.default_rng(seed)
     spins = _ground_states(generator, len(heat), height, width, boundary, coupling)
     kept = np.empty((len(heat), samples, height, width), np.int8)
-    for done in range(1, warm_up + samples * sweeps + 1):
-        if update != "metropolis":
-            spins = swendsen_wang(spins, heat, generator, boundary, coupling)
-        for _ in range({"auto": METROPOLIS_SWEEPS, "cluster": 0, "metropolis": 1}[update]):
+    for done in range(1, WARM_UP + samples * UPDATES_BETWEEN_STATES + 1):
+        spins = swendsen_wang(spins, heat, generator, boundary, coupling)
+        for _ in range(METROPOLIS_SWEEPS):
             spins = metropolis(spins, heat, generator, boundary, coupling)
-        sample, rest = divmod(done - warm_up, sweeps)
+        sample, rest = divmod(done - WARM_UP, UPDATES_BETWEEN_STATES)
         if sample > 0 and rest == 0:
             kept[:, sample - 1] = spins
     states = kept.reshape(-1, height, width)
@@ -320,53 +314,21 @@ def _threshold(probability: Floats) -> NDArray[np.uint32]:
     return np.minimum(np.rint(probability * 2.0**32), 2.0**32 - 1).astype(np.uint32)
 
 
-def _prepare(spins: ArrayLike, temperatures: ArrayLike, boundary: str, coupling: float) -> tuple[Bonds, Spins, Floats]:
-    """The bonds, a copy of the spins as (N, chains), and the temperatures.
-
-    The chains come last in memory so that the spins at one site lie together: a look at a neighbour copies whole rows.
-    """
-    check_coupling(coupling)
-    checked = check_spins(spins)
-    if checked.ndim != 3:
-        raise UserError(
-            f"spins must have the shape (chains, height, width), not {checked.shape}", hint="Add the axis of chains."
-        )
-    heat = check_temperatures(temperatures)
-    chains, height, width = checked.shape
-    if heat.shape not in ((), (1,), (chains,)):
-        found = f"not an array of shape {heat.shape}"
-        raise UserError(f"there must be one temperature, or one for each of {chains} chains, {found}")
-    state = np.moveaxis(checked, 0, -1).copy(order="C").reshape(-1, chains)
-    return find_bonds(height, width, boundary), state, heat
+def _sites_first(spins: Spins) -> Spins:
+    """A copy (N, chains): the spins at one site lie together, so that a look at a neighbour copies whole rows."""
+    return np.moveaxis(spins, 0, -1).copy(order="C").reshape(-1, len(spins))
 
 
-def _restore(state: Spins, spins: ArrayLike) -> Spins:
-    chains, height, width = np.shape(spins)
-    return np.moveaxis(state.reshape(height, width, chains), -1, 0)
+def _chains_first(state: Spins, shape: tuple[int, ...]) -> Spins:
+    return np.moveaxis(state.reshape(*shape[1:], shape[0]), -1, 0)
 
 
 # What a user may have got wrong
 
 
-def check_spins(spins: ArrayLike) -> Spins:
-    """Spins as int8, two sides or more, all of them -1 or 1."""
-    found = np.asarray(spins)
-    if found.ndim < 2 or min(found.shape[-2:]) < 2:
-        raise UserError(f"spins must have the shape (..., height, width), both at least 2, not {found.shape}")
-    if not (np.abs(found) == 1).all():
-        raise UserError(
-            f"spins must be -1 and 1, not values from {found.min()} to {found.max()}",
-            hint="For bits take 2 * bits - 1.",
-        )
-    return found.astype(np.int8, copy=False)
-
-
 def check_temperatures(temperatures: ArrayLike) -> Floats:
     """Temperatures as float64, all above 0."""
-    try:
-        heat = np.asarray(temperatures, np.float64)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"temperatures must be numbers, not {temperatures!r}") from error
+    heat = np.asarray(temperatures, np.float64)
     wrong = heat[~((heat > 0) & np.isfinite(heat))]
     if wrong.size:
         raise UserError(

@@ -16,8 +16,7 @@ from ...data.readers.simulation import SimulatedTable, load_or_make
 from ...data.source import Chosen, Memory, Source, Splits
 from ...data.split import Split
 from ...errors import UserError
-from .ising_exact import critical_temperature
-from .lattices import check_coupling, ising
+from .lattices import check_coupling, critical_temperature, ising
 
 VERSION = 1  # of the states; another one is not taken from the cache
 

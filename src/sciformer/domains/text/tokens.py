@@ -32,15 +32,7 @@ class Text(Textual, Maskable, Exportable, Editable):
     hides: ClassVar[tuple[str, ...]] = ("ids",)
     host_columns: ClassVar[tuple[str, ...]] = ("word", "part")
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = (
-        "column",
-        "learn",
-        "begin",
-        "end",
-        "context",
-        "step",
-        "tie",
-        "bias",
-        "join",
+        *("column", "learn", "begin", "end", "context", "step", "tie", "bias", "join"),
     )
     has_mask_vector: ClassVar[bool] = False
     changeable_columns: ClassVar[tuple[str, ...]] = ("ids",)
@@ -230,37 +222,20 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def mask(self) -> int:
-        return self._special("mask")
-
-    def _special(self, role: str) -> int:
-        found = self.coder.specials
-        if role not in found:
-            there = f"its special tokens are {', '.join(found)}" if found else "it has no special tokens"
-            raise UserError(
-                f"the vocabulary has no {role} token; {there}",
-                hint=f"Name it: tokens.special.{role}",
-                key=f"tokens.special.{role}",
-            )
-        return found[role]
+        return self.special_id("mask")
 
     def save(self, path: str | Path) -> None:
         """Write the vocabulary as a tokenizer.json of Hugging Face."""
-        Path(path).write_text(self._exported(path), "utf-8")
+        (text,) = self.export_files().values()
+        Path(path).write_text(text, "utf-8")
 
     def export_files(self) -> dict[str, str]:
-        from .subwords import TOKENIZER_FILE
-
-        return {TOKENIZER_FILE: self._exported()}
-
-    def _exported(self, path: str | Path | None = None) -> str:
-        from .subwords import export_tokenizer
+        from .subwords import TOKENIZER_FILE, export_tokenizer
 
         if self.lines:
-            raise UserError(
-                "a tokenizer.json cannot hold tokens.lines, ends of lines as tokens", key="tokens.lines", file=path
-            )
-        frame = {role: self._special(role) for role in ("begin", "end") if getattr(self, role)}
-        return export_tokenizer(self.coder, frame, self.lower, self.unicode_form)
+            raise UserError("a tokenizer.json cannot hold tokens.lines, ends of lines as tokens", key="tokens.lines")
+        frame = {role: self.special_id(role) for role in ("begin", "end") if getattr(self, role)}
+        return {TOKENIZER_FILE: export_tokenizer(self.coder, frame, self.lower, self.unicode_form)}
 
     # From a text to tokens and back
 
@@ -319,7 +294,7 @@ class Text(Textual, Maskable, Exportable, Editable):
         return Stream(columns, lengths.reshape(-1, len(runs)).sum(1))
 
     def _markers(self, role: str, rows: list[Encoded]) -> list[Encoded]:
-        return [(np.array([self._special(role)], np.int32), None)] * len(rows)
+        return [(np.array([self.special_id(role)], np.int32), None)] * len(rows)
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         return {"ids": np.where(tokens, self.mask, stream.columns["ids"]).astype(np.int32)}

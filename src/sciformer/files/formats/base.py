@@ -160,6 +160,7 @@ class TableFile:
     rows: int
     edges: Array
     path: Any  # or the name of a table in memory
+    file: Any = None
 
     def __init__(self, path: Path | str, layout: Layout) -> None:
         self.path, self.layout = path, layout
@@ -173,7 +174,9 @@ class TableFile:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Give back what the system lends."""
+        """Give back what the system lends: the handle `file`, where there is one."""
+        if self.file is not None:
+            self.file.close()
 
     def tables(self) -> Sequence[TableFile]:
         """The tables of a file that may have several."""

@@ -32,18 +32,14 @@ class FITSTable(MemoryTable):
 def read_fits(path: Path, layout: Layout) -> FITSTable:
     """The first table of a FITS file, or the one of this name or number (`layout.tree`)."""
     fits, table = require("astropy.io.fits", "FITS files"), layout.tree
-    try:
-        with warnings.catch_warnings(record=True) as caught, path.open("rb") as raw:
-            warnings.simplefilter("always")
-            units = fits.open(raw, memmap=False)
-            names = [f"{number} {unit.name}".strip() for number, unit in enumerate(units)]
-            found = {n: unit for n, unit in zip(names, units) if isinstance(unit, (fits.BinTableHDU, fits.TableHDU))}
-            chosen = [u for name, u in found.items() if not table or table in (u.name, name.partition(" ")[0])]
-            made = [_unit(path, unit, units[0].header, layout) for unit in chosen]
-            cut = [str(one.message) for one in caught if "truncated" in str(one.message)]
-    except Exception as error:  # damaged files make astropy raise a dozen different ones
-        raise broken(path, "FITS", error) from error
-    if cut:
+    with warnings.catch_warnings(record=True) as caught, path.open("rb") as raw:
+        warnings.simplefilter("always")
+        units = fits.open(raw, memmap=False)
+        names = [f"{number} {unit.name}".strip() for number, unit in enumerate(units)]
+        found = {n: unit for n, unit in zip(names, units) if isinstance(unit, (fits.BinTableHDU, fits.TableHDU))}
+        chosen = [u for name, u in found.items() if not table or table in (u.name, name.partition(" ")[0])]
+        made = [_unit(path, unit, units[0].header, layout) for unit in chosen]
+    if cut := [str(one.message) for one in caught if "truncated" in str(one.message)]:
         raise broken(path, "FITS", ValueError(cut[0]))
     if not made:
         message = f"{path} has no {f'table {table!r}' if table else 'table'}: it has the units {', '.join(names)}"

@@ -55,9 +55,6 @@ class HDF5File(PaddedFile):
         else:
             self.fill({name.replace("/", "."): dataset for name, dataset in found.items()})
 
-    def close(self) -> None:
-        self.file.close()
-
     def _unpacks(self, h5py: Any, name: str, dataset: Any) -> None:
         plan = dataset.id.get_create_plist()
         for number in range(plan.get_nfilters()):

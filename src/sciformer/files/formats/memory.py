@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...data.columns import Array, Lists
-from ..packages import broken, require
+from ..packages import require
 from .base import Column, Format, Kind, Layout, TableFile
 
 BLANKS = tuple(map(ord, " \t\n\r\xa0"))
@@ -137,13 +137,9 @@ def from_astropy(table: Any, path: Path | str, layout: Layout | None = None) -> 
 def read_ecsv(path: Path, layout: Layout) -> MemoryTable:
     """A table in ECSV, with its units."""
     tables = require("astropy.table", "ECSV files")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = tables.Table.read(path, format="ascii.ecsv")
-    except Exception as error:  # damaged files make astropy raise a dozen different ones
-        raise broken(path, "ECSV", error) from error
-    return from_astropy(found, path, layout)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return from_astropy(tables.Table.read(path, format="ascii.ecsv"), path, layout)
 
 
 ECSV = Format("ECSV", (".ecsv",), ("astropy",), reader=read_ecsv, magic=(b"# %ECSV",))

@@ -40,9 +40,6 @@ class ParquetFile(TableFile):
                 else:
                     self.add_column(name, found, f"{kind}")
 
-    def close(self) -> None:
-        self.file.close()
-
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
         first = int(np.searchsorted(self.edges, start, side="right")) - 1
         last = max(first + 1, int(np.searchsorted(self.edges, stop, side="left")))

@@ -53,9 +53,6 @@ class RootFile(TableFile):
         else:
             self._fields()
 
-    def close(self) -> None:
-        self.file.close()
-
     def _name(self) -> str:
         """The only tree, or the one that is asked for."""
         kinds = self.file.classnames(recursive=True, cycle=False)

@@ -15,7 +15,8 @@ from matplotlib.ticker import LogFormatterSciNotation, LogLocator, MaxNLocator, 
 from numpy.typing import ArrayLike
 
 from ...errors import UserError, one_of
-from ...metrics import Reliability, Roc
+from ...metrics.calibration import Reliability
+from ...metrics.classification import Roc
 from . import style
 from .attention import COLOUR_MAP, FONT_SIZE, MIN_FONT_SIZE
 from .style import FAINT_GREY, LINE_COLOURS, LINE_DASHES

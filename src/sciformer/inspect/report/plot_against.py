@@ -9,7 +9,7 @@ import numpy as np
 from ...data.columns import Array
 from ...errors import UserError, one_of
 from ...evaluation.evaluate import Evaluation
-from ...metrics import Crossing, crossing
+from ...metrics.crossing import Crossing, crossing
 from .. import attention
 from ..plots import curves
 from .page import Page

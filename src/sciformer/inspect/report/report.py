@@ -23,7 +23,9 @@ from ...data.random import SampleRandom
 from ...data.source import Chosen
 from ...errors import UserError
 from ...evaluation.evaluate import Evaluation, evaluate
-from ...metrics import METRICS, AtLeast, confusion, reliability, roc
+from ...metrics import METRICS, AtLeast
+from ...metrics.calibration import reliability
+from ...metrics.classification import confusion, roc
 from ...recipe.field import extensions
 from ...train.resume import Changed
 from ...train.weights import load_weights

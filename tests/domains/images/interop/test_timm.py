@@ -18,15 +18,19 @@ DIM, DEPTH, HEADS, CLASSES = 24, 2, 3, 11
 HALF = ((0.5,) * 3, (0.5,) * 3)
 
 
+def block(prefix, dim, inner):
+    """Shapes of the weights of a block."""
+    layers = {"attn.qkv": (3 * dim, dim), "attn.proj": (dim, dim), "mlp.fc1": (inner, dim), "mlp.fc2": (dim, inner)}
+    shapes = {f"{prefix}.{name}.weight": shape for name, shape in {**layers, "norm1": (dim,), "norm2": (dim,)}.items()}
+    return shapes | {name.replace("weight", "bias"): shape[:1] for name, shape in shapes.items()}
+
+
 def weights(places=5, extra=(), bias=True, head=True, patch=4):
     """Random weights under the names of timm."""
     shapes = {"cls_token": (1, 1, DIM), "pos_embed": (1, places, DIM), "norm.weight": (DIM,), "norm.bias": (DIM,)}
     shapes |= {"patch_embed.proj.weight": (DIM, 3, patch, patch), "patch_embed.proj.bias": (DIM,)}
     for i in range(DEPTH):
-        layers = {"attn.qkv": (3 * DIM, DIM), "attn.proj": (DIM, DIM), "mlp.fc1": (40, DIM), "mlp.fc2": (DIM, 40)}
-        for name, shape in {**layers, "norm1": (DIM,), "norm2": (DIM,)}.items():
-            shapes |= {f"blocks.{i}.{name}.weight": shape, f"blocks.{i}.{name}.bias": shape[:1]}
-        shapes |= {f"blocks.{i}.{name}": (DIM,) for name in extra}
+        shapes |= block(f"blocks.{i}", DIM, 40) | {f"blocks.{i}.{name}": (DIM,) for name in extra}
     shapes |= {"head.weight": (CLASSES, DIM), "head.bias": (CLASSES,)} if head else {}
     generator = torch.Generator().manual_seed(0)
     return {
@@ -119,10 +123,7 @@ def test_a_masked_autoencoder_with_these_names(tmp_path):
     shapes = {"mask_token": (1, 1, 16), "decoder_pos_embed": (1, 5, 16), "decoder_pred.weight": (48, 16)}
     shapes |= {"decoder_embed.weight": (16, DIM), "decoder_embed.bias": (16,), "decoder_pred.bias": (48,)}
     shapes |= {"decoder_norm.weight": (16,), "decoder_norm.bias": (16,)}
-    hidden = round(40 / DIM * 16)
-    layers = {"attn.qkv": (48, 16), "attn.proj": (16, 16), "mlp.fc1": (hidden, 16), "mlp.fc2": (16, hidden)}
-    for name, shape in {**layers, "norm1": (16,), "norm2": (16,)}.items():
-        shapes |= {f"decoder_blocks.0.{name}.weight": shape, f"decoder_blocks.0.{name}.bias": shape[:1]}
+    shapes |= block("decoder_blocks.0", 16, round(40 / DIM * 16))
     made |= {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
     torch.save({"model": made}, tmp_path / "mae.pth")
     run = import_model(tmp_path / "mae.pth", tmp_path / "run", {"model.heads": HEADS})

@@ -9,8 +9,14 @@ from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.evaluation.embed import embed
 from sciformer.interop import export_model, import_model
-from sciformer.train.weights import load_weights
-from tests.domains.images.interop.their_images import images, make, pixel_values, save, transformers
+from tests.domains.images.interop.their_images import (
+    assert_same_weights,
+    images,
+    make,
+    pixel_values,
+    save,
+    transformers,
+)
 from tests.domains.text.interop.theirs import rewrite
 from tests.errors import refuses
 
@@ -58,11 +64,7 @@ def test_the_same_pictures_and_the_same_loss(changes, tmp_path):
     with torch.no_grad():
         back = again(pixel_values(PICTURES), noise=hidden)
     torch.testing.assert_close(back.logits, theirs.logits, atol=1e-5, rtol=0)
-    twice = import_model(tmp_path / "out", tmp_path / "twice")
-    before, after = (load_weights(one.folder.model)[0] for one in (run, twice))
-    assert before.keys() == after.keys()
-    for name in before:
-        torch.testing.assert_close(after[name], before[name], atol=1e-6, rtol=0)
+    assert_same_weights(run, import_model(tmp_path / "out", tmp_path / "twice"), atol=1e-6)
 
 
 def test_the_encoder_alone(tmp_path):

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import torch
 
+from sciformer.train.weights import load_weights
 from tests.domains.text.interop.theirs import transformers
 from tests.nn.parity import shake
 
@@ -31,6 +32,11 @@ def save(folder, model, **changes):
     about |= {"image_mean": MEAN, "image_std": DEVIATION, **changes}
     (folder / "preprocessor_config.json").write_text(json.dumps(about))
     return folder
+
+
+def assert_same_weights(run, other, atol=0):
+    before, after = (load_weights(one.folder.model)[0] for one in (run, other))
+    torch.testing.assert_close(after, before, atol=atol, rtol=0)
 
 
 def images(count=3, height=12, width=12, channels=3):

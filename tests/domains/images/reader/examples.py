@@ -5,6 +5,7 @@ import struct
 import zlib
 
 import numpy as np
+from astropy.io import fits
 from PIL import Image
 
 from sciformer.data.source import pieces
@@ -49,6 +50,18 @@ def idx(path, array):
     """An idx file, packed if its name says so."""
     raw = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.astype(np.uint8).tobytes()
     path.write_bytes(gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)
+
+
+def write_array(path, array):
+    """An NPY, NPZ, FITS or idx file with one array."""
+    if path.suffix == ".npy":
+        np.save(path, array)
+    elif path.suffix == ".npz":
+        np.savez(path, image=array)
+    elif path.suffix == ".fits":
+        fits.PrimaryHDU(array).writeto(path)
+    else:
+        idx(path, array)
 
 
 def opened(files, truth=("label",), **options):

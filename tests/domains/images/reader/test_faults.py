@@ -11,7 +11,7 @@ from PIL import Image
 from sciformer.domains.images.reader.decode import pillow
 from sciformer.domains.images.reader.reader import ImageFiles
 from sciformer.errors import UserError
-from tests.domains.images.reader.examples import bomb, classes, idx, opened, picture, pixels, read
+from tests.domains.images.reader.examples import bomb, classes, opened, picture, pixels, read, write_array
 from tests.errors import refuses
 
 
@@ -99,14 +99,7 @@ def test_pixels_that_are_not_finite_are_counted(tmp_path):
 @pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.fits", "train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"])
 def test_arrays_that_were_cut_off(tmp_path, name):
     path = tmp_path / name
-    if name.endswith(".npy"):
-        np.save(path, pixels(40, 9, 9))
-    elif name.endswith(".npz"):
-        np.savez(path, image=pixels(40, 9, 9))
-    elif name.endswith(".fits"):
-        fits.PrimaryHDU(pixels(400, 9, 9)).writeto(path)
-    else:
-        idx(path, pixels(40, 9, 9))
+    write_array(path, pixels(400, 9, 9))
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with refuses(file=path):
         read([path])
@@ -132,6 +125,9 @@ def test_names_that_lead_nowhere(tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
     with refuses("1 files .txt", file=tmp_path):
         opened([tmp_path])
+    (tmp_path / "a.csv").write_text("file,z\nimg/0.png,1\nimg/1.png,2\n")
+    with refuses("`file`", "2 images", "img/0.png", key="data.image", file=tmp_path / "a.csv"):
+        opened([tmp_path / "a.csv"], ())
     classes(tmp_path / "pets", 2)
     with refuses("`label`", file=tmp_path / "pets/cat/0.png", hint="CLASS"):
         opened([tmp_path / "pets" / "cat"])
@@ -163,19 +159,6 @@ def test_folders_that_tell_no_class(tmp_path):
     classes(tmp_path / "b", 3, ["cat"])
     with refuses("`label`", hint=f"{tmp_path}/b has images in one folder alone, cat"):
         opened([tmp_path / "b"])
-
-
-def test_tables_that_name_nothing(tmp_path):
-    (tmp_path / "a.csv").write_text("file,z\nimg/0.png,1\nimg/1.png,2\n")
-    with refuses("`file`", "2 images", "img/0.png", key="data.image", file=tmp_path / "a.csv"):
-        opened([tmp_path / "a.csv"], ())
-
-
-def test_the_same_image_with_two_classes_is_told(tmp_path):
-    classes(tmp_path / "a", 3)
-    (tmp_path / "a" / "dog" / "9.png").write_bytes((tmp_path / "a" / "cat" / "0.png").read_bytes())
-    (note,) = opened([tmp_path / "a"]).notes
-    assert note == "1 of 7 images are the same as others: these stay in one part, but 1 of them have another class."
 
 
 def test_a_keyword_of_headers_is_found_by_what_is_like_it(tmp_path):

@@ -9,7 +9,7 @@ from PIL import Image
 
 from sciformer.domains.images.reader.reader import ImageFiles
 from sciformer.domains.images.reader.sets import guess_axes
-from tests.domains.images.reader.examples import idx, opened, picture, pixels, read
+from tests.domains.images.reader.examples import idx, opened, picture, pixels, read, write_array
 from tests.errors import refuses
 
 GREY, COLOUR = pixels(6, 9), pixels(6, 9, 3)
@@ -212,7 +212,7 @@ def test_short_stacks_of_several_files_are_channels(tmp_path, form):
     for number, image in enumerate(images):
         folder = tmp_path / "ab"[number % 2]
         folder.mkdir(exist_ok=True)
-        write_image(folder / f"{number}.{form}", image)
+        write_array(folder / f"{number}.{form}", image)
     found = ImageFiles(kind="images", split={"valid": 0.0, "test": 0.0}).read([tmp_path])
     table = found.load(0)
     assert table["image"].shape == (4, 12, 13, 3)
@@ -222,14 +222,6 @@ def test_short_stacks_of_several_files_are_channels(tmp_path, form):
     table = ImageFiles(kind="images").read([tmp_path / "list.csv"]).load(0)
     for mass, image in zip(table["mass"], table["image"]):
         np.testing.assert_array_equal(image, np.moveaxis(images[int(mass)], 0, -1))
-
-
-def write_image(path, image):
-    if path.suffix == ".npy":
-        np.save(path, image)
-        return
-    fits = pytest.importorskip("astropy.io.fits")
-    fits.PrimaryHDU(image).writeto(path)
 
 
 def test_stacks_that_are_long_or_labelled_stay_images(tmp_path):

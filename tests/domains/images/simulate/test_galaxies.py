@@ -7,27 +7,34 @@ import pytest
 
 from sciformer.domains.images.simulate import base
 from sciformer.domains.images.simulate.galaxies import CLASSES, Galaxies
+from sciformer.domains.images.simulate.lenses import Lenses
 from sciformer.domains.images.simulate.morphology import MAKERS
 from sciformer.domains.images.simulate.sersic import sersic
 from tests.errors import refuses
 
 
 @pytest.mark.parametrize(
-    ("more", "shape", "kind"),
+    ("section", "shape", "kind"),
     [
-        ({}, (64, 64, 3), np.uint8),
-        ({"unit": "flux"}, (64, 64, 3), np.float32),
-        ({"size": 20, "bands": 1}, (20, 20, 1), np.uint8),
-        ({"size": 33, "bands": 6, "unit": "flux"}, (33, 33, 6), np.float32),
+        (Galaxies(seed=1), (64, 64, 3), np.uint8),
+        (Galaxies(seed=1, size=20, bands=1), (20, 20, 1), np.uint8),
+        (Galaxies(seed=1, size=33, bands=6, unit="flux"), (33, 33, 6), np.float32),
+        (Lenses(seed=1), (64, 64), np.uint8),
+        (Lenses(seed=1, size=24, bands=3, unit="flux"), (24, 24, 3), np.float32),
     ],
+    ids=str,
 )
-def test_columns_are_whole_and_finite(more, shape, kind):
-    table = Galaxies(seed=1, **more).make(16)
-    assert table["image"].shape == (16, *shape)
+def test_columns_are_whole_and_finite(section, shape, kind):
+    table = section.make(65)
+    assert table["image"].shape == (65, *shape)
     assert table["image"].dtype == kind
     for name, column in table.items():
-        assert len(column) == 16
+        assert len(column) == 65
         assert column.dtype.kind == "U" or np.isfinite(column).all(), name
+
+
+def test_truths_are_in_their_ranges():
+    table = Galaxies(seed=1, size=20).make(16)
     assert (table["axis_ratio"] > 0).all()
     assert (table["axis_ratio"] <= 1).all()
     assert (table["snr"] >= 20).all()

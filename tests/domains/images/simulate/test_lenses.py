@@ -32,18 +32,11 @@ def plane(size=64):
     return np.broadcast_to(along, (1, size, size)), np.broadcast_to(along[:, None], (1, size, size))
 
 
-def test_a_round_isothermal_lens_bends_by_its_radius_everywhere():
-    x, y = plane()
-    bent = deflection(x, y, one(1.3), one(2.0), ZERO, ZERO)
-    far = np.hypot(x, y)
-    np.testing.assert_allclose(bent, np.stack([1.3 * x / far, 1.3 * y / far]), atol=1e-5)
-
-
 @pytest.mark.parametrize("slope", [1.7, 2.0, 2.3])
 def test_a_round_power_law_bends_by_a_power_of_the_distance(slope):
     x, y = plane()
     bent, far = deflection(x, y, one(1.3), one(slope), ZERO, ZERO), np.hypot(x, y)
-    np.testing.assert_allclose(np.hypot(*bent), 1.3 * (1.3 / far) ** (slope - 2), rtol=1e-4)
+    np.testing.assert_allclose(bent, 1.3 * (1.3 / far) ** (slope - 2) * np.stack([x, y]) / far, atol=1e-4)
 
 
 def test_an_isothermal_ellipsoid_bends_as_the_closed_form_says():
@@ -95,21 +88,9 @@ def test_a_source_behind_the_middle_becomes_a_ring():
     assert source_brightness(one(0.15)[:, None, None], ZERO[:, None, None], truth).item() == pytest.approx(1, abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("more", "shape", "kind"),
-    [
-        ({}, (64, 64), np.uint8),
-        ({"bands": 3, "unit": "flux"}, (64, 64, 3), np.float32),
-        ({"size": 24}, (24, 24), np.uint8),
-    ],
-)
-def test_columns_are_whole_and_finite(more, shape, kind):
-    table = Lenses(seed=1, **more).make(LENSES_PER_CHUNK + 1)
-    assert table["image"].shape == (LENSES_PER_CHUNK + 1, *shape)
-    assert table["image"].dtype == kind
+def test_truths_are_in_their_ranges():
+    table = Lenses(seed=1, size=24).make(LENSES_PER_CHUNK + 1)
     for name in (*TARGETS, *SOURCE_COLUMNS, "snr", "seeing"):
-        assert table[name].shape == (LENSES_PER_CHUNK + 1,)
-        assert np.isfinite(table[name]).all()
         assert table[name].std() > 0
     assert np.hypot(table["e1"], table["e2"]).max() < 0.36
     assert table["einstein_radius"].min() >= 0.6

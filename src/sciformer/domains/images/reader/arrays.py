@@ -8,9 +8,9 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -19,6 +19,7 @@ import numpy as np
 from ....data.columns import Array
 from ....data.readers.text_parts import MAX_UNPACKED_BYTES
 from ....errors import UserError
+from ....files.formats.base import as_text
 from ....files.formats.hdf5 import _h5py
 from ....files.packages import broken, require
 
@@ -29,11 +30,21 @@ FITS_STRUCTURE = ("SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "
 
 
 class ArrayInfo(NamedTuple):
-    """What a file says of an array; one that is `turned` has its first axis stored last."""
+    """Shape and type of an array, from the header of its file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    turned: bool = False
+
+
+class StoredArray(NamedTuple):
+    """An array of an open file; `load` gives an object that can be sliced by rows."""
+
+    info: ArrayInfo
+    load: Callable[[], Any]
+
+
+Contents = tuple[dict[str, StoredArray], dict[str, Any]]
+"""The arrays of an open file by name, and the values of its header."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +58,36 @@ class ArrayFile:
 
     def get(self, name: str, rows: Array | None = None) -> Array:
         """An array, or sorted rows of it, in the byte order of this machine; texts as words."""
-        found: Array = _with_broken(FORMATS[self.form].read, self.form, self.path, name, rows)
+        with _contents(self.path, self.form) as (arrays, _):  # opened here: handles do not survive a fork
+            found = _read_row_blocks(arrays[name].load(), rows)
         if found.dtype.kind not in "OS":
             return found.astype(found.dtype.newbyteorder("="), copy=False)
-        values = found.ravel().tolist()
-        words = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in values]
-        return np.array(words).reshape(found.shape)
+        return as_text(found.ravel()).astype(str).reshape(found.shape)
 
 
-def _with_broken(call: Callable[..., Any], form: str, path: Path, *rest: Any) -> Any:
+def open_arrays(path: Path) -> ArrayFile:
+    """A file of any of these formats, told by how it begins."""
     try:
-        return call(path, *rest)
+        with _unpacked(path) as file:
+            begin = file.read(16)
+    except (OSError, EOFError, zlib.error) as error:
+        raise broken(path, "gzip", error) from error
+    form = next((form for form, (magic, _) in FORMATS.items() if magic and begin.startswith(magic)), "")
+    if len(begin) >= 8 and begin[:2] == b"\0\0" and begin[2] in IDX_TYPES and 1 <= begin[3] <= 4:
+        form = "idx"
+    if not form:
+        with path.open("rb") as file:
+            begin = file.read(12)
+        raise UserError(f"{path} is not an NPY, NPZ, HDF5, FITS or idx file: it begins with {begin!r}", file=path)
+    with _contents(path, form) as (arrays, header):
+        return ArrayFile(path, form, {name: stored.info for name, stored in arrays.items()}, header)
+
+
+@contextmanager
+def _contents(path: Path, form: str) -> Iterator[Contents]:
+    try:
+        with FORMATS[form][1](path) as found:
+            yield found
     except UserError:
         raise
     except Exception as error:  # damaged files make each library raise a dozen different ones
@@ -68,22 +98,8 @@ def _unpacked(path: Path) -> IO[bytes]:
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
-def open_arrays(path: Path) -> ArrayFile:
-    """A file of any of these formats, told by how it begins."""
-    try:
-        with _unpacked(path) as file:
-            begin = file.read(16)
-    except (OSError, EOFError, zlib.error) as error:
-        raise broken(path, "gzip", error) from error
-    form = next((form for form, known in FORMATS.items() if known.magic and begin.startswith(known.magic)), "")
-    if len(begin) >= 8 and begin[:2] == b"\0\0" and begin[2] in IDX_TYPES and 1 <= begin[3] <= 4:
-        form = "idx"
-    if not form:
-        with path.open("rb") as file:
-            begin = file.read(12)
-        raise UserError(f"{path} is not an NPY, NPZ, HDF5, FITS or idx file: it begins with {begin!r}", file=path)
-    found: ArrayFile = _with_broken(FORMATS[form].open, form, path)
-    return found
+def _stored(array: Any) -> StoredArray:
+    return StoredArray(ArrayInfo(tuple(array.shape), array.dtype), lambda: array)
 
 
 def _read_row_blocks(array: Any, rows: Array | None) -> Array:
@@ -95,60 +111,46 @@ def _read_row_blocks(array: Any, rows: Array | None) -> Array:
     return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
 
-def _check_length(path: Path, needed: int, there: int) -> None:
-    if there < needed:
-        hint = "Was it cut off? Fetch or write it again."
-        raise UserError(f"{path} must have {needed:,} bytes of numbers, not {there:,}", hint=hint, file=path)
-
-
 # NumPy
 
 
-def _npy_header(file: IO[bytes], path: Path) -> ArrayInfo:
-    """The shape and type of an array in the form of NumPy; what is pickled is refused."""
+def _npy_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and type of an array in the form of NumPy; what is pickled is refused."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, turned, dtype = read(file)
+    shape, fortran, dtype = read(file)
     if dtype.hasobject:
         raise UserError(f"{path} must have plain numbers or strings, not Python objects, which can run code", file=path)
-    return ArrayInfo(shape, dtype, turned)
+    return shape, fortran, dtype
 
 
-def _open_npy(path: Path) -> ArrayFile:
+@contextmanager
+def _npy(path: Path) -> Iterator[Contents]:
     with path.open("rb") as file:
-        found = _npy_header(file, path)
-        _check_length(path, int(np.prod(found.shape)) * found.dtype.itemsize, path.stat().st_size - file.tell())
-    return ArrayFile(path, "NPY", {"array": found})
+        _npy_header(file, path)
+    yield {"array": _stored(np.load(path, mmap_mode="r", allow_pickle=False))}, {}
 
 
-def _read_npy(path: Path, name: str, rows: Array | None) -> Array:
-    return _read_row_blocks(np.load(path, mmap_mode="r", allow_pickle=False), rows)
-
-
-def _open_npz(path: Path) -> ArrayFile:
-    arrays = {}
-    with zipfile.ZipFile(path) as whole:
-        for name in whole.namelist():
-            if name.endswith(".npy"):
-                with whole.open(name) as file:
-                    arrays[name.removesuffix(".npy")] = _npy_header(file, path)
-    return ArrayFile(path, "NPZ", arrays)
-
-
-def _read_npz(path: Path, name: str, rows: Array | None) -> Array:
-    """Rows of what is not packed are read alone."""
-    with zipfile.ZipFile(path) as whole, whole.open(f"{name}.npy") as file:
-        stored, listed = _npy_header(file, path), whole.getinfo(f"{name}.npy")
-        begins = file.tell()
-    plain = listed.compress_type == zipfile.ZIP_STORED and not stored.turned
-    if not plain or not np.prod(stored.shape):
-        found = _load_npz_array(path, name, path.stat().st_mtime_ns)
-        return found if rows is None else found[rows]
-    with path.open("rb") as file:
-        file.seek(listed.header_offset)
-        names, extra = struct.unpack("<26xHH", file.read(30))
-    begins += listed.header_offset + 30 + names + extra
-    return _read_row_blocks(np.memmap(path, stored.dtype, "r", begins, stored.shape), rows)
+@contextmanager
+def _npz(path: Path) -> Iterator[Contents]:
+    """Arrays that are not compressed are mapped, so that their rows are read alone."""
+    found = {}
+    with zipfile.ZipFile(path) as whole, path.open("rb") as raw:
+        for listed in whole.infolist():
+            name = listed.filename.removesuffix(".npy")
+            if name == listed.filename:
+                continue
+            with whole.open(listed) as file:
+                shape, fortran, dtype = _npy_header(file, path)
+                begins = file.tell()
+            if listed.compress_type == zipfile.ZIP_STORED and np.prod(shape):
+                raw.seek(listed.header_offset)
+                begins += listed.header_offset + 30 + sum(struct.unpack("<26xHH", raw.read(30)))
+                found[name] = _stored(np.memmap(path, dtype, "r", begins, shape, "F" if fortran else "C"))
+            else:
+                load = partial(_load_npz_array, path, name, path.stat().st_mtime_ns)
+                found[name] = StoredArray(ArrayInfo(shape, dtype), load)
+    yield found, {}
 
 
 @lru_cache(maxsize=1)
@@ -158,54 +160,50 @@ def _load_npz_array(path: Path, name: str, changed: int) -> Array:
         return np.asarray(found[name])
 
 
-# HDF5
-
-
-def _open_hdf5(path: Path) -> ArrayFile:
+@contextmanager
+def _hdf5(path: Path) -> Iterator[Contents]:
     h5py = _h5py()
-    arrays: dict[str, ArrayInfo] = {}
+    found: dict[str, StoredArray] = {}
 
     def note(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset) and item.dtype.names is None and item.shape:
-            arrays[name] = ArrayInfo(item.shape, item.dtype)
+            found[name] = _stored(item)
 
     with h5py.File(path, "r") as file:
         file.visititems(note)
-    return ArrayFile(path, "HDF5", arrays)
-
-
-def _read_hdf5(path: Path, name: str, rows: Array | None) -> Array:
-    with _h5py().File(path, "r") as file:  # opened here: handles do not survive a fork
-        return _read_row_blocks(file[name], rows)
+        yield found, {}
 
 
 # FITS
 
 
 @contextmanager
-def _open_hdus(path: Path) -> Iterator[Any]:
+def _fits(path: Path) -> Iterator[Contents]:
+    found: dict[str, StoredArray] = {}
+    header: dict[str, Any] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on cards that are not quite as the standard has them
         with require("astropy.io.fits", "FITS files").open(path, memmap=False, lazy_load_hdus=False) as hdus:
-            yield hdus
+            for number, hdu in enumerate(hdus):
+                cards = {k: v for k, v in hdu.header.items() if k and not k.startswith(FITS_STRUCTURE)}
+                header |= {k: v for k, v in cards.items() if k not in header}
+                if not hdu.is_image and hdu.columns is not None:
+                    for column in hdu.columns:
+                        found.setdefault(column.name, _fits_column(hdu, column))
+                elif hdu.is_image and hdu.shape and np.prod(hdu.shape):
+                    name = hdu.name if hdu.name and hdu.name != "PRIMARY" else str(number)
+                    info = ArrayInfo(tuple(hdu.shape), np.dtype(fits_dtype(hdu.header)))
+                    found[name] = StoredArray(info, partial(getattr, hdu, "section"))
+            yield found, header
 
 
-def _open_fits(path: Path) -> ArrayFile:
-    arrays: dict[str, ArrayInfo] = {}
-    header: dict[str, Any] = {}
-    with _open_hdus(path) as hdus:
-        for number, hdu in enumerate(hdus):
-            cards = {k: v for k, v in hdu.header.items() if k and not k.startswith(FITS_STRUCTURE)}
-            header |= {k: v for k, v in cards.items() if k not in header}
-            if hdu.is_image and hdu.shape and np.prod(hdu.shape):
-                name = hdu.name if hdu.name and hdu.name != "PRIMARY" else str(number)
-                arrays[name] = ArrayInfo(tuple(hdu.shape), np.dtype(fits_dtype(hdu.header)))
-            elif not hdu.is_image and hdu.columns is not None:
-                for column in hdu.columns:
-                    kind = hdu.columns.dtype[column.name]
-                    shape = (int(hdu.header["NAXIS2"]), *_cell_shape(column.dim, kind.shape))
-                    arrays.setdefault(column.name, ArrayInfo(shape, kind.base))
-    return ArrayFile(path, "FITS", arrays, header)
+def _fits_column(hdu: Any, column: Any) -> StoredArray:
+    kind = hdu.columns.dtype[column.name]
+    shape = kind.shape
+    if column.dim and len(shape) < 2:  # as its dimensions are given, last axis first
+        shape = tuple(int(side) for side in column.dim.strip("() ").split(","))[::-1]
+    info = ArrayInfo((int(hdu.header["NAXIS2"]), *shape), kind.base)
+    return StoredArray(info, lambda: np.asarray(hdu.data[column.name]))
 
 
 def fits_dtype(header: Any) -> str:
@@ -219,66 +217,38 @@ def fits_dtype(header: Any) -> str:
     return f"{'u' if bits == 8 else 'i'}{bits // 8}"
 
 
-def _cell_shape(dim: str | None, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of a cell of a table: as its dimensions are given, last axis first."""
-    return tuple(int(side) for side in dim.strip("() ").split(","))[::-1] if dim and len(shape) < 2 else shape
-
-
-def _read_fits(path: Path, name: str, rows: Array | None) -> Array:
-    with _open_hdus(path) as hdus:
-        for number, hdu in enumerate(hdus):
-            if hdu.is_image and hdu.shape and name in (hdu.name, str(number)):
-                whole = rows is None or len(hdu.shape) < 3
-                found = np.asarray(hdu.data) if whole else _read_row_blocks(hdu.section, rows)
-                return found.astype(fits_dtype(hdu.header), copy=False)
-            if not hdu.is_image and hdu.columns is not None and name in hdu.columns.names:
-                column = np.asarray(hdu.data[name])
-                return column if rows is None else column[rows]
-    raise UserError(f"{path} has no image or column {name!r}", file=path)
-
-
 # idx
 
 
-def _open_idx(path: Path) -> ArrayFile:
+@contextmanager
+def _idx(path: Path) -> Iterator[Contents]:
     with _unpacked(path) as file:
         _, _, code, axes = file.read(4)
         shape = tuple(int(side) for side in np.frombuffer(file.read(4 * axes), ">u4"))
-    return ArrayFile(path, "idx", {"array": ArrayInfo(shape, np.dtype(IDX_TYPES[code]))})
-
-
-def _read_idx(path: Path, name: str, rows: Array | None) -> Array:
-    found = _load_idx_array(path, path.stat().st_mtime_ns)
-    return found if rows is None else found[rows]
+    info = ArrayInfo(shape, np.dtype(IDX_TYPES[code]))
+    yield {"array": StoredArray(info, partial(_load_idx_array, path, info, path.stat().st_mtime_ns))}, {}
 
 
 @lru_cache(maxsize=2)
-def _load_idx_array(path: Path, changed: int) -> Array:
+def _load_idx_array(path: Path, info: ArrayInfo, changed: int) -> Array:
     """The array of an idx file, unpacked up to what its header says."""
-    stored = _open_idx(path).arrays["array"]
-    needed = int(np.prod(stored.shape, dtype=np.int64)) * stored.dtype.itemsize
+    needed = int(np.prod(info.shape, dtype=np.int64)) * info.dtype.itemsize
     if needed > MAX_UNPACKED_BYTES:
         most = f"{MAX_UNPACKED_BYTES >> 30} GiB"
         raise UserError(f"{path} must have at most {most}, not the {needed:,} bytes that its header says", file=path)
     with _unpacked(path) as file:
-        file.read(4 + 4 * len(stored.shape))
+        file.read(4 + 4 * len(info.shape))
         raw = file.read(needed)
-    _check_length(path, needed, len(raw))
-    return np.frombuffer(raw, stored.dtype).reshape(stored.shape)
+    if len(raw) < needed:
+        hint = "Was it cut off? Fetch or write it again."
+        raise UserError(f"{path} must have {needed:,} bytes of numbers, not {len(raw):,}", hint=hint, file=path)
+    return np.frombuffer(raw, info.dtype).reshape(info.shape)
 
 
-class ArrayFormat(NamedTuple):
-    """How files of a format begin, and how they are opened and read."""
-
-    magic: bytes
-    open: Callable[[Path], ArrayFile]
-    read: Callable[[Path, str, Array | None], Array]
-
-
-FORMATS = {
-    "NPY": ArrayFormat(b"\x93NUMPY", _open_npy, _read_npy),
-    "NPZ": ArrayFormat(b"PK\x03\x04", _open_npz, _read_npz),
-    "HDF5": ArrayFormat(b"\x89HDF", _open_hdf5, _read_hdf5),
-    "FITS": ArrayFormat(b"SIMPLE  =", _open_fits, _read_fits),
-    "idx": ArrayFormat(b"", _open_idx, _read_idx),
+FORMATS: dict[str, tuple[bytes, Callable[[Path], AbstractContextManager[Contents]]]] = {  # with how their files begin
+    "NPY": (b"\x93NUMPY", _npy),
+    "NPZ": (b"PK\x03\x04", _npz),
+    "HDF5": (b"\x89HDF", _hdf5),
+    "FITS": (b"SIMPLE  =", _fits),
+    "idx": (b"", _idx),
 }

@@ -336,7 +336,7 @@ def find_image_arrays(file: ArrayFile, options: ReadOptions) -> list[tuple[str, 
         return [("", _array_set(file, known[options.image.lower()], options))]
     shaped = [
         name
-        for name, (shape, dtype, _) in file.arrays.items()
+        for name, (shape, dtype) in file.arrays.items()
         if dtype.kind in "biuf" and (len(shape) in (3, 4) or (len(shape) == 2 and min(shape) > 1))
     ]
     if not shaped:
@@ -355,7 +355,7 @@ def find_image_arrays(file: ArrayFile, options: ReadOptions) -> list[tuple[str, 
 
 
 def _array_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
-    shape, dtype, _ = file.arrays[name]
+    shape, dtype = file.arrays[name]
     axes = options.axes or guess_axes(shape)
     stack = not options.axes and axes == "nhw" and shape[0] <= MAX_CHANNEL_STACK
     each = any(stored.shape in (shape[:1], (shape[0], 1)) for stored in file.arrays.values())
@@ -401,7 +401,7 @@ def _unread_label_notes(file: ArrayFile, count: int) -> list[str]:
     """Notes on arrays that are called like classes, but have not one for each image."""
     return [
         f"`{name}` of {file.path} has {shape[0]:,} entries, not {count:,} as there are images: it was not read."
-        for name, (shape, _, _) in file.arrays.items()
+        for name, (shape, _) in file.arrays.items()
         if name.rpartition("/")[2].lower() in LABEL_NAMES and len(shape) == 1 and shape[0] != count
     ]
 

@@ -25,10 +25,10 @@ from pydantic import Field
 
 from ....data.columns import Array, Table
 from ....data.readers.sequence import log_uniform
-from .base import SimulatedImages
+from .base import SkyImages
 from .morphology import CLASSES as CLASSES
 from .morphology import MAKERS, OLD_STAR_COLOURS, DrawProfile, LightMaps
-from .optics import FIELD_SIDE, add_noise, band_fluxes, blur, render_blurred_blobs, signal_to_noise, to_picture
+from .optics import FIELD_SIDE, band_fluxes, blur, render_blurred_blobs, signal_to_noise
 from .sersic import load_galsim, sersic
 
 MIN_SNR, MAX_SNR = 20.0, 400.0  # the range of signal-to-noise ratios
@@ -39,7 +39,7 @@ STARS_PER_FIELD, GALAXIES_PER_FIELD = 0.4, 0.6  # in a field, on average
 ENGINES: dict[str, Callable[[], DrawProfile]] = {"builtin": lambda: sersic, "galsim": load_galsim}
 
 
-class Galaxies(SimulatedImages):
+class Galaxies(SkyImages):
     """Galaxies of eight classes (column `label`), with their `snr`, `seeing`, `radius`, `axis_ratio` and `angle`.
 
     More than a thousand are made in a second on one core; `sciformer.domains.images.simulate.galaxies` describes them.
@@ -53,9 +53,6 @@ class Galaxies(SimulatedImages):
     """Classes of galaxies to simulate, equally often (default: all classes)."""
     bands: int = Field(default=3, ge=1, le=20)
     """Number of channels, from red to blue (default: 3)."""
-    unit: Literal["picture", "flux"] = "picture"
-    """Pixel values. picture: 8 bits, compressed at the bright end; flux: in standard deviations of the sky noise
-    (default: picture)."""
     engine: Literal["builtin", "galsim"] = "builtin"
     """Renderer of the smooth components: builtin, or galsim, which must be installed and is much slower (default:
     builtin)."""
@@ -79,9 +76,12 @@ class Galaxies(SimulatedImages):
         light = blur(light, seeing)
         light *= (snr / signal_to_noise(light)).astype(np.float32)[:, None, None, None]
         light += render_neighbours(seeing, self.size, self.bands, rng)
-        seen = add_noise(light, rng).transpose(0, 2, 3, 1)
-        image = np.ascontiguousarray(to_picture(seen) if self.unit == "picture" else seen)
-        return {"image": image, "snr": snr.astype(np.float32), "seeing": seeing.astype(np.float32), **truth}
+        return {
+            "image": self.observe(light, rng),
+            "snr": snr.astype(np.float32),
+            "seeing": seeing.astype(np.float32),
+            **truth,
+        }
 
 
 def render_bands(made: LightMaps, bands: int) -> Array:

@@ -23,15 +23,15 @@ this agrees with lenstronomy is tested where it is installed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from ....data.columns import Array, Table
 from ....data.readers.sequence import log_uniform, sample_sequence
-from .base import SimulatedImages
-from .optics import TWO_PI, add_noise, band_fluxes, blur, per_image, pixel_centres, to_picture
+from .base import SkyImages
+from .optics import TWO_PI, band_fluxes, blur, per_image, pixel_centres
 from .sersic import profile, sersic, total_flux
 
 LENSES_PER_CHUNK = 64
@@ -45,7 +45,7 @@ SNR_RANGE = (20.0, 200.0)  # of the arcs
 SEEING_RANGE = (0.05, 0.12)  # the deviation of the blur
 
 
-class Lenses(SimulatedImages):
+class Lenses(SkyImages):
     """Gravitational lenses with what there is to find: `einstein_radius`, `slope`, `e1`, `e2`, `centre_x` and others.
 
     Hundreds are made in a second on one core; `sciformer.domains.images.simulate.lenses` describes them.
@@ -57,9 +57,6 @@ class Lenses(SimulatedImages):
     bands: int = Field(default=1, ge=1, le=20)
     """Number of channels, from red to blue (default: 1). With several channels, lens and source have different
     colours."""
-    unit: Literal["picture", "flux"] = "picture"
-    """Pixel values. picture: 8 bits, compressed at the bright end; flux: in standard deviations of the sky noise
-    (default: picture)."""
     light: bool = True
     """Whether the image contains the light of the lens galaxy (default: true; false is as if it had been
     subtracted)."""
@@ -78,9 +75,8 @@ class Lenses(SimulatedImages):
         lens *= per_image(log_uniform(rng, 0.5, 4, LENSES_PER_CHUNK) * light.sum((1, 2)) / lens.sum((1, 2)))
         if self.light:
             seen += lens[:, None] * band_fluxes(red, self.bands)[:, :, None, None]
-        seen = add_noise(seen, rng).transpose(0, 2, 3, 1)
-        image = to_picture(seen) if self.unit == "picture" else seen
-        return {"image": np.ascontiguousarray(image if self.bands > 1 else image[..., 0]), **truth}
+        image = self.observe(seen, rng)
+        return {"image": image if self.bands > 1 else image[..., 0], **truth}
 
 
 def draw_truths(rng: np.random.Generator) -> dict[str, Array]:

@@ -98,7 +98,7 @@ def regular_epochs(
 ) -> tuple[Array, Array]:
     """Regular times (N,), `step` days apart, and a mask (n, N) of points per curve.
 
-    With `every`, gaps of 1 to 2 days come after so many days, and 0.3 % of single points are missing.
+    With `every`, there is a gap of 1 to 2 days every `every` days, and 0.3 % of the single points are missing.
     """
     time = np.arange(points) * step
     if not every:

@@ -26,11 +26,6 @@ RINGDOWN_JOIN = 1.5  # ringdown frequency over the frequency where it starts
 TAPER_SHARE = 0.05  # share of the window that is tapered
 
 
-def window_frequencies(points: int, step: float = STEP_SECONDS) -> Array:
-    """Frequencies (F,) of a window in Hz."""
-    return np.fft.rfftfreq(points, step)
-
-
 def noise_power(frequency: Array) -> Array:
     """One-sided noise power per Hz, in units of strain^2; infinite outside the band."""
     f = np.maximum(frequency, 1e-9)
@@ -48,13 +43,13 @@ def noise_power(frequency: Array) -> Array:
 def whiten_series(series: Array, step: float = STEP_SECONDS) -> Array:
     """Whitened series (..., N): noise has variance 1, and (h|h) = sum h^2."""
     points = series.shape[-1]
-    spectrum = np.fft.rfft(series) * np.sqrt(2 * step / noise_power(window_frequencies(points, step)))
+    spectrum = np.fft.rfft(series) * np.sqrt(2 * step / noise_power(np.fft.rfftfreq(points, step)))
     return np.fft.irfft(spectrum, points)
 
 
 def noise_spectra(n: int, points: int, rng: np.random.Generator) -> Array:
     """Random spectra (n, F) of noise."""
-    power = noise_power(window_frequencies(points))
+    power = noise_power(np.fft.rfftfreq(points, STEP_SECONDS))
     size = np.sqrt(np.where(np.isfinite(power), power, 0) * points / (4 * STEP_SECONDS)).astype(np.float32)
     wave = rng.standard_normal((n, len(power), 2), np.float32)
     wave *= size[:, None]
@@ -101,7 +96,7 @@ def signals(
     points, n = points or DEFAULT_POINTS, len(label)
     points += points % 2
     time = np.arange(points) * STEP_SECONDS
-    power = noise_power(window_frequencies(points))
+    power = noise_power(np.fft.rfftfreq(points, STEP_SECONDS))
     spectrum = noise_spectra(n, points, rng)
     there = np.flatnonzero(label == CLASSES.index("signal"))
     mass, eta = 10 ** rng.uniform(*LOG_MASS_RANGE, n), rng.uniform(0.1, 0.25, n)

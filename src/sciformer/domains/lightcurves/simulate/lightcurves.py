@@ -2,7 +2,7 @@
 
     table = LightCurves(seed=1).make(100_000)                  # columns time, value, error, clean, label, period ...
     table = LightCurves().make(1000, first=5_000_000)          # 5,000,000 to 5,000,999 of the same endless sequence
-    table = LightCurves(what="signals", snr=(15.0, 15.0)).make(1000)     # chirps of SNR 15, and as many of noise alone
+    table = LightCurves(what="signals", snr=(15.0, 15.0)).make(1000)     # half chirps of SNR 15, half noise
 
     stars         variable stars of 12 classes and constant stars, with the cadence of a survey or of ASAS (stars.py)
     supernovae    Ia, Ibc, II and SLSN in several bands, with upper limits and redshift (supernovae.py)

@@ -6,7 +6,7 @@
 Granulation after Kallinger et al. 2014 (1408.0817); height and width of the oscillations after Mosser et al. 2012
 (1110.0980). The comb is a sum of Lorentzian lines of degree 0, 1 and 2 at equal distances, in closed form with mean 1,
 without mixed modes or rotation. Frequencies above half the sampling rate are aliased, as in real data. Values are in
-thousandths of the mean flux; cadence and noise are those of Kepler's long cadence.
+thousandths of the mean flux; cadence and noise are as in Kepler's long-cadence data.
 """
 
 from __future__ import annotations

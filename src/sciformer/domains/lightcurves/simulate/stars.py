@@ -94,11 +94,8 @@ def miras(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
     skew = epochs.spread(rng.uniform(0, 0.3, n))
     height = 1 + epochs.spread(rng.uniform(0.05, 0.15, n)) * smooth_random_curve(epochs, period, rng)
     wave = np.cos(x) + skew * np.cos(2 * x + epochs.spread(rng.uniform(-1.4, 0.4, n)))
-    return (
-        epochs.spread(amplitude / 2) * (height * wave + 0.1 * smooth_random_curve(epochs, 2 * period, rng)),
-        period,
-        amplitude,
-    )
+    made = height * wave + 0.1 * smooth_random_curve(epochs, 2 * period, rng)
+    return epochs.spread(amplitude / 2) * made, period, amplitude
 
 
 def semiregular(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
@@ -147,23 +144,15 @@ def constants(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
     line = np.where(dice < 0.15, rng.uniform(-0.03, 0.03, n), 0)
     red = np.where(dice > 0.8, rng.uniform(0.005, 0.03, n), 0)
     years = (epochs.time - epochs.spread(epochs.time[epochs.starts])) / DAYS_PER_YEAR
-    made = epochs.spread(line) * years + epochs.spread(red) * damped_random_walk(
-        epochs, log_uniform(rng, 20, 300, n), rng
-    )
-    return made, np.full(n, np.nan), np.zeros(n)
+    walk = damped_random_walk(epochs, log_uniform(rng, 20, 300, n), rng)
+    return epochs.spread(line) * years + epochs.spread(red) * walk, np.full(n, np.nan), np.zeros(n)
 
 
 # Pulsating stars, with amplitudes and phases of the OGLE catalogue
 
 
 PERCENTILE_SIGMAS = (-2.0537, -0.6745, 0.0, 0.6745, 2.0537)  # of the percentiles 2, 25, 50, 75, 98
-V_TO_I_AMPLITUDES = {
-    "RRAB": 1.6,
-    "RRC": 1.6,
-    "CEP_F": 1.6,
-    "CEP_1O": 1.6,
-    "DSCT": 1.4,
-}  # amplitudes in V over amplitudes in I
+V_TO_I_AMPLITUDES = {**dict.fromkeys(PULSATORS, 1.6), "DSCT": 1.4}  # amplitudes in V over amplitudes in I
 HARMONICS, GRID_POINTS = 8, 96
 PERCENTILE_TABLES = {  # rows: period, amplitude (peak to peak), R21, phi21, R31, phi31
     "RRAB": (
@@ -214,11 +203,8 @@ CORRELATIONS = {  # of log P, A, R21, phi21, R31, phi31: upper triangle, row by 
     "CEP_1O": (-0.43, -0.64, 0.22, -0.60, 0.32, 0.73, 0.03, 0.44, -0.16, -0.11, 0.64, -0.51, -0.48, 0.31, -0.49),
     "DSCT": (0.2, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0, 0.3, 0.0, 0.0, 0.5, 0.0, 0.0, 0.5, 0.0),
 }
-SECOND_PERIODS = {
-    "DSCT": (0.4, 0.77),
-    "RRC": (0.05, 1 / 0.744),
-    "CEP_1O": (0.05, 0.80),
-}  # share of stars with a second period, ratio of periods
+# Share of stars with a second period, ratio of periods.
+SECOND_PERIODS = {"DSCT": (0.4, 0.77), "RRC": (0.05, 1 / 0.744), "CEP_1O": (0.05, 0.80)}
 
 
 @lru_cache
@@ -322,8 +308,8 @@ def binaries(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
         m = a2 (1 - cos 2x)/2 ... + d1 exp(-|phi / w1|^p) + d2 exp(-|(phi - phi2) / w2|^p),   x = 2 pi phi
 
     The first term is the tidal deformation of the stars, the other terms are the eclipses. Detached pairs (ED) have
-    narrow eclipses only, semi-detached pairs (ESD) both terms with unequal eclipses, contact pairs (EC) wide and nearly
-    equal ones.
+    narrow eclipses only. Semi-detached pairs (ESD) have both terms, with unequal eclipses. Contact pairs (EC) have wide
+    and nearly equal eclipses.
     """
     n, ranges = len(epochs.lengths), BINARY_RANGES[name]
     period, deep = (log_uniform(rng, *own, n) for own in ranges[:2])

@@ -4,8 +4,8 @@
     t1 = t0 + gamma,   s = 1 / (1 + exp(-(t - t1) / 3))
 
 (Supernova Parametric Model: Villar 2019, smoothed as by ALeRCE). Redder bands peak later and decline more slowly.
-Colours are those of a redshifted black body; times are stretched by 1 + z. Redshifts are uniform in volume, up to where
-the peak reaches the magnitude limit of a survey.
+Colours come from a redshifted black body; times are stretched by 1 + z. Redshifts are uniform in volume, up to the
+redshift at which the peak is as faint as the magnitude limit of a survey.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from ....data.columns import Array, Lists, concatenate, select
 
 CLASSES = ("Ia", "Ibc", "II", "SLSN")
-BANDS, UNITS = ("g", "r", "i", "z"), ("magnitude", "flux")
+BANDS = ("g", "r", "i", "z")
 WAVELENGTHS = {"g": 0.477, "r": 0.623, "i": 0.762, "z": 0.913}  # micrometres
 PARAMETER_RANGES = {  # rise, gamma, fall (days), beta
     "Ia": ((2, 5), (5, 20), (15, 40), (0.2, 0.8)),

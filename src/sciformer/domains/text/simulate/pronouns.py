@@ -91,23 +91,13 @@ NOMINATIVE = {"m": "der", "f": "die", "n": "das"}
 DATIVE = {"m": "dem", "f": "der", "n": "dem"}
 
 
-class Sentence(NamedTuple):
-    """A sentence in both languages, and what is to be known of it."""
-
-    en: list[str]
-    de: list[str]
-    noun: Noun  # what «it» stands for
-    nearest: str  # the last noun before «it»; without any, what is said of it
-    distance: int
-
-
 def inflect_adjective(stem: str, determiner: str, gender: str) -> str:
     """An adjective before a noun in the accusative."""
     return stem + {"m": "en", "f": "e", "n": "e" if determiner in STRONG_DETERMINERS else "es"}[gender]
 
 
-def make_sentence(groups: int, rng: np.random.Generator) -> Sentence:
-    """One sentence, with so many groups of three words between the noun and «it»."""
+def make_sentence(groups: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Draw one pair of sentences, with `groups` groups of three words between the noun and «it»."""
     drawn = iter(rng.random(16 + 2 * groups).tolist())
 
     def one(of: Sequence[Any]) -> Any:
@@ -144,7 +134,16 @@ def make_sentence(groups: int, rng: np.random.Generator) -> Sentence:
     en += [",", *([joint[0]] if joint[0] else []), "it", was[0], *more[0], said[0], "."]
     de += [",", *([joint[1]] if joint[1] else []), PRONOUNS[noun.gender]]
     de += [*more[1], said[1], was[1], "."] if joint[0] == "because" else [was[1], *more[1], said[1], "."]
-    return Sentence(en, de, noun, nearest or said[0], WORDS_PER_GROUP * groups)
+    pronoun = PRONOUNS[noun.gender]
+    return {
+        "en": " ".join(en),
+        "de": " ".join(de),
+        "distance": WORDS_PER_GROUP * groups,
+        "pronoun": pronoun,
+        "place": len(de) - 1 - de[::-1].index(pronoun),
+        "noun": noun.en,
+        "pair": f"{noun.en} {nearest or said[0]}",
+    }
 
 
 class Pronouns(SimulatedTable):
@@ -168,17 +167,10 @@ class Pronouns(SimulatedTable):
     def make(self) -> Table:
         rng = np.random.default_rng(self.seed)
         groups = rng.integers(self.farthest // WORDS_PER_GROUP + 1, size=self.number)
-        found = [make_sentence(int(count), rng) for count in groups]
-        answers = [PRONOUNS[one.noun.gender] for one in found]
-        return {
-            "en": strings([" ".join(one.en) for one in found]),
-            "de": strings([" ".join(one.de) for one in found]),
-            "distance": np.array([one.distance for one in found], np.int64),
-            "pronoun": np.array(answers, "U3"),
-            "place": np.array([len(one.de) - 1 - one.de[::-1].index(it) for one, it in zip(found, answers)], np.int64),
-            "noun": np.array([one.noun.en for one in found], str),
-            "pair": np.array([f"{one.noun.en} {one.nearest}" for one in found], str),
-        }
+        rows = [make_sentence(int(count), rng) for count in groups]
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        texts = {name: strings(columns.pop(name)) for name in ("en", "de")}
+        return {**texts, **{name: np.array(column) for name, column in columns.items()}}
 
     def describe(self) -> str:
         return f"pronouns up to {self.farthest} words away, {self.number} sentences, seed {self.seed}"

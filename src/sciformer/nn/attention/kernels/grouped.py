@@ -206,19 +206,23 @@ def _hidden(group: Group, heads: int, dtype: torch.dtype) -> Tensor:
 
 
 class Laid(torch.autograd.Function):
-    """The bias (S, H) of a triangle as squares (H count, width, width) of groups, -inf where there is no key."""
+    """The bias (S, H) of a triangle as squares (H count, width, width) of groups.
+
+    It is -inf where there is no key, and 0 where there is a key but no query.
+    """
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, starts: Tensor, plan: Plan) -> tuple[Tensor, ...]:
         count, heads = values.shape
-        table = torch.cat([values.t(), values.new_full((heads, 1), -torch.inf)], 1)
+        beside = values.new_tensor([-torch.inf, 0]).expand(heads, -1)
+        table = torch.cat([values.t(), beside], 1)
         laid, lower, upper, pairs, done = [], [], [], [], 0
         for group in plan.groups:
             n, valid = group.width, group.valid
             place = starts[group.sets][:, None, None] + square(n, starts.device)
             there = valid[:, None, :].expand(-1, n, -1)
             rows = there & valid[:, :, None]
-            index = torch.where(rows, place, torch.where(there, 0, count)).flatten()
+            index = torch.where(rows, place, torch.where(there, count + 1, count)).flatten()
             laid.append(table.index_select(1, index).view(-1, n, n))
             cells = torch.arange(done, done + place.numel()).view(place.shape)
             below = rows & torch.ones(n, n, dtype=torch.bool).tril()
