@@ -42,13 +42,13 @@ def data_with_columns(recipe: Recipe) -> Data:
 
 
 def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
-    """The stream to cut into windows, if any: the only one, or the one with random windows."""
+    """Stream to cut into windows: the only stream, or the stream with random windows."""
     kinds = {name: one for name, one in tokens.items() if isinstance(one, Windowed)}
     alone = len(tokens) == 1
     found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
     if len(found) > 1:
         message = f"only one stream of tokens can be cut into windows, not {', '.join(found)}"
-        raise UserError(message, hint="Set window: null for the others.", key=f"tokens.{list(found)[-1]}.window")
+        raise UserError(message, hint="Set window: null for the other streams.", key=f"tokens.{list(found)[-1]}.window")
     return found
 
 
@@ -76,7 +76,7 @@ class Assembly:
         write: bool = True,
         pretrained: Pretrained | None = None,
     ) -> Assembly:
-        """Open the data; fit tokens and objective to the training part, or restore their `state`.
+        """Open the data; fit tokens and objective, or restore their `state`.
 
         write       whether the data may write files of their own, such as a cache
         pretrained  run whose token state and weights are used
@@ -175,7 +175,7 @@ class Assembly:
         return [] if self.splits is None else list(self.splits.sources)
 
     def network(self, seed: int | None = None) -> nn.Module:
-        """Build the network, with random weights (default: seed of the recipe) or pretrained ones."""
+        """Build the network, with random weights (seed of the recipe) or pretrained ones."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.train.seed if seed is None else seed)
             built: nn.Module = self.recipe.model.build(self.tokens, self.objective)
@@ -184,7 +184,7 @@ class Assembly:
         return built
 
     def carried(self) -> dict[str, Carried]:
-        """Tensors that the objective carries between steps, initialized with the recipe's seed."""
+        """Tensors carried between steps by the objective, initialized with the seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.train.seed)
             return self.objective.carried(self.tokens)

@@ -13,7 +13,7 @@ DOTTED_KEY = re.compile(r"[a-z_]+(\.[a-z_]+)+")
 
 
 class UserError(ValueError):
-    """A mistake that the user can correct; mistakes of the library itself are assertions.
+    """Error that the user can correct; errors of the library itself are assertions.
 
     message   what is wrong, in one plain sentence without a full stop
     hint      what to do, in one or more sentences; may be empty
@@ -41,7 +41,7 @@ class UserError(ValueError):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Message and fields as keyword arguments of another `UserError`: `UserError(**error.fields)`."""
+        """Message and fields, as keyword arguments: `UserError(**error.fields)`."""
         names = ("message", "hint", "key", "file", "line")
         return {name: getattr(self, name) for name in names}
 
@@ -62,7 +62,7 @@ def _restore(cls: type[UserError], args: tuple[Any, ...], state: dict[str, Any])
 
 
 def one_of(what: str, value: object, names: Iterable[object], *, key: str | None = None) -> None:
-    """Raise a `UserError` that names the nearest choice if `value` is not one of `names`."""
+    """Raise a `UserError` with the nearest choice if `value` is not one of `names`."""
     known = [str(name) for name in names]
     if value in known:
         return
@@ -77,7 +77,7 @@ def one_of(what: str, value: object, names: Iterable[object], *, key: str | None
 
 
 def nearest(value: str, names: Iterable[str], most: int = 8) -> str:
-    """Hint for an unknown name: the most similar known names, or the first of all."""
+    """Hint for an unknown name: the most similar known names, else the first names."""
     known = list(names)
     folded = {name.lower(): name for name in reversed(known)}
     near = [folded[name] for name in difflib.get_close_matches(value.lower(), folded, n=3)]
@@ -88,8 +88,8 @@ def nearest(value: str, names: Iterable[str], most: int = 8) -> str:
 
 
 class Stopped(Exception):
-    """A signal asked the training to stop, and it did so after saving."""
+    """A training was stopped by a signal, after saving a checkpoint."""
 
     def __init__(self, signal: int, step: int) -> None:
         self.signal = signal
-        super().__init__(f"stopped by {Signals(signal).name} at step {step}; the same command goes on from there")
+        super().__init__(f"stopped by {Signals(signal).name} at step {step}; the same command resumes from there")

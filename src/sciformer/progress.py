@@ -15,27 +15,27 @@ MIN_SECONDS_BETWEEN_LINES = 5.0  # where there is no live bar
 
 
 class ProgressConsole(Console):
-    """A console that goes silent if its reader goes away, as `head` does."""
+    """Console without output after its reader closed the pipe, as `head` does."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         super().__init__(file=file or sys.stderr, highlight=False, soft_wrap=True)
 
     def on_broken_pipe(self) -> None:
-        """Print to nobody."""
+        """Discard all further output."""
         self.quiet = True
         self.file = open(os.devnull, "w")  # noqa: SIM115, for as long as the process lives
 
 
 class ProgressBar:
-    """A count of things done, with their speed or other figures, and the time left.
+    """Progress bar: count, speed or other figures, and remaining time.
 
         with ProgressBar(len(samples), "samples") as bar: bar.add(100)
 
-    total   things in all
-    unit    their name
-    show    False: print nothing, as a library should
-    done    things done before
-    keep    whether the bar stays after the work; without a terminal, whether short work has lines too
+    total   total count
+    unit    name of the counted things
+    show    whether to print anything
+    done    count at the start
+    keep    whether the bar stays after the work; without a terminal, whether short work prints lines too
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class ProgressBar:
             self.bar.stop()
 
     def add(self, count: int) -> None:
-        """Count more things as done."""
+        """Increase the count."""
         self.update(self.done + count)
 
     def update(self, done: int, total: int | None = None, figures: str = "") -> None:
-        """Set the count of things done; `figures` beside it (default: things per second)."""
+        """Set the count, with `figures` beside it (default: count per second)."""
         self.done, self.total, now = done, self.total if total is None else total, time.monotonic()
         gone = now - self.began
         figures = figures or f"{(done - self.first) / max(1e-9, gone):,.0f} {self.unit}/s"

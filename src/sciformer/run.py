@@ -142,7 +142,7 @@ class Run:
         return found
 
     def samples(self, part: str = "test", files: Sequence[str | Path] = ()) -> Dataset:
-        """Samples of other files, or of a part of the data (without a test part: valid or train)."""
+        """Samples of other files, or of a part of the data (default: test, else valid)."""
         if files:
             return self.assembly.read([Path(file) for file in files])
         opened = self.data()
@@ -152,7 +152,7 @@ class Run:
         return opened.dataset(part)
 
     def predict(self, what: Table | Sequence[str | Path] | str | Path) -> dict[str, Any]:
-        """Predictions for files or for a table of columns, beside the columns of the samples.
+        """Predictions for files or a table of columns, beside the sample columns.
 
         Classification gives probabilities and classes, regression values and standard deviations.
         """
@@ -270,7 +270,7 @@ def _train(
 
 
 def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
-    """Create and lock the run folder; refuse folders that belong to something else."""
+    """Create and lock the run folder; refuse a folder that is not a run."""
     if folder.recipe.exists() and not (folder.path / "run.json").exists():
         message = f"{folder.path} cannot be a run folder: it contains a recipe.yaml that is not from a run"
         raise UserError(message, hint="Use another --run.", file=folder.path)
@@ -314,7 +314,7 @@ def _last_checkpoint(folder: Folder, ranks: Ranks, teller: ProgressReporter) -> 
 
 
 def _clear(folder: Folder) -> None:
-    """Remove the files of a training, and no others."""
+    """Remove the files of a training, and no other files."""
     for name in RUN_FILES:
         for path in folder.path.glob(name):
             if path.is_dir() and not path.is_symlink():

@@ -212,7 +212,7 @@ def test_a_training_is_stopped_by_signals_and_the_same_command_goes_on_to_its_en
         assert process.returncode == status, err
         assert out == ""
         assert err.splitlines()[-1].startswith(f"stopped by {number.name} at step ")
-        assert err.endswith("; the same command goes on from there\n")
+        assert err.endswith("; the same command resumes from there\n")
         step = int(err.split("at step ")[1].split(";")[0])
         assert last < step < 300
         assert (tmp_path / "run" / "checkpoints" / f"step-{step:07}").exists()

@@ -151,7 +151,7 @@ def test_what_is_wrong_is_said(tmp_path):
         "manifest.json is missing": lambda: (broken / "manifest.json").unlink(),
         "not valid JSON": lambda: (broken / "manifest.json").write_text("[" * 100_000),
         "contain a JSON object": lambda: (broken / "manifest.json").write_text("[]"),
-        "not that of this step": manifest(step=3),
+        "manifest of this step": manifest(step=3),
         "no size and hash of state.json": manifest(files={"state.json": {}}),
         "names '../../x.safetensors'": manifest(files={"state.json": evil, "../../x.safetensors": evil}),
         "names 'x.pkl'": manifest(files={"state.json": evil, "x.pkl": evil}),

@@ -97,9 +97,9 @@ def test_what_is_left_open_is_theirs(runs, lines):
 @pytest.mark.parametrize(
     ("changes", "key", "mentions", "hint"),
     [
-        ({"model__dim": 16}, "model.dim", ["model.dim 16", "8"], ""),
-        ({"model__depth": 1}, "model.depth", ["model.depth 1", "2", "trunk.blocks.1", "none here"], ""),
-        ({"model__depth": 3}, "model.depth", ["model.depth 3", "2", "trunk.blocks.2", "none there"], ""),
+        ({"model__dim": 16}, "model.dim", ["model.dim is 16", "8"], ""),
+        ({"model__depth": 1}, "model.depth", ["model.depth is 1", "2", "trunk.blocks.1", "none here"], ""),
+        ({"model__depth": 3}, "model.depth", ["model.depth is 3", "2", "trunk.blocks.2", "none in that run"], ""),
         ({"model__position": "rotary"}, "model.position", ["rotary", "auto"], ""),
         ({"model__trunk": "lstm"}, "model.trunk", ["lstm", "transformer"], ""),
         ({"tokens__context": 20}, "tokens.context", ["20", "12", "trunk.position.table", "(20, 8)"], ""),
@@ -257,7 +257,7 @@ def test_the_verbs(runs, lines, tmp_path, monkeypatch, capsys):
     assert main(["check", "mood.yaml", "--train.init_from", "runs/hide"]) == 0
     assert "ready to train" in capsys.readouterr().out
     assert main(["finetune", "mood.yaml", "--from", "runs/hide", "--run", "runs/b", "--model.dim", "16"]) == 2
-    assert "model.dim 16 here, 8 there" in capsys.readouterr().err
+    assert "model.dim is 16 here and 8 in that run" in capsys.readouterr().err
 
 
 def test_a_class_token_is_fixed_with_the_trunk(runs, tmp_path):

@@ -1,4 +1,4 @@
-"""Check a recipe before a long run: keys, files, tokens, one real step, time, memory and disk.
+"""Check a recipe before a long run: keys, files, tokens, a step, time, memory.
 
     checked = check(Recipe.load("text/gpt-char", {"data.files": ["input.txt"]}))
     checked.problems                    sentences with hints; empty if the recipe is ready
@@ -42,7 +42,7 @@ MAX_TEXT_LETTERS = 256  # characters of a text in the small table for tokens
 
 @dataclass
 class Checked:
-    """Result of a check.
+    """Result of a check: problems, notes, facts and figures.
 
     problems   errors to correct before training
     notes      warnings
@@ -154,7 +154,7 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
 
 
 def _count_bad_samples(checked: Checked, assembly: Assembly, part: str, first: Batch) -> None:
-    """Count samples with NaN or infinity; the step shows whether the model accepts them."""
+    """Count samples with NaN or infinity; some models accept them."""
     tokens = bad_samples(Batch(first.streams, {}, first.ids))
     if tokens:
         checked.bad[part] = tokens

@@ -1,4 +1,4 @@
-"""Cost of a training: one real step, then time, memory and disk, measured or estimated."""
+"""Cost of a training: one real step; time, memory and disk."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
 
 
 def _steps(engine: Engine, count: int) -> list[int]:
-    """Numbers of steps to time; if compiled, steps with the batch shape of the first one."""
+    """Numbers of steps to time; for a compiled step, of the first batch shape only."""
     order = engine.order
     numbers = range(1, 50 * count) if engine.updater.compiled else range(1, count + 1)
     alike = [number for number in numbers if order.room(*order.at(number)) == order.room(0, 0)]

@@ -1,1 +1,1 @@
-"""The command line: the app, the terminal, and a file for each group of verbs."""
+"""Command line: the app, the terminal, and a file for each group of commands."""

@@ -12,11 +12,12 @@ from .terminal import RECIPE_CHANGES, log
 
 @app.command(name="import", sort_key=12, help_epilogue=CHANGES_HELP)
 def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None, overwrite: Overwrite = False) -> None:
-    """Import a model of another library as a run, for `generate`, `predict`, `embed`, `evaluate` and `finetune`.
+    """Import a model of another library as a run.
 
-    Weights are read from safetensors files, or from .bin and .pth files as weights only: no foreign code is ever run.
-    A model that cannot be represented exactly is refused, with the name of the key or weight. With `--data.files FILE`
-    the run has data of its own, for `inspect` and `report`.
+    The run works with `generate`, `predict`, `embed`, `evaluate` and `finetune`. Weights are read from safetensors
+    files, or from .bin and .pth files as weights only: no foreign code is ever run. A model that cannot be represented
+    exactly is refused, with the name of the key or weight. With `--data.files FILE` the run has data of its own, for
+    `inspect` and `report`.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ def export(run: RunName, /, *, out: Path, format: str = "", overwrite: bool = Fa
 
     onnx: model.onnx for any number of samples and tokens, preprocessing.json with its inputs, and README.md. It works
     for encoders of any tokens that predict in one pass (classify, regress), and for the encoder of a masked
-    autoencoder, which gives one vector per sample. The predictions are compared with those of onnxruntime.
+    autoencoder, which gives one vector per sample. The predictions are compared with predictions of onnxruntime.
 
     Parameters
     ----------

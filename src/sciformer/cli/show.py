@@ -29,7 +29,7 @@ def read_measured() -> dict[str, dict[str, Any]]:
 
 
 def describe_measured(name: str) -> str:
-    """A measured score in words: value, spread, id, seeds, hardware; or `unmeasured`."""
+    """Measured score in words: value, spread, id, seeds, hardware; or `unmeasured`."""
     row = read_measured().get(name)
     if row is None:
         return "unmeasured"
@@ -60,7 +60,7 @@ def show_recipes(console: Console) -> None:
 
 
 def evaluate_run(run: Run, part: str | None, files: Sequence[Path], console: Console) -> None:
-    """Evaluate the best model of a run on files or on a part of its data, and print the scores."""
+    """Print the scores of the best model on files or on a part of the data."""
     parts: dict[str, int] = run.about.get("samples", {})
     if part is None:
         part = next((name for name in ("test", "valid") if name in parts), "train")
@@ -87,7 +87,7 @@ def _warn_same_part(part: str, parts: Collection[str], files: bool) -> str:
 
 
 def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table without rules; the first column is left-aligned, the others right-aligned."""
+    """Table without rules: first column left-aligned, other columns right-aligned."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for place, name in enumerate(head):
         table.add_column(Text(name), justify="right" if place else "left")
@@ -139,11 +139,13 @@ def show_run(run: Run, console: Console) -> None:
 
 
 def _describe_crossing(along: dict[str, Any]) -> str:
-    """The value of a column at which the prediction changes, as a sentence."""
+    """Sentence with the column value at which the prediction changes."""
     if along.get("crossing") is None:
         return ""
     error = along.get("error")
-    sentence = f"The answer changes at {along['column']} {along['crossing']:.4f}" + (f" ± {error:.4f}" if error else "")
+    sentence = f"The prediction changes at {along['column']} {along['crossing']:.4f}" + (
+        f" ± {error:.4f}" if error else ""
+    )
     if along.get("reference") is not None:
         sentence += f"; known: {along['reference']:.6g}, off by {abs(along['crossing'] - along['reference']):.4f}"
     return sentence + ".\n"

@@ -62,7 +62,7 @@ def import_commands() -> None:
 
 
 def make_command(name: str) -> Callable[..., None]:
-    """Build the subcommand of a simulation: an option for each field except the `recipe_keys`."""
+    """Build the subcommand of a simulation: its fields except `recipe_keys`."""
     kind: type[Simulation] = find("simulation", name)
     keys = [key for key in kind.model_fields if key not in ("kind", *kind.recipe_keys)]
 
@@ -154,7 +154,8 @@ def _annotation(kind: type[Simulation], key: str) -> Any:
         return Annotated[bool | None, Parameter(help=text, negative=f"--no{_option(key)[1:]}" if default else ())]
     several = any(is_list(leaf) for leaf in alternatives(wanted))
     shown = " ".join(map(str, default)) if isinstance(default, list | tuple) else str(default)
-    text = f"{text} ({describe_type(wanted)}" + (f"; default: {shown})" if default not in (None, "", []) else ")")
+    said = "(default:" in text or default in (None, "", [])
+    text = f"{text} ({describe_type(wanted)}" + (")" if said else f"; default: {shown})")
     metavar = info.annotation.__name__.upper() if info.annotation in (int, float) else None
     words = tuple[str, ...] if several else str
     return Annotated[words | None, Parameter(help=text, consume_multiple=several, metavar=metavar)]

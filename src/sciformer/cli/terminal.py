@@ -1,4 +1,4 @@
-"""Terminal helpers: consoles, error messages, suggestions, and output of the first rank only."""
+"""Terminal helpers: consoles, error messages, suggestions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rank() -> int:
 
 
 def console(stderr: bool = False) -> Console:
-    """A console, with colours on a terminal only; a closed pipe raises BrokenPipeError."""
+    """Console with colours on a terminal; a closed pipe raises BrokenPipeError."""
     from rich.console import Console as RichConsole
 
     class Quiet(RichConsole):
@@ -44,7 +44,7 @@ def log(text: str) -> None:
 
 
 def run_and_report(work: Callable[[], Any]) -> int:
-    """Run a command and return its exit status; print user errors, raise internal ones."""
+    """Run a command; return its exit status, print user errors, raise other errors."""
     from cyclopts import CycloptsError
 
     try:
@@ -112,7 +112,7 @@ def describe_usage_error(error: CycloptsError) -> str:
         if not name.startswith("-"):
             return f"`sciformer {verb}` needs {name}. {_suggest_argument(name)}See {more}."
     if isinstance(error, UnusedCliTokensError):
-        return f"{error.unused_tokens[0] if error.unused_tokens else ''!r} is one argument too many. See {more}."
+        return f"Unexpected argument {error.unused_tokens[0] if error.unused_tokens else ''!r}. See {more}."
     text = str(error).rstrip()
     wrong = (error.unused_tokens or [""])[0]
     if isinstance(error, UnknownCommandError) and wrong.startswith("-"):
@@ -124,7 +124,7 @@ def describe_usage_error(error: CycloptsError) -> str:
 
 
 def _suggest_argument(name: str) -> str:
-    """Values that could be given for a missing argument."""
+    """Suggest values for a missing argument."""
     greedy = next((key for key, value in RECIPE_CHANGES.items() if isinstance(value, list)), "")
     if greedy:
         return f"All words after --{greedy} are its values, so write {name} before it. "

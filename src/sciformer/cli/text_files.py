@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def translate_file(
     run: Run, file: Path, out: Path | None, beam: int | None, penalty: float | None, picture: Path | None, line: int
 ) -> None:
-    """Translate a file to a file or to stdout; draw the alignment of one line if asked."""
+    """Translate a file to a file or to stdout; draw the alignment of a line."""
     from ..generation.translate import translate
 
     if picture is not None:

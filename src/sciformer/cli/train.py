@@ -33,12 +33,12 @@ KIND_HELP = f"Contents of the files: {', '.join(places('new'))}. Optional if the
 
 @app.command(sort_key=1, help_epilogue="")
 def recipes(name: str | None = None, /) -> None:
-    """List all recipes with paper, data and measured score; or all keys of one recipe with their meaning.
+    """List all recipes with paper, data and score; or all keys of one recipe.
 
     Parameters
     ----------
     name
-        Recipe whose keys, values and meanings are printed; the output can be saved as a recipe of your own.
+        Recipe to print, with keys, values and meanings; save the output as a recipe of your own.
     """
     from .show import show_recipes
 
@@ -58,7 +58,7 @@ def new(
     out: Path | None = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write a recipe for your own files: find columns, guess sizes, explain every guess.
+    """Write a recipe for your own files: find columns, guess sizes, give reasons.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def new(
 
 @app.command(sort_key=3, help_epilogue=CHANGES_HELP)
 def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False) -> None:
-    """Check a recipe before a long run: keys, files, tokens, one step, memory and time.
+    """Check a recipe before a long run: keys, files, tokens, a step, memory, time.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False) ->
 @Parameter(name="*")
 @dataclass(frozen=True)
 class TrainOptions:
-    """Options that train, pretrain and finetune share."""
+    """Common options of train, pretrain and finetune."""
 
     run: Annotated[Path | None, Parameter(help=RUN_HELP)] = None
     fresh: Annotated[bool, Parameter(help="Start over: remove the files of an earlier training.")] = False
@@ -150,12 +150,13 @@ def finetune(
     from_: Annotated[Path | None, Parameter(name="--from")] = None,
     options: TrainOptions = TrainOptions(),
 ) -> None:
-    """Fine-tune: train a recipe from the weights of another run; run the same command again to resume.
+    """Fine-tune: train a recipe from the weights of another run.
 
     Embedding and trunk are copied from the other run; heads are copied if the objective is the same. The new run also
     takes the vocabulary and all keys of `tokens` and `model` that neither the recipe nor the command line sets. With
     `--train.freeze` only the heads are trained. `--train.layer_decay 0.9` lowers the learning rate of lower blocks;
-    `--train.head_lr_scale 10` raises that of the heads. The new run does not need the other run afterwards.
+    `--train.head_lr_scale 10` raises that of the heads. The new run does not need the other run afterwards. Run the
+    same command again to resume.
 
     Parameters
     ----------
@@ -178,7 +179,7 @@ def compare(
     plugin: Plugins = (),
     quiet: Quiet = False,
 ) -> None:
-    """Train several recipes with several seeds and compare their scores, with mean and spread.
+    """Train several recipes with several seeds and compare their scores.
 
     Parameters
     ----------

@@ -53,10 +53,11 @@ def evaluate(
 
 @app.command(sort_key=6.5, help_epilogue="")
 def calibrate(run: RunName, /, *, part: str = "valid", undo: bool = False, plugin: Plugins = ()) -> None:
-    """Calibrate the probabilities of a run by a temperature, or its standard deviations by a factor.
+    """Calibrate the predicted probabilities or standard deviations of a run.
 
-    The calibration is fitted to a part that was not trained on and stored beside the weights. The commands evaluate,
-    predict, report and the ONNX export use it. Predicted classes and predicted values do not change.
+    Probabilities are calibrated by a temperature, standard deviations by a factor. The calibration is fitted to a part
+    that was not trained on, and stored beside the weights. The commands evaluate, predict, report and the ONNX export
+    use it. Predicted classes and predicted values do not change.
 
     Parameters
     ----------

@@ -40,13 +40,13 @@ class TaggedFiles(Data):
     """Files of which each may have a class before its name, with files of their own for validation and test."""
 
     files: list[str] = Field(default_factory=list)
-    """Names or globs of the files to train on; a name before a colon is the class of all that is in them."""
+    """Training files: names or globs. CLASS:NAME gives all samples of a file the class CLASS."""
     valid: list[str] = Field(default_factory=list)
-    """Files of the same form to choose the best model with; where none are given, see `split`."""
+    """Validation files, written like `files` (default: none; `split` then sets the validation part)."""
     test: list[str] = Field(default_factory=list)
-    """Files for the final judgement; where none are given, see `split`."""
+    """Test files, written like `files` (default: none; `split` then sets the test part)."""
     split: Split = Split()
-    """Shares of `files` kept apart for those of `valid` and `test` that have no files of their own."""
+    """Fractions of `files` for validation and test, where `valid` or `test` names no files (default: 0.1 and 0.1)."""
 
     def named(self) -> dict[str, list[str]]:
         """The names of files of the parts that have some; to train on there must be."""
@@ -290,9 +290,10 @@ class FileSet(TaggedFiles):
     """What a sample is called."""
 
     bad_files: Literal["stop", "skip"] = "stop"
-    """What to do about files that cannot be read: stop, or go on without them and say so."""
+    """Files that cannot be read: stop refuses them, skip leaves them out with a note (default: stop)."""
     chunk_size: int = Field(default=4096, ge=16)
-    """Samples read at a time (default: 4096); a training keeps several such chunks in memory, and mixes some."""
+    """Number of samples read at a time (default: 4096). A training keeps several chunks in memory and mixes some of
+    them."""
 
     def plan(self, training: bool) -> Any:
         """How to read the files: those to train on, or others."""

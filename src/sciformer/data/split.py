@@ -51,20 +51,22 @@ class Split(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     valid: float = Field(default=0.1, ge=0, lt=1)
-    """Share kept to choose the best model."""
+    """Fraction of the samples in the validation part, which selects the best model (default: 0.1)."""
     test: float = Field(default=0.1, ge=0, lt=1)
-    """Share kept for the final judgement."""
+    """Fraction of the samples in the test part, for the final evaluation (default: 0.1)."""
     by: str = ""
-    """Column whose equal values stay together (an object, a chain, a patient); empty: every sample is its own group."""
+    """Group column: samples with equal values (an object, a chain, a patient) stay in one part (default: none)."""
     stratify: str = ""
-    """Column (a class) whose values have the same shares in every part, to within one group; that of a group's first
-    sample counts. Empty: as they come."""
+    """Class column: each part has the same fraction of every class, up to one group (default: none). The class of a
+    group is that of its first sample."""
     folds: int | None = Field(default=None, ge=2)
-    """Divide into so many folds, each as large as the others: the part test is one of them, whatever `test` says."""
+    """Number of equally large folds for cross-validation (default: none). One fold is then the test part, and `test` is
+    ignored."""
     fold: int = Field(default=0, ge=0)
-    """Which of the folds is the part test, from 0; the part valid is drawn from the others."""
+    """Number of the fold that is the test part, from 0 (default: 0). The validation part is drawn from the other
+    folds."""
     seed: int = 0
-    """Another seed draws another division; the training's seed does not."""
+    """Random seed of the split, independent of train.seed (default: 0)."""
 
     @model_validator(mode="after")
     def _one_of_the_folds(self) -> Split:

@@ -25,9 +25,9 @@ class TrunkChoice(TrunkOptions):
     choices: ClassVar[Mapping[str, str]] = {"trunk": "trunk"}
 
     trunk: str = "transformer"
-    """What lies between embedding and answer: the transformer, or another network in its place."""
+    """Trunk: the network between embedding and head (default: transformer)."""
     embedding_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout of tokens as they enter (default: as dropout)."""
+    """Dropout of the embedded tokens (default: as dropout)."""
 
 
 class StreamOptions(TrunkChoice):
@@ -50,9 +50,9 @@ class Model(TrunkChoice, Section):
     """Streams with keys of their own."""
 
     readout_layer: bool = False
-    """A layer with activation and norm between the trunk and the readout of tokens (BERT)."""
+    """Whether a layer with activation and norm lies between trunk and token readout, as in BERT (default: false)."""
     readout_norm: bool = False
-    """Only a norm there (ASTROMER)."""
+    """Whether a norm lies between trunk and token readout, as in ASTROMER (default: false)."""
 
     @classmethod
     def with_choices(cls, values: Mapping[str, Any]) -> type[Self]:

@@ -26,9 +26,9 @@ class Encoder(Model, PoolingOptions):
     choices: ClassVar[Mapping[str, str]] = {**Model.choices, "pool": "pooling"}
 
     pool: str = "auto"
-    """From tokens to one vector (default: the mean, or the last token for recurrent trunks). first: a special token
-    before each sample; blocks: the mean of tokens before and after every block, with learned weights (ASTROMER 2);
-    lstm, gru: the last state of a recurrent reader of the tokens (ASTROMER 1)."""
+    """Pooling of the tokens to one vector (default: auto, the mean, or the last token of recurrent trunks). first: a
+    special token before each sample; blocks: mean of the tokens before and after every block, with learned weights
+    (ASTROMER 2); lstm, gru: last state of a recurrent network over the tokens (ASTROMER 1)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         return EncoderNetwork(self, *self.make_parts(tokens, objective))

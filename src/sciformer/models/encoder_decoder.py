@@ -26,7 +26,8 @@ class EncoderDecoder(Model):
     """The Transformer of 2017, and the recurrent encoder-decoders before it: source in, target out."""
 
     share: bool = False
-    """One embedding for source and target, which then need one vocabulary (tokens.*.learn)."""
+    """Whether source and target share one embedding; they then need one vocabulary (tokens.*.learn) (default:
+    false)."""
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:

@@ -29,11 +29,11 @@ class MaskedAutoencoder(Encoder):
     """
 
     decoder_dim: int | None = Field(default=None, ge=1)
-    """Width of the decoder; as dim unless given."""
+    """Width of the decoder (default: as dim)."""
     decoder_depth: int = Field(default=8, ge=0)
-    """Blocks of the decoder."""
+    """Number of decoder blocks (default: 8)."""
     decoder_heads: int | None = Field(default=None, ge=1)
-    """Attention heads of the decoder; as heads unless given."""
+    """Number of attention heads of the decoder (default: as heads)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         """The network; without a decoder where nothing is hidden."""

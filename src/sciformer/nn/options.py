@@ -81,7 +81,7 @@ class TrunkOptions(Options):
     dim: int = Field(default=128, ge=1)
     """Width of the model (default: 128)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout: share of numbers set to zero in training (default: 0)."""
+    """Dropout probability in training (default: 0)."""
 
     @property
     def blocks(self) -> int:

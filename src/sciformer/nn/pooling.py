@@ -328,7 +328,7 @@ class AttentionPoolOptions(PoolingOptions):
     has_weights: ClassVar[bool] = True
 
     heads: int = Field(default=4, ge=1)
-    """Attention heads (default: 4)."""
+    """Number of attention heads of the pooling (default: 4)."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         return AttentionPool(dim, self.heads)
@@ -353,9 +353,9 @@ class ClassAttentionOptions(PoolingOptions):
     has_weights: ClassVar[bool] = True
 
     class_depth: int = Field(default=2, ge=1)
-    """Blocks in which the class token asks the others (default: 2)."""
+    """Number of class attention blocks (default: 2)."""
     class_query: Literal["normal", "raw"] = "normal"
-    """Whether the class token asks normalised like the others (normal) or as it is (raw)."""
+    """Query of the class token: normalised like the tokens (normal), or not (raw) (default: normal)."""
     class_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout of the class attention (default: 0)."""
 
@@ -375,9 +375,9 @@ class LSTMPoolOptions(PoolingOptions):
     reader: ClassVar[str] = "lstm"
 
     class_depth: int = Field(default=2, ge=1)
-    """Layers of the reader (default: 2)."""
+    """Number of recurrent layers of the pooling (default: 2)."""
     class_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout of the reader (default: 0)."""
+    """Dropout between the recurrent layers of the pooling (default: 0)."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         return RecurrentPool(dim, self.reader, self.class_depth, self.class_dropout)

@@ -426,9 +426,9 @@ class PeriodOptions(PositionOptions):
     """Waves whose periods can be given."""
 
     periods: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
-    """Shortest and longest period of the waves, in units of the coordinates, even in their logarithm (default: powers
-    of 10,000). Rotary spreads them over the heads, fourier begins with them, modulation has the longest over 1, 2, 3,
-    ..."""
+    """Shortest and longest period of the waves, in units of the coordinates (default: powers of 10,000). Periods are
+    evenly spaced in their logarithm. rotary distributes them over the heads, fourier starts from them, modulation uses
+    the longest divided by 1, 2, 3, ..."""
 
 
 class SinusoidalOptions(PeriodOptions):
@@ -449,11 +449,13 @@ class RotaryOptions(PeriodOptions):
     """`position: rotary`."""
 
     rotary_base: float = Field(default=10_000.0, gt=1)
-    """Longest wavelength over 2 pi, where no periods are given (default: 10,000)."""
+    """Base of the rotary wavelengths: the longest one divided by 2 pi; ignored if `periods` is set (default:
+    10,000)."""
     rotary_share: float = Field(default=1.0, gt=0, le=1)
-    """Share of each head that is rotated (default: 1)."""
+    """Fraction of each head that is rotated (default: 1)."""
     rotary_values: bool = False
-    """Rotate values too, so that a token gets a spectrum of what is about it, not only a mean (default: false)."""
+    """Whether values are rotated too, so that a token receives a spectrum of the other tokens and not only a mean
+    (default: false)."""
 
     @property
     def turns_values(self) -> bool:

@@ -338,36 +338,37 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     choices: ClassVar[dict[str, str]] = {"position": "position"}
 
     heads: int = Field(default=4, ge=1)
-    """Attention heads (default: 4)."""
+    """Number of attention heads (default: 4)."""
     kv_heads: int | None = Field(default=None, ge=1)
-    """Heads of keys and values (default: as many as heads). Fewer is grouped-query, 1 multi-query attention."""
+    """Number of key and value heads (default: as heads). Fewer is grouped-query attention, 1 is multi-query
+    attention."""
     head_dim: int | None = Field(default=None, ge=1)
     """Width of a head (default: dim / heads)."""
     norm: Literal["layer", "rms", "none"] = "layer"
-    """LayerNorm, RMSNorm or none."""
+    """Normalisation: layer (LayerNorm), rms (RMSNorm) or none (default: layer)."""
     norm_epsilon: float | None = Field(default=None, gt=0)
     """Epsilon of the norms (default: 1e-5 for layer, 1e-6 for rms)."""
     norm_position: Literal["pre", "post"] = "pre"
-    """Where the norms of a block stand: before attention and MLP (pre, GPT-2) or after each residual sum (post,
-    2017)."""
+    """Position of the norms: pre (before attention and MLP, GPT-2) or post (after each residual sum, arXiv 1706.03762)
+    (default: pre)."""
     embedding_norm: bool = False
-    """Normalise tokens with their positions before the first block (BERT)."""
+    """Whether tokens with their positions are normalised before the first block, as in BERT (default: false)."""
     last_norm: bool = True
-    """Normalise once more after the last block, where norm_position is pre."""
+    """Whether a norm follows the last block, for `norm_position: pre` (default: true)."""
     qk_norm: Literal["none", "layer", "rms"] = "none"
-    """Normalise queries and keys."""
+    """Normalisation of queries and keys: none, layer or rms (default: none)."""
     bias: bool = True
-    """Whether linear layers and norms have biases."""
+    """Whether linear layers and norms have biases (default: true)."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
     """Dropout of attention weights (default: as dropout)."""
     init: Literal["normal", "xavier", "moco"] = "normal"
-    """Initial weights: normal of deviation 0.02 (GPT-2); xavier: uniform by the width (2017); moco: the same with what
-    later blocks write made smaller, also in class attention and heads."""
+    """Initial weights. normal: standard deviation 0.02 (GPT-2); xavier: Xavier uniform; moco: Xavier uniform with
+    smaller output layers in later blocks, also in class attention and heads (default: normal)."""
     window: int | None = Field(default=None, ge=0)
-    """Tokens on each side that a token attends to (default: all tokens)."""
+    """Attention window: number of tokens on each side that a token attends to (default: all tokens)."""
     position: str = "auto"
-    """Position code. auto: learned where places are counted, else sinusoidal. unpaired: sinusoidal with a frequency for
-    each number (ASTROMER); modulation: tokens are scaled and shifted by learned waves (TimeModAttn)."""
+    """Position encoding (default: auto, learned for tokens on a grid, else sinusoidal). unpaired: sinusoidal with one
+    frequency per component (ASTROMER); modulation: tokens are scaled and shifted by learned waves (TimeModAttn)."""
 
     def attention_options(self, form: TokenForm) -> dict[str, Any]:
         """Arguments of a stack with attention, but for its size."""
@@ -394,20 +395,22 @@ class TransformerOptions(AttentionTrunkOptions):
     takes_class_token: ClassVar[bool] = True
 
     mlp_ratio: float = Field(default=4.0, gt=0)
-    """Width of the hidden layer of an MLP over the width of the model (default: 4)."""
+    """Hidden width of the MLP divided by the width of the model (default: 4)."""
     activation: Literal["gelu", "gelu_tanh", "relu", "silu", "tanh", "swiglu"] = "gelu"
-    """Activation of the MLP; gelu_tanh is the approximation that GPT-2 was trained with."""
+    """Activation function of the MLP (default: gelu). gelu_tanh is the approximation used by GPT-2."""
     hidden_dropout: float | None = Field(default=None, ge=0, lt=1)
     """Dropout inside the MLP (default: as dropout)."""
     drop_path: float = Field(default=0.0, ge=0, lt=1)
-    """Share of samples that skip the last block in training, earlier blocks less (default: 0)."""
+    """Stochastic depth: probability that a sample skips the last block in training, smaller for earlier blocks
+    (default: 0)."""
     residual: bool = True
-    """Add the input of each part of a block to its output; ASTROMER 1 does not."""
+    """Whether attention and MLP have residual connections (default: true; ASTROMER 1 has none)."""
     extras: tuple[Literal["head_scale", "output_scale", "attention_norm", "hidden_norm", "residual_scale"], ...] = ()
-    """NormFormer's extras of a block: a learned scale of each head before or after the output layer, a norm after
-    attention, a norm inside the MLP, a learned scale of the residual beside the MLP."""
+    """Extras of NormFormer blocks (default: none). head_scale, output_scale: learned scale of each head before or after
+    the output layer; attention_norm: norm after attention; hidden_norm: norm inside the MLP; residual_scale: learned
+    scale of the residual of the MLP."""
     compress: int | None = Field(default=None, ge=1)
-    """Attend to this number of learned mixtures of all tokens instead of the tokens (Linformer)."""
+    """Number of learned mixtures of all tokens to attend to, instead of the tokens (Linformer) (default: none)."""
 
     def block_options(self) -> dict[str, Any]:
         """Arguments of a block like those of this trunk, without dropout."""

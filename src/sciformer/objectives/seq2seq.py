@@ -34,7 +34,7 @@ class Seq2Seq(Objective):
     penalty: float = Field(default=0.6, ge=0, allow_inf_nan=False)
     """Exponent a of the length penalty ((5 + length) / 6)^a, the divisor of the log probability (default: 0.6)."""
     more: int = Field(default=50, ge=0)
-    """Maximum number of tokens of the output beyond the length of its source (default: 50)."""
+    """Maximum number of output tokens beyond the length of the source (default: 50)."""
     bleu: Literal["13a", "none", "intl", "char", "off"] = "13a"
     """Tokenizer of sacreBLEU; none splits at spaces, for text that is already tokenized; off computes no BLEU (default:
     13a)."""

@@ -1,4 +1,4 @@
-"""A recipe as a document: a tree of plain values with the file and line of every key.
+"""A recipe as a document: a tree of plain values, with file and line of each key.
 
 Documents are read from YAML, merged (`base:`, then the file, then the command line) and written again. They do not
 depend on the classes of the sections, and nothing in a file can run code.
@@ -23,11 +23,11 @@ CODE_KEYS = ("plugin", "import", "_target_", "class_path")  # keys with which ot
 
 
 class RecipeError(UserError):
-    """All errors found in a recipe, one line each.
+    """All errors of a recipe, one line each.
 
     errors      each error with its own message, hint, key, file and line
     problems    the same as texts
-    Its own key, file, line and hint are those of the first error.
+    Key, file, line and hint are taken from the first error.
     """
 
     def __init__(self, problems: Iterable[UserError]) -> None:
@@ -40,7 +40,7 @@ class RecipeError(UserError):
 
 @dataclass(frozen=True)
 class Document:
-    """A tree of plain values, with the place of each key (`my.yaml line 7`) and of the whole."""
+    """Tree of plain values, with the place of each key (`my.yaml line 7`)."""
 
     values: dict[str, Any]
     places: dict[Keys, Place]
@@ -81,7 +81,7 @@ def from_mapping(mapping: Mapping[str, Any], label: str) -> Document:
 
 
 def to_plain_values(value: Any) -> Any:
-    """Copy as dicts, lists, texts and numbers; other objects are left to the validation."""
+    """Copy as dicts, lists, texts and numbers; other objects stay as they are."""
     if isinstance(value, Mapping):
         return {str(to_plain_values(key)): to_plain_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -99,7 +99,7 @@ def flatten(values: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
 
 
 def lay_over(base: Document, child: Document) -> Document:
-    """Merge a document over its base: mappings key by key; lists and single values are replaced."""
+    """Merge a document over its base: mappings by key; other values are replaced."""
     replaced: set[Keys] = set()
     values = _merge(base.values, child.values, (), replaced)
     kept = {
@@ -220,6 +220,6 @@ def _find_code_keys(document: Document) -> list[UserError]:
 
     hint = "Pass --plugin FILE on the command line."
     return [
-        document.error(keys, f"{dotted_key(keys)} is not allowed: a recipe cannot name code to import", hint)
+        document.error(keys, f"{dotted_key(keys)} is not allowed: a recipe must not name code to import", hint)
         for keys in search(document.values, ())
     ]

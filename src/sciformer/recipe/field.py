@@ -1,4 +1,4 @@
-"""The manifest of a field of science: the names it adds, and the objects behind them.
+"""Manifest of a field of science: its names in recipes and their objects.
 
     FIELD = Field(
         title="Jets of particles",
@@ -92,7 +92,7 @@ def package_of(field: str) -> str:
 
 
 def places(what: str) -> dict[str, str]:
-    """Name -> absolute place `module:attribute` at an extension point, over all fields."""
+    """Name -> absolute place `module:attribute` of all fields at an extension point."""
     found = [(home, *named) for home, one in fields().items() for named in getattr(one, what).items()]
     return {name: f"{package_of(home)}{place}" for home, name, place in found}
 

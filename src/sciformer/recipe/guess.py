@@ -1,4 +1,4 @@
-"""Guesses of `sciformer new` that all fields share: parts, split, model size, training.
+"""Guesses of `sciformer new` for all fields: parts, split, model size, training.
 
     def guess_beads(names, paths):
         parts = guess.group_by_part(names)
@@ -45,9 +45,9 @@ Sizes = Mapping[int, tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Guess:
-    """How `sciformer new` writes a recipe for files of one kind.
+    """Recipe writer of `sciformer new` for files of one kind.
 
-    page        function (names, files) -> recipe; names are as given, files are what they expand to
+    page        function (names, files) -> recipe, with the given names and the files they expand to
     find        function that expands names to files (default: paths and globs)
     recognises  whether a file name alone shows this kind, so that KIND can be omitted
     tagged      whether a class may be written before a name, CLASS:FILE
@@ -63,7 +63,7 @@ class Guess:
 
 
 def group_by_part(names: Sequence[str]) -> dict[str, list[str]]:
-    """Group file names by part (train, valid, test); further test files form parts of their own.
+    """Group file names by part (train, valid, test, and further test parts).
 
     The part is a word in the file name, or in the folder name if there are several folders (train/pos.txt,
     test/pos.txt).
@@ -125,7 +125,7 @@ def check_count(count: int, unit: str, notes: Sequence[str] = ()) -> int:
 def split(
     parts: Collection[str], count: int, unit: str, together: str = "", by: str = "", stratify: str = ""
 ) -> list[Found]:
-    """Recipe keys that split off the parts without files of their own.
+    """Recipe keys of `data.split` for the parts without files of their own.
 
     together   unit that is never divided, in words
     by         column whose equal values stay in one part
@@ -159,7 +159,7 @@ def list_counts(column: Array) -> str:
 
 
 def rare_classes(column: Array, unit: str) -> list[str]:
-    """A note if some classes have too few samples."""
+    """Note about classes with too few samples, if there are any."""
     counts = np.unique(column, return_counts=True)[1]
     rare = int((counts < MIN_CLASS_SAMPLES).sum())
     note = f"{rare} of {len(counts)} classes have fewer than {MIN_CLASS_SAMPLES} {unit}: too few to train and evaluate."

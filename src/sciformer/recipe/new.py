@@ -68,7 +68,7 @@ def _expand_folders(files: Sequence[str | Path]) -> list[str | Path]:
 
 
 def _recipe_name(files: Sequence[str | Path], found: Sequence[Path]) -> str:
-    """Recipe name from the first file, or from the folder that was given."""
+    """Recipe name from the first file, or from its folder."""
     folder = Path(_without_tag(str(files[0]))).expanduser()
     name = folder.resolve().name if folder.is_dir() else found[0].name
     return name.partition(".")[0] or "recipe"

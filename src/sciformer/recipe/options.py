@@ -1,4 +1,4 @@
-"""Options of a section: their types in words, and parsing of values from the command line.
+"""Options of a section: types in words, and values from the command line.
 
 An option is a field of a pydantic class; its annotation alone defines the allowed values. This module describes
 annotations in words for help and errors, finds the annotation of a key, and parses the text after `--model.depth`.
@@ -40,7 +40,7 @@ BOUND_WORDS = {
 
 
 class Option(NamedTuple):
-    """A key of a section with type, default and help; the default of a required key is `...`."""
+    """Key of a section with type, default (`...` if required) and help."""
 
     key: str
     type: str

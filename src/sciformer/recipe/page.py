@@ -19,7 +19,7 @@ GUESSES_NOTE = "All values below are guesses from these files, with their reason
 
 
 class Found(NamedTuple):
-    """A recipe key (`data.split.valid`), its value, and the reason for it.
+    """Recipe key (`data.split.valid`), its value, and the reason for the value.
 
     A key without a value (None) is not written; if it is a mapping, its reason becomes the comment of the mapping. If a
     key is found twice, the last one is used.

@@ -1,7 +1,7 @@
 """Plugins: a user's Python file or folder, imported only on explicit request.
 
     sciformer train my.yaml --plugin my_tokens.py      a file, whose classes are registered with @register
-    sciformer train photons/pulses --plugin photons    a folder with a manifest FIELD, like those below domains/
+    sciformer train photons/pulses --plugin photons    a folder with a manifest FIELD, like the folders below domains/
 
 A run records the names and hashes of its plugins and needs the same code again. It never imports a plugin by itself.
 """
@@ -104,7 +104,7 @@ def record_plugins(plugins: Iterable[Plugin]) -> list[dict[str, str]]:
 
 
 def check_plugins(record: Iterable[Mapping[str, str]], given: Iterable[Plugin], accepted: bool = False) -> None:
-    """Refuse a run whose recorded plugins are missing now, or changed and not `accepted`."""
+    """Refuse a run if a recorded plugin is missing, or changed and not `accepted`."""
     now = {plugin.name: plugin for plugin in given}
     for entry in record:
         plugin = now.get(entry["name"])

@@ -75,7 +75,7 @@ class Recipe:
 
     @property
     def streams(self) -> dict[str, Any]:
-        """Token sections by stream; a single one is called `tokens`."""
+        """Token sections by stream; a single stream is called `tokens`."""
         return self.tokens if isinstance(self.tokens, dict) else {"tokens": self.tokens}
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _with_bases(
     if identity in chain:
         raise _not_found_error(place, f"{name} is its own base")
     if len(chain) == MAX_BASES:
-        raise _not_found_error(place, f"{name} is base number {MAX_BASES + 1}; at most {MAX_BASES} are allowed")
+        raise _not_found_error(place, f"{name} is base number {MAX_BASES + 1}; a chain has at most {MAX_BASES}")
     return _over_base(document.read(file, label), file.parent if isinstance(file, Path) else Path(), (*chain, identity))
 
 
@@ -161,7 +161,7 @@ def _over_base(child: Document, folder: Path, chain: tuple[str, ...]) -> Documen
 
 
 def _not_found_error(place: Place | None, message: str, hint: str = "", file: str | Path | None = None) -> RecipeError:
-    """Error for a recipe that is not found; for a base, with the line that names it."""
+    """Error for a missing recipe; for a base, with the line that names it."""
     if place is not None:
         return RecipeError([place.error(f"base: {message}", ("base",), hint)])
     return RecipeError([UserError(message, hint=hint, file=file)])

@@ -1,4 +1,4 @@
-"""The registry: names in recipes, the objects behind them, and plugins that add their own.
+"""Registry: names in recipes and their objects, from the library and from plugins.
 
 A recipe says `kind: text`; only registered names are allowed. Recipes and checkpoints never contain import paths, so
 they cannot run code.
@@ -116,13 +116,13 @@ Registered = TypeVar("Registered")
 
 
 class Options(BaseModel):
-    """Keys of a recipe section: each field is a key, the text below it is its help."""
+    """Keys of a recipe section: a field is a key, the text below it is its help."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     choices: ClassVar[Mapping[str, str]] = {}
     """Key -> extension point. The value of the key names `Options` there, whose keys are added to the section."""
     choice_keys: ClassVar[Mapping[str, str]] = {}
-    """`choices` of a composed class, with those of the chosen options."""
+    """`choices` of a composed class and of its chosen options."""
     plain: ClassVar[type[Any] | None] = None
     """The original class of a composed class, else None."""
 
@@ -142,7 +142,7 @@ class Section(Options):
     section: ClassVar[str] = ""
 
     kind: str = ""
-    """Registered name of the class."""
+    """Name of the kind of section; it selects the other keys."""
 
     def __new__(cls, /, **values: Any) -> Self:
         """Create an instance of the class composed for these values."""
@@ -199,7 +199,7 @@ def with_choices(cls: type[Any], values: Mapping[str, Any], section: type[Option
 def _composed(
     cls: type[Any], options: tuple[type[Options], ...], choices: tuple[tuple[str, str, tuple[str, ...]], ...]
 ) -> type[Any]:
-    """Class of a section with the keys of its options; choices accept registered names."""
+    """Class of a section with the keys of its options and all registered choices."""
     bases = (*reversed(options), cls)
     fields = {key: next(one.model_fields[key] for one in bases if key in one.model_fields) for key, _, _ in choices}
     body = {
@@ -229,7 +229,7 @@ def added(point: str) -> dict[str, Any]:
 
 
 def register(point: str, name: str) -> Callable[[Registered], Registered]:
-    """Register an object under a name: `@register("tokens", "beads")` above a class in a plugin.
+    """Register an object under a name: `@register("tokens", "beads")`.
 
     point  one of `EXTENSION_POINTS`: a section with a `kind`, a trunk, a metric, ...; a simulation is also a kind of
            `data`

@@ -28,7 +28,7 @@ Classes = dict[Keys, type[BaseModel]]
 
 
 class UnknownKeyError(UserError):
-    """A recipe key that does not exist."""
+    """Error: a recipe key does not exist."""
 
 
 class About(BaseModel):
@@ -37,9 +37,9 @@ class About(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, use_attribute_docstrings=True)
 
     title: str | None = None
-    """Title in one line."""
+    """Title of the recipe in one line."""
     paper: str | None = None
-    """Paper that the method comes from."""
+    """Paper of the method."""
     data: str | None = None
     """Training data and their source."""
     command: str | None = None
@@ -51,7 +51,7 @@ class About(BaseModel):
     score: str | None = None
     """Id of a row in benchmarks/results, or `unmeasured`."""
     note: str | None = None
-    """Further remarks."""
+    """Remarks on the recipe."""
 
 
 def train_class() -> type[BaseModel]:
@@ -61,7 +61,7 @@ def train_class() -> type[BaseModel]:
 
 
 def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
-    """Classes of the sections with a known kind, and errors about the others."""
+    """Classes of the sections with a known kind, and errors about unknown kinds."""
     classes: Classes = {("about",): About}
     problems: list[UserError] = []
     tokens: Any = source.values.get("tokens")
@@ -115,7 +115,7 @@ def _kept_keys(source: Document, keys: Keys, cls: Any, latest: int) -> dict[str,
 
 
 def _unknown_kind(section: str, keys: Keys, kind: Any, source: Document) -> UserError:
-    """Error for an unknown kind, with its new name or the nearest one."""
+    """Error for an unknown kind, with its new name or the nearest name."""
     at, known = (*keys, "kind"), names(section)
     if (new := new_value(f"{section}.kind", kind)) in known:
         return _renamed_error(at, kind, new, source)
@@ -154,7 +154,7 @@ def section_of(source: Document, keys: Keys, classes: Classes, problems: list[Us
 
 
 def _present_keys(values: Any, location: Collection[str | int], missing: bool) -> Keys:
-    """Keys of a pydantic location, without the names of types that it also contains."""
+    """Keys of a pydantic location, without the names of types in it."""
     keys: Keys = ()
     for number, part in enumerate(location, start=1):
         named = missing and number == len(location) and isinstance(part, str)
@@ -221,7 +221,7 @@ def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError
         hints.append(f"{dotted_key(at)} belongs to {dotted_key((*around, choice))}: {', '.join(others)}.")
     if near and not owners:
         hints.append(f"Did you mean {dotted_key((*around, near[0]))}?")
-    hint = " ".join(hints) or f"Known keys are {', '.join(known)}."
+    hint = " ".join(hints) or f"The known keys are {', '.join(known)}."
     return UnknownKeyError(**source.error(at, f"{dotted_key(at)} is not a known key", hint).fields)
 
 

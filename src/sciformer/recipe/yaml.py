@@ -1,4 +1,4 @@
-"""YAML of recipes, version 1.2: `3e-4` is a number; `no`, `12:30` and `2020-01-01` are text.
+"""YAML 1.2 of recipes: `3e-4` is a number; `no`, `12:30`, `2020-01-01` are text.
 
 A file cannot run code, and aliases cannot grow without limit.
 """
@@ -46,7 +46,7 @@ def dotted_key(keys: Keys) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Origin of a key: a line of a file, a file, or words such as "on the command line".
+    """Origin of a key: a file, its line, or words such as "on the command line".
 
     name    name of the file, or the words
     file    path of the file, if any
@@ -70,7 +70,7 @@ class Place:
 
 
 def parse_scalar(text: str) -> Any:
-    """Value of a word without quotes: null, true, false, a number, or the text itself."""
+    """Value of an unquoted word: null, true, false, a number, or the text itself."""
     if text in WORD_VALUES:
         return WORD_VALUES[text]
     if len(text) > 100:  # Python refuses integers of thousands of digits
@@ -92,7 +92,7 @@ def parse_brackets(text: str) -> list[Any] | dict[str, Any] | None:
 
 
 class Loader(yaml.SafeLoader):
-    """YAML loader that limits anchors and nesting and leaves unquoted words unresolved."""
+    """YAML loader with limits on anchors and nesting; unquoted words stay text."""
 
     yaml_implicit_resolvers: dict[Any, Any] = {None: [(PLAIN_TAG, re.compile(""))]}  # noqa: RUF012
     named, depth = 0, 0
@@ -112,7 +112,7 @@ class Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """One-line YAML; quotes texts that YAML 1.1 or 1.2 would not read as text."""
+    """One-line YAML, with quotes if YAML 1.1 or 1.2 would not read a text as text."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

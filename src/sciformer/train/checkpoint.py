@@ -1,4 +1,4 @@
-"""Atomic checkpoints: safetensors and JSON files, hashed in a manifest, put in place by one rename.
+"""Atomic checkpoints: safetensors and JSON files, with a manifest of their hashes.
 
     step-0000040/weights.safetensors, optimizer.safetensors, ..., state.json, manifest.json
     latest                       name of the newest checkpoint, for people; loading looks at the folders
@@ -95,7 +95,7 @@ def save(
 
 
 def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -> Checkpoint | None:
-    """Load the newest intact checkpoint, or that of `step`; None if there is no checkpoint.
+    """Load the newest intact checkpoint, or that of `step`; None if there is none.
 
     A damaged checkpoint is reported through `log`, and the one before it is tried.
     """
@@ -113,11 +113,13 @@ def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -
             log(f"The checkpoint {path.name} cannot be used: {fault}.")
     if not faults:
         found = ", ".join(map(str, steps(folder)))
-        message = f"{folder} has no checkpoint of step {step}" + (f"; there are those of {found}" if found else "")
+        message = f"{folder} has no checkpoint of step {step}" + (f", only of {found}" if found else "")
         raise UserError(message, hint="Choose one of these steps." if found else "", file=folder)
     what = "" if step is None else f" of step {step}"
     message = f"{folder} has no intact checkpoint{what}: {'; '.join(faults)}"
-    raise UserError(message, hint="Restore a copy of one, or move the folder away and start again.", file=folder)
+    raise UserError(
+        message, hint="Restore a checkpoint from a copy, or move the folder away and start again.", file=folder
+    )
 
 
 def steps(folder: Path) -> list[int]:
@@ -126,7 +128,7 @@ def steps(folder: Path) -> list[int]:
 
 
 def _storable_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Detached contiguous tensors on the CPU; tied weights are copied under both names."""
+    """Detached contiguous tensors on the CPU; tied weights have a copy for each name."""
     seen: set[int] = set()
     result = {}
     for name, tensor in named.items():
@@ -146,7 +148,7 @@ def _seal(path: Path) -> dict[str, int | str]:
 
 
 def _swap(partial: Path, final: Path) -> None:
-    """Rename the new checkpoint; one of the same step is first renamed to `.replaced-...`."""
+    """Rename the new checkpoint; an old one of this step becomes `.replaced-...`."""
     if os.path.lexists(final):
         os.rename(final, final.with_name(f".replaced-{final.name}"))
     os.rename(partial, final)
@@ -170,7 +172,7 @@ def _tidy(folder: Path) -> None:
 
 
 def _prune(folder: Path, step: int, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints, and replaced ones."""
+    """Remove replaced checkpoints and all but the newest `keep`."""
     kept = [number for number in steps(folder) if number <= step][-keep:]
     for number, path in _find_checkpoints(folder):
         if number not in kept or path.name.startswith("."):
@@ -227,7 +229,7 @@ def _read(path: Path, step: int, log: Callable[[str], None]) -> Checkpoint:
         raise Unsound(f"it cannot be read ({error})") from error
     if others:
         names = ", ".join(map(ascii, others[:5])) + (" and more" if len(others) > 5 else "")
-        log(f"The checkpoint {path.name} also contains {names}; such files are never opened.")
+        log(f"The checkpoint {path.name} also contains {names}; Sciformer never opens these files.")
     return Checkpoint(step, tensors, state, path)
 
 
@@ -240,7 +242,7 @@ def _manifest_files(path: Path, step: int) -> dict[str, dict[str, Any]]:
         message = f"the checkpoint {path} has format {form}, but this Sciformer reads format {FORMAT}"
         raise UserError(message, hint="It was written by a newer version: update Sciformer.", file=path)
     if form != FORMAT or manifest.get("step") != step or type(files) is not dict or "state.json" not in files:
-        raise Unsound("its manifest.json is not that of this step")
+        raise Unsound("its manifest.json is not a valid manifest of this step")
     for name, seal in files.items():
         # No path separators and only the two types of file written here: nothing else is ever opened.
         if not re.fullmatch(r"state\.json|\w[\w.-]*\.safetensors", name):
@@ -251,7 +253,7 @@ def _manifest_files(path: Path, step: int) -> dict[str, dict[str, Any]]:
 
 
 def _read_verified(path: Path, seal: dict[str, Any]) -> bytes:
-    """Verify size and hash of a file; return its bytes, or b"" if it is too large to hold."""
+    """Verify size and hash of a file; return its bytes, or b"" if it is too large."""
     with _plain_file(path) as file:
         short = seal["bytes"] - os.fstat(file.fileno()).st_size
         if short:
@@ -264,7 +266,7 @@ def _read_verified(path: Path, seal: dict[str, Any]) -> bytes:
 
 
 def _parse_tensors(path: Path, data: bytes) -> dict[str, Tensor]:
-    """Tensors from verified bytes, or from the file if it is too large to hold."""
+    """Tensors from verified bytes, or from the file if it is too large."""
     try:
         return safetensors.torch.load(data) if data else safetensors.torch.load_file(path)
     except (SafetensorError, KeyError, ValueError, RuntimeError, AssertionError) as error:

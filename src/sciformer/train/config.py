@@ -34,11 +34,11 @@ class Train(Section):
     steps: int | None = Field(default=None, ge=1)
     """Number of training steps (default: 1000, or as many as `epochs` gives)."""
     epochs: float | None = Field(default=None, gt=0)
-    """Number of passes over the training data; use it instead of `steps`."""
+    """Number of passes over the training data, instead of `steps` (default: none)."""
     batch: int = Field(default=64, ge=1)
     """Batch size: samples per step, over all devices (default: 64)."""
     tokens: int | None = Field(default=None, ge=1)
-    """Batch size in tokens of the longest stream, padding included; use it instead of `batch`."""
+    """Batch size in tokens of the longest stream, padding included, instead of `batch` (default: none)."""
     micro_batch: int | None = Field(default=None, ge=1)
     """Samples per forward and backward pass on a device; gradients are accumulated (default: the whole batch). Without
     dropout the result does not depend on it."""
@@ -71,7 +71,7 @@ class Train(Section):
     """Folder of a run to fine-tune: its best weights and its tokens are used (default: random weights). See
     `sciformer finetune`."""
     init_from_hash: str = ""
-    """Hash of the weights of `init_from`, recorded when a run starts; other weights are refused."""
+    """Hash of the weights of `init_from`, recorded when a run starts; other weights are refused (default: none)."""
     freeze: bool = False
     """Train only heads, pooling and readout; embedding, trunk and class token stay fixed, without dropout (default:
     false)."""
@@ -90,11 +90,11 @@ class Train(Section):
     evaluate_every: int | None = Field(default=None, ge=1)
     """Steps between evaluations (default: a tenth of all steps)."""
     save_every: int | None = Field(default=None, ge=1)
-    """Steps between checkpoints (default: those between evaluations)."""
+    """Steps between checkpoints (default: as evaluate_every)."""
     log_every: int = Field(default=10, ge=1)
     """Steps between lines of the log (default: 10)."""
     keep: int = Field(default=2, ge=1)
-    """Number of checkpoints to keep (default: 2)."""
+    """Number of checkpoints to keep (default: 2, or average_last if larger)."""
     patience: int = Field(default=0, ge=0)
     """Early stopping: evaluations without improvement before the training stops (default: 0, never)."""
     best: str = "loss"
@@ -106,7 +106,7 @@ class Train(Section):
     """Device: cpu, cuda, cuda:1, mps, or auto for the fastest available (default: auto)."""
     precision: Literal["auto", "float32", "tensorfloat32", "bfloat16"] = "auto"
     """Precision of matrix products (default: auto, bfloat16 on CUDA and float32 elsewhere). tensorfloat32 works on CUDA
-    only, with factors of 11 instead of 24 significant bits. Weights and sums stay in float32."""
+    only and rounds factors to 11 instead of 24 significant bits. Weights and sums stay in float32."""
     compile: bool | None = None
     """Whether to compile the step with torch.compile (default: on CUDA only)."""
     cuda_graphs: bool | Literal["whole"] | None = None

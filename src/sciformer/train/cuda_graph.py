@@ -19,7 +19,7 @@ MAX_RECORDED_SHAPES = 64  # steps of further shapes run without a graph
 
 
 class CudaGraphStep:
-    """Steps as CUDA graphs.
+    """Training step recorded as one CUDA graph per input shape.
 
     call     the step, compiled without CUDA graphs
     weights  the trained parameters
@@ -42,7 +42,7 @@ class CudaGraphStep:
         self.grads: list[Tensor] = []
 
     def __call__(self, inputs: ModelInputs, scale: float) -> Tensor | None:
-        """Compute loss times `scale` for inputs on the host; its gradient is stored at the weights.
+        """Compute loss times `scale` for inputs on the host; store its gradient.
 
         Returns None for the first inputs of a shape: the caller then runs the step itself, which compiles it.
         """
@@ -83,7 +83,7 @@ class CudaGraphStep:
 
 
 class _Recording(NamedTuple):
-    """CUDA graph of one shape: memory of its inputs, replay function, gradients it writes."""
+    """CUDA graph of one shape: input memory, replay function, output gradients."""
 
     place: Tensor
     replay: Callable[[], None]

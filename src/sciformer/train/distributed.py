@@ -78,7 +78,7 @@ class Ranks:
         return box[0]
 
     def lead(self, work: Callable[[], Any]) -> None:
-        """Run `work` on the first rank while the others wait; its UserError is raised on all ranks."""
+        """Run `work` on the first rank; its UserError is raised on all ranks."""
         if not self.first:
             refusal = self.agree(None)
             if refusal is not None:
@@ -92,13 +92,13 @@ class Ranks:
         self.agree(None)
 
     def in_turn(self, work: Callable[[], Made]) -> Made:
-        """Run `work` on the first rank, then on the others, which find the files it made."""
+        """Run `work` on the first rank, then on the other ranks, which use its files."""
         made: list[Made] = []
         self.lead(lambda: made.append(work()))
         return made[0] if self.first else work()
 
     def wrap(self, step: nn.Module, shard: str) -> nn.Module:
-        """Wrap a step for these ranks: unchanged for one process, DDP, or FSDP2 (`shard: full`)."""
+        """Wrap a step for several ranks: DDP, or FSDP2 with `shard: full`."""
         if shard == "full":
             if self.world == 1:
                 return step
@@ -155,19 +155,19 @@ def patience() -> datetime.timedelta:
 
 
 def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
-    """Whether this is a DTensor; avoids importing torch.distributed.tensor, which takes 1 s."""
+    """Whether this is a DTensor, without the slow import of torch.distributed.tensor."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """The full detached tensor of a DTensor or tensor; a collective call of all ranks."""
+    """Full detached tensor of a DTensor or tensor; a collective call of all ranks."""
     tensor = tensor.detach()
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def place(value: Tensor, like: Tensor) -> Tensor:
-    """Move a full tensor to the device and the sharding of `like`; scalars stay unsharded.
+    """Move a full tensor to the device and sharding of `like`; scalars are unsharded.
 
     Every rank cuts its share out of its own copy. If the first rank sent the shares, all ranks would have to ask for
     the tensors in the same order, which files do not guarantee.
@@ -181,7 +181,7 @@ def place(value: Tensor, like: Tensor) -> Tensor:
 
 
 def find_device(name: str) -> torch.device:
-    """The torch device of a name; `auto` is CUDA, else MPS, else the CPU."""
+    """Torch device of a name; `auto` is CUDA, else MPS, else the CPU."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")

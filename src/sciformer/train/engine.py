@@ -70,7 +70,7 @@ class Engine:
         shapes = self.order.shapes(self.updater.pad_to_multiple) if self.updater.compiled else 0
         if shapes > WARN_ABOVE_SHAPES:
             text = f"batches have up to {shapes} shapes, and a step is compiled for each"
-            self.log(f"{text}: a larger train.pad_to_multiple gives fewer")
+            self.log(f"{text}: a larger train.pad_to_multiple gives fewer shapes")
         self.names = {id(weight): name for name, weight in model.named_parameters()}
         self.ema: dict[str, Tensor] = {}
         if settings.ema:
@@ -140,7 +140,7 @@ class Engine:
 
     @contextmanager
     def own_state(self) -> Generator[None]:
-        """Save and restore process-wide state that a training changes: random state, precision."""
+        """Restore random state and precision of the process after the context."""
         device = self.ranks.device
         devices = [device.index or 0] if device.type == "cuda" else []
         with (
@@ -183,7 +183,7 @@ class Engine:
             raise UserError(message, hint=hint, key=None if found else "train.learning_rate")
 
     def _log(self, number: int) -> None:
-        """Write a log line: means over the steps since the last line, without skipped ones."""
+        """Write a log line: means over the steps since the last line."""
         loss, norm, steps = self.sums
         (tokens, when), now = self.since, time.monotonic()
         loss, tokens_all = self.ranks.sum(loss, tokens)
@@ -244,7 +244,7 @@ class Engine:
         return False
 
     def _evaluate(self) -> tuple[str, Evaluation]:
-        """Evaluate on the validation part (else on training data), with averaged weights if any."""
+        """Evaluate on the validation part, with averaged weights if there are any."""
         part, limit = self.evaluated_part()
         current = self._swap(self.ema) if self.ema else {}
         found = self.evaluate(part, limit)
@@ -254,7 +254,7 @@ class Engine:
         return part, found
 
     def evaluated_part(self) -> tuple[str, int | None]:
-        """Part that selects the best model, and the number of its samples to use (None: all)."""
+        """Part that selects the best model, and its number of samples (None: all)."""
         return ("valid", None) if "valid" in self.assembly.parts() else ("train", 1024)
 
     def evaluate(self, part: str, limit: int | None) -> Evaluation:
@@ -286,7 +286,7 @@ class Engine:
         self.log(f"step {self.number}: {words}, although the data are finite{why}; this model is not kept")
 
     def _swap(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Exchange the weights of the model; return the old ones."""
+        """Exchange the weights of the model; return the old weights."""
         model = self.step.model
         had = {name: weight.detach().clone() for name, weight in model.named_parameters()}
         with torch.no_grad():
@@ -303,12 +303,12 @@ class Engine:
         return (sign * scores[name], -scores["loss"]) > (sign * before[name], -before["loss"])
 
     def kept_weights(self) -> dict[str, Tensor]:
-        """Full weights on the CPU: the moving average if there is one, gathered from all ranks."""
+        """Full weights (or their moving average) on the CPU, gathered from all ranks."""
         kept = {**named_tensors(self.step.model), **self.ema}
         return {name: full_tensor(weight).cpu() for name, weight in kept.items()}
 
     def _save(self) -> None:
-        """Save a checkpoint: counters, weights and optimizer state; the data order needs no state."""
+        """Save a checkpoint: counters, weights and optimizer state."""
         remembered = optimizer_state(self.optimizer, self.names)
         tensors = {
             "weights": {name: full_tensor(weight) for name, weight in named_tensors(self.step.model).items()},
@@ -368,7 +368,7 @@ class Engine:
         return self.number >= self.total or self.early
 
     def average_checkpoints(self) -> None:
-        """Replace the best model by the mean of the last checkpoints, if the recipe asks for it."""
+        """Replace the best model by the mean of the last checkpoints (`average_last`)."""
         if not self.settings.average_last:
             return
         weights, used = mean_weights(self.folder.checkpoints, self.settings.average_last, self.log)

@@ -59,7 +59,7 @@ class Pretrained:
         """
         wanted = recipe.train.init_from_hash
         if wanted not in ("", self.hash):
-            message = f"the weights in {self.path} have hash {self.hash}, but the recipe names {wanted}"
+            message = f"the weights in {self.path} have hash {self.hash}, but train.init_from_hash is {wanted}"
             hint = "Remove train.init_from_hash to use these weights."
             raise UserError(message, hint=hint, key="train.init_from_hash", file=self.path)
         sections = _shared_sections(self.recipe)
@@ -86,12 +86,12 @@ class Pretrained:
             if theirs[name].kind != tokens.kind:
                 changed = [(f"{where}.kind", theirs[name].kind, tokens.kind)]
             if changed:
-                message = f"the tokens differ from those of {self.path}: {_list_changes(changed)}"
+                message = f"the tokens differ from the tokens of {self.path}: {_list_changes(changed)}"
                 hint = "Remove these keys from the recipe; they are then taken from that run."
                 raise UserError(message, hint=hint, key=changed[0][0], file=self.path)
 
     def fill(self, model: nn.Module, recipe: Recipe, objective: Objective) -> None:
-        """Copy the weights into a model wherever name and shape agree, and record them in `about`.
+        """Copy weights of equal name and shape into a model; record them in `about`.
 
         Embedding and trunk must agree completely. Heads and readout are copied if the objective is the same and all
         their tensors fit; a pooling is copied if it fits.
@@ -139,8 +139,8 @@ class Pretrained:
         shapes = [tuple(side[odd[0]].shape) if odd[0] in side else "none" for side in (own, self.weights)]
         found = _list_changes(changed) or "the shapes differ"
         raise UserError(
-            f"the model does not fit the weights in {self.path}: {found}, so that {odd[0]} is {shapes[0]} here and "
-            f"{shapes[1]} there",
+            f"the model does not fit the weights in {self.path}: {found}, so that {odd[0]} has the shape "
+            f"{shapes[0]} here and {shapes[1]} in that run",
             hint="Remove these keys from the recipe; they are then taken from that run.",
             key=changed[0][0] if changed else "model",
             file=self.path,
@@ -164,7 +164,7 @@ class Pretrained:
 
 
 def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained | None]:
-    """Complete a recipe from its pretrained run; return both, or None if there is no run to load.
+    """Complete a recipe from its pretrained run; return both (or None for the run).
 
     A resumed training finds everything in its own folder, so the pretrained run is not loaded again.
     """
@@ -172,7 +172,7 @@ def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained 
         return recipe, None
     init_from, there = recipe.train.init_from, Path(recipe.train.init_from).expanduser()
     if there.resolve() == folder.path.resolve():
-        message = f"train.init_from is {init_from}, the folder of this run itself"
+        message = f"train.init_from is {init_from}, which is the folder of this run itself"
         raise UserError(message, hint="Use another --run.", key="train.init_from", file=folder.path)
     if not checkpoint.steps(folder.checkpoints):
         found = Pretrained(init_from)
@@ -212,5 +212,5 @@ def _shared_sections(recipe: Recipe) -> dict[str, Any]:
 
 
 def _list_changes(changed: list[tuple[str, Any, Any]]) -> str:
-    words = [f"{key} {after} here, {before} there" for key, before, after in changed[:MAX_LISTED]]
+    words = [f"{key} is {after} here and {before} in that run" for key, before, after in changed[:MAX_LISTED]]
     return "; ".join(words) + (f" and {len(changed) - MAX_LISTED} more" if len(changed) > MAX_LISTED else "")

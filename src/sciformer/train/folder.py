@@ -70,13 +70,13 @@ def assert_plain(value: Any, where: str) -> None:
     """Assert that a value survives JSON unchanged: a tuple would become a list."""
     if type(value) is dict:
         for key, item in value.items():
-            assert type(key) is str, f"{where} has the key {key!r}, which is no text"
+            assert type(key) is str, f"{where} has the key {key!r}, which is not text"
             assert_plain(item, f"{where}.{key}")
     elif type(value) is list:
         for index, item in enumerate(value):
             assert_plain(item, f"{where}[{index}]")
     else:
-        assert value is None or type(value) in (str, bool, int, float), f"{where} is no plain JSON: {type(value)}"
+        assert value is None or type(value) in (str, bool, int, float), f"{where} is not plain JSON: {type(value)}"
 
 
 class Folder:
@@ -256,7 +256,7 @@ def _folder_error(failed: str, path: Path, error: OSError) -> UserError:
     advice = {
         errno.EEXIST: "A file has this name: choose another folder with --run.",
         errno.ENOTDIR: "A part of the path is a file: choose another folder with --run.",
-        errno.ENAMETOOLONG: "Choose a folder with a shorter path with --run.",
+        errno.ENAMETOOLONG: "Choose a shorter path with --run.",
         errno.ENOSPC: "Free space on that disk, or choose another folder with --run.",
         errno.EDQUOT: "Free space within your quota, or choose another folder with --run.",
         errno.ENOENT: "Create the folder first.",

@@ -32,7 +32,7 @@ class Ranger(torch.optim.RAdam):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step of RAdam, and of Lookahead if due; the state holds the slow weights as `slow`."""
+        """One step of RAdam, and of Lookahead if due (slow weights: state `slow`)."""
         weights = [weight for group in self.param_groups for weight in group["params"] if weight.grad is not None]
         begun = {weight: weight.clone() for weight in weights if "slow" not in self.state[weight]}
         found = super().step(closure)
@@ -70,7 +70,7 @@ def is_answer(name: str) -> bool:
 
 
 def scales(names: Iterable[str], settings: Train) -> dict[str, float]:
-    """Learning rate factor of each parameter by name (layer-wise decay, arXiv 1801.06146).
+    """Learning rate factor of each parameter (layer-wise decay, arXiv 1801.06146).
 
     block i of n      layer_decay^(n - 1 - i)
     before block 0    layer_decay^n: embedding, positions; with several stacks, n of the longest
@@ -121,7 +121,7 @@ def learning_rate(step: int, total: int, settings: Train) -> float:
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> dict[str, Tensor]:
-    """Tensors of the optimizer state by parameter name: «exp_avg blocks.0.out.weight»."""
+    """Optimizer state by parameter name: «exp_avg blocks.0.out.weight»."""
     found: dict[str, Tensor] = {}
     for group in optimizer.param_groups:
         for parameter in group["params"]:

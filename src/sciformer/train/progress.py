@@ -1,4 +1,4 @@
-"""Progress of a training: terminal output, and TensorBoard curves if it is installed."""
+"""Progress of a training: terminal output and TensorBoard curves."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ RESUME_HINT = "Use another --run, start over with --fresh, or resume with --acce
 
 
 class Changed(UserError):
-    """The data differ from those the run was started with."""
+    """The data differ from the data at the start of the run."""
 
 
 def absolute_paths(recipe: Recipe) -> Recipe:
-    """The recipe with absolute paths, so that it works from every folder."""
+    """Recipe with absolute paths, which is valid in every folder."""
     tokens = recipe.tokens
     several = isinstance(tokens, Mapping)
     tokens = {name: one.absolute_paths() for name, one in tokens.items()} if several else tokens.absolute_paths()
@@ -33,7 +33,7 @@ def check_same_recipe(old: Recipe, new: Recipe, accepted: bool, log: Log) -> Non
         return
     lines = "\n".join(f"  {key}: {before!r} -> {after!r}" for key, before, after in found)
     if not accepted:
-        message = f"the recipe differs from the recipe that this run was started with:\n{lines}"
+        message = f"the recipe differs from the recipe at the start of this run:\n{lines}"
         raise UserError(message, hint=RESUME_HINT, key=found[0][0])
     log(f"the recipe changed since this run was started:\n{lines}")
 
@@ -47,5 +47,5 @@ def check_same_data(
         return
     words = ", ".join(f"{name} ({old.get(name, 'missing')} -> {new.get(name, 'missing')})" for name in changed[:4])
     if not accepted:
-        raise Changed(f"the data differ from the data that this run was started with: {words}", hint=advice)
+        raise Changed(f"the data differ from the data at the start of this run: {words}", hint=advice)
     log(f"the data changed since this run was started: {words}")

@@ -1,4 +1,4 @@
-"""Stop signals: the first one stops after a checkpoint, the second one at once."""
+"""Stop signals: the first signal saves and stops, the second stops at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ECHO_SECONDS = 1.0
 
 
 class Stop:
-    """Flag set by a signal handler and read by the training loop: stop, and by which signal."""
+    """Flag that a signal handler sets and the training loop reads."""
 
     def __init__(self) -> None:
         self.signal: int = 0

@@ -1,4 +1,4 @@
-"""Optimizer step: loss, gradient, clipping and update, exact for any number of micro-batches."""
+"""Optimizer step: loss, gradient, clipping and update, exact for micro-batches."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class OptimizerStep:
             self._record_halves()
 
     def __call__(self, batch: Batch, number: int, count: float) -> StepResult:
-        """Run step `number` (from 0) on this rank's share of a batch; `count` is that of all ranks."""
+        """Run step `number` (from 0) on this rank's share; `count` is that of all ranks."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(number, self.total, self.settings) * group.get("scale", 1.0)
         loss = self.gradient(batch, number, count)
@@ -152,7 +152,7 @@ class OptimizerStep:
         self.whole_call = torch.compile(self.wrapped, dynamic=False, mode="reduce-overhead")
 
     def close(self) -> None:
-        """Free the compiled step and its CUDA graphs; other compiled functions of the process stay.
+        """Free the compiled step and its CUDA graphs, and no other compiled functions.
 
         The next call compiles the step again.
         """
@@ -198,7 +198,7 @@ class OptimizerStep:
         call = self.whole_call if len(pieces) == 1 else self.call
         if call is not self.call:  # only here: the call imports the compiler
             torch.compiler.cudagraph_mark_step_begin()
-        # Ranks average their gradients: of their shares of the loss, or each of the loss of the whole batch.
+        # Ranks average their gradients: each has its share of the loss, or the loss of the whole batch.
         scale = (1 if self.objective.whole_batch else self.ranks.world) / count if count else 0.0
         carried = self.carried
         for i, rows in enumerate(pieces):
@@ -234,7 +234,7 @@ class OptimizerStep:
             return None
 
     def inputs(self, piece: Batch, room: tuple[int, int] | None = None) -> ModelInputs:
-        """Model inputs of a part of a batch; padded to few shapes if the step is compiled."""
+        """Model inputs of a part of a batch, padded to few shapes for a compiled step."""
         packed, multiple = self.settings.packed, self.pad_to_multiple
         rows = width = None
         if self.compiled:
@@ -249,7 +249,7 @@ class OptimizerStep:
         return piece.inputs("cpu", multiple, packed, width, rows, moves=self.device.type != "cpu", shares=True)
 
     def _pieces(self, count: int, share: int) -> list[Any]:
-        """Rows of the micro-batches. Ranks that share weights need equally many, so some are empty."""
+        """Rows of the micro-batches; with shared weights all ranks have equally many."""
         size = self.micro_batch or max(1, count)
         runs = [np.arange(start, min(start + size, count)) for start in range(0, count, size)]
         wanted = -(-share // size) if self.sharded and self.micro_batch else max(1, len(runs))
@@ -274,7 +274,7 @@ def why_one_pass(objective: Objective) -> str:
 
 
 def check_one_pass(objective: Objective, settings: Train, ranks: Ranks) -> None:
-    """Refuse settings that split a batch or weights that the objective needs whole."""
+    """Refuse settings that split a batch or weights against the objective."""
     reason = why_one_pass(objective)
     if reason and settings.micro_batch:
         message = f"train.micro_batch cannot be used, because {reason}"
@@ -315,7 +315,7 @@ def allow_many_shapes(compiled: bool) -> Iterator[None]:
 
 
 def seed_step(device: torch.device, seed: int, number: int, rank: int) -> None:
-    """Seed the random generators of a step from its number, so that checkpoints need no random state.
+    """Seed the random generators from the step number; checkpoints need no state.
 
     `torch.manual_seed` would seed every kind of device, which takes 0.1 ms.
     """
@@ -368,7 +368,7 @@ def bad_samples(batch: Batch) -> list[int]:
 
 
 def bad_samples_of(assembly: Assembly, part: str, limit: int | None = None) -> list[int]:
-    """Ids of the samples of a part with NaN or infinity in tokens or columns of the loss."""
+    """Ids of samples of a part with NaN or infinity in tokens or loss columns."""
     dataset, found = assembly.dataset(part), []
     count = len(dataset) if limit is None else min(limit, len(dataset))
     for start in range(0, count, 256):

@@ -46,7 +46,7 @@ def load_into(
 
 
 def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Write weights.safetensors atomically, with `about` (plain JSON) and a hash in its header."""
+    """Write weights.safetensors atomically, with metadata (`about`) and a hash."""
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
     header = {"format": str(FORMAT), "about": json.dumps(about), "sha256": digest(plain)}
     try:
@@ -72,7 +72,7 @@ def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         hint = "Run the training again: it resumes."
         raise UserError(f"{path} cannot be read: {error}", hint=hint, file=path) from error
     if int(header.get("format", "0")) > FORMAT:
-        message = f"the model has format {header['format']}, but this Sciformer reads format {FORMAT} or older"
+        message = f"the model has format {header['format']}, but this Sciformer reads formats up to {FORMAT}"
         raise UserError(message, hint="Update Sciformer.", file=path)
     if header.get("sha256") != digest(weights):
         raise UserError(f"{path} is damaged: the hash of its weights is wrong", hint="Copy it again.", file=path)
@@ -88,7 +88,7 @@ def mean_weights(folder: Path, count: int, log: Any) -> tuple[dict[str, Tensor],
         try:
             saved = checkpoint.load(folder, log=log, step=step)
         except UserError:
-            continue  # reported through `log`; average the others
+            continue  # reported through `log`; average the other checkpoints
         assert saved is not None
         for name, tensor in {**saved.tensors["weights"], **saved.tensors["average"]}.items():
             total[name] = total.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()

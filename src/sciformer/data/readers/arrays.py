@@ -25,14 +25,15 @@ class Arrays(Data):
     """
 
     files: list[str] = Field(default_factory=list)
-    """Names or globs of the files; several are joined sample by sample."""
+    """Names or globs of the files; several files are concatenated along the sample axis."""
     rename: dict[str, str] = Field(default_factory=dict)
-    """New names of columns: {image: pictures, label: y} calls `pictures` `image` and `y` `label`."""
+    """Column names as new name: old name (default: none). {image: pictures, label: y} renames `pictures` to `image` and
+    `y` to `label`."""
     split: Split = Split()
-    """Shares kept apart."""
+    """Fractions of the samples for validation and test (default: 0.1 and 0.1)."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Train on so many samples of each class (column `label`) only, drawn by split.seed and the fold; a larger number
-    adds to a smaller."""
+    """Number of training samples per class of the column `label` (default: all). They are drawn with split.seed and the
+    fold; a larger number contains the samples of a smaller one."""
 
     def open(self, log: Any = None) -> Splits:
         paths = find_files(self.files, "NumPy files")

@@ -43,9 +43,9 @@ class Simulation(Data):
     """Names of files by class, for `--by-class FOLDER`; empty: there is no such option."""
 
     number: int = Field(default=20_000, ge=1)
-    """Samples to train on, or to write."""
+    """Number of samples to train on, or to write (default: 20000)."""
     seed: int = Field(default=0, ge=0)
-    """Another seed gives other samples."""
+    """Random seed of the simulation (default: 0)."""
 
     def check(self) -> None:
         """Refuse values that do not go together, before anything is made."""
@@ -102,7 +102,7 @@ class SimulatedTable(Simulation):
     recipe_keys: ClassVar[tuple[str, ...]] = ("split",)
 
     split: Split = Split()
-    """Shares kept apart."""
+    """Fractions of the samples for validation and test (default: 0.1 and 0.1)."""
 
     def make(self) -> Table:
         """Make all samples."""
@@ -134,13 +134,14 @@ class SimulatedSequence(Simulation):
     recipe_keys: ClassVar[tuple[str, ...]] = ("valid", "test", "chunk_size", "cache")
 
     valid: int | None = Field(default=None, ge=0)
-    """Samples to choose the best model with (default: a tenth of `number`)."""
+    """Number of validation samples (default: a tenth of `number`)."""
     test: int | None = Field(default=None, ge=0)
-    """Samples for the final evaluation (default: a tenth of `number`)."""
+    """Number of test samples (default: a tenth of `number`)."""
     chunk_size: int | None = Field(default=None, ge=16)
-    """Samples made at a time; a training keeps several such chunks in memory, and mixes some of them."""
+    """Number of samples simulated at a time (default: 4096). A training keeps several chunks in memory and mixes some
+    of them."""
     cache: str = ""
-    """Folder where pieces are kept for the next time; empty: nowhere, they are made again."""
+    """Folder in which simulated chunks are stored for the next run (default: none; chunks are simulated again)."""
 
     def __hash__(self) -> int:
         return hash(self.describe())

@@ -44,7 +44,7 @@ class Parts(TaggedFiles):
     split: Split = Split(valid=0.1, test=0.0)
     """Fractions of `files` for validation and test, where `valid` or `test` names no files (default: 0.1 and 0)."""
     errors: Errors = "strict"
-    """Invalid UTF-8: refuse the file (strict, default), or replace and count invalid bytes as U+FFFD (replace)."""
+    """Invalid UTF-8: strict refuses the file; replace counts invalid bytes as U+FFFD (default: strict)."""
 
     def open(self, log: Any = None) -> Splits:
         """Read the files of every part; split the training files for parts without files."""

@@ -52,40 +52,40 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     coordinates: ClassVar[tuple[str, ...]] = ("row", "column")
 
     patch: Side | tuple[Side, Side] = 4
-    """Pixels on a side of a patch, or its height and width."""
+    """Patch size: side in pixels, or (height, width) (default: 4)."""
     step: int | None = Field(default=None, ge=1)
-    """Pixels from one patch to the next, fewer than a side where patches overlap; unset: side by side."""
+    """Stride of the patches in pixels; below the patch size, patches overlap (default: the patch size)."""
     window: Side | tuple[Side, Side] | None = None
-    """Patches on a side of the part that a model sees at once, or rows and columns; larger images are cut into windows
-    of that shape: anywhere in training, evenly where they are judged (default: images stay whole)."""
+    """Window size in patches: side, or (rows, columns) (default: whole images). Larger images are cut into windows, at
+    random places in training and on a regular grid in evaluation."""
     embed: Literal["linear", "convolution", "none"] = "linear"
-    """How a patch enters: by a matrix (ViT), by convolutions of stride 2 over the whole image down to the patches, or
-    as its pixels are, for trunks that put the image together again."""
+    """Patch embedding. linear: one matrix (ViT); convolution: strided convolutions over the whole image; none: raw
+    pixels, for trunks that need the image itself (default: linear)."""
     target: Literal["pixels", "patch"] = "pixels"
-    """Where patches are hidden, ask for their pixels as they are scaled, or each patch by its own mean and deviation
-    (as masked autoencoders do)."""
+    """Target of masked patches: their scaled pixels, or patch, pixels normalised by mean and standard deviation of each
+    patch (masked autoencoders) (default: pixels)."""
     stretch: Literal["none", "asinh", "log", "sqrt"] = "none"
-    """What is done to raw values first, the same on both sides of 0: asinh(x / softening),
-    log(1 + x / softening), sqrt(x)."""
+    """Transform of raw values, odd in x: asinh(x / softening), log(1 + x / softening), sqrt(x), or none (default:
+    none)."""
     softening: float = Field(default=1.0, gt=0)
-    """Value from which asinh and log compress, in units of the data (default: 1)."""
+    """Value above which asinh and log compress, in units of the data (default: 1)."""
     scale: Literal["channel", "image", "none"] = "channel"
-    """Shift and scale each channel by its mean and deviation over the training data; that, and then each image by its
-    own mean and deviation (of what is not hidden); or take values as they are."""
+    """Normalisation of pixels. channel: by mean and standard deviation of each channel over the training data; image:
+    then also by mean and standard deviation of the unmasked part of each image; none (default: channel)."""
     periodic: bool = False
-    """Whether opposite edges touch: distances go round, and `roll` is allowed."""
+    """Whether opposite edges of an image touch (periodic boundary); `augment: [roll]` needs it (default: false)."""
     augment: tuple[Literal["flip", "turn", "roll", "negate", "crop", "rotate", "shift", "noise"], ...] = ()
-    """Augmentations that leave the answer the same: mirror images, right angles, shifts round the edges, a change of
-    sign, a part of the image enlarged, any angle, small shifts, noise. What comes in over an edge is mirrored there, or
-    goes round where edges touch."""
+    """Augmentations in training: flip, turn (by right angles), roll (periodic shift), negate, crop (and enlarge),
+    rotate (by any angle), shift (by a few pixels), noise (default: none). Pixels beyond an edge are mirrored, or
+    periodic."""
     crop: tuple[Share, Share] = (0.5, 1.0)
-    """Of `augment: crop`: which share of the area is kept, from least to most; it keeps its proportions."""
+    """Range of the area fraction kept by `augment: [crop]`; the aspect ratio stays (default: 0.5 to 1)."""
     rotate: float = Field(default=180.0, ge=0, le=180)
-    """Of `augment: rotate`: how many degrees at most, either way."""
+    """Maximum angle of `augment: [rotate]` in degrees, in both directions (default: 180)."""
     shift: int = Field(default=2, ge=0)
-    """Of `augment: shift`: how many pixels at most."""
+    """Maximum shift of `augment: [shift]` in pixels (default: 2)."""
     noise_std: float = Field(default=0.1, ge=0)
-    """Of `augment: noise`: standard deviation of the noise, in standard deviations of the channel (default: 0.1)."""
+    """Standard deviation of the noise of `augment: [noise]`, in standard deviations of the channel (default: 0.1)."""
 
     @model_validator(mode="after")
     def _check_window(self) -> Self:

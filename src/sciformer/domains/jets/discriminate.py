@@ -27,13 +27,14 @@ class Discriminate(Classify):
     """Classify, and measure how much of a background class is rejected; the loss is that of `classify`."""
 
     background: str = ""
-    """Class that is to be rejected: scores then say how much of it is left where a share of each other class is kept,
-    rejection_50 = 1 / (share of the background that passes) at 50 % of the class, by p / (p + p of the background)."""
+    """Background class (default: none). It adds the score rejection_50 for each signal class: 1 / (background
+    efficiency) at a signal efficiency of 50 %, with the discriminant p / (p + p of the background)."""
     efficiencies: dict[str, float | list[float]] = Field(default_factory=dict)
-    """Which share of a class is kept (or shares), by its name; 0.5 unless given, and of two classes 0.3 and 0.5."""
+    """Signal efficiencies of the rejection scores, by class: {Hbb: 0.5} or {Hbb: [0.3, 0.5]} (default: 0.5; 0.3 and 0.5
+    with two classes)."""
     spectrum: str = ""
-    """Column of samples, such as a mass, whose spectrum the background should keep: the report shows how a cut changes
-    it."""
+    """Sample column, such as a mass, whose background spectrum the report shows before and after a cut (mass sculpting)
+    (default: none)."""
 
     @property
     def required_columns(self) -> tuple[str, ...]:

@@ -57,19 +57,20 @@ class Feature(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name: str
-    """log_pt, log_energy, log_pt_rel, log_energy_rel, delta_r, deta, dphi, or any other name."""
+    """Name of the feature: log_pt, log_energy, log_pt_rel, log_energy_rel, delta_r, deta, dphi, or a name of your
+    own."""
     column: str = ""
-    """Column of the data that holds it, of that name unless given."""
+    """Data column of the feature (default: the column of that name)."""
     formula: str = ""
-    """Or a formula over columns of the data."""
+    """Formula over data columns, instead of `column` (default: none)."""
     change: Literal["", "tanh"] = ""
-    """Applied to the column."""
+    """Function applied to the column: tanh, or empty for none (default: none)."""
     centre: float | None = 0.0
-    """Taken off; null: the median of the training data."""
+    """Value subtracted from the feature (default: 0; null: the median of the training data)."""
     scale: float | None = 1.0
-    """Factor; null: 1 over the distance from the median within which 68 % lie."""
+    """Factor of the feature (default: 1; null: 1 / half the 68 % range about the median)."""
     clip: tuple[float, float] | None = None
-    """Lowest and highest value in the end."""
+    """Lowest and highest value of the scaled feature (default: no limits)."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Feature:

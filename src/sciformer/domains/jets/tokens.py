@@ -66,32 +66,39 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     coordinates: ClassVar[tuple[str, ...]] = ("deta", "dphi")
 
     vector: tuple[str, str, str, str] = VECTOR_COLUMNS
-    """Columns of the momentum and the energy of particles, in GeV."""
+    """Columns of the four-momentum of the particles in GeV (default: part_px, part_py, part_pz, part_energy)."""
     plane: tuple[str, str] = PLANE_COLUMNS
-    """Columns of the angles of particles to the jet axis; made from the momenta where they are missing."""
+    """Columns of the angles between particle and jet axis (default: part_deta, part_dphi; computed from the momenta if
+    they are missing)."""
     jet: tuple[str, str, str, str] = ("jet_pt", "jet_eta", "jet_phi", "jet_energy")
-    """Columns of the jet; made from the momenta where one is missing."""
+    """Columns of the jet (default: jet_pt, jet_eta, jet_phi, jet_energy; computed from the momenta if one is
+    missing)."""
     types: tuple[str, ...] = tuple(f"part_{name}" for name in TYPE_SYMBOLS)
-    """Columns with 1 for particles of a type, for drawings and as the type of hidden particles."""
+    """Columns that are 1 for particles of a type, used in plots and as target of masked particles (default: the type
+    columns of JetClass)."""
     features: FeatureSetName | list[Feature] = "full"
-    """kin (7 features of the momentum), kinpid (13, with charge and type), full (17, with impact parameters), or your
-    own: names, or {name, column, formula, centre, scale, clip} for clip((x - centre) scale)."""
+    """Input features: kin (7, momentum), kinpid (13, also charge and type), full (17, also impact parameters), or a
+    list of names and {name, column, formula, centre, scale, clip}, which give clip((x - centre) scale) (default:
+    full)."""
     max_tokens: int = Field(default=128, ge=1)
-    """Most particles kept of a jet, those of highest pT (default: 128)."""
+    """Maximum number of particles per jet; the particles of highest pT are kept (default: 128)."""
     at: Literal["plane", "vector"] = "plane"
-    """Where a particle is, for trunks that ask: (deta, dphi), or (E, px, py, pz)."""
+    """Coordinates of a particle, for trunks that use them: plane for (deta, dphi), vector for (E, px, py, pz) (default:
+    plane)."""
     embed: Literal["layers", "linear", "features"] = "layers"
-    """How features enter: through layers of `widths`, through one matrix, or as they are."""
+    """Embedding of the features: layers (an MLP of `widths`), linear (one matrix), or features (unchanged) (default:
+    layers)."""
     widths: tuple[int, ...] = (128, 512)
-    """Layers before that of the model's width."""
+    """Widths of the hidden layers of the embedding (default: [128, 512])."""
     pair_features: tuple[PairName, ...] = PAIR_FEATURES
-    """What attention is told about two particles; none of it: []."""
+    """Pair features for the attention bias (default: all; [] turns the bias off)."""
     pair_widths: tuple[int, ...] = (64, 64, 64)
-    """Layers between that and the heads."""
+    """Widths of the hidden layers of the pair MLP (default: [64, 64, 64])."""
     pair_last: bool = True
-    """Whether the last of these layers has its activation too (use_pre_activation_pair: false in weaver)."""
+    """Whether the last layer of the pair MLP has an activation (default: true; false is use_pre_activation_pair: false
+    in weaver)."""
     pair_bias: bool = True
-    """Whether these layers have biases."""
+    """Whether the layers of the pair MLP have biases (default: true)."""
 
     @field_validator("features", mode="before")
     @classmethod

@@ -33,27 +33,27 @@ class IsingLattices(SimulatedTable):
     recipe_keys: ClassVar[tuple[str, ...]] = ("split", "gap", "cache")
 
     size: int = Field(default=32, ge=2)
-    """Spins on a side."""
+    """Lattice side L: number of spins on a side (default: 32)."""
     lowest: float = Field(default=1.0, gt=0)
-    """Lowest temperature, in units of the coupling."""
+    """Lowest temperature, in units of the coupling (default: 1)."""
     highest: float = Field(default=3.6, gt=0)
-    """Highest temperature."""
+    """Highest temperature, in units of the coupling (default: 3.6)."""
     number: int = Field(default=53, ge=2)
-    """Temperatures, evenly spaced from the lowest to the highest."""
+    """Number of temperatures, evenly spaced between the lowest and the highest (default: 53)."""
     gap: tuple[float, float] = (2.0, 2.6)
-    """Temperatures from the first to the second number are left out of the training."""
+    """Temperature range left out of the training, from the first to the second number (default: 2 to 2.6)."""
     chains: int = Field(default=20, ge=1)
-    """Independent Markov chains at each temperature."""
+    """Number of independent Markov chains per temperature (default: 20)."""
     samples: int = Field(default=4, ge=1)
-    """States kept of each chain."""
+    """Number of states stored per chain (default: 4)."""
     boundary: Literal["periodic", "skewed", "open", "antiperiodic"] = "periodic"
-    """How the edges are joined."""
+    """Boundary condition: periodic, skewed, open or antiperiodic (default: periodic)."""
     coupling: float = 1.0
-    """1: neighbours want to be alike; -1: to be opposite."""
+    """Coupling J: 1 is ferromagnetic, -1 antiferromagnetic (default: 1)."""
     split: Split = Split(valid=0.1, test=0.2, by="chain")
-    """Shares kept apart, by whole Markov chains."""
+    """Fractions of the Markov chains for validation and test (default: 0.1 and 0.2)."""
     cache: str = "runs/cache"
-    """Folder where simulated states are kept for the next time; empty: nowhere."""
+    """Folder in which simulated states are stored for the next run (default: runs/cache; empty: not stored)."""
 
     def check(self) -> None:
         check_coupling(self.coupling)

@@ -114,9 +114,9 @@ class ConvNetOptions(DepthOptions, PositionOptions):
     kernel: int = Field(default=3, ge=1)
     """Width of the convolutions in tokens (default: 3)."""
     dilation_growth: int = Field(default=1, ge=1)
-    """Factor by which the dilation grows from one block to the next (default: 1)."""
+    """Factor of the dilation from one block to the next (default: 1)."""
     position: str = "auto"
-    """Position code; auto: none, because neighbours are known."""
+    """Position encoding (default: auto, which means none: convolutions know the neighbours)."""
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ConvNet:
         shape = form.grid_shape if isinstance(form.grid_shape, tuple) and len(form.grid_shape) == 2 else None

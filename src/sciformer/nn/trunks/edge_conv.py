@@ -122,7 +122,7 @@ class NeighbourOptions(WidthOptions):
     """Options of trunks that look for nearest neighbours."""
 
     neighbours: int = Field(default=16, ge=1)
-    """Nearest tokens that each token looks at (default: 16)."""
+    """Number k of nearest neighbours of each token (default: 16)."""
 
 
 class EdgeConvOptions(NeighbourOptions):

@@ -226,9 +226,9 @@ class RecurrentOptions(DepthOptions, PositionOptions):
     cell: ClassVar[str] = "rnn"
 
     bidirectional: bool = True
-    """Read both ways, where the model sees the whole sequence (default: true)."""
+    """Whether to read the sequence in both directions, where the model sees all of it (default: true)."""
     position: str = "auto"
-    """Position code; auto: none, because the trunk reads the tokens in their order."""
+    """Position encoding (default: auto, which means none: the trunk reads the tokens in order)."""
 
     @property
     def reads_both_ways(self) -> bool:
@@ -252,8 +252,8 @@ class LSTMOptions(RecurrentOptions):
     cell: ClassVar[str] = "lstm"
 
     forget_bias: float = 0.0
-    """Initial bias of the forget gate of an LSTM, or of the update gate of a GRU (default: 0). With 1 it remembers
-    longer from the start."""
+    """Initial bias of the forget gate of an LSTM, or of the update gate of a GRU (default: 0). With 1 the network
+    remembers longer at the start."""
 
 
 class GRUOptions(LSTMOptions):

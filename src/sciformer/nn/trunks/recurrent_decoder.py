@@ -172,9 +172,10 @@ class RecurrentDecoderOptions(RecurrentOptions):
     """Options of a recurrent trunk that also writes: the decoder of an encoder-decoder."""
 
     score: Literal["none", "content", "additive", "location", "general", "dot", "scaled_dot"] = "additive"
-    """Alignment score of the decoder with the source; none: it starts from the source's last state alone."""
+    """Alignment score between decoder and source (default: additive). none: the decoder only starts from the last state
+    of the source."""
     longest: int = Field(default=512, ge=1)
-    """Longest source, for the score `location` (default: 512)."""
+    """Maximum number of source tokens, for `score: location` (default: 512)."""
 
     def build_decoder(self, form: TokenForm, memory_dim: int, memory_window: int | None) -> RecurrentDecoder:
         if not self.depth:

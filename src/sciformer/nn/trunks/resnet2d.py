@@ -186,9 +186,10 @@ class ResNet2dOptions(TrunkOptions):
     widths: list[Width] = Field(default_factory=list)
     """Widths of the stages (default: dim, doubled from stage to stage)."""
     stages: list[Width] = Field(default=[2, 2, 2, 2], min_length=1)
-    """Blocks in each stage (default: [2, 2, 2, 2])."""
+    """Number of blocks in each stage (default: [2, 2, 2, 2])."""
     bottleneck: bool = False
-    """Blocks of three convolutions that leave with four times their inner width (ResNet-50)."""
+    """Whether blocks are bottlenecks of three convolutions with four times their inner width as output, as in ResNet-50
+    (default: false)."""
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ResNet2d:
         raster, grid = form.raster(), form.grid_shape

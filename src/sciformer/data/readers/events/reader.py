@@ -51,38 +51,42 @@ class EventFiles(FileSet):
     what: ClassVar[str] = "files of events"
 
     files: list[str] = Field(default_factory=list)
-    """Names or globs of the files to train on. A name before a colon is the class of all events in them, as column
-    `label`: [signal:data/signal_*.root, other:data/other_*.root]."""
+    """Training files: names or globs. CLASS:NAME gives all events of a file the class CLASS, as column `label`:
+    [signal:data/signal_*.root, other:data/other_*.root]."""
     tree: str = ""
-    """Name of the tree in ROOT files, or of the table that pandas wrote into HDF5 files; found where there is one."""
+    """Name of the tree in ROOT files, or of a pandas table in HDF5 files (default: the only one)."""
     mask: str = ""
-    """Padded arrays in HDF5 and NPZ files: the array (n, m) that is true where something is, or the count (n,); `zeros`
-    where zeros are padding. Unless given, one named mask, valid, lengths, counts, count or n."""
+    """Mask of padded arrays in HDF5 and NPZ files: an array (n, m) that is true for real entries, an array (n,) of
+    counts, or `zeros` if zeros are padding (default: an array named mask, valid, lengths, counts, count or n)."""
     axes: dict[str, list[str]] = Field(default_factory=dict)
-    """Names of columns for the last axis of an array: {points: [x, y, z]} for (n, m, 3), or for (n, 3)."""
+    """Column names for the last axis of an array (default: none). {points: [x, y, z]} fits an array (n, m, 3) or (n,
+    3)."""
     new: dict[str, str] = Field(default_factory=dict)
-    """New columns by formulas, which may use each other: {pt: "hypot(px, py)"}."""
+    """New columns by formula; formulas may use other new columns (default: none). Example: {pt: "hypot(px, py)"}."""
     select: str = ""
-    """A formula that is true for the samples to keep."""
+    """Selection: formula that is true for the samples to keep (default: all samples)."""
     select_new: str | None = None
-    """The same for other files, those that answers are asked for; as `select` unless given, empty: all are kept."""
+    """Selection for new files, in predict and evaluate (default: that of `select`; an empty text keeps all samples)."""
     classes: dict[str, str] = Field(default_factory=dict)
-    """Classes, each with the column or formula that is true for its samples, for a column `label` with their names:
-    {one: is_one, other: is_two + is_three}. Exactly one must be true."""
+    """Classes by formula: {one: is_one, other: is_two + is_three} (default: none). Exactly one formula must be true for
+    each sample; its class becomes the column `label`."""
     label: str = ""
-    """Column that has the class, as a number or, in Parquet and NPZ files, by its name; copied to `label`."""
+    """Column of the class, copied to `label`: numbers or, in Parquet and NPZ files, names (default: none)."""
     observers: list[str] = Field(default_factory=list)
-    """Columns that are carried along to the answers; `entry` is the number of the row in its file, `file` its name."""
+    """Columns to copy to the predictions (default: none). `entry` is the row number in its file, `file` the file
+    name."""
     weight: str = ""
-    """Formula of a weight for each sample, as column `weight`; it counts where objective.weight names it."""
+    """Formula of the sample weight, stored as column `weight` (default: none). To use it in the loss, set
+    objective.weight to `weight`."""
     reweight: Reweight | None = None
-    """Weights that make the spectra of two columns alike for all classes; they multiply `weight`."""
+    """Weights that give all classes the same spectrum in two columns; they multiply `weight` (default: none)."""
     empty: Literal["drop", "keep"] = "drop"
-    """What to do about samples without entries in any list."""
+    """Samples whose lists are all empty: drop or keep (default: drop)."""
     most: int | None = Field(default=None, ge=1)
-    """Entries of a list that are read at most, in the order of the file; all unless given."""
+    """Maximum number of entries per list; the first entries in the file are kept (default: all)."""
     chunk_size: int = Field(default=16384, ge=16)
-    """Samples read at a time (default: 16384); a training keeps several such chunks in memory, and mixes some."""
+    """Number of samples read at a time (default: 16384). A training keeps several chunks in memory and mixes some of
+    them."""
 
     def find(self, names: Sequence[str | Path]) -> list[Tagged]:
         found = super().find(names)

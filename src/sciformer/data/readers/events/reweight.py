@@ -27,17 +27,17 @@ class Reweight(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     x: str
-    """The first column, or a formula."""
+    """First column, or a formula."""
     y: str
-    """The second column, or a formula."""
+    """Second column, or a formula."""
     x_edges: Edges
-    """Edges of the bins of the first, ascending."""
+    """Bin edges of `x`, in ascending order."""
     y_edges: Edges
-    """Edges of the bins of the second, ascending."""
+    """Bin edges of `y`, in ascending order."""
     to: str = FLAT
-    """The spectrum that every class gets: `flat`, or that of the class named here."""
+    """Target spectrum of all classes: flat, or the name of a class whose spectrum is used (default: flat)."""
     cap: float = Field(default=10.0, gt=1)
-    """No weight is larger, lest few samples rule; the others of the class make up for it."""
+    """Maximum weight (default: 10). The other weights of the class are raised, so that their mean stays 1."""
 
     @model_validator(mode="after")
     def _ascending(self) -> Self:

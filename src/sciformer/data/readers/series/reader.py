@@ -58,51 +58,55 @@ class SeriesFiles(FileSet):
     unit: ClassVar[str] = "object"
 
     files: list[str] = Field(default_factory=list)
-    """Names or globs of the files to train on. A name before a colon is the class of all objects in them:
-    [RRAB:rr/*.fits, MIRA:mira/*.fits]."""
+    """Training files: names or globs. CLASS:NAME gives all objects of a file the class CLASS: [RRAB:rr/*.fits,
+    MIRA:mira/*.fits]."""
     split: Split = Split()
-    """Shares of `files` kept apart for those of `valid` and `test` that have no files of their own. Curves of one
-    object stay together, unless `by` names another column."""
+    """Fractions of `files` for validation and test, where `valid` or `test` names no files (default: 0.1 and 0.1).
+    Series of one object stay together; `by` names another column."""
     objects: str = ""
-    """A table with a row for each object (its class, redshift, ...), where the files of observations do not have it."""
+    """Table with one row per object (class, redshift, ...), if the files of observations do not contain these columns
+    (default: none)."""
     id: str = ""
-    """Column that tells the object. For this and the next ones: the column of a usual name unless given; `none` where
-    there is none; `outer.inner` of nested ones."""
+    """Column of the object (default: a column with a usual name). For this key and all column keys below, `none` means
+    no column, and `outer.inner` names a nested column."""
     time: str = ""
-    """Column of the times."""
+    """Column of the times (default: a column with a usual name)."""
     value: str = ""
-    """Column of the magnitudes or fluxes."""
+    """Column of the magnitudes or fluxes (default: a column with a usual name)."""
     error: str = ""
-    """Column of the errors of values."""
+    """Column of the errors of the values (default: a column with a usual name, or none)."""
     band: str = ""
-    """Column of the bands: a name for each point, a word with a letter for each point, or one name for an object."""
+    """Column of the bands: one name per point, one text with a letter per point, or one name per object (default: a
+    column with a usual name, or none)."""
     limit: str = ""
-    """Column that is true where the value is an upper limit."""
+    """Column that is true if the value is an upper limit (default: a column with a usual name, or none)."""
     label: str = ""
-    """Column with the class of an object."""
+    """Column of the class of an object (default: a column with a usual name, or none)."""
     quality: str = ""
-    """Column of flags: points where it is not 0 are left out. None unless given."""
+    """Column of quality flags; points with a flag other than 0 are left out (default: none)."""
     meta: list[str] = Field(default_factory=list)
-    """Further columns of objects (or of the header of a file with one) that are carried along to the answers; those
-    that tokens or the objective use need not be named."""
+    """Object columns, or header keys of a file with one object, to copy to the predictions (default: none). Columns
+    used by tokens or objective are always read."""
     columns: list[str] = Field(default_factory=list)
-    """Names of the columns in order, for text of numbers without; [time, value, error] unless given."""
+    """Column names, in order, of text files without a header (default: [time, value, error])."""
     table: str = ""
-    """Name or number of the table in FITS files with several; the first that has times and values unless given."""
+    """Name or number of the table in FITS files with several tables (default: the first with times and values)."""
     bands: list[str] = Field(default_factory=list)
-    """Bands that are kept; all unless given."""
+    """Bands to keep (default: all)."""
     min_points: int = Field(default=1, ge=1)
-    """Points that a series must have (default: 1); those with fewer are left out."""
+    """Minimum number of points; shorter series are left out (default: 1)."""
     same_time: SameTime = "mean"
-    """Points of one object with the same time and band: their mean (weighted by 1 / error² where it is known), the
-    first alone, or all kept."""
+    """Points of one object with equal time and band: mean (weighted by 1 / error² if the errors are known), first, or
+    keep all (default: mean)."""
     bad_errors: BadErrors = "drop"
-    """Points whose error is missing, not finite or not above zero: drop them, or keep them with an unknown error (NaN).
-    Upper limits are kept."""
+    """Points whose error is missing, not finite or not above 0: drop, or keep with an unknown error (NaN) (default:
+    drop). Upper limits are always kept."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Train on so many objects of each class only, drawn by split.seed; a larger number adds to a smaller."""
+    """Number of training objects per class (default: all). They are drawn with split.seed; a larger number contains the
+    objects of a smaller one."""
     chunk_size: int = Field(default=4096, ge=16)
-    """Objects read at a time (default: 4096); a training keeps several such chunks in memory, and mixes some."""
+    """Number of objects read at a time (default: 4096). A training keeps several chunks in memory and mixes some of
+    them."""
 
     def absolute_paths(self) -> Self:
         return super().absolute_paths().model_copy(update={"objects": locate(self.objects) if self.objects else ""})

@@ -44,40 +44,44 @@ class ImageFiles(FileSet):
     unit: ClassVar[str] = "image"
 
     files: list[str] = Field(default_factory=list)
-    """Names, globs or folders to train on. Folders in a folder are classes; but train, valid (or val) and test are
-    parts, and so they are in names of idx files and of arrays (x_train, x_test). A name before a colon is the class of
-    all images in the files: [spiral:spirals/*.png, other:others]."""
+    """Training files: names, globs or folders. Subfolders are classes, except train, valid (or val) and test, which are
+    parts. These names also mark parts in names of idx files and of arrays (x_train, x_test). CLASS:NAME gives all
+    images of a file the class CLASS: [spiral:spirals/*.png, other:others]."""
     valid: list[str] = Field(default_factory=list)
-    """The same to choose the best model with; where none are given or found, see `split`."""
+    """Validation files, written like `files` (default: the part found in `files`, else see `split`)."""
     test: list[str] = Field(default_factory=list)
-    """The same for the final judgement; where none are given or found, see `split`."""
+    """Test files, written like `files` (default: the part found in `files`, else see `split`)."""
     image: str = ""
-    """Array, data set, extension or column of a FITS file that has the images, or column of a table that has their
-    names; found by a usual name unless given."""
+    """Array, dataset, FITS extension or FITS column of the images, or table column of their file names (default: an
+    array or column with a usual name)."""
     label: str = ""
-    """Array, column of a table or keyword of a FITS header that has the class; found by a usual name unless given."""
+    """Array, table column or FITS header keyword of the class (default: an array or column with a usual name)."""
     axes: Axes = ""
-    """The axes of arrays, in order: n images, height h, width w, c channels; guessed by their lengths unless given (a
-    few planes in one of several files, or as many as `channels`, are one image)."""
+    """Order of the axes of arrays: n images, h height, w width, c channels (default: guessed from their lengths). A few
+    planes, or as many as `channels`, in one of several files are the channels of one image."""
     meta: list[str] = Field(default_factory=list)
-    """Keywords of FITS headers that are carried along to the answers; those that are learned need not be named."""
+    """FITS header keywords to copy to the predictions (default: none). Keywords used by the objective are always
+    read."""
     size: int | tuple[int, int] | None = None
-    """Scale images so that they cover a square of this side, or (height, width), and cut it about their centre; as they
-    are unless given."""
+    """Image size: side of a square, or (height, width) (default: unchanged). Images are scaled to cover it and cropped
+    about their centre."""
     channels: int | None = Field(default=None, ge=1)
-    """1 makes colours grey, 3 repeats grey; as they are unless given, but grey among colours becomes colour."""
+    """Number of channels: 1 converts colour to grey, 3 repeats grey (default: unchanged; grey images among colour
+    images become colour)."""
     pixels: int = Field(default=1 << 26, ge=1, le=178_956_970)
-    """Pixels that an image may have; one whose header claims more is refused before it is unpacked."""
+    """Maximum number of pixels of an image (default: 2^26). An image whose header claims more is refused before it is
+    decompressed."""
     blank: float | None = None
-    """Value for pixels that are not finite; they are refused unless given. All images are then read before the
-    training, and such pixels counted."""
+    """Value that replaces non-finite pixels (default: none, such pixels are refused). With a value, all images are read
+    before the training and these pixels are counted."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Train on so many images of each class only, drawn by split.seed; a larger number adds to a smaller."""
+    """Number of training images per class (default: all). They are drawn with split.seed; a larger number contains the
+    images of a smaller one."""
     bad_files: Literal["stop", "skip"] = "stop"
-    """What to do about files that cannot be read: stop; or unpack all of them before the training, go on without the
-    bad ones, and say so."""
+    """Files that cannot be read: stop refuses them, skip reads all files before the training and leaves bad files out
+    with a note (default: stop)."""
     chunk_size: int | None = Field(default=None, ge=16)  # type: ignore[assignment]
-    """Images read at a time; as many as have 64 MiB of pixels unless given. A training keeps several such pieces."""
+    """Number of images read at a time (default: 64 MiB of pixels). A training keeps several chunks in memory."""
 
     def open(self, log: Any = None) -> Splits:
         found = super().open(log)

@@ -24,9 +24,10 @@ class SimulatedImages(SimulatedSequence):
     rows_per_write: ClassVar[int] = 1024
 
     size: int = Field(default=64, ge=16, le=512)
-    """Pixels on a side; the field that they show is the same."""
+    """Image side in pixels; the field of view does not depend on it (default: 64)."""
     chunk_size: int = Field(default=4096, ge=16)
-    """Images made at a time; a training keeps several such chunks in memory, and mixes some of them."""
+    """Number of images simulated at a time (default: 4096). A training keeps several chunks in memory and mixes some of
+    them."""
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
         """Columns that are drawn before images are made, and `image_shape`."""
@@ -49,9 +50,10 @@ class SkyImages(SimulatedImages):
     """Images of the sky in several bands, with its noise."""
 
     bands: int = Field(default=1, ge=1, le=20)
-    """Channels, from red to blue."""
+    """Number of channels, from red to blue (default: 1)."""
     unit: Literal["picture", "flux"] = "picture"
-    """picture: 8 bits, compressed where it is bright; flux: in deviations of the sky's noise."""
+    """Pixel values. picture: 8 bits, compressed at the bright end; flux: in standard deviations of the sky noise
+    (default: picture)."""
 
     def bytes_per_pixel(self) -> int:
         return self.bands * (4 if self.unit == "flux" else 1)

@@ -42,13 +42,13 @@ class Cues(SimulatedImages):
     known_classes: ClassVar[tuple[str, ...]] = CLASSES
 
     size: int = Field(default=64, ge=24, le=512)
-    """Pixels on a side, enough for textures to be seen."""
+    """Image side in pixels; at least 24, so that textures are visible (default: 64)."""
     classes: list[str] = Field(default_factory=lambda: list(CLASSES))
-    """Classes of shapes, alike often."""
+    """Classes of shapes to simulate, equally often (default: all classes)."""
     agree: float = Field(default=1.0, ge=0, le=1)
-    """Share of images of train and valid, or of a file, whose texture is that of their shape."""
+    """Fraction of training and validation images (or of a file) whose texture matches their shape (default: 1)."""
     noise: float = Field(default=0.05, ge=0, le=1)
-    """Deviation of the noise, where the range of brightness is 1."""
+    """Standard deviation of the noise, relative to the brightness range (default: 0.05)."""
 
     def check(self) -> None:
         super().check()

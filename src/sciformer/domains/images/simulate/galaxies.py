@@ -50,11 +50,12 @@ class Galaxies(SkyImages):
     known_classes: ClassVar[tuple[str, ...]] = CLASSES
 
     classes: list[str] = Field(default_factory=lambda: list(CLASSES))
-    """Classes of galaxies, alike often."""
+    """Classes of galaxies to simulate, equally often (default: all classes)."""
     bands: int = Field(default=3, ge=1, le=20)
-    """Channels, from red to blue."""
+    """Number of channels, from red to blue (default: 3)."""
     engine: Literal["builtin", "galsim"] = "builtin"
-    """What draws the smooth parts; galsim, if you have installed it, is much slower."""
+    """Renderer of the smooth components: builtin, or galsim, which must be installed and is much slower (default:
+    builtin)."""
 
     def check(self) -> None:
         super().check()

@@ -55,9 +55,11 @@ class Lenses(SkyImages):
     rows_per_chunk: ClassVar[int] = LENSES_PER_CHUNK
 
     bands: int = Field(default=1, ge=1, le=20)
-    """Channels, from red to blue; with several, the colours of lens and source differ."""
+    """Number of channels, from red to blue (default: 1). With several channels, lens and source have different
+    colours."""
     light: bool = True
-    """Whether the lens shines; else it is as if it had been subtracted."""
+    """Whether the image contains the light of the lens galaxy (default: true; false is as if it had been
+    subtracted)."""
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
         found = sample_sequence(count, 0, LENSES_PER_CHUNK, lambda index: draw_truths(self.draw_chunk(part, index)[0]))

@@ -72,13 +72,14 @@ class Jets(SimulatedSequence):
     rows_per_write: ClassVar[int] = 8192
 
     number: int = Field(default=100_000, ge=1)
-    """Jets to train on, or to write."""
+    """Number of jets to train on, or to write (default: 100000)."""
     classes: list[str] = Field(default_factory=lambda: list(CLASSES))
-    """Classes of jets, alike often."""
+    """Classes of jets to simulate, equally often (default: all classes)."""
     most: int = Field(default=MAX_PARTICLES, ge=1, le=MAX_PARTICLES)
-    """Particles kept of a jet, the hardest."""
+    """Maximum number of particles per jet; the particles of highest pT are kept (default: 128)."""
     chunk_size: int = Field(default=8192, ge=16)
-    """Jets made at a time; a training keeps several such chunks in memory, and mixes some of them."""
+    """Number of jets simulated at a time (default: 8192). A training keeps several chunks in memory and mixes some of
+    them."""
 
     def describe(self) -> str:
         kinds = ", ".join(self.classes)
