@@ -74,8 +74,8 @@ def _image_shapes(table: Table, found: Lists) -> Array:
     if shapes is None or isinstance(shapes, Lists) or shapes.shape != (len(found), 2):
         what = "images of different shapes need a column `image_shape` of shape (n, 2), height and width"
         if shapes is None:
-            raise UserError(f"{what}, which is missing")
-        raise UserError(f"{what}, not {'lists' if isinstance(shapes, Lists) else f'the shape {shapes.shape}'}")
+            raise UserError(f"{what}; this column is missing")
+        raise UserError(f"{what}, but it has {'lists' if isinstance(shapes, Lists) else f'the shape {shapes.shape}'}")
     shapes = shapes.astype(np.int64)
     wrong = np.flatnonzero((shapes.prod(1) != found.lengths) | (shapes < 1).any(1))
     if len(wrong):

@@ -158,8 +158,8 @@ def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list
     name = image or _path_column(columns)
     if not name:
         raise UserError(
-            f"{path} has no column with file names of images, such as `path` or `file`; its columns are "
-            f"{', '.join(columns) or 'neither text nor numbers'}",
+            f"{path} has no column with file names of images, for example `path` or `file`; its columns of text and "
+            f"numbers are {', '.join(columns) or 'none'}",
             hint="Choose a column with --data.image NAME. Pictures stored inside a table cannot be read: save them as "
             "files.",
             key="data.image",

@@ -55,9 +55,9 @@ class ImageFiles(FileSet):
     """Test files, for the final evaluation (default: a share of the training files, see `split`)."""
     image: str = ""
     """Name of the images: array of an NPZ file, dataset of an HDF5 file, extension or column of a FITS file, or the
-    column of a table with file names (default: a usual name, as `image` or `path`)."""
+    column of a table with file names (default: a usual name like `image` or `path`)."""
     label: str = ""
-    """Name of the class: array, column of a table or keyword of a FITS header (default: a usual name, as `label`)."""
+    """Name of the class: array, column of a table or keyword of a FITS header (default: a usual name like `label`)."""
     axes: Axes = ""
     """Order of the axes of arrays: n images, h height, w width, c channels (default: guessed from the shape). A short
     stack in one of several files, or of length `channels`, is read as the channels of one image."""
