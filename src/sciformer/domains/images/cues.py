@@ -90,14 +90,8 @@ def cue_section(page: Page, found: ReportData) -> None:
     rows = [
         [part, one.first, one.second, one.neither, f"{one.value:.3f} ± {one.error:.3f}"] for part, one in made.items()
     ]
-    page.table(
-        ["part", label, SECOND_CUE, "neither", f"share of {label}"], rows, "Number of predictions that follow each cue"
-    )
-    page.figure(
-        draw_bias(made, label, SECOND_CUE),
-        "Each dot is a class; the bar is the share over all classes.",
-        f"Share of predictions that follow {label}",
-    )
+    page.table(["part", label, SECOND_CUE, "neither", f"share of {label}"], rows, "Predictions that follow each cue")
+    page.figure(draw_bias(made, label, SECOND_CUE), "Dots: classes. Bar: all classes.", f"Share that follows {label}")
     found.numbers["cues"] = {
         part: {**one._asdict(), "bias": one.value, "error": one.error} for part, one in made.items()
     }

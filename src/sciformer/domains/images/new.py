@@ -172,9 +172,7 @@ def guess_patches(names: list[str], paths: list[Path]) -> Page:
             hint=f"Save it with numpy.moveaxis({name}, 1, -1).",
             file=paths[0],
         )
-    Patches(kind="patches", patch=patch_side(*image.shape[1:3])).fit(
-        [{"image": image}]
-    )  # raises an error for unsuitable images
+    Patches(kind="patches", patch=patch_side(*image.shape[1:3])).fit([{"image": image}])  # refuses unsuitable images
     flat = {key: column for key, column in table.items() if not isinstance(column, Lists) and column.ndim == 1}
     words = {**shapes, **{key: f"{shapes[key]}: {text}" for key, text in describe(flat).items()}}
     group = _group_column(flat, count)

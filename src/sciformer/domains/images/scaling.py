@@ -100,10 +100,7 @@ def normalise_patches(section: Patches, stream: Stream) -> dict[str, Array]:
 
 def scale_by_channel(section: Patches, values: Array) -> Array:
     """Stretch and normalise patches (T, pixels) -> (T, pixels / channels, channels)."""
-    exact, channels = (
-        np.result_type(values, np.float32),
-        section.shape[2],
-    )  # subtract the mean before rounding to float32
+    exact, channels = np.result_type(values, np.float32), section.shape[2]  # rounded after the mean is subtracted
     each = section.pixels // channels
     values = stretch_values(values.reshape(len(values), section.pixels), section.stretch, section.softening)
     if section.scale == "none":

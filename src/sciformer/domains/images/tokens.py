@@ -92,9 +92,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     @model_validator(mode="after")
     def _check_window(self) -> Self:
         if self.window is not None and self.periodic:
-            raise ValueError(
-                "tokens.window cannot be combined with tokens.periodic: windows have no periodic boundaries"
-            )
+            raise ValueError("tokens.window cannot be used with tokens.periodic: windows have no periodic edges")
         return self
 
     # Tokens and their positions
@@ -197,10 +195,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def initial_std(self) -> float:
-        """Initial std of learned positions.
-
-        About that of `PatchEmbedding`; small with periodic boundaries, where all positions are equivalent.
-        """
+        """Initial std of positions, as of patches; small if all are equivalent (periodic)."""
         return 0.02 if self.periodic else 0.5
 
     def tokenize(self, table: Table) -> Stream:

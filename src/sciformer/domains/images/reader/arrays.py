@@ -49,10 +49,7 @@ Contents = tuple[dict[str, StoredArray], dict[str, Any]]
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """A file of named arrays, of which only shapes and dtypes have been read.
-
-    header   single values that belong to the whole file (FITS keywords)
-    """
+    """Names, shapes and dtypes of the arrays in a file, and its header keywords."""
 
     path: Path
     form: str
@@ -123,11 +120,8 @@ def _npy_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
     if dtype.hasobject:
-        raise UserError(
-            f"{path} contains pickled Python objects, which can run code",
-            hint="Save arrays of numbers or strings.",
-            file=path,
-        )
+        message, hint = f"{path} contains pickled objects, which can run code", "Save numbers or strings."
+        raise UserError(message, hint=hint, file=path)
     return shape, fortran, dtype
 
 

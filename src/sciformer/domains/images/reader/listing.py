@@ -160,8 +160,7 @@ def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list
         raise UserError(
             f"{path} has no column with file names of images, for example `path` or `file`; its columns of text and "
             f"numbers are {', '.join(columns) or 'none'}",
-            hint="Choose a column with --data.image NAME. Pictures stored inside a table cannot be read: save them as "
-            "files.",
+            hint="Choose a column with --data.image NAME. Pictures inside a table cannot be read: save them as files.",
             key="data.image",
             file=path,
         )

@@ -111,9 +111,7 @@ class ImageFiles(FileSet):
                 elif part == "train" or part not in told or own == part:
                     sets.setdefault(part, []).append(one)
             if both := [other for other in STANDARD_PARTS[1:] if part == "train" and other in sets and other in given]:
-                message = (
-                    f"the part {both[0]} is defined twice: by data.{both[0]} and by folders or arrays of data.files"
-                )
+                message = f"the part {both[0]} is defined twice: by data.{both[0]} and in data.files"
                 raise UserError(message, key=f"data.{both[0]}")
         truth = self.state.get("truth", ())
         for part, some in sets.items():

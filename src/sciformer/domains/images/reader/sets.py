@@ -43,11 +43,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of reading: keys of the section `data`, and the header keywords to read.
-
-    wanted   keywords of FITS headers that become columns
-    deep     decode all files to check them
-    """
+    """Keys of the section `data`; `wanted` are header keywords, `deep` decodes all."""
 
     image: str = ""
     label: str = ""
@@ -180,10 +176,7 @@ def map_files(make: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator
 
 
 def common_dtype(kinds: Mapping[str, object]) -> np.dtype[Any]:
-    """Common dtype of all pixels.
-
-    kinds   dtypes, each with an example file for the error
-    """
+    """Common dtype of pixels; `kinds` are dtypes, each with an example file."""
     found = [np.dtype(kind) for kind in kinds]
     if len({kind.kind for kind in found}) > 1 or (found[0].kind != "f" and len(found) > 1):
         words = ", ".join(f"{kind} in {path}" for kind, path in zip(found, kinds.values()))
@@ -203,10 +196,7 @@ def is_missing(column: Array) -> Array:
 
 
 def gather_image_sets(entries: Sequence[ImageFile], options: ReadOptions, bad: BadFiles) -> list[tuple[str, ImageSet]]:
-    """Group files into image sets, in order, each with its part (or an empty string).
-
-    bad   list to which unreadable files are added
-    """
+    """Group files into image sets with their parts; add unreadable files to `bad`."""
     arrays = sum(not is_table(entry.path) and not is_picture(entry.path) for entry in entries)
     options = replace(options, alone=arrays > 1)
     made: list[tuple[str, ImageSet]] = []

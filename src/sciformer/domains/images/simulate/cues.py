@@ -53,9 +53,7 @@ class Cues(SimulatedImages):
     def check(self) -> None:
         super().check()
         if len(self.classes) == 1:
-            raise UserError(
-                f"data.classes must name at least two classes, not only {self.classes[0]}", key="data.classes"
-            )
+            raise UserError(f"data.classes needs at least two classes, not only {self.classes[0]}", key="data.classes")
 
     def counts(self) -> dict[str, int]:
         """Number of images in each part; the part `agree` is as large as test."""

@@ -124,10 +124,7 @@ def axis_ratio_and_angle(e1: Array, e2: Array) -> tuple[Array, Array]:
 
 
 def deflection(x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: Array) -> tuple[Array, Array]:
-    """Deflection angles (n, H, W) along x and y.
-
-    x, y are relative to the centre, (n, H, W); the other parameters are (n,).
-    """
+    """Deflection angles (n, H, W) at x, y from the centre; parameters are (n,)."""
     q, angle = axis_ratio_and_angle(e1, e2)
     f, t = np.hypot(e1, e2), np.asarray(slope) - 1
     c, s = per_image(np.cos(angle)), per_image(np.sin(angle))
@@ -150,10 +147,7 @@ def deflection(x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: A
 def source_plane(
     x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: Array, centre: Array, shear: Array
 ) -> tuple[Array, Array]:
-    """Map positions in the image to the source plane.
-
-    beta = theta - alpha(theta) - shear theta; centre and shear are (n, 2).
-    """
+    """Source position theta - alpha(theta) - shear theta; centre and shear (n, 2)."""
     bent = deflection(x - per_image(centre[:, 0]), y - per_image(centre[:, 1]), radius, slope, e1, e2)
     g1, g2 = per_image(shear[:, 0]), per_image(shear[:, 1])
     return x - bent[0] - g1 * x - g2 * y, y - bent[1] - g2 * x + g1 * y

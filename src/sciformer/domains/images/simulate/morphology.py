@@ -25,12 +25,7 @@ MAX_CLUMPS, TAIL_BLOBS = 12, 14  # most clumps of an irregular galaxy; blobs of 
 
 @dataclass
 class LightMaps:
-    """Light maps (n, H, W) of galaxies with colours, dust and true parameters.
-
-    radius, ratio, angle   size, axis ratio and angle of the long axis, (n,)
-    maps                   pairs of a light map and its colour
-    dust                   optical depth (n, H, W)
-    """
+    """Light maps (n, H, W) with colours (n,), dust, and true parameters (n,)."""
 
     radius: Array
     ratio: Array
@@ -60,11 +55,7 @@ def smooth(
     ratio: tuple[float, float],
     index: tuple[float, float],
 ) -> LightMaps:
-    """Smooth galaxies: a single Sersic profile.
-
-    ratio   mean and standard deviation of the axis ratio
-    index   range of the Sersic index
-    """
+    """Single Sersic profiles; `ratio` is mean and deviation, `index` a range."""
     q, angle = clipped_normal(rng, n, *ratio, 0.2, 1.0), rng.uniform(0, TWO_PI, n)
     made = LightMaps(log_uniform(rng, 3.5, 9.0, n), q, angle)
     light = draw(size, rng.uniform(*index, n), made.radius * np.sqrt(q), q, angle, draw_centres(rng, n))
@@ -97,8 +88,7 @@ def edge_on(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> L
 def spiral(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, barred: bool) -> LightMaps:
     """Spiral galaxies: a disk with logarithmic arms, a bulge, and optionally a bar.
 
-    I ~ exp(-r / h) (1 + s (a - <a>)), a = exp(k cos(m (theta - ln(r / r0) / tan p)) - k); the arms start at the ends of
-    the bar.
+    I ~ exp(-r / h) (1 + s (a - <a>)), a = exp(k cos(m (theta - ln(r / r0) / tan p)) - k); arms start at the bar ends.
     """
     angle, centre = rng.uniform(0, TWO_PI, n), draw_centres(rng, n)
     radius, tilt = log_uniform(rng, 6.0, 12.0, n), np.sqrt(rng.uniform(0.14, 1, n))  # the cosine of the inclination
@@ -129,11 +119,7 @@ def spiral(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, barre
 
 
 def _arms(theta: Array, far: Array, n: int, barred: bool, rng: np.random.Generator) -> Array:
-    """Spiral arm pattern (n, H, W) with mean about 1.
-
-    theta   angle from the bar
-    far     log(r / end of the bar)
-    """
+    """Spiral arms (n, H, W) with mean 1; `far` is log(r / end of the bar)."""
     count = per_image(np.full(n, 2) if barred else rng.choice([2, 2, 2, 3, 4], n))
     way, pitch = np.where(rng.random(n) < 0.5, 1, -1), np.radians(rng.uniform(10, 32, n))
     wound = theta - per_image(way / np.tan(pitch)) * far

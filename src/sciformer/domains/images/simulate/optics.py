@@ -12,11 +12,7 @@ from ....data.columns import Array
 
 TWO_PI = 2 * np.pi
 FIELD_SIDE = 64.0  # length units along a side of the field: pixels of a 64 x 64 image
-PICTURE_DARK, PICTURE_SOFTENING, PICTURE_TOP = (
-    3.0,
-    4.0,
-    150.0,
-)  # limits and softening of `to_picture`, in units of the sky noise
+PICTURE_DARK, PICTURE_SOFTENING, PICTURE_TOP = 3.0, 4.0, 150.0  # of `to_picture`, in units of the sky noise
 PSF_GAUSSIANS = ((0.8, 1.0), (0.2, 2.2))  # share and relative width of the two Gaussians of the PSF
 PSF_CUTOFF = 1e-8  # smallest value of the PSF, relative to its centre
 GAIN = 4.0  # light at which photon noise equals sky noise, in units of the sky noise
@@ -33,10 +29,7 @@ def per_image(values: Array) -> Array:
 
 
 def rotated_coordinates(size: int, centre: Array, angle: Array, field: float = FIELD_SIDE) -> tuple[Array, Array]:
-    """Pixel coordinates (n, H, W) along and across an axis.
-
-    The axis goes through `centre` (n, 2), x and y, at `angle` (n,).
-    """
+    """Pixel coordinates (n, H, W) about `centre` (n, 2), rotated by `angle` (n,)."""
     along = pixel_centres(size, field)
     x, y = along[None, None] - per_image(centre[:, 0]), along[None, :, None] - per_image(centre[:, 1])
     c, s = per_image(np.cos(angle)), per_image(np.sin(angle))
@@ -44,10 +37,7 @@ def rotated_coordinates(size: int, centre: Array, angle: Array, field: float = F
 
 
 def render_blobs(size: int, x: Array, y: Array, width: Array, flux: Array, field: float = FIELD_SIDE) -> Array:
-    """Render sums of K round Gaussians.
-
-    flux (n, K) gives maps (n, H, W), flux (n, C, K) gives maps (n, C, H, W).
-    """
+    """Render sums of round Gaussians: flux (n[, C], K) -> maps (n[, C], H, W)."""
     along = pixel_centres(size, field)
     unit = (field / size) / np.sqrt(2 * np.pi)
 
@@ -104,10 +94,7 @@ def to_picture(light: Array) -> Array:
 
 
 def band_fluxes(index: Array, bands: int) -> Array:
-    """Relative fluxes (n, bands) with mean 1, from red to blue.
-
-    The reddest band is `index` magnitudes brighter than the bluest.
-    """
+    """Fluxes (n, bands) of mean 1, from red to blue; `index` is blue - red magnitude."""
     steps = np.linspace(0.5, -0.5, bands) if bands > 1 else np.zeros(1)
     made = 10 ** (0.4 * np.asarray(index)[:, None] * steps)
     return np.asarray((made / made.mean(1, keepdims=True)).astype(np.float32))

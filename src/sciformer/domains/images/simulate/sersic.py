@@ -1,7 +1,4 @@
-"""Sersic profiles of galaxies: I(r) ~ exp(-b ((r / R)^(1/n) - 1)).
-
-Half of the light is within R.
-"""
+"""Sersic profiles I(r) ~ exp(-b ((r / R)^(1/n) - 1)), half-light radius R."""
 
 from __future__ import annotations
 
@@ -22,10 +19,7 @@ INDEX_STEP = 0.1  # Sersic indices are rounded, because GalSim builds a table fo
 
 
 def sersic_b(n: Array) -> Array:
-    """b(n), for which R is the half-light radius.
-
-    Series of Ciotti and Bertin (1999), accurate to 1e-4 for n >= 0.5.
-    """
+    """b(n) by Ciotti and Bertin (1999), accurate to 1e-4 for n >= 0.5."""
     n = np.asarray(n, np.float64)
     return np.asarray(2 * n - 1 / 3 + 4 / (405 * n) + 46 / (25515 * n**2) + 131 / (1148175 * n**3))
 
@@ -83,8 +77,7 @@ def _squared_radii(along: Array, across: Array, ratio: Array, soft: float) -> Ar
 def load_galsim() -> Any:
     """Return a function like `sersic` that renders with GalSim (arXiv 1407.7676).
 
-    GalSim integrates the light over every pixel. It renders some tens of galaxies per second, `sersic` more than a
-    thousand; it serves as a check.
+    It integrates light over every pixel, at some tens of galaxies per second, and serves as a check of `sersic`.
     """
     galsim = require("galsim", "galaxies of the engine galsim")
 
