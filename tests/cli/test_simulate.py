@@ -66,7 +66,7 @@ def test_help_shows_every_option_with_its_meaning_and_default(told, kind):
 def test_help_lists_the_simulations(told):
     text = told("simulate", "--help")
     assert all(f"│ {kind} " in text for kind in LINES)
-    assert "Galaxies of eight classes" in text
+    assert "galaxies of eight classes" in text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Variations of images that leave the answer the same."""
+"""Random augmentations of images that keep the label."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .scaling import stretch_values, unstretch_values
 if TYPE_CHECKING:
     from .tokens import Patches
 
-PIXELS_AT_ONCE = 1 << 16  # pixels at a time, which a processor keeps near
-RESAMPLING_AUGMENTATIONS = ("crop", "rotate", "shift")  # variations that move pixels between pixels
+PIXELS_AT_ONCE = 1 << 16  # pixels resampled at a time, to stay in the CPU cache
+RESAMPLING_AUGMENTATIONS = ("crop", "rotate", "shift")  # augmentations that interpolate between pixels
 
 
 class Augmentation:
-    """Images (n, height, width, channels) varied as a section says: `augmentation(images, rng)`."""
+    """Augmentations of a `Patches` section, for images (n, height, width, channels)."""
 
     def __init__(self, section: Patches) -> None:
         self.section, self.augment = section, section.augment
 
     def __call__(self, images: Array, rng: SampleRandom) -> Array:
-        """New images; the given ones stay as they are."""
+        """Return augmented copies of the images."""
         height, width = images.shape[1:3]
         if "roll" in self.augment:
             if not self.section.periodic:
                 raise UserError(
-                    "tokens.augment: roll needs tokens.periodic: true, images that may roll round their edges, "
-                    "not false",
+                    "tokens.augment: roll needs periodic boundaries, but tokens.periodic is false",
+                    hint="Set tokens.periodic: true if opposite edges of your images touch.",
                     key="tokens.periodic",
                 )
             down = (np.arange(height) + rng.integers("down", height)[:, None]) % height
@@ -48,32 +48,31 @@ class Augmentation:
         if any(name in self.augment for name in RESAMPLING_AUGMENTATIONS):
             images = self._resample_images(images, rng)
         if "negate" in self.augment:
-            if images.dtype.kind in "bui":  # counts without a sign have no negative
+            if images.dtype.kind in "bui":  # unsigned integers have no negative values
                 images = images.astype(np.float32)
             images = np.where((rng.uniform("negate") < 0.5)[:, None, None, None], -images, images)
         return self._add_noise(images, rng) if "noise" in self.augment else images
 
     def symmetries(self, shape: Shape, rng: SampleRandom) -> Array:
-        """(n,) by which of the eight symmetries of a square each image is moved."""
+        """Number (n,) of the random symmetry of each image, of the eight of a square."""
         which = np.zeros(len(rng.ids), np.int64)
         if "turn" in self.augment:
             if shape[0] != shape[1]:
                 raise UserError(
-                    "images must be square to turn by right angles (tokens.augment: turn), "
-                    f"not {shape[0]} x {shape[1]}",
+                    f"tokens.augment: turn needs square images, but these have {shape[0]} x {shape[1]} pixels",
                     key="tokens.augment",
                 )
             which += 2 * rng.integers("turn", 4)
         return which + (rng.uniform("flip") < 0.5) if "flip" in self.augment else which
 
     def permutes_pixels(self, shape: Shape) -> bool:
-        """Whether pixels only change places, and patches hold all of them once: nothing need be put together."""
+        """Whether all augmentations permute pixels, and patches tile the image."""
         cutting = self.section.cutting
         fits = cutting.steps == cutting.sides and cutting.covered(tuple(cutting.grid(shape).tolist())) == shape
         return fits and set(self.augment) <= {"flip", "turn"}
 
     def permute_patches(self, patches: Array, shape: Shape, channels: int, rng: SampleRandom) -> Array:
-        """The same for patches (T, pixels) of such images, pixel by pixel: one copy instead of five."""
+        """Augment patches (T, pixels) by permuting pixels: one copy instead of five."""
         size = channels * patches.dtype.itemsize
         kind = np.dtype(f"u{size}") if size in (1, 2, 4, 8) else np.dtype((np.void, size))
         pixels = np.ascontiguousarray(patches).view(kind).reshape(len(rng.ids), -1)
@@ -83,7 +82,7 @@ class Augmentation:
         return made.view(patches.dtype).reshape(patches.shape)
 
     def _resample_images(self, images: Array, rng: SampleRandom) -> Array:
-        """A part enlarged, turned and moved, all with one interpolation."""
+        """Crop, rotate and shift with a single interpolation."""
         count, height, width = images.shape[:3]
         zoom, angle = np.ones(count), None
         centre = np.tile([(height - 1) / 2, (width - 1) / 2], (count, 1))
@@ -91,7 +90,7 @@ class Augmentation:
             least, most = self.section.crop
             if least > most:
                 raise UserError(
-                    f"tokens.crop must be the least share and then the most, not ({least:g}, {most:g})",
+                    f"tokens.crop must be the smallest and then the largest share, not ({least:g}, {most:g})",
                     key="tokens.crop",
                 )
             zoom = np.sqrt(least + (most - least) * rng.uniform("crop"))
@@ -116,20 +115,22 @@ class Augmentation:
         values = stretch_values(images, section.stretch, section.softening).astype(exact)
         deviation = section.noise_std * np.asarray(section.state["deviation"], exact)
         for image, number in zip(values, (rng.uniform("noise") * 2.0**53).astype(np.int64).tolist()):
-            stream = np.random.Generator(np.random.Philox(key=number))  # many numbers for a sample, quickly
+            stream = np.random.Generator(np.random.Philox(key=number))  # fast generator, one for each sample
             image += stream.standard_normal(image.shape, np.float32) * deviation
         return unstretch_values(values, section.stretch, section.softening)
 
 
 def apply_symmetry(images: Array, number: int) -> Array:
-    """Images (n, height, width, channels) mirrored from left to right if the number is odd, then turned
-    counter-clockwise by half as many right angles."""
+    """Apply a symmetry of the square to images (n, height, width, channels).
+
+    Mirror left to right if the number is odd, then rotate counter-clockwise by (number // 2) right angles.
+    """
     return np.rot90(images[:, :, ::-1] if number % 2 else images, number // 2, (1, 2))
 
 
 @lru_cache(8)
 def _symmetry_orders(cutting: PatchGrid, shape: Shape) -> list[Array]:
-    """For each symmetry, which pixel of the patches of an image comes to each place in them."""
+    """Permutation of the pixels in the patches of an image, for each symmetry."""
     places = np.arange(shape[0] * shape[1]).reshape(1, *shape, 1)
     slot = np.argsort(cutting.cut(places, 0).ravel())
     possible = range(8 if shape[0] == shape[1] else 2)
@@ -137,17 +138,17 @@ def _symmetry_orders(cutting: PatchGrid, shape: Shape) -> list[Array]:
 
 
 def resample(images: Array, centre: Array, zoom: Array, angle: Array | None = None, periodic: bool = False) -> Array:
-    """Images of the same size, each a view of `images` (n, height, width, channels), between pixels bilinearly.
+    """Zoom, rotate and shift images (n, height, width, channels), bilinearly.
 
-    centre    (n, 2) the point of the image, in pixels, that comes to the middle
-    zoom      (n,) pixels of the image to one of the view
-    angle     (n,) by which the view is turned, counter-clockwise as one looks at it
-    periodic  whether the image goes on at its opposite edge; else it is mirrored
+    centre    (n, 2) point of the input, in pixels, that becomes the centre of the output
+    zoom      (n,) input pixels for each output pixel
+    angle     (n,) rotation in radians, counter-clockwise (default: none)
+    periodic  wrap around at the edges; otherwise mirror
     """
     count, height, width, channels = images.shape
     exact, each = np.result_type(images, np.float32), np.arange(count)[:, None]
     down, aside = ((np.arange(size) - (size - 1) / 2) * zoom[:, None] for size in (height, width))
-    if angle is None:  # row by row, then column by column
+    if angle is None:  # separable: rows first, then columns
         (top, bottom, below), (left, right, beside) = (
             _neighbour_pixels(line + centre[:, axis, None], size, periodic, exact)
             for axis, (line, size) in enumerate(((down, height), (aside, width)))
@@ -169,8 +170,8 @@ def resample(images: Array, centre: Array, zoom: Array, angle: Array | None = No
 
 
 def _neighbour_pixels(line: Array, size: int, periodic: bool, exact: Any) -> tuple[Array, Array, Array]:
-    """The pixels on either side of points on a line of so many, and how far each is from the first to the second."""
-    low = np.floor(line + 1e-5)  # whole pixels stay whole
+    """Indices of both neighbour pixels on a line, and the weight of the second."""
+    low = np.floor(line + 1e-5)  # integer positions need no interpolation
     part = np.maximum(line - low, 0).astype(exact)
     index = low.astype(np.int64)
     return _wrap_or_mirror(index, size, periodic), _wrap_or_mirror(index + 1, size, periodic), part
@@ -184,7 +185,7 @@ def _blend(one: Array, other: Array, part: Array) -> Array:
 
 
 def _wrap_or_mirror(index: Array, size: int, periodic: bool) -> Array:
-    """Places outside as those inside that stand for them: looked up, for a remainder takes longer."""
+    """Map outside indices to inside by a lookup table (faster than a remainder)."""
     first = int(index.min(initial=0))
     place = np.arange(first, int(index.max(initial=0)) + 1) % (size if periodic or size == 1 else 2 * size)
     return np.where(place < size, place, 2 * size - 1 - place).take(index - first)

@@ -1,4 +1,4 @@
-"""The images of a table, of one shape or of several."""
+"""The image column of a table, with images of one shape or of several."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from ...errors import UserError
 
 
 class ImageColumn:
-    """The images of a table, of one shape or of several.
+    """The images of a table: an array of one shape, or `Lists` of pixels.
 
-    shapes    (n, 2) height and width of each
-    channels  of all
-    one_shape whether all have one shape, as the table has it
+    shapes    (n, 2) height and width of each image
+    channels  number of channels of all images
+    one_shape whether the table holds an array, so that all images have one shape
     """
 
     def __init__(self, table: Table) -> None:
         if "image" not in table:
-            raise UserError(f"column `image` is missing; the columns are {', '.join(table)}")
+            raise UserError(f"the table has no column `image`; its columns are {', '.join(table)}")
         found = table["image"]
         self.one_shape = not isinstance(found, Lists)
         if not isinstance(found, Lists):
             if found.ndim not in (3, 4) or found.dtype.kind not in "biuf":
                 kind = "" if found.dtype.kind in "biuf" else f" of {found.dtype}"
                 raise UserError(
-                    "images must be numbers of shape (n, height, width) or (n, height, width, channels), not an array "
-                    f"of shape {found.shape}{kind}"
+                    "column `image` must have numbers of shape (n, height, width) or (n, height, width, channels), "
+                    f"but has the shape {found.shape}{kind}"
                 )
             self.values = found[..., None] if found.ndim == 3 else found
             self.shapes = np.tile(np.array(self.values.shape[1:3], np.int64), (len(found), 1))
@@ -43,14 +43,14 @@ class ImageColumn:
 
     @property
     def largest(self) -> tuple[int, int] | None:
-        """The largest height and the largest width; None without an image."""
+        """The largest height and the largest width; None for a table without images."""
         if self.one_shape:
             height, width = self.values.shape[1:3]
             return height, width
         return (int(self.shapes[:, 0].max()), int(self.shapes[:, 1].max())) if len(self) else None
 
     def groups(self) -> Iterator[tuple[Array, Array]]:
-        """Rows of the table whose images have one shape, and these images (n, height, width, channels)."""
+        """Row numbers and images (n, height, width, channels) of each image shape."""
         if self.one_shape:
             yield np.arange(len(self)), self.values
             return
@@ -60,7 +60,7 @@ class ImageColumn:
 
 
 def group_equal_rows(shapes: Array) -> list[Array]:
-    """The rows (n, 2) that are equal, group by group."""
+    """Row numbers of `shapes` (n, 2), grouped by equal rows."""
     if not len(shapes):
         return []
     _, group = np.unique(shapes, axis=0, return_inverse=True)
@@ -74,8 +74,8 @@ def _image_shapes(table: Table, found: Lists) -> Array:
     if shapes is None or isinstance(shapes, Lists) or shapes.shape != (len(found), 2):
         what = "images of different shapes need a column `image_shape` of shape (n, 2), height and width"
         if shapes is None:
-            raise UserError(f"{what}, which is missing")
-        raise UserError(f"{what}, not {'lists' if isinstance(shapes, Lists) else f'the shape {shapes.shape}'}")
+            raise UserError(f"{what}; this column is missing")
+        raise UserError(f"{what}, but it has {'lists' if isinstance(shapes, Lists) else f'the shape {shapes.shape}'}")
     shapes = shapes.astype(np.int64)
     wrong = np.flatnonzero((shapes.prod(1) != found.lengths) | (shapes < 1).any(1))
     if len(wrong):

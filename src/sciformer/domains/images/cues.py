@@ -1,7 +1,7 @@
-"""Which of two cues does a model follow, where they disagree? (arXiv 1811.12231)
+"""Cue bias: does a model follow shape or texture? (arXiv 1811.12231)
 
 bias = cue_bias(predicted, shape, texture)
-bias.value                    the share of answers for the first cue, among those for one of the two
+bias.value                    share of the first cue among the predictions that follow either cue
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ...inspect.report.page import Page
 if TYPE_CHECKING:
     from ...inspect.report.report import ReportData
 
-SECOND_CUE = "texture"  # the column of the second cue, beside that of the label
+SECOND_CUE = "texture"  # column of the second cue; the first is the label
 
 
 class CueBias(NamedTuple):
-    """Answers where two cues disagree: how many follow the first, the second, or none of both."""
+    """Numbers of predictions for each cue, over samples with conflicting cues."""
 
     first: int
     second: int
     neither: int
     classes: dict[str, tuple[int, int]]
-    """By the class of the first cue, how many follow the first and the second."""
+    """For each class of the first cue: predictions that follow the first and the second cue."""
 
     @property
     def value(self) -> float:
-        """The share of the first cue among answers that follow one; nan where none does."""
+        """Share of the first cue among predictions of either cue; nan if none."""
         return self.first / (self.first + self.second) if self.first + self.second else float("nan")
 
     @property
@@ -46,11 +46,11 @@ class CueBias(NamedTuple):
 
 
 def cue_bias(predicted: ArrayLike, first: ArrayLike, second: ArrayLike) -> CueBias:
-    """Count the answers (n,) that follow the first or the second cue (n,), over samples whose cues disagree."""
+    """Count predictions (n,) for each cue (n,), over samples with conflicting cues."""
     answer, one, other = (np.asarray(each).astype(str) for each in (predicted, first, second))
     if not answer.shape == one.shape == other.shape or answer.ndim != 1:
         shapes = f"{answer.shape}, {one.shape} and {other.shape}"
-        raise UserError(f"each sample must have an answer and two cues, but their shapes are {shapes}")
+        raise UserError(f"predictions and cues must have one value for each sample, but their shapes are {shapes}")
     fight = one != other
     answer, one, other = answer[fight], one[fight], other[fight]
     mine, theirs = answer == one, answer == other
@@ -59,7 +59,7 @@ def cue_bias(predicted: ArrayLike, first: ArrayLike, second: ArrayLike) -> CueBi
 
 
 def draw_bias(found: Mapping[str, CueBias], first: str, second: str) -> Figure:
-    """The share of answers that follow the first cue, by name (of models, say): dots for classes, a bar for all."""
+    """Plot the cue bias of each model or part: dots for classes, a bar for all."""
     figure, axes = style.new_axes()
     figure.set_size_inches(5.5, 1.1 + 0.45 * len(found))
     for i, bias in enumerate(found.values()):
@@ -71,12 +71,12 @@ def draw_bias(found: Mapping[str, CueBias], first: str, second: str) -> Figure:
     axes.axvline(0.5, color=FAINT_GREY, linewidth=0.8, linestyle="--", zorder=1)
     axes.set(xlim=(-0.02, 1.02), ylim=(len(found) - 0.5, -0.5))
     axes.set_yticks(range(len(found)), labels=[style.escape_label(name) for name in found], fontsize=FONT_SIZE)
-    style.finish(figure, axes, f"share of answers that follow the {first}, not the {second}", "")
+    style.finish(figure, axes, f"share of predictions that follow {first}, not {second}", "")
     return figure
 
 
 def cue_section(page: Page, found: ReportData) -> None:
-    """The section of the report, where samples have a second cue beside their label and the two disagree."""
+    """Add the cue bias to the report, if a second cue conflicts with the label."""
     label, made = getattr(found.objective, "label", ""), {}
     for part, judged in found.judged.items():
         if "probabilities" in judged.outputs and SECOND_CUE in judged.samples and label in judged.samples:
@@ -86,12 +86,12 @@ def cue_section(page: Page, found: ReportData) -> None:
                 made[part] = bias
     if not made:
         return
-    page.section("Which cue it follows", note=f"Where {label} and {SECOND_CUE} disagree")
+    page.section("Cue bias", note=f"Samples with conflicting {label} and {SECOND_CUE}")
     rows = [
         [part, one.first, one.second, one.neither, f"{one.value:.3f} ± {one.error:.3f}"] for part, one in made.items()
     ]
-    page.table(["part", label, SECOND_CUE, "neither", f"share of {label}"], rows, "Answers by the cue that they follow")
-    page.figure(draw_bias(made, label, SECOND_CUE), "A dot for each class.", f"Share of answers that follow {label}")
+    page.table(["part", label, SECOND_CUE, "neither", f"share of {label}"], rows, "Predictions that follow each cue")
+    page.figure(draw_bias(made, label, SECOND_CUE), "Dots: classes. Bar: all classes.", f"Share that follows {label}")
     found.numbers["cues"] = {
         part: {**one._asdict(), "bias": one.value, "error": one.error} for part, one in made.items()
     }

@@ -1,4 +1,4 @@
-"""Images as a person looks at them: in grey or in colours, with weights over them, or side by side."""
+"""Draw images in grey or colour, with weights as an overlay, or side by side."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from matplotlib.colors import LinearSegmentedColormap
 
 from ...data.columns import Array
 
-CLIP_PERCENTILES = (0.5, 99.5)  # per cent of the pixels between black and white
-MAX_DISCRETE_VALUES = 4  # different values that are shown as they are
-MAX_SHADE_ALPHA = 0.75  # how much of an image the largest weight covers
-SHADE_COLOURS = LinearSegmentedColormap.from_list("warm", ["#ffb05c", "#ff5a00"])  # seen on black as on white
-MISSING_COLOUR = (0.80, 0.86, 0.92)  # where there is nothing
+CLIP_PERCENTILES = (0.5, 99.5)  # percentiles of the pixels shown as black and white
+MAX_DISCRETE_VALUES = 4  # up to this many distinct values, black and white are the minimum and maximum
+MAX_SHADE_ALPHA = 0.75  # opacity of the largest weight
+SHADE_COLOURS = LinearSegmentedColormap.from_list("warm", ["#ffb05c", "#ff5a00"])  # visible on black and on white
+MISSING_COLOUR = (0.80, 0.86, 0.92)  # of NaN pixels
 
 
 def draw_image(axes: Axes, image: Array, shade: Array | None) -> None:
-    """An image (height, width, channels), and over it weights (height, width), the larger the redder.
+    """Draw an image (height, width, channels) under weights (height, width).
 
-    Pixels that are NaN are empty.
+    Larger weights are redder. NaN pixels are drawn in `MISSING_COLOUR`.
     """
     span = (-0.5, image.shape[1] - 0.5, image.shape[0] - 0.5, -0.5)
     axes.imshow(to_rgb(image, display_limits(image)), extent=span, interpolation="nearest")
@@ -33,7 +33,7 @@ def draw_image(axes: Axes, image: Array, shade: Array | None) -> None:
 
 
 def draw_side_by_side(axes: Axes, images: Mapping[str, Array]) -> None:
-    """Images side by side in one pair of axes, in the colours of the last, with their names below."""
+    """Draw images side by side, all with the colour limits of the last image."""
     *_, last = images.values()
     ends, gap = display_limits(last), max(1, last.shape[1] // 12)
     for number, (name, image) in enumerate(images.items()):
@@ -45,7 +45,7 @@ def draw_side_by_side(axes: Axes, images: Mapping[str, Array]) -> None:
 
 
 def display_limits(image: Array) -> tuple[Array, Array]:
-    """What is black and what is white in each channel: nearly all pixels are between; few values as they are."""
+    """Values of each channel shown as black and white: percentiles or limits."""
     flat = _display_channels(image)
     flat = flat.reshape(-1, flat.shape[-1])
     flat = flat[np.isfinite(flat).all(-1)] if np.isfinite(flat).all(-1).any() else np.zeros((1, flat.shape[-1]))
@@ -55,14 +55,14 @@ def display_limits(image: Array) -> tuple[Array, Array]:
         else (flat.min(0), flat.max(0))
     )
     low, high = np.asarray(found[0]), np.asarray(found[1])
-    if len(low) == 3:  # colours keep their balance
+    if len(low) == 3:  # common limits keep the colour balance
         low, high = np.full(3, low.min()), np.full(3, high.max())
     flat_one = high <= low
     return np.where(flat_one, flat.min(0), low), np.where(flat_one, np.maximum(flat.max(0), flat.min(0) + 1e-12), high)
 
 
 def to_rgb(image: Array, ends: tuple[Array, Array]) -> Array:
-    """(height, width, 3) between 0 and 1: three channels in colours, others by their mean, dark on white."""
+    """Convert to RGB in [0, 1]: three channels as colours, else their mean in grey."""
     low, high = ends
     shown = _display_channels(image)
     level = np.clip((shown - low) / np.maximum(high - low, 1e-12), 0, 1)

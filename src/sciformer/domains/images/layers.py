@@ -1,4 +1,4 @@
-"""How patches enter a model, and how they come back."""
+"""Patch embeddings, and the readout of masked patches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...nn.ragged import Ragged
 from ...tokens.base import Columns
 from ...tokens.protocols import Readout
 
-MIN_STEM_CHANNELS = 24  # channels after the first convolution, at least
+MIN_STEM_CHANNELS = 24  # fewest channels after a convolution
 
 
 class PatchEmbedding(nn.Module):
@@ -28,21 +28,21 @@ class PatchEmbedding(nn.Module):
 
 
 class Pixels(nn.Module):
-    """The pixels as they are."""
+    """Identity embedding: the pixels of each patch."""
 
     def forward(self, columns: Columns) -> Tensor:
-        """patch (..., N, pixels) -> the same."""
+        """patch (..., N, pixels) -> (..., N, pixels)."""
         return columns["patch"]
 
 
 class Stem(nn.Module):
-    """Convolutions of 3 x 3 pixels with stride 2 down to one vector for each patch (arXiv 2106.14881).
+    """Convolutional stem: 3 x 3 convolutions with stride 2 (arXiv 2106.14881).
 
-        x <- act(norm(conv(x))), then x <- W x + b
+        x <- act(norm(conv(x))), then x <- W x + b for the one vector left for each patch
 
-    Channels double from one to the next, up to D / 2 or the first ones. Norms act on the channels of each place alone
-    (in the paper on the batch), and what is outside an image is 0, so that padding and the other samples of a batch
-    change nothing.
+    The number of channels doubles with each convolution up to D / 2, and is at least `MIN_STEM_CHANNELS`. Differences
+    to the paper: LayerNorm over channels replaces BatchNorm, and activations outside an image are set to 0, so that
+    padding and other samples of the batch have no influence.
     """
 
     masked = True
@@ -52,7 +52,7 @@ class Stem(nn.Module):
         height, width, channels = raster
         if height & (height - 1) or width & (width - 1):
             raise UserError(
-                "sides of patches must be powers of two for tokens.embed: convolution, "
+                "tokens.embed: convolution needs patch sides that are powers of two, "
                 f"but tokens.patch is {height} x {width}",
                 key="tokens.patch",
             )
@@ -91,7 +91,7 @@ class Stem(nn.Module):
 
 
 def assemble_patches(laid: Tensor, raster: tuple[int, int, int]) -> Tensor:
-    """Patches on their grid (B, rows, columns, pixels) -> images (B, channels, height, width)."""
+    """Assemble patches (B, rows, columns, pixels) to images (B, channels, H, W)."""
     b, rows, columns, _ = laid.shape
     height, width, channels = raster
     pieces = laid.view(b, rows, columns, height, width, channels).permute(0, 5, 1, 3, 2, 4)
@@ -99,7 +99,7 @@ def assemble_patches(laid: Tensor, raster: tuple[int, int, int]) -> Tensor:
 
 
 class PatchReadout(Readout):
-    """Pixels p = W h + b; the loss is the mean squared error of a patch's normalised pixels (arXiv 2111.06377)."""
+    """Predicted pixels p = W h + b, with mean squared error (arXiv 2111.06377)."""
 
     def __init__(self, pixels: int, dim: int) -> None:
         super().__init__()

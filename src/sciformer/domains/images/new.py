@@ -1,4 +1,4 @@
-"""A recipe for images in files: pictures in folders, tables of pictures, arrays."""
+"""Write a recipe for image files: pictures in folders, tables of pictures, arrays."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from .tokens import Patches
 
 SIZES: guess.Sizes = {0: (64, 2, 4), 2000: (96, 4, 4), 20_000: (192, 6, 6)}
 EPOCHS, BATCHES = 30, {0: 4, 100: 16, 640: 64, 20_000: 128}
-MAX_SIDE = 224  # side of images, of which more would take long
+MAX_SIDE = 224  # largest side without resizing to save time
 PATCH_SIDES = (1, 2, 4, 7, 8, 14, 16, 32)
-TARGET_TOKENS = 64  # patches of an image that are aimed at
-MAX_INTEGER_CLASSES = 20  # different whole numbers, up to which they are classes
+TARGET_TOKENS = 64  # number of patches to aim at
+MAX_INTEGER_CLASSES = 20  # columns with more distinct integers are values
 IDENTIFIER_NAMES = ("id", "index", "number", "row", "object", "objid", "object_id", "dr7objid", "sourceid", "source_id")
 IMAGE_NAMES = ("image", "images", "img", "picture", "pictures", "pixels", "spins", "map", "x", "array")
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "phase", "type", "y", "target", "truth")
 VALUE_NAMES = ("target", "targets", "value", "y", "label")
 GROUP_NAMES = ("chain", "group", "object", "patient", "subject", "source", "series", "run", "field", "id")
-NO_CLASSES = "No classes were found: a folder for each tells them, or a table with a column `label`."
-CHANNEL_REASONS = {1: "grey; colours become grey", 3: "colours; grey becomes colour"}
+NO_CLASSES = "No classes were found. Use a folder for each class, or a table with a column `label`."
+CHANNEL_REASONS = {1: "colour is converted to grey", 3: "grey is converted to colour"}
 AUTOENCODER_KEYS = (
-    Found("tokens.target", "patch", "hidden patches by their own mean and deviation"),
-    Found("model.kind", "masked_autoencoder", "without classes: learn to see first, then sciformer finetune"),
-    Found("model.decoder_depth", 2, "blocks that fill in what is hidden"),
-    Found("objective.mask_ratio", 0.75, "of the patches are left out"),
+    Found("tokens.target", "patch", "masked patches normalised by their own mean and deviation"),
+    Found("model.kind", "masked_autoencoder", "no classes: pretrain first, then sciformer finetune"),
+    Found("model.decoder_depth", 2, "blocks that reconstruct masked patches"),
+    Found("objective.mask_ratio", 0.75, "share of masked patches"),
 )
 
 
 def guess_images(names: list[str], paths: list[Path]) -> Page:
-    """A vision transformer on the images of the files."""
+    """Recipe of a vision transformer for image files."""
     parts = guess.group_by_part(names)
     opened, skips = guess.open_readable(ImageFiles(kind="images", **guess.part_fields(parts)))
     source = opened.sources["train"]
@@ -62,7 +62,7 @@ def guess_images(names: list[str], paths: list[Path]) -> Page:
     side = _target_side(shapes, varying)
     height, width, channels = (int(length) for length in shapes[0])
     sides = (side, side) if side else (height, width)
-    differ = "they differ: scaled and cut to a square; without it each stays as it is"
+    differ = "sizes differ: scaled and cropped to a square; remove the key to keep the sizes"
     label = ask.column if ask.kind == "classify" else ""
     where = "" if label == "label" else f" in `{label}`"
     notes = [
@@ -74,10 +74,10 @@ def guess_images(names: list[str], paths: list[Path]) -> Page:
     found = [
         Found("data.kind", "images"),
         *guess.files(parts, skips),
-        Found("data.size", side, differ if varying else "large ones"),
+        Found("data.size", side, differ if varying else "large images are scaled down"),
         Found("data.channels", channels if channels in CHANNEL_REASONS else None, CHANNEL_REASONS.get(channels, "")),
-        Found("data.blank", 0.0 if _has_blank_pixels(source) else None, "for pixels that are not finite"),
-        *guess.split(opened.sources, count, "images", "those that are the same", stratify=label),
+        Found("data.blank", 0.0 if _has_blank_pixels(source) else None, "value for pixels that are not finite"),
+        *guess.split(opened.sources, count, "images", "identical images", stratify=label),
         *vision_keys(sides, count, "images", ask.kind),
         *ask.found,
         *(AUTOENCODER_KEYS if ask.kind == "masked" else ()),
@@ -87,13 +87,13 @@ def guess_images(names: list[str], paths: list[Path]) -> Page:
 
 
 def vision_keys(sides: tuple[int, int], count: int, unit: str, kind: str) -> list[Found]:
-    """Patches, model and training for a number of images of one size."""
+    """Keys of tokens, model and training for a number of images of one size."""
     patch = patch_side(*sides)
     tokens = math.prod(-(-length // patch) for length in sides)
     return [
         Found("tokens.kind", "patches", "a token is a square of pixels"),
         Found("tokens.patch", patch, f"cuts {sides[0]} x {sides[1]} pixels into {tokens} tokens"),
-        Found("tokens.augment", [], "flip, turn, crop, ...: what leaves the answer the same, drawn anew in each epoch"),
+        Found("tokens.augment", [], "flip, turn, crop, ...: random changes that keep the label"),
         Found("model.kind", "encoder"),
         *guess.model(count, unit, SIZES),
         *guess.training(count, EPOCHS, BATCHES, "accuracy" if kind == "classify" else "loss"),
@@ -120,7 +120,7 @@ def _describe_images(shapes: Array, varying: bool) -> str:
 
 
 def _class_or_value_column(name: str, column: Array) -> Array:
-    """The known entries of a column; too many whole numbers for classes are values."""
+    """Known entries of a column; integers with too many values become floats."""
     known = column[~is_missing(column)]
     whole = known.dtype.kind in "iu" and name.lower() not in IDENTIFIER_NAMES
     return known.astype(np.float64) if whole and _too_many_classes(known) else known
@@ -131,7 +131,7 @@ def _too_many_classes(column: Array) -> bool:
 
 
 def _target_side(shapes: Array, varying: bool) -> int | None:
-    """The side to which images are scaled: where they differ, or are large."""
+    """Side for data.size, if sizes differ or images are large; otherwise None."""
     middle = int(np.median(shapes[:, :2].min(1)))
     if not varying and shapes[:, :2].max() <= 2 * MAX_SIDE:
         return None
@@ -139,7 +139,7 @@ def _target_side(shapes: Array, varying: bool) -> int | None:
 
 
 def patch_side(height: int, width: int) -> int:
-    """Side of a patch: about TARGET_TOKENS tokens, dividing the image if possible."""
+    """Patch side for about `TARGET_TOKENS` tokens; a divisor of the size if possible."""
     sides = [side for side in PATCH_SIDES if side <= min(height, width)]
     divides = [side for side in sides if height % side == width % side == 0]
 
@@ -152,7 +152,7 @@ def patch_side(height: int, width: int) -> int:
 
 
 def is_image_source(name: str) -> bool:
-    """Whether a name is a folder of images, a picture, or a table of pictures."""
+    """Whether a name is a folder of images, an image file, or a table of image files."""
     path = Path(name).expanduser()
     if path.is_dir():
         return bool(list_image_files([path], []))
@@ -160,7 +160,7 @@ def is_image_source(name: str) -> bool:
 
 
 def guess_patches(names: list[str], paths: list[Path]) -> Page:
-    """A vision transformer on the arrays of the files."""
+    """Recipe of a vision transformer for NumPy arrays."""
     table: dict[str, Any] = dict(Arrays(kind="arrays").read(list(paths)).load(0))
     count = rows_of(table)
     shapes = {name: f"{column.dtype} {column.shape}" for name, column in table.items()}
@@ -168,11 +168,11 @@ def guess_patches(names: list[str], paths: list[Path]) -> Page:
     image = table[name]
     if image.ndim == 4 and image.shape[1] <= 4 < image.shape[3]:
         raise UserError(
-            f"channels must come last in `{name}`, (n, height, width, channels), not {image.shape}",
+            f"`{name}` has the shape {image.shape}, but channels must be the last axis: (n, height, width, channels)",
             hint=f"Save it with numpy.moveaxis({name}, 1, -1).",
             file=paths[0],
         )
-    Patches(kind="patches", patch=patch_side(*image.shape[1:3])).fit([{"image": image}])  # refuses what cannot be cut
+    Patches(kind="patches", patch=patch_side(*image.shape[1:3])).fit([{"image": image}])  # refuses unsuitable images
     flat = {key: column for key, column in table.items() if not isinstance(column, Lists) and column.ndim == 1}
     words = {**shapes, **{key: f"{shapes[key]}: {text}" for key, text in describe(flat).items()}}
     group = _group_column(flat, count)
@@ -185,16 +185,16 @@ def guess_patches(names: list[str], paths: list[Path]) -> Page:
         Found(
             "data.rename",
             {"image": name} if name != "image" else None,
-            f"images are read from the column `image`: that is `{name}`",
+            f"the images are in `{name}`",
         ),
         *guess.split((), count, "samples", by=group),
         *vision_keys(image.shape[1:3], count, "samples", ask.kind),
         Found(
             "tokens.scale",
             "none" if binary else "channel",
-            "values are -1 and 1" if binary else "to mean 0, deviation 1",
+            "values are -1 and 1" if binary else "mean 0 and deviation 1 for each channel",
         ),
-        Found("tokens.periodic", False, "true where opposite edges touch"),
+        Found("tokens.periodic", False, "true for periodic boundaries"),
         *ask.found,
     ]
     notes = [f"Found: {count:,} samples in columns", *(f"  {key:14} {text}" for key, text in words.items())]
@@ -206,13 +206,13 @@ def _image_column(table: dict[str, Any], found: dict[str, str]) -> str:
     if not shaped:
         listed = ", ".join(f"`{name}` {text}" for name, text in found.items())
         raise UserError(
-            f"no column holds images, (n, height, width) or (n, height, width, channels): there are {listed}"
+            f"no column has images (n, height, width) or (n, height, width, channels); the columns are {listed}"
         )
     return next((name for name in IMAGE_NAMES if name in shaped), max(shaped, key=lambda name: table[name][:1].size))
 
 
 def _group_column(flat: dict[str, Array], count: int) -> str:
-    """A column of groups: whole numbers or names, each several times."""
+    """Name of a column of groups: integers or names that repeat."""
     for name in GROUP_NAMES:
         if name in flat and flat[name].dtype.kind in "iuU" and 10 <= len(np.unique(flat[name])) <= count // 2:
             return name
@@ -220,9 +220,9 @@ def _group_column(flat: dict[str, Array], count: int) -> str:
 
 
 def find_question(flat: dict[str, Array], count: int, along: bool = False) -> guess.Question:
-    """Which class or which value; where there is neither, which patches were hidden.
+    """Choose the objective: classify, regress, or reconstruct masked patches.
 
-    along   whether classes may change along a column of values, as phases do with a temperature
+    along   plot the predictions against a column of values, for example a temperature
     """
     classes = {name: len(np.unique(column)) for name, column in flat.items() if guess.is_discrete(column)}
     classes = {
@@ -237,10 +237,10 @@ def find_question(flat: dict[str, Array], count: int, along: bool = False) -> gu
     others = [f"`{name}` ({number} classes)" for name, number in classes.items() if name != label]
     aim = "" if label else aimed or next(iter(values), "")
     others += [f"`{name}` (values)" for name in values if name != aim]
-    also = f"; others: {', '.join(others)}" if others else ""
+    also = f"; other columns: {', '.join(others)}" if others else ""
     if label:
-        ask = guess.classify(label, f"`{label}` has {classes[label]} different values{also}")
-        why = "the report draws the answers along this column"
+        ask = guess.classify(label, f"`{label}` has {classes[label]} distinct values{also}")
+        why = "the report plots the predictions against this column"
         drawn = Found("objective.plot_against", values[0] if values and along else None, why)
         return ask._replace(found=[*ask.found, drawn])
     return guess.regress(aim, f"`{aim}` has values{also}") if aim else guess.masked("patches", 0.5)

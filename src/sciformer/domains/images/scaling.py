@@ -1,4 +1,4 @@
-"""The values of patches: what is learned of them, how they are stretched and scaled, and the way back."""
+"""Stretch and normalisation of patch values, their statistics, and the inverse."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from .tokens import Patches
 
 TARGET_PREFIX = "target "
-EPSILON = 1e-6  # beside the variance of a patch
-PIXELS_AT_ONCE = 1 << 22  # pixels whose moments are taken at once
+EPSILON = 1e-6  # added to the variance of a patch
+PIXELS_AT_ONCE = 1 << 22  # pixels summed at a time
 
 
 def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
-    """The shape of images (of several, the largest), whether it varies, and mean and deviation of their channels."""
+    """Learn the image shape, and mean and standard deviation of each channel."""
     moments: ChannelMoments | None = None
     shapes: set[tuple[int, int]] = set()
     varies, before = False, 0
@@ -30,15 +30,15 @@ def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
         moments = moments or ChannelMoments(pictures.channels)
         if pictures.channels != len(moments.mean):
             raise UserError(
-                f"all images must have {len(moments.mean)} channels, as the first has, "
-                f"but a later image has {pictures.channels}"
+                f"all images must have the same number of channels, but the first has {len(moments.mean)} channels "
+                f"and a later image has {pictures.channels}"
             )
         for rows, images in pictures.groups():
             values = images.reshape(-1, images.shape[-1])
             bad = np.zeros(0, bool) if values.dtype.kind in "bui" else ~np.isfinite(values).all(-1)
             if bad.any():
                 where = before + rows[np.flatnonzero(bad)[0] // (images.shape[1] * images.shape[2])]
-                raise UserError(f"sample {where} has pixels that are NaN or infinite ({bad.sum()} pixels in all)")
+                raise UserError(f"{bad.sum()} pixels are NaN or infinite, the first in sample {where}")
             moments.add(stretch_values(values, section.stretch, section.softening))
             if len(rows):
                 shapes.add((images.shape[1], images.shape[2]))
@@ -50,7 +50,7 @@ def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
     if height < least[0] or width < least[1]:
         raise UserError(
             f"images of {height} x {width} pixels are smaller than a patch of {least[0]} x {least[1]} (tokens.patch)",
-            hint="Take smaller patches, or larger images.",
+            hint="Choose a smaller tokens.patch, or larger images.",
             key="tokens.patch",
         )
     shape = [height, width, len(moments.mean)]
@@ -59,14 +59,13 @@ def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
 
 
 class ChannelMoments:
-    """Mean and deviation of each channel, over many tables."""
+    """Running mean and standard deviation of each channel (Welford)."""
 
     def __init__(self, channels: int) -> None:
         self.count, self.mean, self.squares = 0, np.zeros(channels), np.zeros(channels)
 
     def add(self, values: Array) -> None:
-        """More values (n, channels), joined about their means: squares of large numbers would drown a small
-        deviation."""
+        """Add values (n, channels); merged centred sums stay exact for large means."""
         for start in range(0, len(values), PIXELS_AT_ONCE):
             some = values[start : start + PIXELS_AT_ONCE].astype(np.float64)
             more = some.mean(0)
@@ -82,7 +81,7 @@ class ChannelMoments:
 
 
 def normalise_patches(section: Patches, stream: Stream) -> dict[str, Array]:
-    """The columns `patch` and `target patch` (T, pixels) as a model sees them."""
+    """Normalise the columns `patch` and `target patch` (T, pixels) for the model."""
     names = [name for name in ("patch", TARGET_PREFIX + "patch") if name in stream.columns]
     made = {name: scale_by_channel(section, stream.columns[name]) for name in names}
     if section.scale == "image":
@@ -100,13 +99,13 @@ def normalise_patches(section: Patches, stream: Stream) -> dict[str, Array]:
 
 
 def scale_by_channel(section: Patches, values: Array) -> Array:
-    """New patches (T, pixels of a channel, channels), stretched and scaled by what was learned from all images."""
-    exact, channels = np.result_type(values, np.float32), section.shape[2]  # the mean goes before anything is rounded
+    """Stretch and normalise patches (T, pixels) -> (T, pixels / channels, channels)."""
+    exact, channels = np.result_type(values, np.float32), section.shape[2]  # rounded after the mean is subtracted
     each = section.pixels // channels
     values = stretch_values(values.reshape(len(values), section.pixels), section.stretch, section.softening)
     if section.scale == "none":
         values = values.astype(np.float32)
-    else:  # for all pixels of a patch at once: a loop over three channels is slow
+    else:  # all pixels of a patch at once: a loop over channels is slow
         mean, deviation = (np.tile(np.asarray(section.state[key], exact), each) for key in ("mean", "deviation"))
         values = np.subtract(values, mean, dtype=exact)
         values /= np.where(deviation > 0, deviation, 1)
@@ -114,8 +113,11 @@ def scale_by_channel(section: Patches, values: Array) -> Array:
 
 
 def image_levels(section: Patches, stream: Stream, values: Array) -> tuple[Array, Array, Array]:
-    """Mean and deviation (T, 1, 1) of the image of each patch, of what is neither hidden nor padding; and which pixels
-    are in the image (T, pixels of a channel, 1)."""
+    """Mean and standard deviation (T, 1, 1) of the image of each patch.
+
+    Masked patches and padding do not count. The third result is the mask (T, pixels of a channel, 1) of pixels inside
+    the image.
+    """
     columns = stream.columns
     cell = columns.get("cell", columns["at"])
     size = columns.get("size", np.broadcast_to(np.asarray(section.shape[:2]), cell.shape))
@@ -131,9 +133,9 @@ def image_levels(section: Patches, stream: Stream, values: Array) -> tuple[Array
 
 
 def denormalise_patches(section: Patches, stream: Stream, patches: Array) -> Array:
-    """What a model says of patches (T, pixels), in units of the data."""
+    """Convert predicted patches (T, pixels) back to the units of the data."""
     values = patches.reshape(len(patches), -1, section.shape[2]).astype(np.float64)
-    if section.target == "patch":  # the level and the deviation that nobody asked for are those of the truth
+    if section.target == "patch":  # the model predicts no mean and deviation: take the true ones
         plain = section.model_copy(update={"target": "pixels"})
         mean, deviation = patch_moments(normalise_patches(plain, stream)[TARGET_PREFIX + "patch"])
         values = values * deviation[..., None] + mean[..., None]
@@ -147,13 +149,13 @@ def denormalise_patches(section: Patches, stream: Stream, patches: Array) -> Arr
 
 
 def patch_moments(patches: Array) -> tuple[Array, Array]:
-    """Mean and deviation (T, 1) of each patch."""
+    """Mean and standard deviation (T, 1) of each patch."""
     spread = patches.var(-1, keepdims=True, ddof=min(1, patches.shape[-1] - 1))
     return patches.mean(-1, keepdims=True), np.sqrt(spread + EPSILON)
 
 
 class Stretch(NamedTuple):
-    """A formula for readers, the function of values and softening that it is, and its inverse."""
+    """A stretch: formula as text, function of values and softening, inverse."""
 
     formula: str
     forward: Callable[[Array, float], Array]
@@ -172,12 +174,12 @@ STRETCHES = {
 
 
 def stretch_values(values: Array, how: str, soft: float = 1.0) -> Array:
-    """Values with large ones made smaller, the same on both sides of 0."""
+    """Compress large values by one of the `STRETCHES`, odd in x."""
     if how == "none":
         return values
     return np.asarray(STRETCHES[how].forward(values.astype(np.result_type(values, np.float32)), soft))
 
 
 def unstretch_values(values: Array, how: str, soft: float = 1.0) -> Array:
-    """The way back."""
+    """Invert `stretch_values`."""
     return values if how == "none" else np.asarray(STRETCHES[how].inverse(values, soft))

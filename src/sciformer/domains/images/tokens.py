@@ -1,4 +1,4 @@
-"""Patches: a token is a piece of an image, a lattice or a map; where it stands on the grid is where it is."""
+"""Patches as tokens: rectangular pieces of images, maps and lattices."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
-    """Patches of images (height, width) or (height, width, channels), of one shape or of several.
+    """Patches of images, with their row and column as position.
 
-    Sides that patches do not fill are padded at the right and bottom with the mean of the channel. Images of another
-    size than the model was trained on are spread over the places that it learned.
+    Images are (height, width) or (height, width, channels), of one shape or of several. They are padded to multiples of
+    a patch at the right and bottom with the mean of the channel. If an image has another size than the training images,
+    its positions are interpolated to their grid.
     """
 
     source_columns: ClassVar[tuple[str, ...]] = ("image",)
@@ -52,48 +53,49 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     coordinates: ClassVar[tuple[str, ...]] = ("row", "column")
 
     patch: Side | tuple[Side, Side] = 4
-    """Patch size: side in pixels, or (height, width) (default: 4)."""
+    """Patch size in pixels: the side of a square, or height and width (default: 4)."""
     step: int | None = Field(default=None, ge=1)
-    """Stride of the patches in pixels; below the patch size, patches overlap (default: the patch size)."""
+    """Stride of the patches in pixels; less than the patch size makes them overlap (default: the patch size)."""
     window: Side | tuple[Side, Side] | None = None
-    """Window size in patches: side, or (rows, columns) (default: whole images). Larger images are cut into windows, at
-    random places in training and on a regular grid in evaluation."""
+    """Window size in patches: the side of a square, or rows and columns. Larger images are cut into windows of this
+    size, at random positions in training and at even distances in evaluation (default: no windows)."""
     embed: Literal["linear", "convolution", "none"] = "linear"
-    """Patch embedding. linear: one matrix (ViT); convolution: strided convolutions over the whole image; none: raw
-    pixels, for trunks that need the image itself (default: linear)."""
+    """Patch embedding (default: linear). `linear`: one matrix, as in ViT. `convolution`: a stem of convolutions with
+    stride 2 over the whole image. `none`: raw pixels, for trunks that assemble the image again (resnet2d)."""
     target: Literal["pixels", "patch"] = "pixels"
-    """Target of masked patches: their scaled pixels, or patch, pixels normalised by mean and standard deviation of each
-    patch (masked autoencoders) (default: pixels)."""
+    """Target of masked patches (default: pixels). `pixels`: the normalised pixels. `patch`: the pixels normalised by
+    mean and standard deviation of their patch, as in masked autoencoders."""
     stretch: Literal["none", "asinh", "log", "sqrt"] = "none"
-    """Transform of raw values, odd in x: asinh(x / softening), log(1 + x / softening), sqrt(x), or none (default:
-    none)."""
+    """Stretch of raw values before scaling, odd in x (default: none): asinh(x / softening), log(1 + x / softening),
+    sqrt(x)."""
     softening: float = Field(default=1.0, gt=0)
-    """Value above which asinh and log compress, in units of the data (default: 1)."""
+    """Softening of asinh and log in units of the data; larger values are compressed (default: 1)."""
     scale: Literal["channel", "image", "none"] = "channel"
-    """Normalisation of pixels. channel: by mean and standard deviation of each channel over the training data; image:
-    then also by mean and standard deviation of the unmasked part of each image; none (default: channel)."""
+    """Normalisation of pixels (default: channel). `channel`: by mean and standard deviation of each channel over the
+    training data. `image`: then also by mean and standard deviation of each image (its visible patches). `none`: no
+    normalisation."""
     periodic: bool = False
-    """Whether opposite edges of an image touch (periodic boundary); `augment: [roll]` needs it (default: false)."""
+    """Periodic boundaries: distances wrap around the edges, and `augment: roll` is allowed (default: false)."""
     augment: tuple[Literal["flip", "turn", "roll", "negate", "crop", "rotate", "shift", "noise"], ...] = ()
-    """Augmentations in training: flip, turn (by right angles), roll (periodic shift), negate, crop (and enlarge),
-    rotate (by any angle), shift (by a few pixels), noise (default: none). Pixels beyond an edge are mirrored, or
-    periodic."""
+    """Random augmentations in training (default: none). flip: mirror. turn: rotate by right angles. roll: shift with
+    wrap-around. negate: change the sign. crop: enlarge a part. rotate: rotate by any angle. shift: move by a few
+    pixels. noise: add Gaussian noise. Pixels beyond an edge are mirrored, or wrapped with `periodic: true`."""
     crop: tuple[Share, Share] = (0.5, 1.0)
-    """Range of the area fraction kept by `augment: [crop]`; the aspect ratio stays (default: 0.5 to 1)."""
+    """Smallest and largest share of the area that `augment: crop` keeps, at constant aspect ratio (default: 0.5, 1)."""
     rotate: float = Field(default=180.0, ge=0, le=180)
-    """Maximum angle of `augment: [rotate]` in degrees, in both directions (default: 180)."""
+    """Largest angle of `augment: rotate` in degrees, in either direction (default: 180)."""
     shift: int = Field(default=2, ge=0)
-    """Maximum shift of `augment: [shift]` in pixels (default: 2)."""
+    """Largest shift of `augment: shift` in pixels, along each axis (default: 2)."""
     noise_std: float = Field(default=0.1, ge=0)
-    """Standard deviation of the noise of `augment: [noise]`, in standard deviations of the channel (default: 0.1)."""
+    """Standard deviation of `augment: noise`, in standard deviations of the channel (default: 0.1)."""
 
     @model_validator(mode="after")
     def _check_window(self) -> Self:
         if self.window is not None and self.periodic:
-            raise ValueError("tokens.window cuts images, so that opposite edges do not touch; tokens.periodic is true")
+            raise ValueError("tokens.window cannot be used with tokens.periodic: windows have no periodic edges")
         return self
 
-    # What is a token, and where is it?
+    # Tokens and their positions
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
@@ -117,16 +119,16 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return PatchGrid(sides, sides if self.step is None else (self.step, self.step))
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Learn the shape of the images (of several, the largest), and mean and deviation of their channels."""
+        """Learn the largest image shape, and mean and standard deviation of each channel."""
         found = learn_scaling(self, tables)
         self.state.pop("varies", None)
         self.state.update(found)
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of the images that were learned from (of several, the largest), or of a window."""
+        """Height, width and channels of the largest training image, or of a window."""
         if "shape" not in self.state:
-            raise UserError("the tokens have not been fitted on images yet", hint="Call fit, or load a run.")
+            raise UserError("the patch tokens have not been fitted on images yet", hint="Call fit, or load a run.")
         height, width, channels = self.state["shape"]
         if self.window_shape is not None:
             down, aside = self.cutting.covered(self.window_shape)
@@ -135,7 +137,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def window_shape(self) -> tuple[int, int] | None:
-        """Rows and columns of a window, no more than the largest image has that was learned from."""
+        """Rows and columns of a window, limited to the largest training image."""
         if self.window is None:
             return None
         rows, columns = (self.window, self.window) if isinstance(self.window, int) else self.window
@@ -163,17 +165,17 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def mixes_tokens(self) -> bool:
-        """Whether a convolution reads patches with their neighbours."""
+        """Whether the embedding is a convolution that mixes neighbouring patches."""
         return self.embed == "convolution"
 
     @property
     def raster(self) -> tuple[int, int, int]:
-        """Height, width and channels of a patch, for trunks that put the image together again."""
+        """Height, width and channels of a patch, for trunks that assemble the image."""
         cutting = self.cutting
         if cutting.steps != cutting.sides:
             raise UserError(
-                "patches must lie side by side to put the image together again, "
-                f"but they overlap with tokens.step: {self.step}",
+                f"the image cannot be assembled from patches that overlap (tokens.step: {self.step})",
+                hint="Remove tokens.step.",
                 key="tokens.step",
             )
         return (*self.sides, self.shape[2])
@@ -193,15 +195,16 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def initial_std(self) -> float:
-        """About that of `PatchEmbedding`; little where edges touch, and no place is another than the others."""
+        """Initial std of positions, as of patches; small if all are equivalent (periodic)."""
         return 0.02 if self.periodic else 0.5
 
     def tokenize(self, table: Table) -> Stream:
-        """Columns `patch` (T, pixels times channels) and `at` (T, 2), row by row.
+        """Cut images into patches, in row-major order.
 
-        Where shapes vary or are not those that were learned from, `at` spreads each image over the places that were
-        learned; `cell` (T, 2) has the true row and column, `size` (T, 2) height and width of the image. With windows
-        `at` is the row and column, beside `size`.
+        Columns: `patch` (T, pixels times channels) and `at` (T, 2), the row and column on the grid. If shapes vary or
+        differ from the training shape, `at` is interpolated to the training grid, and two columns are added: `cell`
+        (T, 2), the true row and column, and `size` (T, 2), height and width of the image. With windows, `at` stays the
+        row and column, and only `size` is added.
         """
         pictures, shape = ImageColumn(table), self.shape
         if pictures.channels != shape[2]:
@@ -233,17 +236,17 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def _fill(self) -> Array:
-        """What images are padded with: 0 once scaled."""
+        """Padding value of each channel: 0 after normalisation."""
         return unstretch_values(np.asarray(self.state.get("mean", 0.0)), self.stretch, self.softening)
 
     def image(self, patches: Array, size: tuple[int, int] | None = None) -> Array:
-        """(..., N, pixels) -> (..., height, width, channels): the way back from `tokenize`."""
+        """Assemble patches (..., N, pixels) to images (..., height, width, channels)."""
         size, many = size or self.shape[:2], patches.shape[:-2]
         flat = patches.reshape(prod(many), *patches.shape[-2:])
         return self.cutting.assemble(flat, size).reshape(*many, *size, self.shape[2])
 
     def pictures(self, stream: Stream) -> list[tuple[Array, Array]]:
-        """Samples of one size, and their images (n, height, width, channels), for each size."""
+        """Sample numbers and images (n, height, width, channels) of each image size."""
         sizes = np.broadcast_to(self.shape[:2], (len(stream), 2))
         if "size" in stream.columns:
             sizes = stream.columns["size"][stream.starts]
@@ -274,19 +277,19 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return stream.with_columns(patch=patches)
 
     def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
-        """share x + (1 - share) y, pixel by pixel, for the images y of other samples of the same size."""
+        """Mix two images pixel by pixel: share x + (1 - share) y."""
         if not np.array_equal(stream.columns["at"], other.columns["at"]) or "cell" in stream.columns:
-            raise UserError("two images can be mixed only if all images have one shape, but these have several")
+            raise UserError("mixup needs images of one shape, but these have several", hint="Set data.size.")
         each = np.repeat(share, stream.lengths)[:, None].astype(np.float32)
         return stream.with_columns(patch=each * stream.columns["patch"] + (1 - each) * other.columns["patch"])
 
-    # How does it enter the model, and how does it come back?
+    # Model input and output
 
     def normalise(self, stream: Stream) -> Stream:
         return stream.with_columns(**normalise_patches(self, stream))
 
     def width(self, dim: int) -> int:
-        """That of the model, or the number of pixels, where these enter as they are."""
+        """Width of the embedded patches; the number of pixels with `embed: none`."""
         return self.pixels if self.embed == "none" else dim
 
     def embedding(self, dim: int) -> nn.Module:
@@ -297,14 +300,15 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
         if self.cutting.steps != self.cutting.sides:
             raise UserError(
-                f"patches overlap with tokens.step: {self.step}, so that hidden patches are seen in their neighbours",
+                f"patches overlap (tokens.step: {self.step}), so masked patches are visible in their neighbours",
+                hint="Remove tokens.step.",
                 key="tokens.step",
             )
         return PatchReadout(self.pixels, dim)
 
     @property
     def masks(self) -> dict[str, Mask]:
-        """Also `centre`, the patches around the middle of each image: a hole to be filled (inpainting)."""
+        """Masking strategies; `centre` masks patches around the centre (inpainting)."""
         return {**super().masks, "centre": self._mask_centre}
 
     def _mask_centre(self, stream: Stream, share: float) -> Array:
@@ -316,7 +320,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         found[np.lexsort((away, stream.sample))] = stream.position < count[stream.sample]
         return found
 
-    # How does a person edit it?
+    # Editing
 
     def where(self, stream: Stream, token: int) -> tuple[float, ...]:
         return tuple(_cells(stream)[token].tolist())
@@ -330,7 +334,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         order[[token, there[0]]] = order[[there[0], token]]
         return stream.with_columns(patch=stream.columns["patch"][order])
 
-    # How do others make it?
+    # Export
 
     def example(self) -> Table:
         rng = np.random.default_rng(0)
@@ -339,9 +343,9 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     def preprocessing(self) -> dict[str, Any]:
         words = {
-            "channel": "(x - mean) / deviation of the channel",
-            "image": "(x - mean) / deviation of the channel, then the same with mean and deviation of the image",
-            "none": "values as they are",
+            "channel": "(x - mean) / deviation of each channel",
+            "image": "(x - mean) / deviation of each channel, then (x - mean) / deviation of each image",
+            "none": "raw values",
         }
         first = f"x = {STRETCHES[self.stretch].formula}, then " if self.stretch != "none" else ""
         return {
@@ -350,17 +354,17 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
             "columns": {
                 "patch": "pixels of a patch, row by row, channels last; patches of an image row by row, padded at the "
                 f"right and bottom with the mean of the channel; {first}{words[self.scale]}",
-                "at": "row and column of the patch, from 0; of an image of another size, spread over those learned",
+                "at": "row and column of the patch, from 0; for other image sizes, interpolated to the training grid",
             },
         }
 
-    # How does a person look at it?
+    # Drawing
 
     def token_labels(self, stream: Stream) -> list[str]:
         return [f"{row},{column}" for row, column in _cells(stream)]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """The image, its patches shaded by their weights; those that are hidden are empty."""
+        """Draw the image with patches shaded by weight; masked patches are left empty."""
         stream = sample.stream
         patches = stream.columns["patch"].astype(np.float64)
         if "hidden" in stream.columns:
@@ -368,7 +372,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         draw_image(axes, self._picture(stream, patches), self._shade(stream, weights))
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
-        """Side by side: what was seen, what the model makes of it, and the truth."""
+        """Draw the visible patches, the reconstruction and the true image side by side."""
         stream = sample.stream
         true, hidden = stream.columns[TARGET_PREFIX + "patch"], stream.columns["hidden"].astype(bool)
         asked = stream.columns["asked"].astype(bool)
@@ -383,7 +387,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return self.image(patches.astype(np.float64), (int(size[0]), int(size[1])))
 
     def _shade(self, stream: Stream, weights: Array | None) -> Array | None:
-        """(height, width) the weight at each pixel; of patches that overlap, the mean."""
+        """Weight of each pixel (height, width); the mean where patches overlap."""
         if weights is None:
             return None
         size = stream.columns["size"][0] if "size" in stream.columns else np.asarray(self.shape[:2])
@@ -396,7 +400,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return total / np.maximum(1, count)
 
     def distance(self, stream: Stream) -> Array:
-        """Between the centres of two patches, in pixels; round the edges where they touch."""
+        """Distances between patch centres (T, T) in pixels; wrapped around periodic edges."""
         at = _cells(stream) * np.asarray(self.cutting.steps, np.float64)
         apart = np.abs(at[:, None] - at[None])
         if self.periodic:
@@ -410,10 +414,10 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
 
 def _cells(stream: Stream) -> Array:
-    """(T, 2) the row and column of each patch in its image."""
+    """Row and column (T, 2) of each patch in its image."""
     return stream.columns.get("cell", stream.columns["at"])
 
 
 def _tokens(starts: Array, length: int) -> Array:
-    """Places of the tokens of samples that begin there and are equally long."""
+    """Token numbers of samples of one length that start at `starts`."""
     return np.asarray((starts[:, None] + np.arange(length)).reshape(-1))

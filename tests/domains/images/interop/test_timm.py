@@ -85,7 +85,7 @@ def test_a_file_of_weights(name, tmp_path):
     expected = F.linear(plain(made, pixel_values(pictures, *HALF)), made["head.weight"], made["head.bias"]).softmax(-1)
     np.testing.assert_allclose(run.predict({"image": pictures})["probabilities"], expected, atol=1e-5)
     assert run.assembly.objective.classes == [str(i) for i in range(CLASSES)]
-    assert any("how pixels were scaled" in note for note in said)
+    assert any("(x - 127.5) / 127.5" in note for note in said)
 
 
 def config(**changes):

@@ -75,7 +75,7 @@ def test_a_model_without_a_head_embeds_and_is_fine_tuned(tmp_path):
     path = save(tmp_path / "theirs", model, do_normalize=False)
     run = import_model(path, tmp_path / "run", log=said.append)
     assert any("left out: layers of other tasks (pooler." in note for note in said)
-    assert any("there is no head" in note for note in said)
+    assert any("no head" in note for note in said)
     pictures = images(12)
     with torch.no_grad():
         theirs = model(pixel_values(pictures, (0, 0, 0), (1, 1, 1))).last_hidden_state
@@ -106,7 +106,7 @@ REFUSED = [
     ({"image_size": 14}, ["4 x 4", "14 x 14"]),
     ({"image_size": [12, 12, 12]}, ["`image_size`", "[12, 12, 12]"]),
     ({"image_size": 16}, ["16 or 17 ", "`embeddings.position_embeddings`", "10"]),
-    ({"num_channels": 1}, ["(channels, height, width) (1, 4, 4)", "(3, 4, 4)"]),
+    ({"num_channels": 1}, ["(1, 4, 4)", "(3, 4, 4)"]),
     ({"problem_type": "multi_label_classification"}, ["`problem_type`", "multi_label_classification"]),
     ({"num_hidden_layers": 3}, ["encoder.layer.1."]),
     ({"layer_scale": 0.1}, ["`layer_scale: 0.1`"]),

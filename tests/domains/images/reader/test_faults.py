@@ -59,7 +59,7 @@ def test_bad_files_are_skipped_and_counted_on_request(tmp_path):
     assert found.sources["train"].load(0)["image"].shape == (12, 40, 40, 3)
     for number in range(20):
         (tmp_path / "a" / "cat" / f"x{number}.png").write_bytes(b"x")
-    assert opened([tmp_path / "a"], bad_files="skip").notes[-1] == "left out 14 more files that cannot be read."
+    assert opened([tmp_path / "a"], bad_files="skip").notes[-1].startswith("left out 14 more")
     with refuses("data.files", hint="x0.png"):
         opened([tmp_path / "a" / "cat" / "x*.png"], bad_files="skip")
 
@@ -91,7 +91,7 @@ def test_pixels_that_are_not_finite_are_counted(tmp_path):
     with refuses("3 of 180", "1 more", key="data.blank", file=tmp_path / "a.fits", hint="--data.blank 0"):
         source.load(0)
     found = opened([tmp_path], truth=(), blank=-1, split={"valid": 0, "test": 0})
-    assert found.notes[-1] == "3 pixels in 2 images are not finite: read as -1 (data.blank)."
+    assert found.notes[-1].startswith("3 pixels in 2 images are not finite")
     table = found.sources["train"].load(0)
     np.testing.assert_array_equal(table["image"], np.where(np.isfinite(images), images, -1))
 
@@ -138,7 +138,7 @@ def test_names_that_lead_nowhere(tmp_path):
         opened([f"cat:{tmp_path}/pets/cat/*.png", f"bird:{tmp_path}/pets/cat/0.png"])
     (tmp_path / "pets" / "cat" / "labels.csv").write_text("file\n0.png\n")
     found = ImageFiles(kind="images").read([tmp_path / "pets" / "cat"])
-    assert "labels.csv was not read; a table of images is named itself" in found.notes[0]
+    assert "labels.csv was not read" in found.notes[0]
 
 
 def test_channels_that_do_not_go_together(tmp_path):
@@ -155,9 +155,10 @@ def test_channels_that_do_not_go_together(tmp_path):
 def test_folders_that_tell_no_class(tmp_path):
     classes(tmp_path / "a", 3)
     (tmp_path / "a" / "eel").mkdir()
-    assert f"{tmp_path}/a/eel has no images: there is no class of that name." in opened([tmp_path / "a"]).notes
+    (note,) = opened([tmp_path / "a"]).notes
+    assert note.startswith(f"{tmp_path}/a/eel has no images")
     classes(tmp_path / "b", 3, ["cat"])
-    with refuses("`label`", hint=f"{tmp_path}/b has images in one folder alone, cat"):
+    with refuses("`label`", hint=f"{tmp_path}/b"):
         opened([tmp_path / "b"])
 
 

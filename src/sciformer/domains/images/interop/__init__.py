@@ -1,1 +1,1 @@
-"""Vision transformers of others: Hugging Face's ViT and ViTMAE, timm."""
+"""Import and export of vision transformers: Hugging Face and timm."""

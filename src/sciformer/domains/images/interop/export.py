@@ -1,4 +1,4 @@
-"""Runs over patches as folders of Hugging Face: ViT, and ViTMAE."""
+"""Export runs with patch tokens to Hugging Face folders: ViT and ViTMAE."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from . import mae, pixels, vit
 from .vit import HEAD, HUGGINGFACE, ImageGeometry
 
 HEAD_PREFIXES = ("heads.", "readout.", "entrance.hidden")
-ENCODER_NOTE = "only the encoder: the head of a ViT takes `objective.kind: classify` without inner layers"
-POSITION_NOTE = "positions are written as numbers, which would be learned there"
-SIZE_NOTE = "images are of one size there, the largest of the run"
-WRITTEN_BLOCKS = "decoder_layers."  # as their first versions have it, which all read
+ENCODER_NOTE = "only the encoder is written: a ViT head needs `objective.kind: classify` without hidden layers"
+POSITION_NOTE = "fixed positions are written as a table, which is trainable in Hugging Face"
+SIZE_NOTE = "Hugging Face models have one image size: the largest of the run is written"
+WRITTEN_BLOCKS = "decoder_layers."  # name in the first versions of `transformers`, which all versions read
 NEEDS: Needs = {
     **PRE_NORM_NEEDS,
     **PLAIN_NEEDS,
@@ -39,7 +39,7 @@ NEEDS: Needs = {
 
 
 def write(run: Run, folder: Folder) -> list[str]:
-    """Write the files of a run, and return notes about it."""
+    """Write the Hugging Face files of a run, and return notes."""
     weights, _ = load_weights(run.folder.model)
     (tokens,) = run.assembly.tokens.values()
     assert isinstance(tokens, Patches)
@@ -68,7 +68,7 @@ def write(run: Run, folder: Folder) -> list[str]:
 def _classifier(
     run: Run, tokens: Patches, picture: ImageGeometry, weights: dict[str, Tensor], notes: list[str]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Configuration and weights of a ViTForImageClassification, or of a ViTModel."""
+    """Configuration and weights of a ViTForImageClassification or ViTModel."""
     refuse_recipe(run.recipe, "ViT", NEEDS)
     weights = _with_position_table(weights, POSITION_WEIGHT, run.model.trunk, tokens, notes)
     config = {"architectures": ["ViTModel"], "model_type": "vit", "encoder_stride": picture.patch[0]}
@@ -81,7 +81,7 @@ def _classifier(
     if not head:
         return config, named
     objective = run.assembly.objective
-    cooled = objective.state.get("temperature", 1.0)  # of a calibrated run
+    cooled = objective.state.get("temperature", 1.0)  # temperature of a calibrated run
     names = {str(i): name for i, name in enumerate(objective.answers)}
     config |= {"architectures": ["ViTForImageClassification"], "id2label": names}
     config["label2id"] = {name: int(i) for i, name in names.items()}
@@ -96,8 +96,8 @@ def _autoencoder(
     recipe, model = run.recipe, run.recipe.model
     refuse_recipe(recipe, "ViTMAE", {**NEEDS, "model.readout_layer": False})
     if picture.patch[0] != picture.patch[1] or picture.height != picture.width:
-        sides = f"{picture.height} x {picture.width} by {picture.patch}"
-        raise UserError(f"ViTMAE needs square images and patches, not {sides}")
+        sides = f"images of {picture.height} x {picture.width} and patches of {picture.patch[0]} x {picture.patch[1]}"
+        raise UserError(f"ViTMAE needs square images and patches, but this run has {sides}")
     weights = _with_position_table(weights, POSITION_WEIGHT, run.model.trunk, tokens, notes)
     weights = _with_position_table(weights, mae.POSITION_TABLE, run.model.mask_decoder.trunk, tokens, [])  # type: ignore[union-attr]
     links = [*vit.weight_links(HUGGINGFACE, model, False), *mae.decoder_links(HUGGINGFACE, model)]
@@ -123,7 +123,7 @@ def _autoencoder(
 def _with_position_table(
     weights: Mapping[str, Tensor], name: str, trunk: Any, tokens: Patches, notes: list[str]
 ) -> dict[str, Tensor]:
-    """The weights with a table of places, also where these are waves."""
+    """Add a position table to the weights if the positions are sinusoidal."""
     if name in weights:
         return dict(weights)
     notes.append(POSITION_NOTE)

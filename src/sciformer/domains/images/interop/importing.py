@@ -1,4 +1,4 @@
-"""Models of images of others as runs: Hugging Face and timm."""
+"""Import image models of Hugging Face and timm as runs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from .pixels import Scaling, class_names, pixel_scaling, read_scaling
 from .vit import HEAD, ImageGeometry, WeightNames
 
 MODEL_TYPES = ("vit", "vit_mae")
-UNTRAINED_WEIGHTS = ("entrance.hidden", "readout.")  # of a model without a head, what learns when it is trained
-NO_HEAD_NOTE = "there is no head: it can embed and be fine-tuned, but what it says of hidden patches is their mean"
-RESIZE_NOTE = "`data.size` keeps the form of an image and cuts off what stands over; others stretch or cut otherwise"
+UNTRAINED_WEIGHTS = ("entrance.hidden", "readout.")  # weights of our readout that a model without head lacks
+NO_HEAD_NOTE = "the model has no head: use it for embeddings and fine-tuning; predicted patches are their mean"
+RESIZE_NOTE = "`data.size` keeps the aspect ratio and crops the centre; the original may resize in another way"
 
 
 @dataclass
 class ImageModel:
-    """A model of images as others describe it.
+    """An image model read from files of Hugging Face or timm.
 
-    model     the section of that name, without a decoder
-    tensors   their weights, in our form, under the names of `names`
-    scaling   mean and deviation of the channels, for pixels from 0 to 255
-    decoder   what a masked autoencoder has beside
+    model     keys of the section `model`, without a decoder
+    tensors   weights in our layout, under the original `names`
+    scaling   mean and standard deviation of the channels, for pixels from 0 to 255
+    decoder   sections of the recipe for the decoder of a masked autoencoder
     """
 
     kind: str
@@ -57,7 +57,7 @@ class ImageModel:
 
 
 def recognises(source: Path) -> bool:
-    """Whether a source is a model of images: weights of timm, or a folder."""
+    """Whether a path is an image model: a timm file, or a folder with config.json."""
     if source.suffix in (".pt", ".pth"):
         return timm.is_timm(read_pickled(source))
     if not (source / "config.json").is_file():
@@ -67,7 +67,7 @@ def recognises(source: Path) -> bool:
 
 
 def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """A model of images with its recipe, which scales pixels as in its training."""
+    """Import an image model with a recipe that normalises pixels as in its training."""
     notes: list[str] = []
     found, config = _read_model(source, changes or {}, notes)
     if found.decoder is not None:
@@ -75,9 +75,9 @@ def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imp
     picture, (mean, deviation) = found.picture, found.scaling
     data: dict[str, Any] = {"kind": "images", "size": [picture.height, picture.width]}
     if picture.channels in (1, 3):
-        data["channels"] = picture.channels  # grey for colours and colours for grey
+        data["channels"] = picture.channels  # convert grey and colour as needed
     notes.append(RESIZE_NOTE)
-    note = f"A {found.kind} model of others."
+    note = f"An imported {found.kind} model."
     recipe = imported_recipe(source.stem, note, {"data": data, **found.sections()}, changes)
     weights = from_theirs(found.links(recipe.model), found.tensors, Config({}, str(source), source))
     classes = sort_classes(weights, HEAD, found.classes) if found.classes else []
@@ -103,7 +103,7 @@ def _read_model(source: Path, changes: Mapping[str, Any], notes: list[str]) -> t
 
 
 def _huggingface(folder: Path, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> ImageModel:
-    """A ViTModel, a ViTForImageClassification or a ViTMAEForPreTraining."""
+    """Read a ViTModel, ViTForImageClassification or ViTMAEForPreTraining."""
     kind, names = config.get("model_type", "", str), vit.HUGGINGFACE
     tensors, picture, model = vit.canonical_names(tensors, notes), vit.image_geometry(config), vit.model_section(config)
     config.only("problem_type", "single_label_classification")
@@ -117,10 +117,10 @@ def _huggingface(folder: Path, tensors: dict[str, Tensor], config: Config, notes
 
 
 def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any], notes: list[str]) -> ImageModel:
-    """A vision transformer of timm, or a masked autoencoder with its names."""
+    """Read a vision transformer of timm, or a masked autoencoder."""
     if not timm.is_timm(tensors):
-        some = ", ".join(sorted(tensors)[:6]) or "there are no weights"
-        raise config.error(f"the weights of {config.where} are not those of a vision transformer of timm: {some}")
+        some = ", ".join(sorted(tensors)[:6]) or "none"
+        raise config.error(f"{config.where} is not a vision transformer of timm; its weights are {some}")
     names, told = timm.TIMM, timm.model_arguments(config)
     tensors = timm.fold_layer_scales(tensors, config)
     about: dict[str, Any] = config.get("pretrained_cfg", {}, dict)

@@ -1,9 +1,10 @@
-"""Masked autoencoders of images (arXiv 2111.06377): encoder and decoder.
+"""Weight map of masked autoencoders (arXiv 2111.06377), encoder and decoder.
 
-Their places are fixed waves, stored as numbers; here they are learned, beginning with these. In the decoder the class
-token has a vector of its own, p_class - p_first, for it stands where the first patch does.
+The original positions are fixed sinusoids, stored as a table; here this table is the initial value of learned
+positions. In our decoder the class token has the position of the first patch, so that its own vector is
+p_class - p_first.
 
-Weights have the names of the paper's code, which `vit.canonical_names` gives to those of Hugging Face.
+Weights have the names of the paper's code; `vit.canonical_names` renames the weights of Hugging Face.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ HIDDEN, PLACES, READOUT = "mask_token", "decoder_pos_embed", "decoder_pred"
 FIRST_PLACE = f"{PLACES}.first"
 BLOCKS = "decoder_blocks."
 DECODER_NOTE = (
-    "the weights do not tell how many heads the decoder has, nor whether it was asked for patches by their own mean "
-    "and deviation; 16 and no here. If yours differs: --model.decoder_heads, --tokens.target patch"
+    "the file does not state the number of decoder heads and the target of masked patches: 16 heads and the target "
+    "pixels are assumed. If your model differs, set --model.decoder_heads and --tokens.target patch"
 )
 Sections = dict[str, dict[str, Any]]
 
 
 def has_decoder(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether there is a decoder among the weights."""
+    """Whether the weights contain a decoder."""
     return f"{READOUT}.weight" in tensors
 
 
 def sections_from_config(config: Config) -> Sections:
-    """Sections of a recipe for the decoder in a configuration of Hugging Face."""
+    """Recipe sections for the decoder, from a Hugging Face configuration."""
     dim, hidden = config.size("decoder_hidden_size", 512), config.size("decoder_intermediate_size", 2048)
     ratio = config.size("intermediate_size", 3072) / config.size("hidden_size", 768)
     if hidden / dim != ratio:
         raise config.error(
-            f"inner layers must be as wide over their width in the decoder as in the encoder, but {config.where} has "
+            f"encoder and decoder must have the same MLP ratio, but {config.where} has "
             f"{hidden / dim:g} in the decoder and {ratio:g} in the encoder"
         )
     depth, heads = config.size("decoder_num_hidden_layers", 8), config.size("decoder_num_attention_heads", 16)
@@ -51,7 +52,7 @@ def sections_from_config(config: Config) -> Sections:
 
 
 def sections_from_weights(tensors: Mapping[str, Tensor], notes: list[str]) -> Sections:
-    """Sections of a recipe for the decoder, from the shapes of its weights."""
+    """Recipe sections for the decoder, from the shapes of its weights."""
     notes.append(DECODER_NOTE)
     depth = len({name.split(".")[1] for name in tensors if name.startswith(BLOCKS)})
     return _sections(len(tensors["decoder_embed.weight"]), depth, 16, "pixels", 0.75)
@@ -63,10 +64,10 @@ def _sections(dim: int, depth: int, heads: int, target: str, share: float) -> Se
 
 
 def convert_decoder(tensors: dict[str, Tensor]) -> None:
-    """Places, hidden vector and the vector of the class token in our form."""
+    """Convert positions, mask token and class token of the decoder to our layout."""
     for name in (PLACES, HIDDEN):
         if name not in tensors:
-            raise UserError(f"the weight {name} of the decoder is missing")
+            raise UserError(f"the weight `{name}` of the decoder is missing")
     places = tensors[PLACES].flatten(0, -2)
     tensors[PLACES], tensors[FIRST_PLACE] = places[1:], places[0] - places[1]
     tensors[HIDDEN] = tensors[HIDDEN].flatten()
@@ -86,7 +87,7 @@ def decoder_section(model: Any) -> Any:
 
 
 def decoder_links(names: WeightNames, model: Any) -> list[WeightMap]:
-    """Which weights of ours are which of theirs."""
+    """Weight map of the decoder: our names and the original names."""
     decoder = decoder_section(model)
     return [
         WeightMap(f"{DECODER}.hidden", (HIDDEN,)),

@@ -1,4 +1,4 @@
-"""How others scale pixels and name classes, and the same for them."""
+"""Pixel normalisation and class names of imported and exported models."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ....interop.config import Config
 from ....interop.reading import read_json
 
 PREPROCESSOR_FILE = "preprocessor_config.json"
-MAX_PIXEL_VALUE = 255.0  # of a pixel in a file
-DEFAULT_MEAN_AND_STD = 0.5  # mean and deviation of the first vision transformers, for pixels from 0 to 1
+MAX_PIXEL_VALUE = 255.0  # of 8-bit pixels
+DEFAULT_MEAN_AND_STD = 0.5  # of the first vision transformers, for pixels from 0 to 1
 Scaling = tuple[list[float], list[float]]
 
 
 def pixel_scaling(
     mean: Any, deviation: Any, channels: int, config: Config, brightest: float = MAX_PIXEL_VALUE
 ) -> Scaling:
-    """Mean and deviation of the channels for pixels from 0 to `brightest`."""
+    """Mean and standard deviation of the channels, for pixels from 0 to `brightest`."""
     found = []
     for name, values in (("mean", mean), ("std", deviation)):
         values = [DEFAULT_MEAN_AND_STD] * channels if values is None else values
@@ -38,13 +38,13 @@ def pixel_scaling(
 
 
 def read_scaling(folder: Path, channels: int, notes: list[str]) -> Scaling:
-    """Mean and deviation of the channels in the preprocessor of a folder."""
+    """Read mean and standard deviation of the channels from preprocessor_config.json."""
     file = folder / PREPROCESSOR_FILE
     config = Config(read_json(file) if file.is_file() else {}, PREPROCESSOR_FILE, file)
     if not file.is_file():
         notes.append(
-            f"there is no {PREPROCESSOR_FILE}: pixels are taken from 0 to 255, and mean and deviation for "
-            f"{DEFAULT_MEAN_AND_STD * MAX_PIXEL_VALUE}"
+            f"there is no {PREPROCESSOR_FILE}: pixels from 0 to 255 with mean and standard deviation "
+            f"{DEFAULT_MEAN_AND_STD * MAX_PIXEL_VALUE} are assumed"
         )
     found = config.values
     factor = found.get("rescale_factor", 1 / MAX_PIXEL_VALUE) if found.get("do_rescale", True) else 1.0
@@ -55,7 +55,7 @@ def read_scaling(folder: Path, channels: int, notes: list[str]) -> Scaling:
 
 
 def preprocessor_config(mean: Sequence[float], deviation: Sequence[float], height: int, width: int) -> dict[str, Any]:
-    """The file for others: the same in units of pixels from 0 to 1."""
+    """Contents of preprocessor_config.json, for pixels from 0 to 1."""
     return {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
@@ -70,11 +70,11 @@ def preprocessor_config(mean: Sequence[float], deviation: Sequence[float], heigh
 
 
 def class_names(given: Mapping[Any, Any], head: Tensor | None) -> list[str]:
-    """Names of the classes of a head: unique, numbers by default, none without a head."""
+    """Unique class names of a head (default: numbers); an empty list without a head."""
     if head is None:
         return []
     if len(head) < 2:
-        raise UserError(f"the head must be for two classes or more, not {len(head)}")
+        raise UserError(f"the classification head must have at least two classes, not {len(head)}")
     names = [str(given.get(str(i), given.get(i, i))) for i in range(len(head))]
     times = Counter(names)
     return [f"{name} ({i})" if times[name] > 1 else name for i, name in enumerate(names)]

@@ -1,7 +1,7 @@
-"""Vision transformers of timm: names of weights, arguments, LayerScale.
+"""Vision transformers of timm: weight names, arguments, LayerScale.
 
-A file of weights tells neither the heads nor how pixels were scaled; a folder with the config.json of timm tells the
-scale. Scales of what a block adds (LayerScale) are multiplied into the layers before them.
+A weight file contains neither the number of heads nor the normalisation of pixels; a folder with the config.json of
+timm contains the normalisation. LayerScale factors are multiplied into the preceding linear layers.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ TIMM = WeightNames(
     norm="norm",
     head="head",
 )
-HEADS_BY_WIDTH = {192: 3, 384: 6, 768: 12, 1024: 16, 1280: 16}  # of the published sizes, by their width
+HEADS_BY_WIDTH = {192: 3, 384: 6, 768: 12, 1024: 16, 1280: 16}  # heads of the published models, by width
 LAYER_SCALES = {"ls1.gamma": "attn.proj", "ls2.gamma": "mlp.fc2"}
-# Parts that no model here has, and what they are.
+# Weights of parts that are not supported, with a description.
 UNSUPPORTED_PARTS = {
     "reg_token": "register tokens",
-    "dist_token": "a second token, for distillation",
+    "dist_token": "a distillation token",
     "norm_pre.weight": "a norm before the first block",
-    "fc_norm.weight": "the mean of the patches with a norm behind it",
-    "attn_pool.latent": "a pooling by attention",
-    "pre_logits.fc.weight": "a layer before the head",
+    "fc_norm.weight": "mean pooling of the patches",
+    "attn_pool.latent": "attention pooling",
+    "pre_logits.fc.weight": "a hidden layer before the head",
 }
 
 
-SIZE_HINT = "Import a folder with its config.json, which says `input_size`."
+SIZE_HINT = "Import a folder whose config.json has `input_size`."
 SCALING_NOTE = (
-    "the weights do not tell how pixels were scaled; (x - 127.5) / 127.5 here, as for most of timm. If yours was "
-    "trained otherwise, import a folder whose config.json says `pretrained_cfg: {mean: ..., std: ...}`"
+    "the file does not state the normalisation of pixels: (x - 127.5) / 127.5 is assumed, as for most timm models. If "
+    "yours differs, import a folder whose config.json has `pretrained_cfg: {mean: ..., std: ...}`"
 )
-# Keys of `model_args` that the weights tell as well.
+# Keys of `model_args` that follow from the weights.
 ARGUMENTS_IN_WEIGHTS = {
     "patch_size",
     "embed_dim",
@@ -64,18 +64,17 @@ ARGUMENTS_IN_WEIGHTS = {
 
 
 def is_timm(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether weights have the names of a vision transformer of timm."""
+    """Whether the weights are named like a vision transformer of timm."""
     return f"{TIMM.patches}.weight" in tensors and any(name.startswith("blocks.0.") for name in tensors)
 
 
 def fold_layer_scales(tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
-    """The weights with LayerScale multiplied in; refuse unsupported parts."""
+    """Multiply LayerScale into the weights; refuse unsupported parts."""
     found = dict(tensors)
     for name, what in UNSUPPORTED_PARTS.items():
         if name in found:
             raise config.error(
-                f"the vision transformer of {config.where} must be as published, read from its class token, but has "
-                f"{what} (`{name}`)"
+                f"the vision transformer of {config.where} has {what} (`{name}`), which is not supported"
             )
     for name in [name for name in found if name.endswith(tuple(LAYER_SCALES))]:
         block, _, scale = name.partition(".ls")
@@ -86,7 +85,7 @@ def fold_layer_scales(tensors: Mapping[str, Tensor], config: Config) -> dict[str
 
 
 def model_arguments(config: Config) -> Config:
-    """The `model_args` of a config.json of timm; refuse unpublished networks."""
+    """Read `model_args` from a config.json of timm; refuse unsupported networks."""
     name = config.get("architecture", "", str)
     config.only("global_pool", "token")
     for key in ("num_classes", "num_features"):
@@ -98,19 +97,19 @@ def model_arguments(config: Config) -> Config:
     made.only("global_pool", "token")
     made.only("class_token", True)
     if "quickgelu" in name:
-        raise config.error(f"the network in {config.where} must have plain GELU, not `architecture: {name}`")
+        raise config.error(f"`architecture: {name}` in {config.where} has QuickGELU, which is not supported")
     return made
 
 
 def image_geometry(tensors: Mapping[str, Tensor], size: Sequence[int] | None, config: Config) -> ImageGeometry:
-    """Size of the images of a model: as given, or square with a patch for each place."""
+    """Image and patch size: as given, or square with one patch for each position."""
     _, channels, *patch = tensors[f"{TIMM.patches}.weight"].shape
     places = tensors[TIMM.places].shape[-2] if TIMM.places in tensors else 0
     if size is None:
         side = math.isqrt(max(0, places - 1))
         side += places == (side + 1) ** 2  # no place for the class token
         if side * side not in (places, places - 1):
-            square = f"`{TIMM.places}` of {config.where} must have the places of a square image, not {places}"
+            square = f"`{TIMM.places}` of {config.where} has {places} positions, which do not fit a square image"
             raise config.error(square, SIZE_HINT)
         size = [side * patch[0], side * patch[1]]
     found = ImageGeometry(size[0], size[1], channels, (patch[0], patch[1]))
@@ -119,18 +118,20 @@ def image_geometry(tensors: Mapping[str, Tensor], size: Sequence[int] | None, co
 
 
 def model_section(tensors: Mapping[str, Tensor], heads: int | None, notes: list[str]) -> dict[str, Any]:
-    """The section `model`, from the shapes of the weights."""
+    """Keys of the section `model`, from the shapes of the weights."""
     dim, hidden = tensors[f"{TIMM.patches}.weight"].shape[0], len(tensors["blocks.0.mlp.fc1.weight"])
     depth = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
     if heads is None:
         heads = HEADS_BY_WIDTH.get(dim, dim // 64 if dim % 64 == 0 else 0)
         if not heads:
             raise UserError(
-                f"the weights do not tell how many heads there are, and heads of 64 do not divide their width {dim}",
-                hint="Say how many there are with --model.heads.",
+                f"the number of heads is unknown: the file does not state it, and the width {dim} is no multiple of 64",
+                hint="Set the number of heads with --model.heads.",
                 key="model.heads",
             )
-        notes.append(f"the weights do not tell how many heads there are; {heads} here, as published for this width")
+        notes.append(
+            f"the file does not state the number of heads: {heads} are assumed, the usual number for this width"
+        )
     return {
         **MODEL_KEYS,
         "hidden_dropout": 0.0,

@@ -1,7 +1,7 @@
-"""Vision transformers (arXiv 2010.11929) of Hugging Face and timm.
+"""Weight map of vision transformers (arXiv 2010.11929) of Hugging Face and timm.
 
-Their convolution over patches is our linear layer over the pixels of a patch, channels last. They have a vector for the
-place of the class token; ours stands where the first patch does, so that its own vector is cls + p_class - p_first.
+Their convolution over patches is our linear layer over the pixels of a patch, channels last. Their class token has its
+own position; ours has the position of the first patch, so that its vector is cls + p_class - p_first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEAD = "heads.class.layer.1"
 
 @dataclass(frozen=True)
 class WeightNames:
-    """Names of the weights of a vision transformer; `block` stands behind `blocks`."""
+    """Weight names of a vision transformer; `block` names follow `blocks`."""
 
     token: str
     places: str
@@ -52,7 +52,7 @@ HUGGINGFACE = WeightNames(
     norm="layernorm",
     head="classifier",
 )
-# The decoder of a masked autoencoder as in the paper's code, and names of later versions of `transformers`.
+# Names of later versions of `transformers`, and the decoder of a masked autoencoder as in the paper's code.
 RENAMED_WEIGHTS = {
     r"^vit\.": "",
     r"^decoder\.(?:decoder_)?(?:encoder\.layer|layers)\.": "decoder_blocks.",
@@ -69,7 +69,7 @@ RENAMED_WEIGHTS = {
 
 @dataclass(frozen=True)
 class ImageGeometry:
-    """The images that a model was made for, and how they are cut."""
+    """Image size, channels and patch size of a model."""
 
     height: int
     width: int
@@ -90,16 +90,16 @@ class ImageGeometry:
     def check(self, config: Config) -> None:
         if self.height % self.patch[0] or self.width % self.patch[1]:
             sides, patch = f"{self.height} x {self.width}", f"{self.patch[0]} x {self.patch[1]}"
-            raise config.error(f"images of {sides} in {config.where} are not filled by patches of {patch}")
+            raise config.error(f"the image size {sides} in {config.where} is not a multiple of the patch size {patch}")
 
 
 def side_or_sides(height: int, width: int) -> int | list[int]:
-    """One number for a square, two for others."""
+    """The side of a square as one number; otherwise [height, width]."""
     return height if height == width else [height, width]
 
 
 def canonical_names(tensors: dict[str, Tensor], notes: list[str]) -> dict[str, Tensor]:
-    """The weights of Hugging Face under the names of HUGGINGFACE."""
+    """Rename Hugging Face weights of all versions to the names in `HUGGINGFACE`."""
     found = tensors
     for pattern, name in RENAMED_WEIGHTS.items():
         found = {re.sub(pattern, name, old): tensor for old, tensor in found.items()}
@@ -108,7 +108,7 @@ def canonical_names(tensors: dict[str, Tensor], notes: list[str]) -> dict[str, T
 
 
 def image_geometry(config: Config) -> ImageGeometry:
-    """The images of a configuration of Hugging Face."""
+    """Image and patch size in a Hugging Face configuration."""
     height, width = _pair(config, "image_size", 224)
     found = ImageGeometry(height, width, config.size("num_channels", 3), _pair(config, "patch_size", 16))
     found.check(config)
@@ -116,10 +116,10 @@ def image_geometry(config: Config) -> ImageGeometry:
 
 
 def model_section(config: Config) -> dict[str, Any]:
-    """The section `model` of a configuration of Hugging Face."""
-    config.get("qkv_bias", True, bool)  # the weights tell
+    """Keys of the section `model` from a Hugging Face configuration."""
+    config.get("qkv_bias", True, bool)  # follows from the weights
     for key, kind in (("encoder_stride", int), ("pooler_output_size", int), ("pooler_act", str)):
-        config.get(key, kind(), kind)  # of heads that are left out or refused
+        config.get(key, kind(), kind)  # of heads that are dropped or refused
     model = {**MODEL_KEYS, **SIZE_KEYS.read(config)}
     config.only("head_dim", model["dim"] // model["heads"])
     return model
@@ -130,22 +130,22 @@ SIZE_KEYS = SizeKeys(default_dropout=0.0)
 
 
 def convert_weights(tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry, config: Config) -> None:
-    """Class token, places, patches and missing biases of attention in our form."""
+    """Convert weights of Hugging Face or timm to our layout; add missing biases."""
     for name in (names.token, names.places, f"{names.patches}.weight"):
         if name not in tensors:
-            there = f"There are {', '.join(sorted(tensors)[:6])}."
-            raise config.error(f"the weight {name} of a vision transformer is missing in {config.where}", there)
+            there = f"The weights are {', '.join(sorted(tensors)[:6])}."
+            raise config.error(f"the weight `{name}` of a vision transformer is missing in {config.where}", there)
     kernel, expected = tensors[f"{names.patches}.weight"], (found.channels, *found.patch)
     if tuple(kernel.shape[1:]) != expected:
-        shapes = f"(channels, height, width) {expected}, as {config.where} says, not {tuple(kernel.shape[1:])}"
-        raise config.error(f"patches must be of {shapes}")
+        shapes = f"(channels, height, width) {tuple(kernel.shape[1:])} in the weights, but {expected} in {config.where}"
+        raise config.error(f"the patches are {shapes}")
     tensors[f"{names.patches}.weight"] = kernel.permute(0, 2, 3, 1).flatten(1)  # (D, pixels, channels last)
     places, token = tensors[names.places].flatten(0, -2), tensors[names.token].flatten()
     count = found.places[0] * found.places[1]
     if len(places) not in (count, count + 1):
-        fits = f"{count} or {count + 1} places, as {config.where} says"
+        fits = f"{count} or {count + 1} positions for the image size in {config.where}"
         raise config.error(f"`{names.places}` must have {fits}, not {len(places)}")
-    own = places[0] if len(places) > count else torch.zeros_like(token)  # without a place of its own
+    own = places[0] if len(places) > count else torch.zeros_like(token)  # no position for the class token
     tensors[names.places] = places[-count:]
     tensors[names.token] = token + (own - places[-count])
     parts = tuple(f".{part}.weight" for part in names.block["attention.qkv"])
@@ -154,7 +154,7 @@ def convert_weights(tensors: dict[str, Tensor], names: WeightNames, found: Image
 
 
 def restore_weights(tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry) -> None:
-    """Invert `convert_weights`, with the class token at the place of the first patch."""
+    """Invert `convert_weights`; the class token gets the position of the first patch."""
     kernel, table = tensors[f"{names.patches}.weight"], tensors[names.places]
     pixels = kernel.unflatten(1, (*found.patch, found.channels))
     tensors[f"{names.patches}.weight"] = pixels.permute(0, 3, 1, 2).contiguous()
@@ -163,7 +163,7 @@ def restore_weights(tensors: dict[str, Tensor], names: WeightNames, found: Image
 
 
 def weight_links(names: WeightNames, model: Any, head: bool) -> list[WeightMap]:
-    """The weight map of weights in the form of `convert_weights`."""
+    """Weight map for weights in the layout of `convert_weights`."""
     return [
         WeightMap(CLASS_TOKEN, (names.token,)),
         WeightMap(POSITION_WEIGHT, (names.places,)),
@@ -178,5 +178,5 @@ def _pair(config: Config, key: str, default: int) -> tuple[int, int]:
     value = config.get(key, default, int, list)
     pair = value if isinstance(value, list) else [value, value]
     if len(pair) != 2 or not all(isinstance(one, int) and one > 0 for one in pair):
-        raise config.error(f"`{key}` in {config.where} must be a number or two, each 1 or more, not {value}")
+        raise config.error(f"`{key}` in {config.where} must be one or two positive integers, not {value}")
     return pair[0], pair[1]

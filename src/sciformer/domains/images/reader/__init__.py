@@ -1,1 +1,1 @@
-"""Images from files: pictures, folders, tables that name pictures, arrays."""
+"""Read images from files: pictures, folders, tables of file names, arrays."""

@@ -1,4 +1,4 @@
-"""Files with arrays of numbers: NPY, NPZ, HDF5, FITS and the idx files of MNIST, read by rows."""
+"""Array files read by rows: NPY, NPZ, HDF5, FITS and the idx files of MNIST."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ from ....files.formats.hdf5 import _h5py
 from ....files.packages import broken, require
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".fits", ".fit", ".fz", ".idx")
-IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}  # of idx files
-MAX_ROW_GAP = 64  # rows that are read for nothing rather than begin anew
+IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}  # type codes of idx files
+MAX_ROW_GAP = 64  # read over gaps up to this many rows instead of starting a new read
 FITS_STRUCTURE = ("SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "GCOUNT", "COMMENT", "HISTORY")
 
 
 class ArrayInfo(NamedTuple):
-    """Shape and type of an array, from the header of its file."""
+    """Shape and dtype of an array, from the header of its file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
 
 class StoredArray(NamedTuple):
-    """An array of an open file; `load` gives an object that can be sliced by rows."""
+    """An array in an open file; `load` returns an object that can be sliced by rows."""
 
     info: ArrayInfo
     load: Callable[[], Any]
 
 
 Contents = tuple[dict[str, StoredArray], dict[str, Any]]
-"""The arrays of an open file by name, and the values of its header."""
+"""Arrays of an open file by name, and the values of its header."""
 
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """Arrays by name, of which only shapes and types were read; `header` has single values that belong to all."""
+    """Names, shapes and dtypes of the arrays in a file, and its header keywords."""
 
     path: Path
     form: str
@@ -57,7 +57,7 @@ class ArrayFile:
     header: dict[str, Any] = field(default_factory=dict)
 
     def get(self, name: str, rows: Array | None = None) -> Array:
-        """An array, or sorted rows of it, in the byte order of this machine; texts as words."""
+        """Read an array, or sorted rows of it, in native byte order; bytes become strings."""
         with _contents(self.path, self.form) as (arrays, _):  # opened here: handles do not survive a fork
             found = _read_row_blocks(arrays[name].load(), rows)
         if found.dtype.kind not in "OS":
@@ -66,7 +66,7 @@ class ArrayFile:
 
 
 def open_arrays(path: Path) -> ArrayFile:
-    """A file of any of these formats, told by how it begins."""
+    """Open an array file; the format is detected from its first bytes."""
     try:
         with _unpacked(path) as file:
             begin = file.read(16)
@@ -90,7 +90,7 @@ def _contents(path: Path, form: str) -> Iterator[Contents]:
             yield found
     except UserError:
         raise
-    except Exception as error:  # damaged files make each library raise a dozen different ones
+    except Exception as error:  # each library raises many types of error for damaged files
         raise broken(path, form, error) from error
 
 
@@ -103,7 +103,7 @@ def _stored(array: Any) -> StoredArray:
 
 
 def _read_row_blocks(array: Any, rows: Array | None) -> Array:
-    """Rows of anything that can be sliced, neighbours and what is between close ones at once."""
+    """Read rows of a sliceable object, in one slice over small gaps."""
     if rows is None:
         return np.asarray(array[...])
     runs = [run for run in np.split(rows, np.flatnonzero(np.diff(rows) > MAX_ROW_GAP) + 1) if len(run)]
@@ -115,12 +115,13 @@ def _read_row_blocks(array: Any, rows: Array | None) -> Array:
 
 
 def _npy_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and type of an array in the form of NumPy; what is pickled is refused."""
+    """Shape, Fortran order and dtype from an NPY header; pickled objects are refused."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
     if dtype.hasobject:
-        raise UserError(f"{path} must have plain numbers or strings, not Python objects, which can run code", file=path)
+        message, hint = f"{path} contains pickled objects, which can run code", "Save numbers or strings."
+        raise UserError(message, hint=hint, file=path)
     return shape, fortran, dtype
 
 
@@ -133,7 +134,7 @@ def _npy(path: Path) -> Iterator[Contents]:
 
 @contextmanager
 def _npz(path: Path) -> Iterator[Contents]:
-    """Arrays that are not compressed are mapped, so that their rows are read alone."""
+    """Uncompressed arrays are memory-mapped, so that single rows can be read."""
     found = {}
     with zipfile.ZipFile(path) as whole, path.open("rb") as raw:
         for listed in whole.infolist():
@@ -155,7 +156,7 @@ def _npz(path: Path) -> Iterator[Contents]:
 
 @lru_cache(maxsize=1)
 def _load_npz_array(path: Path, name: str, changed: int) -> Array:
-    """An array of an NPZ file is unpacked whole, and kept for the next rows of it."""
+    """Decompress a whole array of an NPZ file; cached for reads of further rows."""
     with np.load(path, allow_pickle=False) as found:
         return np.asarray(found[name])
 
@@ -182,7 +183,7 @@ def _fits(path: Path) -> Iterator[Contents]:
     found: dict[str, StoredArray] = {}
     header: dict[str, Any] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on cards that are not quite as the standard has them
+        warnings.simplefilter("ignore")  # about header cards that violate the standard
         with require("astropy.io.fits", "FITS files").open(path, memmap=False, lazy_load_hdus=False) as hdus:
             for number, hdu in enumerate(hdus):
                 cards = {k: v for k, v in hdu.header.items() if k and not k.startswith(FITS_STRUCTURE)}
@@ -200,14 +201,14 @@ def _fits(path: Path) -> Iterator[Contents]:
 def _fits_column(hdu: Any, column: Any) -> StoredArray:
     kind = hdu.columns.dtype[column.name]
     shape = kind.shape
-    if column.dim and len(shape) < 2:  # as its dimensions are given, last axis first
+    if column.dim and len(shape) < 2:  # TDIM gives the last axis first
         shape = tuple(int(side) for side in column.dim.strip("() ").split(","))[::-1]
     info = ArrayInfo((int(hdu.header["NAXIS2"]), *shape), kind.base)
     return StoredArray(info, lambda: np.asarray(hdu.data[column.name]))
 
 
 def fits_dtype(header: Any) -> str:
-    """The type that the pixels of a FITS image have when they are read."""
+    """Dtype of the pixels of a FITS image after scaling."""
     bits = int(header.get("ZBITPIX", header["BITPIX"]))
     if bits < 0 or "BLANK" in header or header.get("BSCALE", 1) != 1:
         return "f8" if bits == -64 else "f4"
@@ -231,21 +232,21 @@ def _idx(path: Path) -> Iterator[Contents]:
 
 @lru_cache(maxsize=2)
 def _load_idx_array(path: Path, info: ArrayInfo, changed: int) -> Array:
-    """The array of an idx file, unpacked up to what its header says."""
+    """Read the array of an idx file; at most as many bytes as its header states."""
     needed = int(np.prod(info.shape, dtype=np.int64)) * info.dtype.itemsize
     if needed > MAX_UNPACKED_BYTES:
         most = f"{MAX_UNPACKED_BYTES >> 30} GiB"
-        raise UserError(f"{path} must have at most {most}, not the {needed:,} bytes that its header says", file=path)
+        raise UserError(f"{path} is too large: its header states {needed:,} bytes, more than {most}", file=path)
     with _unpacked(path) as file:
         file.read(4 + 4 * len(info.shape))
         raw = file.read(needed)
     if len(raw) < needed:
-        hint = "Was it cut off? Fetch or write it again."
-        raise UserError(f"{path} must have {needed:,} bytes of numbers, not {len(raw):,}", hint=hint, file=path)
+        hint = "Download or write the file again."
+        raise UserError(f"{path} is incomplete: it has {len(raw):,} of {needed:,} bytes", hint=hint, file=path)
     return np.frombuffer(raw, info.dtype).reshape(info.shape)
 
 
-FORMATS: dict[str, tuple[bytes, Callable[[Path], AbstractContextManager[Contents]]]] = {  # with how their files begin
+FORMATS: dict[str, tuple[bytes, Callable[[Path], AbstractContextManager[Contents]]]] = {  # magic bytes and opener
     "NPY": (b"\x93NUMPY", _npy),
     "NPZ": (b"PK\x03\x04", _npz),
     "HDF5": (b"\x89HDF", _hdf5),

@@ -1,4 +1,4 @@
-"""Pictures in files, through Pillow: headers, pixels, and the shape that every image is brought to."""
+"""Decode picture files with Pillow, and resize images to a common shape."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ....files.packages import broken, require
 
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "PPM", "WEBP")
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".pgm", ".ppm", ".webp")
-PILLOW_MODES = {  # of Pillow: what each is read as, how many channels that has, and of which type
+PILLOW_MODES = {  # Pillow mode -> mode to convert to, number of channels, dtype
     **dict.fromkeys(("1", "L", "LA", "La"), ("L", 1, "uint8")),
     **dict.fromkeys(("RGB", "RGBA", "RGBa", "RGBX", "P", "PA", "CMYK", "YCbCr", "LAB", "HSV"), ("RGB", 3, "uint8")),
     **dict.fromkeys(("I;16", "I;16L", "I;16B", "I;16N"), ("", 1, "uint16")),
@@ -27,26 +27,26 @@ PILLOW_MODES = {  # of Pillow: what each is read as, how many channels that has,
     "F": ("", 1, "float32"),
 }
 MAX_PAGES = 4096  # of a TIFF file
-END_MARKER_BYTES = 1024  # bytes at the end of a file, in which its last mark stands
-DIGEST_BYTES = 1 << 16  # bytes at either end by which long files are told apart
-STRIP_TAGS = ((273, 6), (324, 1))  # tags of a TIFF with the places of strips and tiles, and how far on their sizes are
-TRANSPOSED_ORIENTATIONS = (5, 6, 7, 8)  # orientations in which height and width change places
-LUMA_WEIGHTS = (0.299, 0.587, 0.114)  # of ITU-R 601, as Pillow has them
+END_MARKER_BYTES = 1024  # bytes at the end of a file searched for the end marker
+DIGEST_BYTES = 1 << 16  # bytes hashed at either end of a large file
+STRIP_TAGS = ((273, 6), (324, 1))  # TIFF tags of strip and tile offsets; distance to the tag of byte counts
+TRANSPOSED_ORIENTATIONS = (5, 6, 7, 8)  # EXIF orientations that swap height and width
+LUMA_WEIGHTS = (0.299, 0.587, 0.114)  # ITU-R 601, as in Pillow
 
 
 @dataclass(frozen=True)
 class Resizer:
-    """What is done to every image.
+    """Resize images and convert their channels.
 
-    shape      (height, width) it is scaled to cover, and cut to about its centre; None: as it is
-    channels   1 makes colours grey, 3 repeats grey; None: as they are
+    shape      (height, width): scale to cover it, then crop around the centre; None keeps the size
+    channels   1 converts colour to grey, 3 repeats grey; None keeps the channels
     """
 
     shape: tuple[int, int] | None = None
     channels: int | None = None
 
     def __call__(self, image: Array) -> Array:
-        """(..., height, width, channels) -> the same of another shape."""
+        """Resize and convert images (..., height, width, channels)."""
         if self.shape is not None and image.shape[-3:-1] != self.shape:
             image = _resize(image, self.shape)
         if self.channels in (None, image.shape[-1]):
@@ -55,11 +55,11 @@ class Resizer:
             return _round(image.astype(np.float32) @ np.array(LUMA_WEIGHTS, np.float32)[:, None], image.dtype)
         if image.shape[-1] == 1:
             return np.repeat(image, self.channels or 1, -1)
-        message = f"an image of {image.shape[-1]} channels cannot be read as {self.channels} (data.channels)"
+        message = f"an image with {image.shape[-1]} channels cannot be converted to {self.channels} (data.channels)"
         raise UserError(message, key="data.channels")
 
     def output_shapes(self, shapes: Array) -> Array:
-        """(n, 3) heights, widths and channels as they will be."""
+        """Height, width and channels (n, 3) after resizing."""
         made = shapes.copy()
         if self.shape is not None:
             made[:, :2] = self.shape
@@ -69,14 +69,14 @@ class Resizer:
 
 
 def _cover_box(shape: tuple[int, int], wanted: tuple[int, int]) -> tuple[float, float, float, float]:
-    """(top, left, height, width) of the largest part about the centre that has the proportions of what is wanted."""
+    """Largest centred box (top, left, height, width) of the wanted aspect ratio."""
     scale = max(wanted[0] / shape[0], wanted[1] / shape[1])
     height, width = min(shape[0], wanted[0] / scale), min(shape[1], wanted[1] / scale)
     return (shape[0] - height) / 2, (shape[1] - width) / 2, height, width
 
 
 def _resize(image: Array, wanted: tuple[int, int]) -> Array:
-    """(..., h, w, c) -> (..., H, W, c): scaled to cover and cut about the centre; smoothed where it shrinks."""
+    """Scale (antialiased) and crop the centre: (..., h, w, c) -> (..., H, W, c)."""
     top, left, height, width = _cover_box((image.shape[-3], image.shape[-2]), wanted)
     down = _triangle_weights(image.shape[-3], top, height, wanted[0])
     aside = _triangle_weights(image.shape[-2], left, width, wanted[1])
@@ -85,7 +85,7 @@ def _resize(image: Array, wanted: tuple[int, int]) -> Array:
 
 
 def _triangle_weights(count: int, start: float, length: float, wanted: int) -> Array:
-    """(wanted, count) weights of linear interpolation, wider where many pixels become one, as Pillow has them."""
+    """Weights (wanted, count) of the triangle filter along an axis, as in Pillow."""
     scale = length / wanted
     centre = start + (np.arange(wanted)[:, None] + 0.5) * scale
     weights = np.maximum(0, 1 - np.abs((np.arange(count) + 0.5 - centre) / max(scale, 1.0)))
@@ -93,7 +93,7 @@ def _triangle_weights(count: int, start: float, length: float, wanted: int) -> A
 
 
 def _round(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Values rounded and bounded to a type of whole numbers, or as a type of real ones."""
+    """Cast values to a dtype; integers are rounded and clipped to its range."""
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         values = np.clip(np.rint(values), limits.min, limits.max)
@@ -101,12 +101,12 @@ def _round(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 class ImageHeader(NamedTuple):
-    """What is known of a file with one image before its pixels are.
+    """Header of a file with one image.
 
     size      bytes of the file
-    digest    a number that tells it from others
-    reduced   whether it has 16 bits for each colour, of which Pillow reads 8
-    cards     what a header of FITS says of it
+    digest    hash of the file, to find duplicates
+    reduced   whether Pillow reads only 8 of 16 bits for each colour
+    cards     keywords of a FITS header
     """
 
     height: int
@@ -120,14 +120,14 @@ class ImageHeader(NamedTuple):
 
 
 def pillow() -> Any:
-    """Module `PIL.Image`, or an error that names the extra to install."""
+    """Import `PIL.Image`, or raise an error with the extra to install."""
     return require("PIL.Image", "PNG, JPEG and TIFF files", "'sciformer[images]'")
 
 
 def read_header(path: Path, pixels: int, deep: bool = False) -> ImageHeader:
-    """The header of a picture, refused where it claims more pixels than are allowed.
+    """Read the header of a picture; refuse it if it has more than `pixels` pixels.
 
-    deep    unpack it too; otherwise that is done only where its end looks as if it was cut off
+    deep    also decode the pixels; by default only if the file looks incomplete
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -147,9 +147,9 @@ def read_header(path: Path, pixels: int, deep: bool = False) -> ImageHeader:
 
 
 def decode_image(path: Path, pixels: int, fit: Resizer | None = None) -> Array:
-    """The pixels of a picture (height, width, channels), turned as it says, without transparency.
+    """Decode the pixels (height, width, channels) of a picture, without transparency.
 
-    Pages of a TIFF that are alike and have one channel each are channels; of others the first is read.
+    The EXIF orientation is applied. Grey TIFF pages of one size become channels; otherwise only the first page is read.
     """
     from PIL import ImageOps
 
@@ -172,7 +172,7 @@ def decode_image(path: Path, pixels: int, fit: Resizer | None = None) -> Array:
 
 
 def _plain(image: Any) -> Any:
-    """A picture in the mode that it is read as."""
+    """Convert a picture to the mode in `PILLOW_MODES`."""
     target = PILLOW_MODES[image.mode][0]
     return image.convert(target) if target and image.mode != target else image
 
@@ -185,7 +185,7 @@ def _pixel_array(image: Any) -> Array:
 
 @contextmanager
 def _open_picture(file: IO[bytes], path: Path, pixels: int) -> Iterator[tuple[Any, int]]:
-    """A picture whose header was read, and how many of its pages are channels."""
+    """Open a picture, read its header, and count the pages that are channels."""
     module = pillow()
     bombs = (module.DecompressionBombError, module.DecompressionBombWarning)
     try:
@@ -194,8 +194,8 @@ def _open_picture(file: IO[bytes], path: Path, pixels: int) -> Iterator[tuple[An
             if image.size[0] * image.size[1] * pages > pixels:
                 raise _too_many_pixels(path, pixels, image.size[0] * image.size[1] * pages)
             if image.mode not in PILLOW_MODES:
-                found = f"those of Pillow's mode {image.mode!r}"
-                raise UserError(f"{path} must have grey or coloured pixels, not {found}", file=path)
+                message = f"{path} has pixels of Pillow mode {image.mode!r}, which is not supported"
+                raise UserError(message, hint="Convert it to grey or RGB.", file=path)
             yield image, pages
     except UserError:
         raise
@@ -207,11 +207,11 @@ def _open_picture(file: IO[bytes], path: Path, pixels: int) -> Iterator[tuple[An
         begin = file.read(12)
         found, hint = f"it begins with {begin!r}" if begin else "it is empty", ""
         if begin.startswith((b"II*\0", b"MM\0*")):
-            found = "it is a TIFF of a form that Pillow does not read"
-            hint = "NPY, HDF5 or FITS hold any channels and types."
-        message = f"{path} is not a picture that can be read ({', '.join(FORMATS)}): {found}"
+            found = "it is a TIFF variant that Pillow cannot read"
+            hint = "Save it as NPY, HDF5 or FITS, which hold any channels and types."
+        message = f"{path} is not a readable picture ({', '.join(FORMATS)}): {found}"
         raise UserError(message, hint=hint, file=path) from error
-    except Exception as error:  # damaged files make Pillow raise a dozen different ones
+    except Exception as error:  # Pillow raises many types of error for damaged files
         raise broken(path, "picture", error) from error
 
 
@@ -221,13 +221,13 @@ def _too_many_pixels(path: Path, pixels: int, found: int) -> UserError:
 
 
 def _channel_pages(image: Any, pixels: int) -> int:
-    """The pages of a TIFF, where they are alike and have one channel each; otherwise 1."""
+    """Number of TIFF pages if all are grey and of one size; otherwise 1."""
     count = int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
     size, mode = image.size, image.mode
     if count == 1 or PILLOW_MODES.get(mode, ("", 3, ""))[1] > 1:
         return 1
     if count > MAX_PAGES or count * size[0] * size[1] > pixels:
-        return count  # refused by its pixels, without a look at every page
+        return count  # too many pixels: the caller refuses it
     for number in range(1, count):
         image.seek(number)
         if (image.size, image.mode) != (size, mode):
@@ -238,7 +238,7 @@ def _channel_pages(image: Any, pixels: int) -> int:
 
 
 def _is_complete(image: Any, file: IO[bytes], size: int) -> bool:
-    """Whether a file seems to go on to its end: the last mark of a PNG or JPEG, the last strip of others."""
+    """Whether the end of a file exists: PNG or JPEG end marker, last TIFF strip."""
     if image.format in ("PNG", "JPEG", "MPO"):
         at = file.tell()
         file.seek(max(0, size - END_MARKER_BYTES))
@@ -251,7 +251,7 @@ def _is_complete(image: Any, file: IO[bytes], size: int) -> bool:
 
 
 def file_digest(file: IO[bytes], size: int) -> int:
-    """A number that tells a file from others: by its bytes, of long ones those at either end."""
+    """Hash of size and bytes of a file; of large files only both ends."""
     file.seek(0)
     hashed = hashlib.blake2b(str(size).encode(), digest_size=8)
     hashed.update(file.read(2 * DIGEST_BYTES if size <= 2 * DIGEST_BYTES else DIGEST_BYTES))

@@ -1,4 +1,4 @@
-"""What names mean: pictures, folders of classes and parts, tables of pictures, files with arrays of images."""
+"""List image files in folders of classes and parts, tables and globs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TABLE_SUFFIXES = (*DELIMITED_SUFFIXES, ".parquet", ".pq")
 
 
 class ImageFile(NamedTuple):
-    """A file, the part that its folder or its name tells, and its class."""
+    """A file, with the part and the class from its folder or name."""
 
     path: Path
     part: str = ""
@@ -41,9 +41,10 @@ class ImageFile(NamedTuple):
 
 
 def list_image_files(names: Sequence[str | Path], notes: list[str]) -> list[ImageFile]:
-    """The files that names, globs and folders mean, each once; a class may stand before a name: NAME:FILES.
+    """List the image files of names, globs and folders, each file once.
 
-    notes   takes sentences on what was not taken
+    names   file names, globs or folders; CLASS:NAME sets the class
+    notes   list to which notes on skipped files are added
     """
     found: dict[Path, ImageFile] = {}
     if not names:
@@ -54,12 +55,12 @@ def list_image_files(names: Sequence[str | Path], notes: list[str]) -> list[Imag
             entry = entry._replace(tag=tag or entry.tag)
             if found.setdefault(entry.path, entry).tag != entry.tag:
                 tags = f"{found[entry.path].tag or 'none'} and {entry.tag or 'none'}"
-                raise UserError(f"{entry.path} has two classes: {tags}", file=entry.path)
+                raise UserError(f"{entry.path} is listed with two classes: {tags}", file=entry.path)
     return list(found.values())
 
 
 def _match_files(name: str, notes: list[str]) -> list[ImageFile]:
-    """Files by a name or a glob; a glob may mean folders of classes too."""
+    """List the files of a name or glob; a glob of folders lists classes."""
     path = Path(name).expanduser()
     glob = str(path.relative_to(path.anchor) if path.anchor else path)
     paths = [path] if path.exists() else sorted(Path(path.anchor or ".").glob(glob))
@@ -69,12 +70,12 @@ def _match_files(name: str, notes: list[str]) -> list[ImageFile]:
 
 
 def name_words(name: str) -> list[str]:
-    """The words of the name of a file or an array, in small letters."""
+    """Split the name of a file or array into lower-case words."""
     return re.split(r"[./_-]", name.lower())
 
 
 def part_of_name(name: str) -> str:
-    """The part that a name tells (x_train, x_test), or nothing."""
+    """Part (train, valid, test) in a name like `x_train`, or an empty string."""
     return next((PART_NAMES[word] for word in name_words(name) if word in PART_NAMES), "")
 
 
@@ -83,7 +84,7 @@ def _part_of_idx_file(path: Path) -> str:
 
 
 def _list_folder(folder: Path, notes: list[str]) -> list[ImageFile]:
-    """The images of a folder: those in it; or those of the folders in it, which are parts, or classes."""
+    """List the images in a folder; its subfolders are parts or classes."""
     inside = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "__")))
     folders = [path for path in inside if path.is_dir()]
     files = [path for path in inside if path.is_file() and is_image(path)]
@@ -92,23 +93,23 @@ def _list_folder(folder: Path, notes: list[str]) -> list[ImageFile]:
         return [e._replace(part=part) for path, part in parts.items() for e in _list_folder(path, notes)]
     below = {path: found for path in folders if (found := _images_below(path))}
     if tables := [path for path in inside if path.is_file() and is_table(path)]:
-        notes.append(f"{tables[0]} was not read; a table of images is named itself: --data.files {tables[0]}")
+        notes.append(f"{tables[0]} was not read; to read a table of images, name it: --data.files {tables[0]}")
     if files and below:
-        hint = f"Name what you mean: {folder}/*.png, or the folders of classes: {folder}/*/"
+        hint = f"Choose the images, {folder}/*.png, or the folders of classes, {folder}/*/"
         others = ", ".join(path.name for path in list(below)[:4])
-        message = f"{folder} has {len(files):,} images in it and others in its folders {others}"
+        message = f"{folder} has {len(files):,} images and also folders with images: {others}"
         raise UserError(message, hint=hint, file=folder)
     if files:
         return [ImageFile(path, _part_of_idx_file(path)) for path in files]
     if not below:
         counts = Counter(_bare_suffix(path) or "none" for path in inside if path.is_file())
-        there = ", ".join(f"{count:,} files {end}" for end, count in counts.most_common(4)) or "nothing"
+        there = ", ".join(f"{count:,} files {end}" for end, count in counts.most_common(4)) or "no files"
         kinds = ", ".join((*PICTURE_SUFFIXES, *ARRAY_SUFFIXES))
         raise UserError(f"folder {folder} has no images ({kinds}): it has {there}", file=folder)
-    notes += [f"{path} has no images: there is no class of that name." for path in folders if path not in below]
+    notes += [f"{path} has no images, so it is not a class." for path in folders if path not in below]
     if len(below) == 1:
         (only,) = below
-        notes.append(f"{folder} has images in one folder alone, {only.name}: that tells no classes.")
+        notes.append(f"{folder} has images in only one folder, {only.name}, so there are no classes.")
         return _list_folder(only, notes)
     return [ImageFile(path, "", top.name) for top, found in below.items() for path in found]
 
@@ -121,7 +122,7 @@ def _images_below(folder: Path) -> list[Path]:
     return found
 
 
-# Files by their names
+# File types by name
 
 
 def _bare_suffix(path: Path) -> str:
@@ -129,27 +130,27 @@ def _bare_suffix(path: Path) -> str:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file is a table, by its name."""
+    """Whether the file name has the suffix of a table."""
     return _bare_suffix(path) in TABLE_SUFFIXES
 
 
 def is_picture(path: Path) -> bool:
-    """Whether a file is a picture for Pillow, by its name."""
+    """Whether the file name has the suffix of a picture format of Pillow."""
     return path.suffix.lower() in PICTURE_SUFFIXES
 
 
 def is_image(path: Path) -> bool:
-    """Whether a file has images, by its name."""
+    """Whether the file name has the suffix of a picture or array format."""
     return _bare_suffix(path) in (*PICTURE_SUFFIXES, *ARRAY_SUFFIXES) or "-ubyte" in path.name
 
 
-# Tables that name images: CSV, TSV, JSON lines, Parquet
+# Tables of image files: CSV, TSV, JSON lines, Parquet
 
 
 def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list[Path], dict[str, Array]]:
-    """The files that a table names, relative to its folder, and its other columns.
+    """Read the paths and the other columns of a table of image files.
 
-    image, label   columns of files and classes; found by a usual name unless given
+    image, label   columns of file names (relative to the table) and classes (default: a column with a usual name)
     """
     columns = _table_columns(path)
     if image:
@@ -157,9 +158,9 @@ def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list
     name = image or _path_column(columns)
     if not name:
         raise UserError(
-            f"{path} has no column with the names of images, such as `path` or `file`: it has "
-            f"{', '.join(columns) or 'no columns with words or numbers'}",
-            hint="Say which: --data.image NAME. Pictures inside a table are not read: write them to files.",
+            f"{path} has no column with file names of images, for example `path` or `file`; its columns of text and "
+            f"numbers are {', '.join(columns) or 'none'}",
+            hint="Choose a column with --data.image NAME. Pictures inside a table cannot be read: save them as files.",
             key="data.image",
             file=path,
         )
@@ -169,14 +170,14 @@ def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list
         columns = {"label": columns.pop(found), **columns}
     columns.pop("file", None)
     if paths and not any(one.exists() for one in paths):
-        message = f"the {len(paths):,} images that {path} names in `{name}` do not exist, for example {paths[0]}"
-        hint = "Names of images are relative to the folder of the table."
+        message = f"none of the {len(paths):,} images in column `{name}` of {path} exists, for example {paths[0]}"
+        hint = "File names are relative to the folder of the table."
         raise UserError(message, hint=hint, key="data.image", file=path)
     return paths, columns
 
 
 def find_label_column(columns: Collection[str], given: str, what: str) -> str:
-    """The column that has the class: the one given, or one with a usual name; empty where there is none."""
+    """Name of the class column: as given, or a usual name; empty if none."""
     if given:
         one_of(f"data.label, {what},", given, columns, key="data.label")
         return given
@@ -184,7 +185,7 @@ def find_label_column(columns: Collection[str], given: str, what: str) -> str:
 
 
 def lists_images(path: Path) -> bool:
-    """Whether a table has a column with names of images, of which the first is there."""
+    """Whether a table has a column of image files, and its first file exists."""
     try:
         columns = _table_columns(path)
     except UserError:
@@ -210,7 +211,7 @@ def _table_columns(path: Path) -> dict[str, Array]:
     if names is None:
         names, rows = [cell.strip() for cell in rows[0]] if rows else [], rows[1:]
     if not rows:
-        raise UserError(f"{path} must have a line with the names of columns, and other lines with images", file=path)
+        raise UserError(f"{path} has no rows below the line of column names", file=path)
     if double := [name for place, name in enumerate(names) if name in names[:place]]:
-        raise UserError(f"{path} has two columns with the name {double[0]!r}", file=path)
+        raise UserError(f"{path} has two columns named {double[0]!r}", hint="Rename one of them.", file=path)
     return {name: measured([row[place].strip() for row in rows]) for place, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""Images of many sets in pieces that fit into memory, mixed so that each piece is like the whole."""
+"""Chunks of images that fit into memory, mixed from many sets."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ....errors import UserError
 from .decode import Resizer
 from .sets import BadFiles, ImageSet, common_dtype
 
-CHUNK_BYTES = 64 << 20  # of the pixels of a piece, unless its number of images is given
-MIXED_SETS, RUNS_PER_CHUNK = 16, 8  # sets of which each piece has some; places of an array from which it has neighbours
+CHUNK_BYTES = 64 << 20  # pixels in a chunk, if data.chunk_size is not set
+MIXED_SETS, RUNS_PER_CHUNK = 16, 8  # sets mixed in a chunk; runs of neighbouring rows in a chunk
 Piece = list[tuple[int, Array]]
-"""Numbers of sets, and the rows of each."""
+"""Numbers of sets, and the rows of each set."""
 
 
 class ImageFormat:
-    """What all images have in common.
+    """Common format of all images.
 
-    fit       what is done to each
-    columns   names of what is known of all
-    varying   whether their heights or widths differ
-    dtype     of their pixels
-    piece     how many are in a piece (default: as many as have CHUNK_BYTES of pixels)
-    blank     what stands for pixels that are not finite; None: they are refused
+    fit       resizing and conversion of channels
+    columns   names of the columns that all sets have
+    varying   whether heights or widths differ
+    dtype     type of the pixels
+    piece     images in a chunk (default: CHUNK_BYTES of pixels)
+    blank     value for pixels that are not finite; None refuses them
     """
 
     def __init__(
@@ -37,16 +37,16 @@ class ImageFormat:
         if channels == [1, 3]:
             fit = Resizer(fit.shape, 3)
             count = int((shapes[:, 2] == 1).sum())
-            notes.append(f"{count:,} of {len(shapes):,} images are grey: they are read as colours (data.channels 3).")
+            notes.append(f"{count:,} of {len(shapes):,} images are grey: converted to colour (data.channels 3).")
         elif len(channels) > 1:
             examples = [f"{c} in {_first_with(one, c)}" for c in channels for one in sets if c in one.shapes[:, 2]]
-            raise UserError(f"all images must have the same number of channels, not {', '.join(examples[:4])}")
+            raise UserError(f"images have different numbers of channels: {', '.join(examples[:4])}")
         for one in sets:
             for odd in np.unique(one.shapes[:, 2]).tolist():
                 if fit.channels not in (None, odd) and odd != 1 and (odd, fit.channels) != (3, 1):
                     path = _first_with(one, odd)
-                    message = f"{path} has {odd} channels, which cannot be read as {fit.channels} (data.channels)"
-                    hint = "Only grey images and images in colours are read as each other."
+                    message = f"{path} has {odd} channels, which cannot be converted to {fit.channels} (data.channels)"
+                    hint = "Only grey and RGB images can be converted into each other."
                     raise UserError(message, hint=hint, key="data.channels", file=path)
         made = fit.output_shapes(shapes)
         self.fit, self.blank = fit, blank
@@ -62,7 +62,7 @@ def _first_with(one: ImageSet, channels: int) -> str:
 
 
 class ImageChunks:
-    """Rows of sets of images, read a piece at a time: mixed to train on, or in their order."""
+    """Image sets read chunk by chunk: mixed for training, or in order."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class ImageChunks:
         return {"image": flat.reshape(shape if channels > 1 else shape[:3]), **table}
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
-        """A column of all images, or their heights and widths as `image_shape`, for which none is unpacked."""
+        """A column of all images, also `image_shape`; no image is decoded."""
         if name == "image_shape" and not lists:
             return np.concatenate([self._shapes(some) for some in self.pieces])[:, :2].astype(np.int32)
         if lists or name not in self.columns:
@@ -103,21 +103,21 @@ class ImageChunks:
         return np.concatenate([self._column(name, some) for some in self.pieces])
 
     def blanks(self) -> tuple[int, int]:
-        """How many pixels of all images are not finite, and in how many images; all are read."""
+        """Count pixels that are not finite, and their images; reads all images."""
         if self.form.dtype.kind != "f":
             return 0, 0
         counts = [int((~np.isfinite(image)).sum()) for some in self.pieces for image in self._read(some)]
         return sum(counts), sum(count > 0 for count in counts)
 
     def _shapes(self, some: Piece) -> Array:
-        """(n, 3) heights, widths and channels of these rows."""
+        """Height, width and channels (n, 3) of the rows of a piece."""
         return np.concatenate([self.form.fit.output_shapes(self.sets[number].shapes[rows]) for number, rows in some])
 
     def _column(self, name: str, some: Piece) -> Array:
         return np.concatenate([self.sets[number].column(name, rows) for number, rows in some])
 
     def _read(self, some: Piece) -> Iterator[Array]:
-        """The images of these rows; those that cannot be read are named all at once."""
+        """Read the images of a piece; one error lists all unreadable files."""
         bad = BadFiles()
         for number, rows in some:
             one = self.sets[number]
@@ -130,7 +130,7 @@ class ImageChunks:
             raise bad.error(sum(len(rows) for _, rows in some), self.mixed)
 
     def _fill_blanks(self, flat: Array, shapes: Array, some: Piece) -> None:
-        """Put the blank where pixels are not finite, or refuse them."""
+        """Replace pixels that are not finite by `blank`, or refuse them."""
         if flat.dtype.kind != "f" or np.isfinite(flat.sum(dtype=np.float64)):
             return
         odd = ~np.isfinite(flat)
@@ -142,7 +142,7 @@ class ImageChunks:
         first = str(self._column("file", some)[rows[0]])
         more = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
         message = f"{int(odd.sum()):,} of {odd.size:,} pixels are not finite, in {first}{more}"
-        raise UserError(message, hint="Say what stands for them: --data.blank 0", key="data.blank", file=first)
+        raise UserError(message, hint="Set a value for them: --data.blank 0", key="data.blank", file=first)
 
 
 def _ordered_pieces(rows: Sequence[Array], piece: int) -> list[Piece]:
@@ -156,7 +156,7 @@ def _by_set(which: Array, rows: Array) -> Piece:
 
 
 def _mixed_pieces(sets: Sequence[ImageSet], rows: Sequence[Array], piece: int) -> list[Piece]:
-    """Pieces that have their share of every set: of pictures any, of arrays neighbours from several places."""
+    """Pieces with random pictures and runs of array rows from every set."""
     total = sum(len(some) for some in rows)
     count = -(-total // piece)
     if count <= 1:
@@ -173,5 +173,5 @@ def _mixed_pieces(sets: Sequence[ImageSet], rows: Sequence[Array], piece: int) -
 
 
 def _dealt(one: ImageSet, rows: Array) -> Array:
-    """The rows in the order in which they are dealt: files in any, neighbours of an array together."""
+    """Order of the rows of a set: random for pictures, sorted for an array."""
     return rows[np.argsort(mix(key("dealt") ^ mix(rows)), kind="stable")] if one.cube is None else rows

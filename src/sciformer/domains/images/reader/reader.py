@@ -1,4 +1,4 @@
-"""Images in files: pictures in folders, tables of pictures, and arrays of images."""
+"""Reader of images: pictures in folders, tables of picture files, and arrays."""
 
 from __future__ import annotations
 
@@ -23,72 +23,70 @@ from .pieces import ImageChunks, ImageFormat
 from .sets import Axes, BadFiles, ImageSet, ReadOptions, gather_image_sets
 
 LABEL_HINT = (
-    "Classes are told by folders, FOLDER/CLASS/*.png; by a name before files, CLASS:NAME; by a table of images, CSV or "
-    "Parquet; or by an array or a keyword: --data.label NAME"
+    "Classes come from folders (FOLDER/CLASS/*.png), from a name before the files (CLASS:FILES), from a table of "
+    "images (CSV or Parquet), or from an array or header keyword (--data.label NAME)."
 )
 
 
 class ImageFiles(FileSet):
-    """Images, in a column `image`; their classes, if known, in `label`; their names in `file`, with the number in
-    an array in `entry`; others as named.
+    """Images from pictures, tables of picture files and array files.
 
-    PNG, JPEG, TIFF, BMP, PPM and WebP through Pillow: turned as their EXIF says, palettes as colours, transparency
-    left out; 16 bits of grey stay, of 16 bits for each colour 8 are read. Pages of a TIFF that are alike and grey are
-    channels, of others the first is read. Tables (CSV, TSV, JSON lines, Parquet) with a column `path` or `file`,
-    relative to the table. Arrays in NPY, NPZ, HDF5 and FITS, and the idx files of MNIST, with labels beside them.
+    Columns: `image`; `label`, the class, if known; `file`, the file name; `entry`, the row in an array; and all other
+    columns of tables and arrays under their own names.
 
-    Pixels are read piece by piece; before the training headers alone are looked at. Images that are the same stay in
-    one part.
+    Pictures (PNG, JPEG, TIFF, BMP, PPM, WebP) are decoded with Pillow. The EXIF orientation is applied, palettes become
+    colours, transparency is dropped. Grey pictures keep 16 bits; colour pictures are read with 8 bits. Grey TIFF pages
+    of one size become channels; otherwise the first page is read. Tables (CSV, TSV, JSON lines, Parquet) have a column
+    `path` or `file` with file names relative to the table. Arrays are read from NPY, NPZ, HDF5, FITS and the idx files
+    of MNIST, with the labels stored beside them.
+
+    Pixels are read in chunks; before the training only headers are read. Identical images are kept in the same part.
     """
 
     unit: ClassVar[str] = "image"
 
     files: list[str] = Field(default_factory=list)
     """Training files: names, globs or folders. Subfolders are classes, except train, valid (or val) and test, which are
-    parts. These names also mark parts in names of idx files and of arrays (x_train, x_test). CLASS:NAME gives all
-    images of a file the class CLASS: [spiral:spirals/*.png, other:others]."""
+    parts; the same words mark parts in names of idx files and arrays (x_train, x_test). A name before a colon sets the
+    class of all its images: [spiral:spirals/*.png, other:others]."""
     valid: list[str] = Field(default_factory=list)
-    """Validation files, written like `files` (default: the part found in `files`, else see `split`)."""
+    """Validation files, to choose the best checkpoint (default: a share of the training files, see `split`)."""
     test: list[str] = Field(default_factory=list)
-    """Test files, written like `files` (default: the part found in `files`, else see `split`)."""
+    """Test files, for the final evaluation (default: a share of the training files, see `split`)."""
     image: str = ""
-    """Array, dataset, FITS extension or FITS column of the images, or table column of their file names (default: an
-    array or column with a usual name)."""
+    """Name of the images: array of an NPZ file, dataset of an HDF5 file, extension or column of a FITS file, or the
+    column of a table with file names (default: a usual name like `image` or `path`)."""
     label: str = ""
-    """Array, table column or FITS header keyword of the class (default: an array or column with a usual name)."""
+    """Name of the class: array, column of a table or keyword of a FITS header (default: a usual name like `label`)."""
     axes: Axes = ""
-    """Order of the axes of arrays: n images, h height, w width, c channels (default: guessed from their lengths). A few
-    planes, or as many as `channels`, in one of several files are the channels of one image."""
+    """Order of the axes of arrays: n images, h height, w width, c channels (default: guessed from the shape). A short
+    stack in one of several files, or of length `channels`, is read as the channels of one image."""
     meta: list[str] = Field(default_factory=list)
-    """FITS header keywords to copy to the predictions (default: none). Keywords used by the objective are always
-    read."""
+    """Keywords of FITS headers that are copied to the predictions (default: none). Targets are read in any case."""
     size: int | tuple[int, int] | None = None
-    """Image size: side of a square, or (height, width) (default: unchanged). Images are scaled to cover it and cropped
-    about their centre."""
+    """Image size in pixels: the side of a square, or (height, width). Images are scaled to cover it and cropped around
+    the centre (default: no resizing)."""
     channels: int | None = Field(default=None, ge=1)
-    """Number of channels: 1 converts colour to grey, 3 repeats grey (default: unchanged; grey images among colour
-    images become colour)."""
+    """Number of channels: 1 converts colour to grey, 3 repeats grey (default: as stored; if mixed, colour)."""
     pixels: int = Field(default=1 << 26, ge=1, le=178_956_970)
-    """Maximum number of pixels of an image (default: 2^26). An image whose header claims more is refused before it is
-    decompressed."""
+    """Largest number of pixels of an image; larger images are refused before decoding (default: 67,108,864)."""
     blank: float | None = None
-    """Value that replaces non-finite pixels (default: none, such pixels are refused). With a value, all images are read
-    before the training and these pixels are counted."""
+    """Value that replaces pixels that are not finite (default: none, these pixels are an error). If set, all images are
+    read once before the training to count these pixels."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Number of training images per class (default: all). They are drawn with split.seed; a larger number contains the
-    images of a smaller one."""
+    """Training images of each class, drawn with split.seed; a larger value extends a smaller one (default: all)."""
     bad_files: Literal["stop", "skip"] = "stop"
-    """Files that cannot be read: stop refuses them, skip reads all files before the training and leaves bad files out
-    with a note (default: stop)."""
+    """Reaction to unreadable files (default: stop). `skip` decodes all files before the training and leaves the
+    unreadable files out, with a note."""
     chunk_size: int | None = Field(default=None, ge=16)  # type: ignore[assignment]
-    """Number of images read at a time (default: 64 MiB of pixels). A training keeps several chunks in memory."""
+    """Images read at a time (default: 64 MiB of pixels). A training keeps several chunks in memory."""
 
     def open(self, log: Any = None) -> Splits:
         found = super().open(log)
         if self.blank is not None:
             counts = [source.blanks() for source in found.sources.values() if isinstance(source, ImageChunks)]
             pixels, images = (sum(some) for some in zip(*counts))
-            said = f"{pixels:,} pixels in {images:,} images are not finite: read as {self.blank:g} (data.blank)."
+            said = f"{pixels:,} pixels in {images:,} images are not finite: replaced by {self.blank:g} (data.blank)."
             found.notes.extend([said] if pixels else [])
         return found
 
@@ -101,7 +99,7 @@ class ImageFiles(FileSet):
         return ReadOptions(self.image, self.label, self.axes, self.pixels, deep, words, self.channels)
 
     def scan(self, plan: ReadOptions, log: Any, notes: list[str]) -> dict[str, list[ImageSet]]:  # type: ignore[override]
-        """The images of each part; parts are told by keys, by folders and by names of arrays."""
+        """Find the images of each part, by keys, folders and names of arrays."""
         given = self.named()
         sets: dict[str, list[ImageSet]] = {}
         for part, names in given.items():
@@ -113,7 +111,7 @@ class ImageFiles(FileSet):
                 elif part == "train" or part not in told or own == part:
                     sets.setdefault(part, []).append(one)
             if both := [other for other in STANDARD_PARTS[1:] if part == "train" and other in sets and other in given]:
-                message = f"the part {both[0]} is given by data.{both[0]} and by data.files too"
+                message = f"the part {both[0]} is defined twice: by data.{both[0]} and in data.files"
                 raise UserError(message, key=f"data.{both[0]}")
         truth = self.state.get("truth", ())
         for part, some in sets.items():
@@ -130,22 +128,22 @@ class ImageFiles(FileSet):
         return [f"{count:,} of {total:,} images{whose} have no `{name}`: left out." for name, count in counts.items()]
 
     def agree(self, plan: ReadOptions, scans: Sequence[Any], notes: list[str], training: bool) -> ImageFormat:
-        """What all images have in common."""
+        """Determine the common format of all images."""
         sides = (self.size, self.size) if isinstance(self.size, int) else self.size
         if sides is not None and min(sides) < 1:
-            raise UserError(f"data.size must be 1 pixel or more, not {self.size}", key="data.size")
+            raise UserError(f"data.size must be at least 1 pixel, not {self.size}", key="data.size")
         form = ImageFormat(scans, Resizer(sides, self.channels), notes, self.chunk_size, self.blank)
         notes += dict.fromkeys(note for one in scans for note in one.notes)
         return form
 
     def groups(self, scans: Sequence[Any], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
-        """Images that are the same are not put in two parts."""
+        """Keep identical images in the same part."""
         for name in filter(None, (split.by, split.stratify, LABEL if self.labels_per_class else "")):
             _require_column(name, scans)
         by, strata = super().groups(scans, split, notes)
         same = _digests(scans)
         if by is None and (again := len(same) - len(np.unique(same))):
-            said = f"{again:,} of {len(same):,} images are the same as others: these stay in one part"
+            said = f"{again:,} of {len(same):,} images are duplicates: they stay in the same part"
             notes.append(f"{said}{_conflicting_class_note(scans, same)}.")
             by = same
         return by, strata
@@ -154,7 +152,7 @@ class ImageFiles(FileSet):
         return note_overlaps({part: _digests(some) for part, some in scans.items()}, "images")
 
     def fingerprint(self, scans: Sequence[Any]) -> dict[str, str]:
-        """Of each table and file of arrays; of all pictures together, by their names, sizes and digests."""
+        """Fingerprints of tables and array files, and one of all pictures."""
         found = fingerprint_files([path for one in scans for path in one.origin])
         pictures = sorted(row for one in scans for row in zip(one.paths, one.bytes, one.groups.tolist()))
         if pictures:
@@ -176,11 +174,11 @@ class ImageFiles(FileSet):
     def _gather(
         self, plan: ReadOptions, names: Sequence[str | Path], notes: list[str], part: str = "", log: Any = None
     ) -> list[tuple[str, ImageSet]]:
-        """The images of files; bad ones are refused, or told in the notes."""
+        """Find the images of files; unreadable files are refused, or left out with a note."""
         listed: list[str] = []
         entries = list_image_files(names, listed)
         if log is not None and len(entries) > 1000:
-            log(f"looking at {len(entries):,} files of images")
+            log(f"reading the headers of {len(entries):,} image files")
         bad = BadFiles()
         made = gather_image_sets(entries, plan, bad)
         if bad and self.bad_files == "stop":
@@ -195,18 +193,18 @@ class ImageFiles(FileSet):
 
 
 def _digests(sets: Sequence[ImageSet]) -> Array:
-    """Of every image that is used, a number that is equal for images that are the same."""
+    """Hash of every used image; equal for duplicates."""
     return np.concatenate([one.groups[one.kept] for one in sets])
 
 
 def _conflicting_class_note(train: Sequence[ImageSet], same: Array) -> str:
-    """Words on images that are the same but have several classes."""
+    """Note on duplicates that have different classes."""
     if not all(LABEL in one.columns for one in train):
         return ""
     _, label = np.unique(known_columns(train, LABEL), return_inverse=True)
     pairs = np.unique(np.stack([same, label.astype(same.dtype)]), axis=1)
     count = pairs.shape[1] - len(np.unique(pairs[0]))
-    return f", but {count:,} of them have another class" if count else ""
+    return f", but {count:,} of them have different classes" if count else ""
 
 
 def _require_column(name: str, sets: Sequence[ImageSet], notes: Sequence[str] = ()) -> None:

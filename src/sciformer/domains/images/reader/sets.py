@@ -1,4 +1,4 @@
-"""Sets of images, each read by the numbers of its rows: files with one image each, or the rows of one array."""
+"""Image sets, read by row number: files of one image each, or one array."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from .listing import (
 
 Axes = Literal["", "hw", "hwc", "chw", "nhw", "nhwc", "nchw"]
 IMAGE_NAMES = "image images img imgs data x pixels cutout cutouts picture pictures array"
-MAX_CHANNELS = 32  # channels at most, where the order of axes is guessed
-MAX_CHANNEL_STACK = 20  # a stack so short may be of channels
-MAX_LISTED_FILES = 10  # bad files that a message names
+MAX_CHANNELS = 32  # most channels assumed when axes are guessed
+MAX_CHANNEL_STACK = 20  # longest stack that may be channels of one image
+MAX_LISTED_FILES = 10  # unreadable files listed in a message
 MAX_THREADS = min(8, os.cpu_count() or 1)
-ROWS_CHECKED_AT_ONCE = 1024  # images of an array that are read at a time, to see that they can be
+ROWS_CHECKED_AT_ONCE = 1024  # images of an array read at a time to check it
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files are read: the keys of the section that the user gave, and which single values are of use."""
+    """Keys of the section `data`; `wanted` are header keywords, `deep` decodes all."""
 
     image: str = ""
     label: str = ""
@@ -53,45 +53,46 @@ class ReadOptions:
     wanted: tuple[str, ...] = ()
     channels: int | None = None
     alone: bool = False
-    """Whether a file is one of several, so that a short stack in it is of the channels of one image."""
+    """Whether a file is one of several, so that a short stack is the channels of one image."""
 
 
 class BadFiles(list[tuple[str, UserError]]):
-    """Files that cannot be read, by name, and why."""
+    """Unreadable files: name and error."""
 
     def reasons(self) -> list[str]:
-        """A line for each of the first."""
+        """One line for each of the first `MAX_LISTED_FILES` files."""
         return [f"{name}: {error.message.removeprefix(f'{name} ')}" for name, error in self[:MAX_LISTED_FILES]]
 
     def notes(self) -> list[str]:
         more = len(self) - MAX_LISTED_FILES
-        rest = [f"left out {more:,} more files that cannot be read."] if more > 0 else []
+        rest = [f"left out {more:,} more unreadable files."] if more > 0 else []
         return [f"left out {reason.rstrip('.')}." for reason in self.reasons()] + rest
 
     def error(self, total: int, training: bool = True) -> UserError:
-        """The error that names them; of one, its own."""
+        """Error that lists the files; for a single file its own error."""
         if len(self) == 1:
             ((_, error),) = self
-            hint = "Or go on without: --data.bad_files skip" if training else "Or ask without it."
+            hint = "Or skip unreadable files: --data.bad_files skip" if training else "Or predict without this file."
             return error.with_fields(hint=f"{error.hint} {hint if total > 1 else ''}".strip())
         more = [f"and {len(self) - MAX_LISTED_FILES:,} more"] if len(self) > MAX_LISTED_FILES else []
         shown = "".join(f"\n  {line}" for line in self.reasons() + more)
         count = f"{len(self):,} of {total:,}" if len(self) < total else f"{total:,}"
-        hint = "Mend or remove them, or go on without: --data.bad_files skip" if training else "Ask without them."
+        hint = "Remove or replace them."
+        hint += " Or skip them: --data.bad_files skip" if training else " Or predict without them."
         return UserError(f"{count} images cannot be read:{shown}", hint=hint)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ImageSet(Scan):
-    """Images that are known before they are read: files with one each, or an array in the file `path`.
+    """Images with known shapes: files of one image each, or an array in `path`.
 
-    shapes    (n, 3) height, width and channels of each
-    dtype     of the pixels
-    groups    (n,) numbers that are equal for images that are the same
-    paths     the file of each; empty for an array
-    bytes     of each file
-    cube      the array that has them all, and its axes
-    origin    files of many of them, or of what is known of them
+    shapes    (n, 3) height, width and channels of each image
+    dtype     type of the pixels
+    groups    (n,) hash of each image; equal for duplicates
+    paths     file of each image; empty for an array
+    bytes     size of each file
+    cube      file, name and axes of the array
+    origin    array files and tables, for the fingerprint of the data
     """
 
     shapes: Array
@@ -106,17 +107,17 @@ class ImageSet(Scan):
 
     @classmethod
     def of(cls, path: Path, columns: dict[str, Array], shapes: Array, **more: Any) -> ImageSet:
-        """A set of which all images are used."""
+        """Make a set in which all images are used."""
         rows = np.arange(len(shapes))
         return cls(path, "", len(rows), rows, rows, dict(columns), shapes=shapes, **more)
 
     @property
     def single(self) -> bool:
-        """Whether it is one image, which has a file of its own."""
+        """Whether the array is a single image, without an axis of images."""
         return self.cube is not None and "n" not in self.cube[2]
 
     def with_values_of(self, names: Sequence[str]) -> ImageSet:
-        """The same set without the images that have no class, or no finite value, in these columns."""
+        """Drop images with a missing class or value in these columns."""
         missing = {name: is_missing(self.columns[name][:]) for name in names}
         counts = Counts({name: int(lacking.sum()) for name, lacking in missing.items() if lacking.any()})
         if not counts:
@@ -126,13 +127,13 @@ class ImageSet(Scan):
         return replace(self, kept=kept, columns=columns, counts=counts)
 
     def column(self, name: str, rows: Array) -> Array:
-        """A column of these rows; `file` is the file of each."""
+        """Values of a column for these rows; `file` is the file name."""
         if name != "file":
             return self.columns[name][np.searchsorted(self.kept, rows)]
         return np.array([self.paths[row] for row in rows.tolist()] if self.paths else [str(self.path)] * len(rows))
 
     def read(self, rows: Array, fit: Resizer) -> Iterator[Array | UserError]:
-        """The pixels (height, width, channels) of each of these rows, or why they cannot be read."""
+        """Read the pixels (height, width, channels) of each row, or the error of its file."""
         if self.cube is None:
 
             def pixels(path: Path) -> Array:
@@ -157,7 +158,7 @@ class ImageSet(Scan):
 
 
 def map_files(make: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator[Result | UserError]:
-    """What is made of every file in order, or why it cannot be read; pictures are unpacked by several threads."""
+    """Yield the result or error of a function for every file, with threads."""
 
     def attempt(path: Path) -> Result | UserError:
         try:
@@ -175,38 +176,37 @@ def map_files(make: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator
 
 
 def common_dtype(kinds: Mapping[str, object]) -> np.dtype[Any]:
-    """The one type of pixels, of which each type found has an example."""
+    """Common dtype of pixels; `kinds` are dtypes, each with an example file."""
     found = [np.dtype(kind) for kind in kinds]
     if len({kind.kind for kind in found}) > 1 or (found[0].kind != "f" and len(found) > 1):
         words = ", ".join(f"{kind} in {path}" for kind, path in zip(found, kinds.values()))
-        hint = "Save them alike: 8 and 16 bits differ in scale."
-        raise UserError(f"all images must have the same type of pixels, not {words}", hint=hint)
+        hint = "Save all images with the same type: 8 and 16 bits differ in scale."
+        raise UserError(f"images have different types of pixels: {words}", hint=hint)
     return np.result_type(*found)
 
 
 def is_missing(column: Array) -> Array:
-    """Which images have no class, or a value that is not finite."""
+    """Mask of missing entries: empty strings and values that are not finite."""
     if column.dtype.kind == "f":
         return ~np.isfinite(column)
     return column == "" if column.dtype.kind == "U" else np.zeros(len(column), bool)
 
 
-# From files to sets
+# Sets from files
 
 
 def gather_image_sets(entries: Sequence[ImageFile], options: ReadOptions, bad: BadFiles) -> list[tuple[str, ImageSet]]:
-    """Sets of images in the order of the files, each with its part where that is told; files that cannot be read are
-    put among the bad."""
+    """Group files into image sets with their parts; add unreadable files to `bad`."""
     arrays = sum(not is_table(entry.path) and not is_picture(entry.path) for entry in entries)
     options = replace(options, alone=arrays > 1)
     made: list[tuple[str, ImageSet]] = []
-    run: list[ImageFile] = []  # files of one image each that follow each other
+    run: list[ImageFile] = []  # consecutive files with one image each
     for entry in entries:
         found: list[tuple[str, ImageSet]] = []
         if is_table(entry.path):
             found = [("", _table_set(entry.path, options, bad))]
         elif not is_picture(entry.path):
-            if "labels" in entry.path.name and "ubyte" in entry.path.name:  # read with the images beside it
+            if "labels" in entry.path.name and "ubyte" in entry.path.name:  # read together with its images
                 continue
             (opened,) = map_files(partial(_array_sets, options=options), [entry.path])
             if isinstance(opened, UserError):
@@ -246,7 +246,7 @@ def _table_set(path: Path, options: ReadOptions, bad: BadFiles) -> ImageSet:
 def _file_set(
     path: Path, paths: Sequence[Path], columns: dict[str, Array], options: ReadOptions, bad: BadFiles
 ) -> ImageSet:
-    """Files with an image each, of which headers are read; bad ones are left out."""
+    """Make a set of files with one image each; reads the headers."""
     kept, looks = [], []
     for number, look in enumerate(map_files(partial(_header, options=options), paths)):
         if isinstance(look, UserError):
@@ -269,7 +269,7 @@ def _file_set(
         options=options,
         paths=[str(paths[row]) for row in kept],
         bytes=[look.size for look in looks],
-        notes=[f"{reduced:,} pictures have 16 bits for each colour, of which Pillow reads 8."] if reduced else [],
+        notes=[f"{reduced:,} pictures have 16 bits for each colour; Pillow reads only 8."] if reduced else [],
     )
 
 
@@ -291,12 +291,12 @@ def _header(path: Path, options: ReadOptions) -> ImageHeader:
 def _single_image(path: Path, options: ReadOptions) -> ImageSet:
     ((_, found),) = find_image_arrays(open_arrays(path), replace(options, alone=True))
     if not found.single:
-        raise UserError(f"{path} must have a single image, as the files beside it have, not {found.rows:,}", file=path)
+        raise UserError(f"{path} has {found.rows:,} images, but files in a list must have a single image", file=path)
     return found
 
 
 def _array_sets(path: Path, options: ReadOptions) -> list[tuple[str, ImageSet]]:
-    """The images of a file with arrays; none where it is one image, to be read as pictures are."""
+    """Image sets of an array file; empty for a single image (read like a picture)."""
     file = open_arrays(path)
     made = find_image_arrays(file, options)
     if any(one.single for _, one in made):
@@ -310,24 +310,24 @@ def _array_sets(path: Path, options: ReadOptions) -> list[tuple[str, ImageSet]]:
 
 
 def _attach_idx_labels(path: Path, images: ImageSet) -> None:
-    """Give the images of an idx file their labels, from the file beside it that is named alike."""
+    """Read the labels of an idx file from the label file beside it."""
     named = path.name.replace("images", "labels").replace("idx3", "idx1")
     for name in (named, f"{named}.gz", named.removesuffix(".gz")) if "ubyte" in path.name else ():
         if name != path.name and (other := path.with_name(name)).exists():
             labels = open_arrays(other).get("array")
             if labels.shape != (images.rows,):
-                needed = f"a label for each of the {images.rows:,} images of {path.name}"
-                raise UserError(f"{other} must have {needed}, not the shape {labels.shape}", file=other)
+                message = f"{other} has labels of shape {labels.shape}, but {path.name} has {images.rows:,} images"
+                raise UserError(message, file=other)
             images.columns["label"] = labels.astype(np.int64)
             images.origin.append(other)
             return
 
 
-# Which array of a file has the images
+# Images among the arrays of a file
 
 
 def find_image_arrays(file: ArrayFile, options: ReadOptions) -> list[tuple[str, ImageSet]]:
-    """The images of a file, and the part they are meant for where the names of arrays tell it (x_train, x_test)."""
+    """Find the arrays of images in a file, with the part in their name (x_train)."""
     if options.image:
         known = {name.lower(): name for name in reversed(file.arrays)}
         if options.image.lower() not in known:
@@ -341,7 +341,7 @@ def find_image_arrays(file: ArrayFile, options: ReadOptions) -> list[tuple[str, 
     ]
     if not shaped:
         listed = ", ".join(f"`{name}` {stored.dtype} {stored.shape}" for name, stored in file.arrays.items())
-        message = f"{file.path} has no array of images, (n, height, width): it has {listed or 'no arrays'}"
+        message = f"{file.path} has no array of images (n, height, width); it has {listed or 'no arrays'}"
         raise UserError(message, file=file.path)
     told = {name: part for name in shaped if (part := part_of_name(name))}
     if "train" in told.values() and len(set(told.values())) == len(told) > 1:
@@ -349,7 +349,7 @@ def find_image_arrays(file: ArrayFile, options: ReadOptions) -> list[tuple[str, 
     usual = [name for word in IMAGE_NAMES.split() for name in shaped if name.rpartition("/")[2].lower() == word]
     if not usual and len(shaped) > 1 and file.form != "FITS":
         words = ", ".join(f"`{name}` {file.arrays[name].shape}" for name in shaped[:8])
-        message, hint = f"{file.path} has several arrays of images: {words}", "Say which: --data.image NAME"
+        message, hint = f"{file.path} has several arrays of images: {words}", "Choose an array: --data.image NAME"
         raise UserError(message, hint=hint, key="data.image", file=file.path)
     return [("", _array_set(file, (usual or shaped)[0], options))]
 
@@ -364,24 +364,24 @@ def _array_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
         axes = "chw"
     what, sides = f"`{name}` of {file.path}", dict(zip(axes, shape))
     if len(axes) != len(shape):
-        message = f"{what} cannot have the axes {axes} (data.axes) because its shape is {shape}"
+        message = f"the axes {axes} (data.axes) do not match {what}, which has the shape {shape}"
         raise UserError(message, key="data.axes", file=file.path)
     columns = _array_columns(file, name, axes, options)
     if axes == "hw" and any(len(stored.shape) == 1 and stored.shape[0] == shape[0] for stored in file.arrays.values()):
-        hint = "Reshape rows of pixels to (n, height, width)."
-        raise UserError(f"{what} must be images (n, height, width), not of shape {shape}", hint=hint, file=file.path)
+        hint = "Reshape the array to (n, height, width)."
+        raise UserError(f"{what} has flattened images: its shape is {shape}", hint=hint, file=file.path)
     count, height, width = sides.get("n", 1), sides["h"], sides["w"]
     if not min(height, width, sides.get("c", 1)):
         raise UserError(f"{what} has no pixels: its shape is {shape}", file=file.path)
     if height * width > options.pixels:
-        most = f"the {options.pixels:,} of data.pixels"
+        most = f"the {options.pixels:,} pixels of data.pixels"
         message = f"images of {file.path} have {height:,} x {width:,} pixels, more than {most}"
         raise UserError(message, key="data.pixels", file=file.path)
     notes = []
     if "n" in axes:
         notes += _unread_label_notes(file, count) if "label" not in columns else []
         if stack and axes == "nhw" and not columns:
-            said = f"{shape[0]} images of {height} x {width}; if these are channels of one: --data.axes chw"
+            said = f"{shape[0]} images of {height} x {width}; if these are channels of one image: --data.axes chw"
             notes.append(f"{file.path} has {said}")
         columns = {"entry": np.arange(count), **columns}
     return ImageSet.of(
@@ -398,29 +398,29 @@ def _array_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
 
 
 def _unread_label_notes(file: ArrayFile, count: int) -> list[str]:
-    """Notes on arrays that are called like classes, but have not one for each image."""
+    """Notes on arrays with the name of labels but another length than the images."""
     return [
-        f"`{name}` of {file.path} has {shape[0]:,} entries, not {count:,} as there are images: it was not read."
+        f"`{name}` of {file.path} has {shape[0]:,} entries, not {count:,} as the images: it was not read."
         for name, (shape, _) in file.arrays.items()
         if name.rpartition("/")[2].lower() in LABEL_NAMES and len(shape) == 1 and shape[0] != count
     ]
 
 
 def guess_axes(shape: tuple[int, ...]) -> Axes:
-    """The likeliest order of the axes."""
+    """Guess the order of the axes from the shape."""
     if len(shape) == 2:
         return "hw"
     if len(shape) == 3:
         return "hwc" if shape[2] in (1, 3, 4) and min(shape[:2]) > 4 else "nhw"
     if len(shape) != 4:
-        raise UserError(f"an array of images must have 2 to 4 axes, not the shape {shape}")
+        raise UserError(f"an array of images must have 2 to 4 axes, but its shape is {shape}")
     first = shape[1] <= MAX_CHANNELS and shape[1] < min(shape[2:])
     last = shape[3] <= MAX_CHANNELS and shape[3] < min(shape[1:3])
     return "nchw" if first and not last else "nhwc"
 
 
 def _array_columns(file: ArrayFile, image: str, axes: Axes, options: ReadOptions) -> dict[str, Array]:
-    """What else is known of the images of an array: others with an entry for each, or what the header says of one."""
+    """Arrays with one entry for each image, or header keywords of a single image."""
     if "n" not in axes:
         known = {name.lower(): value for name, value in reversed(file.header.items())}
         made = {name: np.array([known[name.lower()]]) for name in options.wanted if name.lower() in known}

@@ -1,4 +1,4 @@
-"""The base of simulated images: size, memory, reader of files."""
+"""Base classes of simulated images."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from ....data.source import Data
 from ....recipe.registry import find
 from .optics import add_noise, to_picture
 
-MAX_HELD_BYTES = 2 << 30  # bytes of images of a part that stay in memory once they are made, if there are no more
+MAX_HELD_BYTES = 2 << 30  # parts up to this size stay in memory
 
 
 class SimulatedImages(SimulatedSequence):
-    """Images of endless sequences."""
+    """A simulation of images as an endless sequence."""
 
     noun: ClassVar[str] = "images"
     suffixes: ClassVar[tuple[str, ...]] = (".npz", ".h5")
     rows_per_write: ClassVar[int] = 1024
 
     size: int = Field(default=64, ge=16, le=512)
-    """Image side in pixels; the field of view does not depend on it (default: 64)."""
+    """Image size in pixels; the field of view does not depend on it (default: 64)."""
     chunk_size: int = Field(default=4096, ge=16)
-    """Number of images simulated at a time (default: 4096). A training keeps several chunks in memory and mixes some of
-    them."""
+    """Images simulated at a time (default: 4096). A training keeps several chunks in memory and mixes some of them."""
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
-        """Columns that are drawn before images are made, and `image_shape`."""
+        """A column that is known without rendering images, like `image_shape`."""
         if name == "image_shape":
             return np.full((count, 2), self.size, np.int32)
         return super().known_column(name, count, part)
@@ -47,18 +46,18 @@ class SimulatedImages(SimulatedSequence):
 
 
 class SkyImages(SimulatedImages):
-    """Images of the sky in several bands, with its noise."""
+    """A simulation of sky images in several bands, with noise."""
 
     bands: int = Field(default=1, ge=1, le=20)
-    """Number of channels, from red to blue (default: 1)."""
+    """Number of bands, from red to blue (default: 1)."""
     unit: Literal["picture", "flux"] = "picture"
-    """Pixel values. picture: 8 bits, compressed at the bright end; flux: in standard deviations of the sky noise
-    (default: picture)."""
+    """Unit of the pixels (default: picture). `picture`: 8 bits with an asinh stretch. `flux`: float32 in standard
+    deviations of the sky noise."""
 
     def bytes_per_pixel(self) -> int:
         return self.bands * (4 if self.unit == "flux" else 1)
 
     def observe(self, light: Array, rng: np.random.Generator) -> Array:
-        """Images (n, H, W, C) of light (n, C, H, W), in deviations of the sky's noise."""
+        """Convert light (n, C, H, W) to images (n, H, W, C) with noise."""
         seen = add_noise(light, rng).transpose(0, 2, 3, 1)
         return np.ascontiguousarray(to_picture(seen) if self.unit == "picture" else seen)

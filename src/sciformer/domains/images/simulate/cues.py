@@ -1,16 +1,16 @@
-"""Images of a shape that is filled with a texture: which of the two does a model go by? (arXiv 1811.12231)
+"""Images of textured shapes, to test shape against texture (arXiv 1811.12231).
 
     table = Cues().make(10_000)             # columns image (n, 64, 64) of 8 bits, label (the shape), texture
-    table = Cues(agree=0.0).make(1000)      # every shape with the texture of another one
+    table = Cues(agree=0.0).make(1000)      # every shape with the texture of another class
 
-Each of eight classes has a shape and a texture of its own; `texture` says whose texture it is, so that it can be
-compared with an answer as `label` can. Where both agree either is enough to tell the class: the shape by looking at the
-whole, the texture by looking at any small part. Where they disagree, the answer shows which of them was learned.
+Each of eight classes has its own shape and its own texture. The column `texture` is the class of the texture, so that
+predictions can be compared with both columns. If both agree, either cue is enough to find the class: the shape needs a
+view of the whole image, the texture only a small part. If they disagree, the prediction shows which cue was learned.
 
     disk stripes, square dots, triangle checks, star waves, cross grain, ring grid, crescent blots, bar circles
 
-Shapes are anywhere near the middle, of different size, turned by any angle; textures are turned and shifted by
-themselves, and brightness and contrast are random, dark on light or light on dark.
+Position, size and angle of the shapes are random, near the centre. Textures have their own random angle and shift.
+Brightness and contrast are random, dark on light or light on dark.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from .optics import FIELD_SIDE, TWO_PI, per_image, rotated_coordinates
 
 CLASSES = ("disk", "square", "triangle", "star", "cross", "ring", "crescent", "bar")
 TEXTURES = ("stripes", "dots", "checks", "waves", "grain", "grid", "blots", "circles")
-STAR_POINTS, STAR_INNER_RADIUS = 5, 0.45  # of a star
-BLOT_WAVES = 12  # of which blots are made
+STAR_POINTS, STAR_INNER_RADIUS = 5, 0.45  # points and inner radius of a star
+BLOT_WAVES = 12  # plane waves summed for blots
 
 
 class Cues(SimulatedImages):
-    """Shapes filled with textures: `label` is the shape, `texture` the class whose texture it has.
+    """Textured shapes: `label` is the class of the shape, `texture` of the texture.
 
-    In train and valid both agree; in the part test they never do, and in the part `agree` always.
-    `sciformer.domains.images.simulate.cues` describes the images.
+    In train and valid a share `agree` of the images has matching cues (default: all); in test no image, and in the part
+    `agree` every image. See `sciformer.domains.images.simulate.cues` for details.
     """
 
     rows_per_chunk: ClassVar[int] = 256
     known_classes: ClassVar[tuple[str, ...]] = CLASSES
 
     size: int = Field(default=64, ge=24, le=512)
-    """Image side in pixels; at least 24, so that textures are visible (default: 64)."""
+    """Image size in pixels; at least 24 to resolve the textures (default: 64)."""
     classes: list[str] = Field(default_factory=lambda: list(CLASSES))
-    """Classes of shapes to simulate, equally often (default: all classes)."""
+    """Classes of shapes, equally frequent (default: all eight)."""
     agree: float = Field(default=1.0, ge=0, le=1)
-    """Fraction of training and validation images (or of a file) whose texture matches their shape (default: 1)."""
+    """Share of images with the same class of shape and texture, in train, valid and written files (default: 1)."""
     noise: float = Field(default=0.05, ge=0, le=1)
-    """Standard deviation of the noise, relative to the brightness range (default: 0.05)."""
+    """Standard deviation of the noise; the range of brightness is 1 (default: 0.05)."""
 
     def check(self) -> None:
         super().check()
         if len(self.classes) == 1:
-            raise UserError(f"classes must be two or more, not only {self.classes[0]}", key="data.classes")
+            raise UserError(f"data.classes needs at least two classes, not only {self.classes[0]}", key="data.classes")
 
     def counts(self) -> dict[str, int]:
-        """Images of each part; `agree` is as large as test."""
+        """Number of images in each part; the part `agree` is as large as test."""
         found = super().counts()
         return {**found, "agree": found["test"]}
 
@@ -76,11 +76,11 @@ class Cues(SimulatedImages):
                 one / per_image(radius[rows]) for one in rotated_coordinates(self.size, centre[rows], turn[0, rows])
             )
             edge = shape_depth(CLASSES[kind], u, v) * per_image(radius[rows]) * np.float32(self.size / FIELD_SIDE)
-            inside[rows] = np.clip(edge + 0.5, 0, 1)  # edge: pixels from the border
+            inside[rows] = np.clip(edge + 0.5, 0, 1)  # edge: signed distance to the border in pixels
             rows = np.flatnonzero(texture == kind)
             u, v = (one / per_image(period[rows]) for one in rotated_coordinates(self.size, aside[rows], turn[1, rows]))
             pattern[rows] = texture_values(TEXTURES[kind], u, v, rng)
-        deep, gap = rng.uniform(0.15, 0.27, n), rng.uniform(0.1, 0.2, n)  # of the texture; to the ground
+        deep, gap = rng.uniform(0.15, 0.27, n), rng.uniform(0.1, 0.2, n)  # texture contrast; gap to the background
         ground = 0.05 + (0.9 - 2 * deep - gap) * rng.random(n)
         sign = np.where(rng.random(n) < 0.5, 1, -1)
         light = per_image(ground + gap + deep) + per_image(deep * sign) * pattern
@@ -94,7 +94,7 @@ class Cues(SimulatedImages):
 
 
 def shape_depth(name: str, u: Array, v: Array) -> Array:
-    """How far u, v (n, H, W) are inside a shape of radius about 1; negative outside."""
+    """Distance (n, H, W) of u, v to the border of a shape; negative outside."""
     r = np.sqrt(u * u + v * v)
     if name == "disk":
         return 0.85 - r
@@ -120,7 +120,7 @@ def shape_depth(name: str, u: Array, v: Array) -> Array:
 
 
 def texture_values(name: str, u: Array, v: Array, rng: np.random.Generator) -> Array:
-    """A texture between -1 and 1 with period 1 at u, v (n, H, W)."""
+    """Values of a texture with period 1 at points u, v (n, H, W), between -1 and 1."""
     if name == "stripes":
         return np.sign(np.sin(TWO_PI * u))
     if name == "waves":

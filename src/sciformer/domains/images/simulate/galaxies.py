@@ -1,18 +1,18 @@
-"""Images of galaxies of eight classes, made from nothing, more than a thousand in a second on one core.
+"""Simulated images of galaxies of eight classes.
 
     table = Galaxies(seed=1).make(10_000)             # columns image (n, 64, 64, 3) of 8 bits, label, snr, radius ...
-    table = Galaxies().make(1000, first=5_000_000)    # 5,000,000 to 5,000,999 of the same endless sequence
-    table = Galaxies(unit="flux").make(1000)          # in deviations of the sky's noise, single precision
+    table = Galaxies().make(1000, first=5_000_000)    # images 5,000,000 to 5,000,999 of the same sequence
+    table = Galaxies(unit="flux").make(1000)          # float32, in standard deviations of the sky noise
 
-The classes are those of arXiv 2110.01024 (Lin et al.), after the questions of Galaxy Zoo 2: `round`, `between` and
-`cigar`-shaped smooth ones, `edge_on` disks, `barred` and `unbarred` spirals, `irregular` ones and a `merger`. They
-overlap, as there: axis ratios of smooth classes share their tails, arms may be weak, and noise hides much of what is
-faint, so that no answer is right for all. Stars and other galaxies in the field belong to no class.
+The classes follow arXiv 2110.01024 (Lin et al.), after the questions of Galaxy Zoo 2: `round`, `between` and
+`cigar`-shaped smooth galaxies, `edge_on` disks, `barred` and `unbarred` spirals, `irregular` galaxies and a `merger`.
+As in real data, the classes overlap: axis ratios of the smooth classes have common tails, arms may be weak, and noise
+hides faint structure, so that no model reaches 100 %. Stars and other galaxies in the field belong to no class.
 
-What it is: Sersic bulges and exponential disks with the textbook's arms, bars, dust and tails (morphology.py) behind
-a point-spread function of two Gaussians and the noise of a sky and of light itself (optics.py). What it is not: a
-survey. There is no redshift, no history of star formation, no artefact of a camera; ranges are round numbers. Train
-on it to learn, to test, to pretrain.
+Included: Sersic bulges and exponential disks with textbook arms, bars, dust and tidal tails (morphology.py), a
+point-spread function of two Gaussians, sky noise and photon noise (optics.py). Not included: redshift, star formation
+history and camera artefacts; parameter ranges are round numbers. The images are for learning, tests and pretraining,
+and do not replace a survey.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ from .morphology import MAKERS, OLD_STAR_COLOURS, DrawProfile, LightMaps
 from .optics import FIELD_SIDE, band_fluxes, blur, render_blurred_blobs, signal_to_noise
 from .sersic import load_galsim, sersic
 
-MIN_SNR, MAX_SNR = 20.0, 400.0  # the range of signal-to-noise ratios
-SEEING_RANGE = (0.7, 1.5)  # the deviation of the blur
-STARS_PER_FIELD, GALAXIES_PER_FIELD = 0.4, 0.6  # in a field, on average
+MIN_SNR, MAX_SNR = 20.0, 400.0  # range of the signal-to-noise ratio
+SEEING_RANGE = (0.7, 1.5)  # standard deviation of the point-spread function
+STARS_PER_FIELD, GALAXIES_PER_FIELD = 0.4, 0.6  # mean number in a field
 
 
 ENGINES: dict[str, Callable[[], DrawProfile]] = {"builtin": lambda: sersic, "galsim": load_galsim}
 
 
 class Galaxies(SkyImages):
-    """Galaxies of eight classes (column `label`), with their `snr`, `seeing`, `radius`, `axis_ratio` and `angle`.
+    """Simulated galaxies of eight classes.
 
-    More than a thousand are made in a second on one core; `sciformer.domains.images.simulate.galaxies` describes them.
+    More than a thousand images per second on one core. Columns: `image`, `label`, `snr`, `seeing`, `radius`,
+    `axis_ratio`, `angle`. See `sciformer.domains.images.simulate.galaxies` for details.
     """
 
     noun: ClassVar[str] = "galaxies"
@@ -50,12 +51,11 @@ class Galaxies(SkyImages):
     known_classes: ClassVar[tuple[str, ...]] = CLASSES
 
     classes: list[str] = Field(default_factory=lambda: list(CLASSES))
-    """Classes of galaxies to simulate, equally often (default: all classes)."""
+    """Classes of galaxies, equally frequent (default: all eight)."""
     bands: int = Field(default=3, ge=1, le=20)
-    """Number of channels, from red to blue (default: 3)."""
+    """Number of bands, from red to blue (default: 3)."""
     engine: Literal["builtin", "galsim"] = "builtin"
-    """Renderer of the smooth components: builtin, or galsim, which must be installed and is much slower (default:
-    builtin)."""
+    """Renderer of Sersic profiles (default: builtin). `galsim` needs the package galsim and is much slower."""
 
     def check(self) -> None:
         super().check()
@@ -85,7 +85,7 @@ class Galaxies(SkyImages):
 
 
 def render_bands(made: LightMaps, bands: int) -> Array:
-    """Light (n, C, H, W) in every band, behind its dust, which takes more of the blue."""
+    """Render light (n, C, H, W) in every band, with dust that absorbs more blue light."""
     light = sum(band_fluxes(colour, bands)[:, :, None, None] * map[:, None] for map, colour in made.maps)
     assert isinstance(light, np.ndarray)
     if made.dust is not None:
@@ -95,7 +95,7 @@ def render_bands(made: LightMaps, bands: int) -> Array:
 
 
 def render_neighbours(seeing: Array, size: int, bands: int, rng: np.random.Generator) -> Array:
-    """Stars and small galaxies anywhere in the fields (n, C, H, W), in deviations of the sky."""
+    """Render random stars and small galaxies (n, C, H, W), in units of the sky noise."""
     n, most = len(seeing), 3
     there = np.arange(2 * most) % most < np.repeat(
         rng.poisson((STARS_PER_FIELD, GALAXIES_PER_FIELD), (n, 2)), most, axis=1

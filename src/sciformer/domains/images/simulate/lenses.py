@@ -1,23 +1,25 @@
-"""Images of gravitational lenses: a galaxy whose mass bends the light of another one behind it into arcs and rings.
+"""Simulated images of gravitational lenses.
+
+The mass of a galaxy bends the light of a source behind it into arcs and rings.
 
     table = Lenses(seed=1).make(10_000)            # columns image (n, 64, 64) of 8 bits, einstein_radius, e1, e2 ...
-    table = Lenses(light=False).make(1000)         # the arcs alone, as if the lens were subtracted
+    table = Lenses(light=False).make(1000)         # arcs only, as after subtraction of the lens light
 
-The mass is the elliptical power law of Tessore and Metcalf (arXiv 1507.01819) with a shear from outside:
+The mass is the elliptical power law of Tessore and Metcalf (arXiv 1507.01819) with external shear:
 
     kappa(R) = (3 - slope) / 2 (b / R)^(slope - 1),     R^2 = q^2 x^2 + y^2,     b = sqrt(q) theta_E
 
-The deflection is exact, as a series that falls as f^k with f = (1 - q) / (1 + q). A slope of 2 is the singular
-isothermal ellipsoid (SIE). Signs and names are those of lenstronomy: e1 and e2 are f times the cosine and sine of twice
-the angle of the mass's long axis, from x to y.
+The deflection is a series with terms of order f^k, f = (1 - q) / (1 + q). A slope of 2 is the singular isothermal
+ellipsoid (SIE). Signs and names follow lenstronomy: e1 and e2 are f times the cosine and sine of twice the angle of the
+long axis of the mass, measured from x to y.
 
-The source is a Sersic profile, the lens shines as another whose form is near that of its mass. Rays are traced through
-every pixel at 2 x 2 points, blurred by two Gaussians, and given the noise of a sky and of light itself. Lengths are
-arcseconds; rows go down as y grows.
+The source is a Sersic profile. The lens light is another Sersic profile whose shape is close to that of the mass. Rays
+are traced at 2 x 2 points of every pixel; then a point-spread function of two Gaussians, sky noise and photon noise are
+applied. Lengths are in arcseconds; y increases with the row.
 
-What it is not: a survey. Nothing but the two galaxies is in the field, sources are smooth, the point-spread function is
-round, all ranges are flat or logarithmic. Compare arXiv 2210.04143 (Huang et al.), whose images lenstronomy made; that
-this agrees with lenstronomy is tested where it is installed.
+Limits: the field has no other objects, sources are smooth, the point-spread function is round, and all parameters have
+flat or logarithmic distributions. Compare arXiv 2210.04143 (Huang et al.), whose images were made with lenstronomy. A
+test compares both where lenstronomy is installed.
 """
 
 from __future__ import annotations
@@ -35,31 +37,30 @@ from .optics import TWO_PI, band_fluxes, blur, per_image, pixel_centres
 from .sersic import profile, sersic, total_flux
 
 LENSES_PER_CHUNK = 64
-FIELD_ARCSEC = 6.4  # arcseconds on a side
-RAYS_PER_PIXEL_SIDE = 2  # rays on a side of a pixel
-LENSES_AT_ONCE = 4  # lenses whose rays are traced at a time: as many as a cache holds
+FIELD_ARCSEC = 6.4  # side of the field
+RAYS_PER_PIXEL_SIDE = 2  # rays along the side of a pixel
+LENSES_AT_ONCE = 4  # lenses traced at a time, to stay in the CPU cache
 TARGETS = ("einstein_radius", "slope", "e1", "e2", "centre_x", "centre_y", "shear_1", "shear_2")
 SOURCE_COLUMNS = ("source_x", "source_y", "source_radius", "source_index", "source_e1", "source_e2")
-SERIES_TOLERANCE = 1e-5  # where the series of a deflection ends, over its first term
-SNR_RANGE = (20.0, 200.0)  # of the arcs
-SEEING_RANGE = (0.05, 0.12)  # the deviation of the blur
+SERIES_TOLERANCE = 1e-5  # relative size of the last term in the series of the deflection
+SNR_RANGE = (20.0, 200.0)  # signal-to-noise ratio of the arcs
+SEEING_RANGE = (0.05, 0.12)  # standard deviation of the point-spread function
 
 
 class Lenses(SkyImages):
-    """Gravitational lenses with what there is to find: `einstein_radius`, `slope`, `e1`, `e2`, `centre_x` and others.
+    """Simulated gravitational lenses, hundreds per second on one core.
 
-    Hundreds are made in a second on one core; `sciformer.domains.images.simulate.lenses` describes them.
+    Targets: `einstein_radius`, `slope`, `e1`, `e2`, `centre_x`, `centre_y`, `shear_1`, `shear_2`. Further columns
+    describe the source, `snr` and `seeing`. See `sciformer.domains.images.simulate.lenses` for details.
     """
 
     noun: ClassVar[str] = "lenses"
     rows_per_chunk: ClassVar[int] = LENSES_PER_CHUNK
 
     bands: int = Field(default=1, ge=1, le=20)
-    """Number of channels, from red to blue (default: 1). With several channels, lens and source have different
-    colours."""
+    """Number of bands, from red to blue; lens and source differ in colour (default: 1)."""
     light: bool = True
-    """Whether the image contains the light of the lens galaxy (default: true; false is as if it had been
-    subtracted)."""
+    """Include the light of the lens (default: true); false corresponds to a perfect subtraction."""
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
         found = sample_sequence(count, 0, LENSES_PER_CHUNK, lambda index: draw_truths(self.draw_chunk(part, index)[0]))
@@ -80,7 +81,7 @@ class Lenses(SkyImages):
 
 
 def draw_truths(rng: np.random.Generator) -> dict[str, Array]:
-    """What is true of the lenses of a chunk, from the beginning of its random numbers."""
+    """Draw the parameters of the lenses of a chunk, before all other random numbers."""
 
     def ellipse(deviation: float) -> Array:
         given = rng.normal(0, deviation, (2, LENSES_PER_CHUNK))
@@ -98,7 +99,7 @@ def draw_truths(rng: np.random.Generator) -> dict[str, Array]:
 
 
 def render_arcs(truth: Mapping[str, Array], size: int) -> Array:
-    """The light of sources (n, H, W) as it is seen, of surface brightness 1 at the sources' half-light radii."""
+    """Render lensed sources (n, H, W), with brightness 1 at the half-light radius."""
     along = pixel_centres(size * RAYS_PER_PIXEL_SIDE, FIELD_ARCSEC)
     made = np.empty((len(truth["e1"]), size, size), np.float32)
     for first in range(0, len(made), LENSES_AT_ONCE):
@@ -117,13 +118,13 @@ def render_arcs(truth: Mapping[str, Array], size: int) -> Array:
 
 
 def axis_ratio_and_angle(e1: Array, e2: Array) -> tuple[Array, Array]:
-    """Axis ratio and angle of the long axis."""
+    """Convert ellipticities e1, e2 to axis ratio and angle of the long axis."""
     f = np.hypot(e1, e2)
     return (1 - f) / (1 + f), 0.5 * np.arctan2(e2, e1)
 
 
 def deflection(x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: Array) -> tuple[Array, Array]:
-    """The angle (n, H, W) by which light that is seen at x, y from the centre was bent; arguments (n,)."""
+    """Deflection angles (n, H, W) at x, y from the centre; parameters are (n,)."""
     q, angle = axis_ratio_and_angle(e1, e2)
     f, t = np.hypot(e1, e2), np.asarray(slope) - 1
     c, s = per_image(np.cos(angle)), per_image(np.sin(angle))
@@ -133,7 +134,7 @@ def deflection(x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: A
     turn = inner / far
     double, found = turn * turn, np.ones_like(turn)
     steepest = max(float(f.max(initial=0)), 1e-9)
-    for k in range(1 + int(np.log(SERIES_TOLERANCE) / np.log(steepest)), 0, -1):  # the innermost bracket first
+    for k in range(1 + int(np.log(SERIES_TOLERANCE) / np.log(steepest)), 0, -1):  # Horner scheme
         found *= double
         found *= per_image(-f * (2 * k - (2 - t)) / (2 * k + (2 - t)))
         found += 1
@@ -146,14 +147,14 @@ def deflection(x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: A
 def source_plane(
     x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: Array, centre: Array, shear: Array
 ) -> tuple[Array, Array]:
-    """Where light that is seen at x, y came from: theta - alpha(theta) - shear theta; centre and shear (n, 2)."""
+    """Source position theta - alpha(theta) - shear theta; centre and shear (n, 2)."""
     bent = deflection(x - per_image(centre[:, 0]), y - per_image(centre[:, 1]), radius, slope, e1, e2)
     g1, g2 = per_image(shear[:, 0]), per_image(shear[:, 1])
     return x - bent[0] - g1 * x - g2 * y, y - bent[1] - g2 * x + g1 * y
 
 
 def source_brightness(x: Array, y: Array, truth: Mapping[str, Array]) -> Array:
-    """The source's light at x, y (n, H, W), 1 at its half-light radius."""
+    """Brightness (n, H, W) of the source at x, y; 1 at the half-light radius."""
     q, angle = axis_ratio_and_angle(truth["source_e1"], truth["source_e2"])
     x, y = x - per_image(truth["source_x"]), y - per_image(truth["source_y"])
     c, s = per_image(np.cos(angle)), per_image(np.sin(angle))
@@ -163,7 +164,7 @@ def source_brightness(x: Array, y: Array, truth: Mapping[str, Array]) -> Array:
 
 
 def render_lens_light(truth: Mapping[str, Array], size: int, rng: np.random.Generator) -> Array:
-    """Lenses (n, H, W) of flux 1, whose form is near that of their mass."""
+    """Render the light of lenses (n, H, W) with flux 1, shaped like the mass."""
 
     def near(name: str) -> Array:
         return truth[name] + rng.normal(0, 0.04, LENSES_PER_CHUNK)

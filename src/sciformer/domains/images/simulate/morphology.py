@@ -1,6 +1,6 @@
-"""What galaxies are made of: bulges, disks, arms that wind as logarithmic spirals, bars, clumps, dust, tidal tails.
+"""Components of galaxies: bulges, disks, arms, bars, clumps, dust, tidal tails.
 
-Lengths are in units of the field's side over 64 (`optics.FIELD_SIDE`), flux in shares of the galaxy's light.
+Lengths are in units of 1/64 of the field side (`optics.FIELD_SIDE`); fluxes are shares of the total galaxy light.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ....data.readers.sequence import log_uniform
 from .optics import FIELD_SIDE, TWO_PI, per_image, render_blobs, rotated_coordinates
 from .sersic import CUSP_SOFTENING, profile
 
-DrawProfile = Callable[..., Array]  # of Sersic profiles, as `sersic.sersic`
-OLD_STAR_COLOURS = (0.9, 1.5)  # magnitudes between the bluest and the reddest band
+DrawProfile = Callable[..., Array]  # renders Sersic profiles, like `sersic.sersic`
+OLD_STAR_COLOURS = (0.9, 1.5)  # magnitude differences between the bluest and the reddest band
 YOUNG_STAR_COLOURS = (0.1, 0.8)
-ARM_WAVES, ARM_SHARPNESS = 2, (1.0, 3.5)  # of arms: waves that break them, and how narrow they are
-MAX_CLUMPS, TAIL_BLOBS = 12, 14  # the most of an irregular galaxy; blobs in a tidal tail
+ARM_WAVES, ARM_SHARPNESS = 2, (1.0, 3.5)  # waves that deform the arms; range of their sharpness
+MAX_CLUMPS, TAIL_BLOBS = 12, 14  # most clumps of an irregular galaxy; blobs of a tidal tail
 
 
 @dataclass
 class LightMaps:
-    """Maps of light (n, H, W) with their colours (n,), dust before them, and what is known of the galaxies."""
+    """Light maps (n, H, W) with colours (n,), dust, and true parameters (n,)."""
 
     radius: Array
     ratio: Array
@@ -38,12 +38,12 @@ class LightMaps:
 
 
 def clipped_normal(rng: np.random.Generator, n: int, mean: float, deviation: float, low: float, high: float) -> Array:
-    """Normal numbers, kept between two."""
+    """Draw normal numbers, clipped to [low, high]."""
     return np.clip(rng.normal(mean, deviation, n), low, high)
 
 
 def draw_centres(rng: np.random.Generator, n: int, deviation: float = 1.0) -> Array:
-    """(n, 2) near the middle."""
+    """Draw normal positions (n, 2) around the centre."""
     return rng.normal(0, deviation, (n, 2))
 
 
@@ -55,7 +55,7 @@ def smooth(
     ratio: tuple[float, float],
     index: tuple[float, float],
 ) -> LightMaps:
-    """One profile and nothing else; `ratio` is the mean of the axes' ratios and their deviation."""
+    """Single Sersic profiles; `ratio` is mean and deviation, `index` a range."""
     q, angle = clipped_normal(rng, n, *ratio, 0.2, 1.0), rng.uniform(0, TWO_PI, n)
     made = LightMaps(log_uniform(rng, 3.5, 9.0, n), q, angle)
     light = draw(size, rng.uniform(*index, n), made.radius * np.sqrt(q), q, angle, draw_centres(rng, n))
@@ -64,9 +64,9 @@ def smooth(
 
 
 def edge_on(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> LightMaps:
-    """A thin disk seen from its side, sech^2 across; a bulge; and often a lane of dust."""
+    """Edge-on galaxies: a disk (sech^2 across), a bulge, and often a dust lane."""
     angle, centre = rng.uniform(0, TWO_PI, n), draw_centres(rng, n)
-    length = log_uniform(rng, 3.5, 7.5, n)  # of the exponential
+    length = log_uniform(rng, 3.5, 7.5, n)  # scale length of the exponential disk
     height = np.maximum(length * rng.uniform(0.07, 0.22, n), 0.4)
     along, across = rotated_coordinates(size, centre, angle)
     across = across - per_image(0.002 * rng.normal(0, 1, n)) * along * np.abs(along)  # a warp
@@ -86,8 +86,10 @@ def edge_on(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> L
 
 
 def spiral(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, barred: bool) -> LightMaps:
-    """A disk with arms, I ~ exp(-r / h) (1 + s (a - <a>)), a = exp(k cos(m (theta - ln(r / r0) / tan p)) - k); a bulge;
-    perhaps a bar, from whose ends the arms begin."""
+    """Spiral galaxies: a disk with logarithmic arms, a bulge, and optionally a bar.
+
+    I ~ exp(-r / h) (1 + s (a - <a>)), a = exp(k cos(m (theta - ln(r / r0) / tan p)) - k); arms start at the bar ends.
+    """
     angle, centre = rng.uniform(0, TWO_PI, n), draw_centres(rng, n)
     radius, tilt = log_uniform(rng, 6.0, 12.0, n), np.sqrt(rng.uniform(0.14, 1, n))  # the cosine of the inclination
     along, across = rotated_coordinates(size, centre, angle)
@@ -117,7 +119,7 @@ def spiral(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, barre
 
 
 def _arms(theta: Array, far: Array, n: int, barred: bool, rng: np.random.Generator) -> Array:
-    """The pattern of arms (n, H, W), about 1 on average, at angles from the bar and logarithms of r over its end."""
+    """Spiral arms (n, H, W) with mean 1; `far` is log(r / end of the bar)."""
     count = per_image(np.full(n, 2) if barred else rng.choice([2, 2, 2, 3, 4], n))
     way, pitch = np.where(rng.random(n) < 0.5, 1, -1), np.radians(rng.uniform(10, 32, n))
     wound = theta - per_image(way / np.tan(pitch)) * far
@@ -128,14 +130,14 @@ def _arms(theta: Array, far: Array, n: int, barred: bool, rng: np.random.Generat
     )
     narrow = per_image(rng.uniform(*ARM_SHARPNESS, n))
     pattern = np.exp(narrow * (np.cos(count * wound + bend) - 1))
-    grown = 1 / (1 + np.exp(-(far + np.float32(0.1)) / np.float32(0.12)))  # none within the bar's end
+    grown = 1 / (1 + np.exp(-(far + np.float32(0.1)) / np.float32(0.12)))  # no arms inside the bar
     strength = per_image(log_uniform(rng, 0.35, 2.6, n))
     inner = pattern.mean((1, 2), keepdims=True)
     return np.asarray(np.maximum(1 + grown * strength * (pattern - inner) / inner, 0.03))
 
 
 def irregular(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> LightMaps:
-    """A faint disk off centre, and clumps of young stars without order."""
+    """Irregular galaxies: a faint off-centre disk and random clumps of young stars."""
     angle, q = rng.uniform(0, TWO_PI, n), rng.uniform(0.35, 1, n)
     radius, centre = log_uniform(rng, 5.0, 11.0, n), draw_centres(rng, n)
     made = LightMaps(radius, q, angle)
@@ -157,13 +159,13 @@ def irregular(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) ->
 
 
 def merger(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> LightMaps:
-    """Two galaxies close to each other, with tails of light drawn out of them."""
+    """Mergers: two close galaxies with tidal tails."""
     angle = rng.uniform(0, TWO_PI, n)
     radius, second = log_uniform(rng, 3.5, 8.0, n), log_uniform(rng, 2.5, 6.0, n)
     apart = (radius + second) * rng.uniform(0.5, 1.7, n)
     way = np.stack([np.cos(angle), np.sin(angle)], 1)
     middle = draw_centres(rng, n)
-    share = rng.uniform(0.15, 0.5, n)  # of the smaller one
+    share = rng.uniform(0.15, 0.5, n)  # flux of the smaller galaxy
     made = LightMaps(radius, rng.uniform(0.4, 1, n), rng.uniform(0, TWO_PI, n))
     tails = np.where(rng.random(n) < 0.75, rng.uniform(0.06, 0.4, n), 0)
     for sign, own, part in ((-0.5, radius, 1 - share), (0.5, second, share)):
@@ -183,7 +185,7 @@ def merger(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> Li
 
 
 def _tail(n: int, place: Array, radius: Array, angle: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Blobs (n, TAIL_BLOBS) along a curve that leaves a galaxy and bends away; their places and widths."""
+    """Positions x, y and widths of blobs (n, TAIL_BLOBS) along a curved tidal tail."""
     step = np.linspace(0, 1, TAIL_BLOBS)
     length = radius * rng.uniform(2, 5, n)
     bend = rng.uniform(0.8, 2.6, n) * np.where(rng.random(n) < 0.5, 1, -1)

@@ -1,7 +1,7 @@
-"""What a telescope makes of light: pixels, a blur, noise; and the picture that people look at.
+"""Telescope optics: pixels, point-spread function, noise, 8-bit pictures.
 
-Maps of light are (n, H, W), or (n, C, H, W) in several colours. Lengths are in units of the whole field's side over
-`FIELD_SIDE`, whatever the number of pixels; `x` goes along a row and `y` down the rows, from the centre.
+Light maps are (n, H, W), or (n, C, H, W) with several bands. Lengths are in units of 1 / `FIELD_SIDE` of the field
+side, independent of the number of pixels. From the centre, `x` increases along a row and `y` with the row.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import numpy as np
 from ....data.columns import Array
 
 TWO_PI = 2 * np.pi
-FIELD_SIDE = 64.0  # units of length on a side of the field: pixels, where there are 64
-PICTURE_DARK, PICTURE_SOFTENING, PICTURE_TOP = 3.0, 4.0, 150.0  # of `to_picture`, in deviations of the sky
-PSF_GAUSSIANS = ((0.8, 1.0), (0.2, 2.2))  # of the blur: shares of two Gaussians, and widths over that of the first
-PSF_CUTOFF = 1e-8  # of a blur, over its middle
-GAIN = 4.0  # counts in a deviation of the sky, squared: light that adds as much noise as the sky does
+FIELD_SIDE = 64.0  # length units along a side of the field: pixels of a 64 x 64 image
+PICTURE_DARK, PICTURE_SOFTENING, PICTURE_TOP = 3.0, 4.0, 150.0  # of `to_picture`, in units of the sky noise
+PSF_GAUSSIANS = ((0.8, 1.0), (0.2, 2.2))  # share and relative width of the two Gaussians of the PSF
+PSF_CUTOFF = 1e-8  # smallest value of the PSF, relative to its centre
+GAIN = 4.0  # light at which photon noise equals sky noise, in units of the sky noise
 
 
 def pixel_centres(size: int, field: float = FIELD_SIDE) -> Array:
-    """(size,) where the centres of pixels stand along a side."""
+    """Positions (size,) of the pixel centres along a side."""
     return ((np.arange(size) + 0.5) * (field / size) - field / 2).astype(np.float32)
 
 
 def per_image(values: Array) -> Array:
-    """(n,) numbers beside maps (n, H, W)."""
+    """Reshape (n,) values to (n, 1, 1), to broadcast with maps (n, H, W)."""
     return np.asarray(values, np.float32)[:, None, None]
 
 
 def rotated_coordinates(size: int, centre: Array, angle: Array, field: float = FIELD_SIDE) -> tuple[Array, Array]:
-    """Coordinates (n, H, W) along and across the axis of something at `centre` (n, 2), x and y, turned by `angle`."""
+    """Pixel coordinates (n, H, W) about `centre` (n, 2), rotated by `angle` (n,)."""
     along = pixel_centres(size, field)
     x, y = along[None, None] - per_image(centre[:, 0]), along[None, :, None] - per_image(centre[:, 1])
     c, s = per_image(np.cos(angle)), per_image(np.sin(angle))
@@ -37,7 +37,7 @@ def rotated_coordinates(size: int, centre: Array, angle: Array, field: float = F
 
 
 def render_blobs(size: int, x: Array, y: Array, width: Array, flux: Array, field: float = FIELD_SIDE) -> Array:
-    """Round Gaussians (n, K) of this flux, summed into maps (n, H, W); of flux (n, C, K), into maps (n, C, H, W)."""
+    """Render sums of round Gaussians: flux (n[, C], K) -> maps (n[, C], H, W)."""
     along = pixel_centres(size, field)
     unit = (field / size) / np.sqrt(2 * np.pi)
 
@@ -54,16 +54,17 @@ def render_blobs(size: int, x: Array, y: Array, width: Array, flux: Array, field
 def render_blurred_blobs(
     size: int, x: Array, y: Array, width: Array, flux: Array, seeing: Array, field: float = FIELD_SIDE
 ) -> Array:
-    """The same, blurred by a point-spread function of deviation `seeing` (n,) as `blur` does."""
+    """Render round Gaussians as `blur` would show them, with PSF width `seeing` (n,)."""
     wide = np.concatenate([np.hypot(width, seeing[:, None] * factor) for _, factor in PSF_GAUSSIANS], 1)
     shares = np.concatenate([flux * share for share, _ in PSF_GAUSSIANS], -1)
     return render_blobs(size, np.tile(x, (1, 2)), np.tile(y, (1, 2)), wide, shares, field)
 
 
 def blur(light: Array, width: Array, field: float = FIELD_SIDE) -> Array:
-    """Maps (n, ..., H, W) through a point-spread function of two round Gaussians, of deviation `width` (n,) and wider.
+    """Convolve maps (n, ..., H, W) with a point-spread function of two Gaussians.
 
-    Light that falls outside the field is lost. A Gaussian narrower than a third of a pixel is widened to that.
+    `width` (n,) is the standard deviation of the first Gaussian; the second is wider (`PSF_GAUSSIANS`). Light outside
+    the field is lost. The smallest width is a third of a pixel.
     """
     size = light.shape[-1]
     along = pixel_centres(size, field)
@@ -72,7 +73,7 @@ def blur(light: Array, width: Array, field: float = FIELD_SIDE) -> Array:
     for share, factor in PSF_GAUSSIANS:
         deviation = np.maximum(np.asarray(width, np.float32) * factor, field / size / 3)
         one = np.exp(-0.5 * (apart / per_image(deviation)) ** 2)
-        one[one < PSF_CUTOFF] = 0  # tiny numbers are slow, and of no use
+        one[one < PSF_CUTOFF] = 0  # denormal numbers are slow
         one /= one[:, size // 2].sum(-1)[:, None, None]
         one = one.reshape(len(light), *[1] * (light.ndim - 3), size, size)
         made += np.float32(share) * np.matmul(np.matmul(one, light), one)
@@ -80,28 +81,28 @@ def blur(light: Array, width: Array, field: float = FIELD_SIDE) -> Array:
 
 
 def add_noise(light: Array, rng: np.random.Generator) -> Array:
-    """Light in deviations of the sky, with the noise of the sky and its own."""
+    """Add sky noise and photon noise to light in units of the sky noise."""
     deviation = np.sqrt(1 + np.maximum(light, 0) / np.float32(GAIN))
     return np.asarray(light + deviation * rng.standard_normal(light.shape, np.float32))
 
 
 def to_picture(light: Array) -> Array:
-    """8-bit pixels, asinh(x / PICTURE_SOFTENING): even where the sky's noise is, logarithmic where it is bright."""
+    """Convert light to 8 bits by asinh(x / PICTURE_SOFTENING)."""
     low, high = np.arcsinh(-PICTURE_DARK / PICTURE_SOFTENING), np.arcsinh(PICTURE_TOP / PICTURE_SOFTENING)
     level = (np.arcsinh(light / np.float32(PICTURE_SOFTENING)) - np.float32(low)) * np.float32(255 / (high - low))
     return np.asarray(np.clip(np.rint(level), 0, 255).astype(np.uint8))
 
 
 def band_fluxes(index: Array, bands: int) -> Array:
-    """(n, bands) fluxes of mean 1, from red to blue, of light that is `index` magnitudes brighter in the reddest."""
+    """Fluxes (n, bands) of mean 1, from red to blue; `index` is blue - red magnitude."""
     steps = np.linspace(0.5, -0.5, bands) if bands > 1 else np.zeros(1)
     made = 10 ** (0.4 * np.asarray(index)[:, None] * steps)
     return np.asarray((made / made.mean(1, keepdims=True)).astype(np.float32))
 
 
 def signal_to_noise(light: Array) -> Array:
-    """(n,) the signal-to-noise ratio of light (n, C, H, W), in deviations of the sky, to who knows its form.
+    """Signal-to-noise ratio (n,) of a matched filter for light (n, C, H, W).
 
-    The mean over bands of the squares' sum, and its root.
+    Light is in units of the sky noise; the ratio is sqrt(mean over bands of the sum of squared pixels).
     """
     return np.asarray(np.sqrt((light.astype(np.float64) ** 2).sum((-1, -2)).mean(-1)))

@@ -1,4 +1,4 @@
-"""The brightness of galaxies after Sersic: I(r) ~ exp(-b ((r / R)^(1/n) - 1)), half of the light within R."""
+"""Sersic profiles I(r) ~ exp(-b ((r / R)^(1/n) - 1)), half-light radius R."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from ....data.columns import Array
 from ....files.packages import require
 from .optics import FIELD_SIDE, per_image, rotated_coordinates
 
-CUSP_SOFTENING = 0.3  # where a profile is taken at points, its cusp is rounded off over so many times their distance
-CORE_PIXELS = 5  # pixels on a side of the middle
-CORE_SUBPIXELS = 8  # points on a side of each pixel of the middle, over which light is summed
-SMOOTHING_WIDTH = 0.3  # pixels: the deviation of a Gaussian that keeps Fourier transforms of GalSim small
-INDEX_STEP = 0.1  # indices are rounded to it, for GalSim makes a table for each
+CUSP_SOFTENING = 0.3  # softening of the central cusp, in units of the sampling distance
+CORE_PIXELS = 5  # side of the oversampled core in pixels
+CORE_SUBPIXELS = 8  # samples along the side of a core pixel
+SMOOTHING_WIDTH = 0.3  # pixels: std of a Gaussian that limits the size of the Fourier transforms of GalSim
+INDEX_STEP = 0.1  # Sersic indices are rounded, because GalSim builds a table for each
 
 
 def sersic_b(n: Array) -> Array:
-    """b(n), so that R holds half of the light: the series of Ciotti and Bertin (1999), good to 1e-4 from n = 0.5 on."""
+    """b(n) by Ciotti and Bertin (1999), accurate to 1e-4 for n >= 0.5."""
     n = np.asarray(n, np.float64)
     return np.asarray(2 * n - 1 / 3 + 4 / (405 * n) + 46 / (25515 * n**2) + 131 / (1148175 * n**3))
 
 
 def total_flux(n: Array, radius: Array) -> Array:
-    """All light of a profile that is 1 at R: 2 pi n R^2 e^b b^(-2n) Gamma(2n)."""
+    """Total flux of a profile with I(R) = 1: 2 pi n R^2 e^b b^(-2n) Gamma(2n)."""
     n, b = np.asarray(n, np.float64), sersic_b(n)
     gamma = np.exp([lgamma(2 * one) for one in n.ravel()]).reshape(n.shape)
     return np.asarray(2 * np.pi * n * np.asarray(radius) ** 2 * np.exp(b) * b ** (-2 * n) * gamma)
 
 
 def profile(squared: Array, n: Array, radius: Array) -> Array:
-    """Brightness (n, H, W) of total flux 1 at elliptical radii whose squares (n, H, W) are given."""
+    """Brightness (n, H, W) at squared elliptical radii (n, H, W), with total flux 1."""
     b = sersic_b(n)
     inner = (squared / per_image(np.asarray(radius) ** 2)) ** per_image(0.5 / np.asarray(n))
     bright = np.exp(per_image(b) * (1 - inner))
@@ -42,10 +42,11 @@ def profile(squared: Array, n: Array, radius: Array) -> Array:
 def sersic(
     size: int, n: Array, radius: Array, ratio: Array, angle: Array, centre: Array, field: float = FIELD_SIDE
 ) -> Array:
-    """Light (n, H, W) in each pixel, of total flux 1; R is the mean radius of the ellipse, sqrt(a b).
+    """Render Sersic profiles (n, H, W) with total flux 1.
 
-    ratio   of the short axis to the long one
-    angle   of the long axis, from x to y
+    radius  half-light radius R, the mean radius sqrt(a b) of the ellipse
+    ratio   axis ratio, short over long axis
+    angle   angle of the long axis, from x to y
     """
     along, across = rotated_coordinates(size, centre, angle, field)
     pixel = field / size
@@ -57,7 +58,7 @@ def sersic(
     corner = np.clip(
         np.floor((np.asarray(centre) + field / 2) / pixel).astype(int) - CORE_PIXELS // 2, 0, size - CORE_PIXELS
     )
-    middle = (corner + CORE_PIXELS / 2) * pixel - field / 2  # of the core
+    middle = (corner + CORE_PIXELS / 2) * pixel - field / 2  # centre of the core
     along, across = rotated_coordinates(CORE_PIXELS * CORE_SUBPIXELS, centre - middle, angle, CORE_PIXELS * pixel)
     core = profile(_squared_radii(along, across, ratio, CUSP_SOFTENING * pixel / CORE_SUBPIXELS), n, radius)
     core = core.reshape(-1, CORE_PIXELS, CORE_SUBPIXELS, CORE_PIXELS, CORE_SUBPIXELS).mean((2, 4)) * np.float32(
@@ -69,14 +70,14 @@ def sersic(
 
 
 def _squared_radii(along: Array, across: Array, ratio: Array, soft: float) -> Array:
-    """Squares of elliptical radii, none of them 0."""
+    """Squared elliptical radii with softening, always above 0."""
     return np.asarray(along**2 * per_image(ratio) + across**2 / per_image(ratio) + np.float32(soft**2))
 
 
 def load_galsim() -> Any:
-    """What draws profiles as `sersic` does, by GalSim (arXiv 1407.7676): light integrated over every pixel.
+    """Return a function like `sersic` that renders with GalSim (arXiv 1407.7676).
 
-    Some tens of galaxies in a second, against more than a thousand with `sersic`, of which it is a check.
+    It integrates light over every pixel, at some tens of galaxies per second, and serves as a check of `sersic`.
     """
     galsim = require("galsim", "galaxies of the engine galsim")
 
