@@ -12,13 +12,20 @@ import ast
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
 
-from ....data.readers.formula import CONSTANTS, LIST_FUNCTIONS, Formula
+from ....data.readers.formula import (
+    BINARY_OPERATIONS,
+    COMPARISONS,
+    CONSTANTS,
+    FUNCTION_ALIASES,
+    LIST_FUNCTIONS,
+    Formula,
+)
 from ....errors import UserError
 from ....recipe.page import Found, check_new_recipe, write_page
 from ..features import FEATURE_SETS, PLANE_COLUMNS, VECTOR_COLUMNS, Feature
@@ -115,7 +122,7 @@ def read_data_config(path: Path) -> dict[str, Any]:
 
 def translate_options(options: Mapping[str, Any]) -> Translation:
     """The sections of a recipe."""
-    return OptionReader(options).translate()
+    return Translation(options).translate()
 
 
 def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) -> tuple[list[str], list[Found]]:
@@ -150,37 +157,31 @@ def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) ->
     return head, found
 
 
-@dataclass
 class Translation:
-    """Sections of a recipe, notes on options without an equal, and remarks."""
-
-    data: dict[str, Any] = field(default_factory=dict)
-    tokens: dict[str, Any] = field(default_factory=dict)
-    objective: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    asides: list[str] = field(default_factory=list)
-
-
-class OptionReader:
-    """One data file, from key to key."""
+    """Sections of a recipe, notes on options without an equal, and remarks, from the options of a data file."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self.options, self.made = options, Translation()
+        self.options = options
+        self.data: dict[str, Any] = {}
+        self.tokens: dict[str, Any] = {}
+        self.objective: dict[str, Any] = {}
+        self.notes: list[str] = []
+        self.asides: list[str] = []
         self.magic = {old: str(now) for old, now in as_mapping(options.get("branch_magic"), "branch_magic").items()}
         self.new = as_mapping(options.get("new_variables"), "new_variables")
         self.wanted: dict[str, str] = {}
         self.covered: set[str] = set()  # new variables that the recipe has in another form
 
     def note(self, text: str) -> None:
-        if text not in self.made.notes:
-            self.made.notes.append(text)
+        if text not in self.notes:
+            self.notes.append(text)
 
     def translate(self) -> Translation:
         self._inputs()
         for key in self.options:
             if key not in KNOWN_KEYS:
                 self.note(f"`{key}`: not a key of weaver that is known here")
-        data = self.made.data
+        data = self.data
         if "treename" in self.options:
             data["tree"] = str(self.options["treename"])
         self._selection()
@@ -192,15 +193,15 @@ class OptionReader:
         for name in as_list(self.options.get("monitor_variables")):
             self.note(f"`monitor_variables: {name}`: put it among data.observers to have it beside the answers")
         if "bucketing" in self.options:
-            self.made.asides.append("bucketing: samples of like length are put together anyway")
+            self.asides.append("bucketing: samples of like length are put together anyway")
         for name, patterns in as_mapping(self.options.get("file_magic"), "file_magic").items():
             self.note(f"`file_magic: {name}` ({patterns}): give files a class by a tag, CLASS:path/*.root")
         if self.magic:
-            self.made.asides.append(f"branch_magic: columns are called as in the files ({self.magic})")
+            self.asides.append(f"branch_magic: columns are called as in the files ({self.magic})")
         if self.wanted:
             data["new"] = self.wanted
         self._unused()
-        return self.made
+        return self
 
     # Columns and formulas
 
@@ -247,7 +248,7 @@ class OptionReader:
 
     def _unused(self) -> None:
         for name, text in self.new.items():
-            told = any(f"new_variables: {name}:" in note for note in self.made.notes)
+            told = any(f"new_variables: {name}:" in note for note in self.notes)
             if name in self.wanted or name in self.covered or told:
                 continue
             try:
@@ -260,10 +261,10 @@ class OptionReader:
     def _selection(self) -> None:
         chosen, later = self.options.get("selection"), self.options.get("test_time_selection")
         if chosen:
-            self.made.data["select"] = self.formula(chosen, "selection")
+            self.data["select"] = self.formula(chosen, "selection")
         if later and later != chosen:
-            self.made.data["select_new"] = self.formula(later, "test_time_selection")
-            self.made.asides.append("test_time_selection: holds for files that predict is given, not for the part test")
+            self.data["select_new"] = self.formula(later, "test_time_selection")
+            self.asides.append("test_time_selection: holds for files that predict is given, not for the part test")
 
     def _labels(self) -> None:
         labels = as_mapping(self.options["labels"], "labels")
@@ -274,7 +275,7 @@ class OptionReader:
             names = [str(name) for name in value]
             columns = [self.column(name, "labels") for name in names]
             found = zip(class_names(names), columns, names)
-            self.made.data["classes"] = {title: column for title, column, name in found if self.is_translated(name)}
+            self.data["classes"] = {title: column for title, column, name in found if self.is_translated(name)}
             return
         targets = as_mapping(value, "labels: value")
         name, text = next(iter(targets.items()), ("", None))
@@ -282,11 +283,9 @@ class OptionReader:
             raise UserError("`labels: value` must hold a name and its formula, but has no name")
         made = self.formula(text, f"labels: {name}")
         if made:
-            self.made.data["label"] = made if made.isidentifier() else name
+            self.data["label"] = made if made.isidentifier() else name
             self.wanted |= {} if made.isidentifier() else {name: made}
-        self.made.asides.append(
-            f"labels of type {kind}: `{name}` is taken for the class; for values: objective.regress"
-        )
+        self.asides.append(f"labels of type {kind}: `{name}` is taken for the class; for values: objective.regress")
         for other, formula in list(targets.items())[1:]:
             self.note(f"`labels: {other}: {formula}`: a second target; the recipe asks for the first, {name}")
 
@@ -294,8 +293,8 @@ class OptionReader:
         weights = as_mapping(self.options.get("weights"), "weights")
         if not weights:
             return
-        data = self.made.data
-        self.made.asides.append("weights: weaver draws samples by their weight, here their loss is weighted")
+        data = self.data
+        self.asides.append("weights: weaver draws samples by their weight, here their loss is weighted")
         ready = bool(weights.get("use_precomputed_weights"))
         keys = ("weight_branches",) if ready else ("reweight_basewgt", "reweight_basewgts")
         factors = [f"({one})" for key in keys for one in as_list(weights.get(key))]
@@ -304,7 +303,7 @@ class OptionReader:
         if factors:
             data["weight"] = self.formula("*".join(factors), "weights")
         if data.get("weight") or "reweight" in data:
-            self.made.objective["weight"] = "weight"
+            self.objective["weight"] = "weight"
 
     def _reweight(self, weights: dict[str, Any]) -> list[str]:
         """Weights in bins of two variables; return the weights of classes as factors."""
@@ -313,7 +312,7 @@ class OptionReader:
             self.note(f"`weights: reweight_vars` ({', '.join(map(str, edges))}): two variables are reweighted here")
             return []
         (x, x_edges), (y, y_edges) = ((self.column(name, "weights"), as_list(some)) for name, some in edges.items())
-        classes = self.made.data.get("classes", {})
+        classes = self.data.get("classes", {})
         labels = as_mapping(self.options["labels"], "labels").get("value")
         named = dict(zip(map(str, as_list(labels)), classes))
         chosen = [str(name) for name in as_list(weights.get("reweight_classes"))] or list(named)
@@ -321,8 +320,8 @@ class OptionReader:
         to = named.get(chosen[0], "flat") if method == "ref" and chosen else "flat"
         if method not in ("flat", "ref") or (method == "ref" and to == "flat"):
             self.note(f"`weights: reweight_method: {method}`: flat is taken")
-        self.made.data["reweight"] = {"x": x, "y": y, "x_edges": x_edges, "y_edges": y_edges, "to": to}
-        self.made.objective["balance"] = True
+        self.data["reweight"] = {"x": x, "y": y, "x_edges": x_edges, "y_edges": y_edges, "to": to}
+        self.objective["balance"] = True
         if set(chosen) != set(named):
             self.note(f"`weights: reweight_classes` ({', '.join(chosen)}): all classes are reweighted, each by itself")
         if "reweight_threshold" in weights:
@@ -330,7 +329,7 @@ class OptionReader:
         if weights.get("reweight_discard_under_overflow") is False:
             self.note("`weights: reweight_discard_under_overflow: false`: outside the edges the weight is 0 here")
         if "reweight_hists" in weights:
-            self.made.asides.append("reweight_hists: made anew from the data")
+            self.asides.append("reweight_hists: made anew from the data")
         counts = dict(zip(chosen, as_list(weights.get("class_weights"))))
         if len(set(map(str, counts.values()))) < 2:
             return []
@@ -358,7 +357,7 @@ class OptionReader:
         self._particles(main, groups[main])
 
     def _particles(self, prefix: str, group: dict[str, Any]) -> None:
-        tokens, where = self.made.tokens, f"inputs: {prefix}_"
+        tokens, where = self.tokens, f"inputs: {prefix}_"
         for key, role, usual, many in (
             ("vector", "vectors", VECTOR_COLUMNS, "four"),
             ("plane", "points", PLANE_COLUMNS, "two"),
@@ -382,11 +381,11 @@ class OptionReader:
             text, way = str(self.new.get(name, "a column")), "every particle of the file is taken"
             self.covered.add(name)
             if re.fullmatch(r"(ak|np)\.ones_like\(\s*\w+\s*\)", text.strip()):
-                self.made.asides.append(f"{name}: {way}")
+                self.asides.append(f"{name}: {way}")
             else:
                 self.note(f"`{where}mask: {name}` ({text}): {way}")
         modes = sorted({str(one.get("pad_mode", "constant")) for one in group.values()})
-        self.made.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: results do not depend on padding")
+        self.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: results do not depend on padding")
 
     def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, FeatureScaling]]:
         """Names and standardisations; `plain` ones should have none."""
@@ -427,12 +426,12 @@ class OptionReader:
         if len(made) == len(found):
             for name, wanted in FEATURE_SETS.items():
                 if [_feature_key(one) for one in made] == [_feature_key(one) for one in wanted]:
-                    self.made.asides.append(f"features: {', '.join(one for one, _ in found)} are the set `{name}`")
+                    self.asides.append(f"features: {', '.join(one for one, _ in found)} are the set `{name}`")
                     return name
         return entries
 
     def _feature(self, name: str) -> dict[str, Any]:
-        tokens = self.made.tokens
+        tokens = self.tokens
         text, px, py, energy, deta, dphi = (
             self.with_file_names(expand_formula(one, self.new))
             for one in (name, *tokens["vector"][:2], tokens["vector"][3], *tokens.get("plane", PLANE_COLUMNS))
@@ -502,18 +501,12 @@ def _feature_key(feature: Feature) -> Any:
 
 MODULE_NAMES = ("np", "numpy", "ak", "awkward", "math")
 MAX_CHARACTERS = 10_000  # characters of a formula, as it is written or with others put into it
-RENAMED_FUNCTIONS = {"_clip": "clip", "fmin": "minimum", "fmax": "maximum", "num": "count", "firsts": "first"}
-RENAMED_FUNCTIONS |= {"absolute": "abs"}
+RENAMED_FUNCTIONS = {**FUNCTION_ALIASES, "_clip": "clip", "fmin": "minimum", "fmax": "maximum"}
 IDENTITY_FUNCTIONS = ("to_numpy", "asarray", "values_astype", "to_packed")  # what they are given
-OPERATORS: dict[str, Any] = {"add": ast.Add, "subtract": ast.Sub, "multiply": ast.Mult, "divide": ast.Div}
-OPERATORS |= {
-    "true_divide": ast.Div,
-    "greater": ast.Gt,
-    "greater_equal": ast.GtE,
-    "less": ast.Lt,
-    "less_equal": ast.LtE,
-}
-OPERATORS |= {"equal": ast.Eq, "not_equal": ast.NotEq}
+OPERATORS: dict[str, Any] = {
+    operation.__name__: sign for sign, operation in (BINARY_OPERATIONS | COMPARISONS).items()
+}  # add, subtract, less_equal, ... of NumPy
+OPERATORS["true_divide"] = ast.Div
 
 
 def translate_formula(text: Any) -> str:
@@ -525,7 +518,7 @@ def translate_formula(text: Any) -> str:
 
 def column_names(text: Any) -> list[str]:
     """The columns that a formula of weaver is made of, in the order in which they come."""
-    return list(dict.fromkeys(node.id for node in _walk(_parse(text)) if isinstance(node, ast.Name)))
+    return list(Formula(_unparse(_parse(text))).names)
 
 
 def expand_formula(text: Any, new: Mapping[str, Any]) -> str:
@@ -550,16 +543,6 @@ def _parse(text: Any) -> ast.expr:
         if isinstance(error, UserError):
             raise
         raise UserError(f"the formula {str(text)[:60]!r} cannot be read") from error
-
-
-def _walk(tree: ast.expr) -> list[ast.AST]:
-    """The parts of a tree from left to right, without the names of functions."""
-    found: list[ast.AST] = [tree]
-    for child in ast.iter_child_nodes(tree):
-        called = isinstance(tree, ast.Call) and child is tree.func
-        if not called and isinstance(child, ast.expr):
-            found += _walk(child)
-    return found
 
 
 class _SimplifyCalls(ast.NodeTransformer):

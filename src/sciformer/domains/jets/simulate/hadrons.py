@@ -37,8 +37,7 @@ LOOKUP_SIZE = 4096
 LIFETIME_B = 0.455  # mm
 LIFETIME_D = np.array([0.123] * 11 + [0.312] * 5 + [0.15] * 3 + [0.06])  # D0, D+, Ds and a baryon, by their shares
 LEPTON_SHARES = {B_HADRON: 0.115, D_HADRON: 0.09}  # share of decays with an electron, and as many with a muon
-MAX_SPLITS = {B_HADRON: 1, D_HADRON: 1}  # times that a heavy cluster in them may become two
-MIN_SPLIT_MASS = 0.921  # GeV, from which it does
+MIN_SPLIT_MASS = 0.921  # GeV, from which a cluster in them becomes two
 DALITZ_SHARE = 0.012  # of pi0 and eta with a pair of electrons for a photon
 
 
@@ -90,9 +89,7 @@ def hadronise_clusters(
             stable.append(child)
         stable += _leptonic_decay(virtual.take(leptonic), size[leptonic], rng)
         others = np.setdiff1d(np.arange(len(size)), leptonic, assume_unique=True)
-        pair, sizes = virtual.take(others), size[others]
-        for _ in range(MAX_SPLITS[kind]):
-            pair, sizes = _split_clusters(pair, sizes, rng)
+        pair, sizes = _split_clusters(virtual.take(others), size[others], rng)
         crowds.append(pair)
         masses.append(sizes)
     hadrons = _decay_clusters(ParticleArray.join(crowds), np.concatenate(masses), rng)

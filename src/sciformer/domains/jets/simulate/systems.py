@@ -9,7 +9,6 @@ soft jets from elsewhere in the event, shower as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -32,8 +31,7 @@ TRANSVERSE_KICK = 0.35  # GeV, at right angles
 MIN_CLUSTER_MASS, CLUSTER_MASS_SCALE = 0.35, 0.42  # GeV: a cluster's least mass, and the scale above it
 
 
-@dataclass
-class ShowerSystems:
+class ShowerSystems(NamedTuple):
     """What showers in one frame: the jet it belongs to, its mass (0 where nothing has to be kept), its momentum."""
 
     jet: Floats
@@ -109,8 +107,7 @@ def _start_systems(
         groups.append(_draw_soft_jets(top, rng))
     sizes = np.array([len(group.jet) for group in groups])
     starts = np.cumsum(sizes) - sizes
-    jet, mass, frame = (np.concatenate([group[column] for group in groups], -1) for column in range(3))
-    systems = ShowerSystems(jet, mass, frame)
+    systems = ShowerSystems(*(np.concatenate(column, -1) for column in list(zip(*groups))[:3]))
     p, tag, scale = [], [], []
     for start, group in zip(starts, groups):
         place = np.arange(start, start + len(group.jet), dtype=np.int32) << FLAVOUR_BITS
@@ -208,8 +205,6 @@ def _prompt_leptons(prongs: Prongs, leptonic: tuple[Floats, Floats], rng: np.ran
         kind = np.where(prongs.flavour[first, rows] == MUON, MUON_KIND, ELECTRON_KIND).astype(np.int8)
         assert np.isin(prongs.flavour[first, rows], (ELECTRON, MUON)).all()
         sign = np.where(rng.random(len(rows)) < 0.5, 1, -1).astype(np.int8)
-        zero, jet = np.zeros(len(rows), np.intp), rows
-        made.append(ParticleArray(charged.astype(np.float32), kind, sign, jet, zero))
-        neutral = np.full(len(rows), NEUTRINO_KIND, np.int8)
-        made.append(ParticleArray((frame - charged).astype(np.float32), neutral, zero.astype(np.int8), jet, zero))
+        lepton = ParticleArray(charged.astype(np.float32), kind, sign, rows, np.zeros(len(rows), np.intp))
+        made += [lepton, lepton.next((frame - charged).astype(np.float32), NEUTRINO_KIND)]
     return made
