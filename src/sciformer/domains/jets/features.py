@@ -1,4 +1,4 @@
-"""The features of particles: those that follow from momenta, those a detector adds, and how they are scaled."""
+"""Features of particles: kinematic features, detector columns, and their standardisation."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FeatureSetName = Literal["kin", "kinpid", "full"]
 VECTOR_COLUMNS = ("part_px", "part_py", "part_pz", "part_energy")
 PLANE_COLUMNS = ("part_deta", "part_dphi")
 TYPE_FLAGS = ("isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")
-MIN_MOMENTUM = 1e-8  # momenta below it count as this
-ROWS_AT_ONCE = 4096  # rows that stay in a cache
+MIN_MOMENTUM = 1e-8  # GeV, lower limit of momenta in logarithms and ratios
+ROWS_AT_ONCE = 4096  # rows that fit into the CPU cache
 
 
 class Kinematics:
-    """What follows from the momenta of particles and of their jet, (T,) each, in single precision.
+    """Momenta of particles and of their jets, from which kinematic features (T,) follow.
 
     vector  (T, 4) px, py, pz, E
     plane   (T, 2) deta and dphi
@@ -57,26 +57,26 @@ class Feature(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name: str
-    """log_pt, log_energy, log_pt_rel, log_energy_rel, delta_r, deta, dphi, or any other name."""
+    """Name: log_pt, log_energy, log_pt_rel, log_energy_rel, delta_r, deta or dphi, or any name for a column."""
     column: str = ""
-    """Column of the data that holds it, of that name unless given."""
+    """Column of the data (default: the name of the feature)."""
     formula: str = ""
-    """Or a formula over columns of the data."""
+    """Formula over columns of the data, instead of a column."""
     change: Literal["", "tanh"] = ""
-    """Applied to the column."""
+    """Function applied to the column: tanh, or none (default)."""
     centre: float | None = 0.0
-    """Taken off; null: the median of the training data."""
+    """Value subtracted (default: 0); null: median of the training data."""
     scale: float | None = 1.0
-    """Factor; null: 1 over the distance from the median within which 68 % lie."""
+    """Factor (default: 1); null: 1 / s, with 68 % of the training data within s of the median."""
     clip: tuple[float, float] | None = None
-    """Lowest and highest value in the end."""
+    """Lower and upper limit after scaling (default: none)."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Feature:
         if self.column and self.formula:
-            raise ValueError(f"give a column or a formula for the feature {self.name}, not both")
+            raise ValueError(f"the feature {self.name} has both a column and a formula; remove one of them")
         if (self.centre is None) != (self.scale is None):
-            raise ValueError(f"leave both centre and scale of the feature {self.name} open, or none")
+            raise ValueError(f"centre and scale of the feature {self.name} must both be numbers, or both be null")
         return self
 
     @property
@@ -92,7 +92,7 @@ class Feature(BaseModel):
         return tuple(Formula(self.formula).names)
 
     def looks_around(self, shared: Collection[str]) -> bool:
-        """Whether it tells of other particles: by a function of them all, by one of them, or by a `shared` column."""
+        """Whether the feature depends on other particles: by a reduction, an index or a `shared` column."""
         if set(self.needs) & set(shared):
             return True
         if not self.formula:
@@ -123,7 +123,10 @@ FEATURE_SETS: dict[str, list[Feature]] = {
 
 
 def standardise_features(values: Array, features: Sequence[Feature], learned: Mapping[str, Any]) -> Array:
-    """clip((x - centre) scale) of the features (T, F), in place; `learned` holds the centres and scales left open."""
+    """Standardise features (T, F) in place: clip((x - centre) scale).
+
+    learned    centres and scales fitted to the training data, for features whose own are null
+    """
     for place, feature in enumerate(features):
         column = values[:, place]
         centre, scale = feature.centre, feature.scale
@@ -139,7 +142,7 @@ def standardise_features(values: Array, features: Sequence[Feature], learned: Ma
 
 
 def stack_columns(columns: Sequence[Array], count: int | None = None) -> Array:
-    """Columns (T,) as one array (T, K), in single precision."""
+    """Stack columns (T,) to one float32 array (T, K)."""
     count = len(columns[0]) if count is None else count
     made = np.empty((count, len(columns)), np.float32)
     for start in range(0, count, ROWS_AT_ONCE):
@@ -150,7 +153,7 @@ def stack_columns(columns: Sequence[Array], count: int | None = None) -> Array:
 
 
 def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
-    """(B, 4) pT, eta, phi and E of the sum of the particles (T, 4) of each jet; zeros where there is none."""
+    """Jet momenta (B, 4) as pT, eta, phi and E: sum of the particles (T, 4) of each jet, zeros for empty jets."""
     sums = np.zeros((len(lengths), 4))
     starts, some = lengths.cumsum() - lengths, lengths > 0
     if some.any():
@@ -162,9 +165,9 @@ def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
 
 
 def relative_kinematics(vector: Array, jet: Array) -> Array:
-    """(T, 3) ln(pT / jet pT), deta and dphi of particles (T, 4) to their jets (T, 4) of pT, eta, phi and E.
+    """ln(pT / jet pT), deta and dphi (T, 3) of particles (T, 4), relative to jets (T, 4) as pT, eta, phi and E.
 
-    deta has the sign of the jet's eta, as in JetClass: positive is further forward than the jet.
+    deta has the sign of the jet's eta, as in JetClass: a positive deta is farther forward than the jet.
     """
     px, py, pz = vector.T[:3].astype(np.float64)
     pt = np.hypot(px, py)
@@ -176,7 +179,7 @@ def relative_kinematics(vector: Array, jet: Array) -> Array:
 
 
 def turn_particle(vector: Array, jet: Array, deta: float, dphi: float) -> Array:
-    """(4,) a particle of the same pT and mass at these angles to its jet (4,) of pT, eta, phi and E."""
+    """Rotate a particle (4,) to the angles deta, dphi from its jet (4,), with the same pT and mass."""
     px, py, pz, energy = vector.astype(np.float64)
     pt, mass2 = np.hypot(px, py), energy**2 - px**2 - py**2 - pz**2
     eta, phi = jet[1] + deta * (-1 if jet[1] < 0 else 1), jet[2] + dphi
@@ -185,7 +188,7 @@ def turn_particle(vector: Array, jet: Array, deta: float, dphi: float) -> Array:
 
 
 def hidden_targets(vector: Array, jet: Array) -> Array:
-    """(T, 3) what is asked of hidden particles: ln(pT / jet pT) scaled as that feature is, deta and dphi times 4."""
+    """Prediction targets (T, 3) of hidden particles: standardised ln(pT / jet pT), and 4 deta, 4 dphi."""
     found = relative_kinematics(vector, jet)
     found[:, 0] = (found[:, 0] + 4.7) * 0.7
     found[:, 1:] *= 4

@@ -1,9 +1,9 @@
-"""The data file of weaver (jet-universe, hqucms/weaver-core) as a recipe of ours.
+"""Import of data configuration files of weaver (hqucms/weaver-core) as recipes.
 
     made = import_data("JetClass_full.yaml")        writes JetClass_full-recipe.yaml
-    made.notes                                      what has no equal here, one by one
+    made.notes                                      options that could not be translated
 
-Formulas are read as trees and written in our words; nothing is evaluated.
+Formulas are parsed as syntax trees and rewritten in the syntax of recipes; nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ REASONS = {
     "data": {
         "tree": "treename",
         "select": "selection",
-        "select_new": "test_time_selection, of files that answers are asked for",
-        "new": "new_variables that are needed",
-        "classes": "labels: a column, or formula, that is 1 where the jet is of the class",
+        "select_new": "test_time_selection: applied to files given to predict",
+        "new": "new_variables used by the recipe",
+        "classes": "labels: column or formula of each class, 1 for its jets",
         "label": "labels",
-        "observers": "columns that are kept beside the answers",
+        "observers": "columns copied to the predictions",
         "weight": "weights",
         "reweight": "weights",
     },
     "tokens": {
-        "vector": "the four-vector of a particle",
-        "plane": "its place beside the axis of the jet",
-        "features": "what a particle enters with",
-        "max_tokens": "particles of a jet, the hardest ones",
+        "vector": "four-momentum of a particle",
+        "plane": "angles of a particle to the jet axis",
+        "features": "input features of a particle",
+        "max_tokens": "particles per jet, the highest pT first",
     },
     "objective": {
-        "weight": "of each jet in the loss",
-        "balance": "classes count alike, as in weaver where it reweights",
+        "weight": "weight of each jet in the loss",
+        "balance": "equal total weight of all classes, as in weaver",
     },
 }
 
 
 @dataclass(frozen=True)
 class ImportedData:
-    """The written recipe, and notes on options without an equal in it."""
+    """Path of the written recipe, and notes on options that were not translated."""
 
     path: Path
     notes: list[str]
@@ -77,10 +77,10 @@ def import_data(
     changes: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> ImportedData:
-    """Write a recipe with the `data:` and `tokens:` of a data file of weaver.
+    """Write a recipe with the `data:` and `tokens:` sections of a weaver data file.
 
-    out        a .yaml file (default: named after the source, in this folder)
-    changes    keys of `data` that the file cannot know: {"data.files": [...], "data.valid": [...], "data.test": [...]}
+    out        a .yaml file (default: SOURCE-recipe.yaml in the current folder)
+    changes    keys missing in the source: {"data.files": [...], "data.valid": [...], "data.test": [...]}
     """
     source = Path(source).expanduser()
     path = Path(out).expanduser() if out is not None else Path(f"{source.stem}-recipe.yaml")
@@ -92,44 +92,44 @@ def import_data(
         raise error.with_fields(file=source) from error
     for key in changes or {}:
         if key not in FILE_KEYS:
-            message = f"--{key} cannot be given here, only --data.files, --data.valid and --data.test"
-            raise UserError(message, hint="Change it in the recipe.", key=key)
+            message = f"--{key} cannot be changed during the import, only --data.files, --data.valid and --data.test"
+            raise UserError(message, hint="Change it in the written recipe.", key=key)
     files = {key: [str(one) for one in as_list(value)] for key, value in (changes or {}).items()}
     write_page(path, *recipe_page(made, source.name, files))
     return ImportedData(path, made.notes)
 
 
 def read_data_config(path: Path) -> dict[str, Any]:
-    """The options of a data file."""
+    """Read the options of a data file, without empty keys."""
     if not path.is_file():
-        found = f"{path} is a folder, not a data file" if path.is_dir() else f"there is no data file {path}"
-        raise UserError(f"{found} of weaver", file=path)
+        found = f"{path} is a folder, not a weaver data file" if path.is_dir() else f"{path} does not exist"
+        raise UserError(found, file=path)
     if (size := path.stat().st_size) > MAX_BYTES:
-        message = f"{path} is too large for a data file of weaver: {size:,} bytes, at most {MAX_BYTES:,}"
+        message = f"{path} is too large for a weaver data file: {size:,} bytes, the limit is {MAX_BYTES:,}"
         raise UserError(message, file=path)
     try:
         options = yaml.safe_load(path.read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         mark, message = getattr(error, "problem_mark", None), " ".join(str(error).split())[:200]
         line = mark.line + 1 if mark else None
-        raise UserError(f"{path} is not plain YAML: {message}", file=path, line=line) from error
+        raise UserError(f"{path} is not valid YAML: {message}", file=path, line=line) from error
     if not isinstance(options, dict) or not {"inputs", "labels"} <= set(options):
         ours = isinstance(options, dict) and "tokens" in options
-        found = "a recipe of Sciformer" if ours else "without them"
-        raise UserError(f"data files of weaver have `inputs` and `labels`, but {path} is {found}", file=path)
+        hint = "It is a recipe of Sciformer, which needs no import." if ours else ""
+        raise UserError(f"{path} is not a weaver data file: `inputs` or `labels` is missing", hint=hint, file=path)
     return {str(key): value for key, value in options.items() if value is not None}
 
 
 def translate_options(options: Mapping[str, Any]) -> Translation:
-    """The sections of a recipe."""
+    """Translate the options of a data file into the sections of a recipe."""
     return Translation(options).translate()
 
 
 def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) -> tuple[list[str], list[Found]]:
-    """Head and keys of the recipe, each key with its origin."""
+    """Header comment and keys of the recipe, each key with its origin."""
     head = [
-        f"The data of {name}, a file of weaver, written by `sciformer import`.",
-        *(["", "Without an equal here:", *(f"  {note}" for note in made.notes)] if made.notes else []),
+        f"Data of the weaver file {name}, written by `sciformer import`.",
+        *(["", "Not translated:", *(f"  {note}" for note in made.notes)] if made.notes else []),
         "",
         *made.asides,
     ]
@@ -139,26 +139,26 @@ def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) ->
         return [Found(f"{section}.{key}", values.get(key) or None, why) for key, why in REASONS[section].items()]
 
     found = [
-        Found("base", "jets/part", "model and training come from there; jets/particlenet, jets/pfn and others fit too"),
+        Found("base", "jets/part", "source of model and training; jets/particlenet or jets/pfn also work"),
         Found("about.title", f"Particle Transformer on the data of {name}"),
         Found("data.kind", "events"),
         Found(
-            "data.files", files.get("data.files", []), "names or globs, with a tag for a class where no column has it"
+            "data.files", files.get("data.files", []), "file names or globs; CLASS:NAME where no column has the class"
         ),
         *(Found(key, files.get(key)) for key in FILE_KEYS[1:]),
         *given("data", made.data),
         Found("tokens.kind", "particles"),
         *given("tokens", made.tokens),
         Found("objective.kind", "discriminate"),
-        Found("objective.background", background, "the class to reject, if there is one"),
-        Found("objective.efficiencies", {}, "shares of a class that are kept, {NAME: 0.99} (default: half of it)"),
+        Found("objective.background", background, "class to reject, if any"),
+        Found("objective.efficiencies", {}, "signal efficiencies, {NAME: 0.99} (default: 0.5)"),
         *given("objective", made.objective),
     ]
     return head, found
 
 
 class Translation:
-    """Sections of a recipe, notes on options without an equal, and remarks, from the options of a data file."""
+    """Translation of a data file: recipe sections, untranslated options (`notes`), remarks (`asides`)."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
@@ -170,7 +170,7 @@ class Translation:
         self.magic = {old: str(now) for old, now in as_mapping(options.get("branch_magic"), "branch_magic").items()}
         self.new = as_mapping(options.get("new_variables"), "new_variables")
         self.wanted: dict[str, str] = {}
-        self.covered: set[str] = set()  # new variables that the recipe has in another form
+        self.covered: set[str] = set()  # new variables that the recipe expresses in another form
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -180,7 +180,7 @@ class Translation:
         self._inputs()
         for key in self.options:
             if key not in KNOWN_KEYS:
-                self.note(f"`{key}`: not a key of weaver that is known here")
+                self.note(f"`{key}`: unknown key of weaver")
         data = self.data
         if "treename" in self.options:
             data["tree"] = str(self.options["treename"])
@@ -191,13 +191,13 @@ class Translation:
         data["observers"] = [column for name, column in named.items() if self.is_translated(name)]
         self._weights()
         for name in as_list(self.options.get("monitor_variables")):
-            self.note(f"`monitor_variables: {name}`: put it among data.observers to have it beside the answers")
+            self.note(f"`monitor_variables: {name}`: add it to data.observers to keep it in the predictions")
         if "bucketing" in self.options:
-            self.asides.append("bucketing: samples of like length are put together anyway")
+            self.asides.append("bucketing: batches always group samples of similar length")
         for name, patterns in as_mapping(self.options.get("file_magic"), "file_magic").items():
-            self.note(f"`file_magic: {name}` ({patterns}): give files a class by a tag, CLASS:path/*.root")
+            self.note(f"`file_magic: {name}` ({patterns}): name the class before the files instead, CLASS:path/*.root")
         if self.magic:
-            self.asides.append(f"branch_magic: columns are called as in the files ({self.magic})")
+            self.asides.append(f"branch_magic: columns have their names in the files ({self.magic})")
         if self.wanted:
             data["new"] = self.wanted
         self._unused()
@@ -206,7 +206,7 @@ class Translation:
     # Columns and formulas
 
     def column(self, name: Any, where: str) -> str:
-        """The name of a column in the files, or of a formula in `data.new`."""
+        """Name of a column in the files, or of a formula added to `data.new`."""
         name = str(name)
         if name not in self.new or self.new[name] == name:
             return self.file_name(name)
@@ -219,7 +219,7 @@ class Translation:
         return name
 
     def is_translated(self, name: str) -> bool:
-        """Whether a name is a column of the files, or a variable that was translated."""
+        """Whether a name is a column of the files or a translated variable."""
         return name not in self.new or self.new[name] == name or name in self.wanted
 
     def file_name(self, name: str) -> str:
@@ -234,13 +234,13 @@ class Translation:
         return text
 
     def formula(self, text: Any, where: str, why: str = "") -> str:
-        """A formula in our words, and its columns; "" and a note where it has no equal."""
+        """Translate a formula and its columns; "" and a note if that is impossible."""
         try:
             made = translate_formula(text)
             for name in column_names(text):
                 self.column(name, where)
                 if not self.is_translated(name):
-                    raise UserError(f"the variable `{name}` could not be translated")
+                    raise UserError(f"its variable `{name}` cannot be translated")
             return self.with_file_names(made)
         except UserError as error:
             self.note(f"`{where}: {text}`{f', {why}' if why else ''}: {error.message}")
@@ -254,9 +254,9 @@ class Translation:
             try:
                 translate_formula(text)
             except UserError as error:
-                self.note(f"`new_variables: {name}: {text}`, which nothing in the recipe needs: {error.message}")
+                self.note(f"`new_variables: {name}: {text}`, not used by the recipe: {error.message}")
 
-    # What is asked
+    # Selection, labels and weights
 
     def _selection(self) -> None:
         chosen, later = self.options.get("selection"), self.options.get("test_time_selection")
@@ -264,14 +264,14 @@ class Translation:
             self.data["select"] = self.formula(chosen, "selection")
         if later and later != chosen:
             self.data["select_new"] = self.formula(later, "test_time_selection")
-            self.asides.append("test_time_selection: holds for files that predict is given, not for the part test")
+            self.asides.append("test_time_selection: applied to files given to predict, not to the test part")
 
     def _labels(self) -> None:
         labels = as_mapping(self.options["labels"], "labels")
         kind, value = str(labels.get("type", "simple")), labels.get("value")
         if kind == "simple":
             if not isinstance(value, list) or not value:
-                raise UserError(f"`labels: value` must be a list of columns, not {repr(value)[:80]}")
+                raise UserError(f"`labels: value` must be a list of columns, but is {repr(value)[:80]}")
             names = [str(name) for name in value]
             columns = [self.column(name, "labels") for name in names]
             found = zip(class_names(names), columns, names)
@@ -280,21 +280,23 @@ class Translation:
         targets = as_mapping(value, "labels: value")
         name, text = next(iter(targets.items()), ("", None))
         if not name:
-            raise UserError("`labels: value` must hold a name and its formula, but has no name")
+            raise UserError("`labels: value` is empty: it must map a name to its formula")
         made = self.formula(text, f"labels: {name}")
         if made:
             self.data["label"] = made if made.isidentifier() else name
             self.wanted |= {} if made.isidentifier() else {name: made}
-        self.asides.append(f"labels of type {kind}: `{name}` is taken for the class; for values: objective.regress")
+        self.asides.append(
+            f"labels of type {kind}: `{name}` is read as the class; for a regression, set objective.kind: regress"
+        )
         for other, formula in list(targets.items())[1:]:
-            self.note(f"`labels: {other}: {formula}`: a second target; the recipe asks for the first, {name}")
+            self.note(f"`labels: {other}: {formula}`: second target; the recipe predicts only the first, {name}")
 
     def _weights(self) -> None:
         weights = as_mapping(self.options.get("weights"), "weights")
         if not weights:
             return
         data = self.data
-        self.asides.append("weights: weaver draws samples by their weight, here their loss is weighted")
+        self.asides.append("weights: weaver samples jets by weight; here the loss is weighted")
         ready = bool(weights.get("use_precomputed_weights"))
         keys = ("weight_branches",) if ready else ("reweight_basewgt", "reweight_basewgts")
         factors = [f"({one})" for key in keys for one in as_list(weights.get(key))]
@@ -306,10 +308,10 @@ class Translation:
             self.objective["weight"] = "weight"
 
     def _reweight(self, weights: dict[str, Any]) -> list[str]:
-        """Weights in bins of two variables; return the weights of classes as factors."""
+        """Set the reweighting in bins of two variables; return class weights as factors of a formula."""
         edges = as_mapping(weights["reweight_vars"], "weights: reweight_vars")
         if len(edges) != 2:
-            self.note(f"`weights: reweight_vars` ({', '.join(map(str, edges))}): two variables are reweighted here")
+            self.note(f"`weights: reweight_vars` ({', '.join(map(str, edges))}): needs exactly two variables")
             return []
         (x, x_edges), (y, y_edges) = ((self.column(name, "weights"), as_list(some)) for name, some in edges.items())
         classes = self.data.get("classes", {})
@@ -319,41 +321,41 @@ class Translation:
         method = str(weights.get("reweight_method", "flat"))
         to = named.get(chosen[0], "flat") if method == "ref" and chosen else "flat"
         if method not in ("flat", "ref") or (method == "ref" and to == "flat"):
-            self.note(f"`weights: reweight_method: {method}`: flat is taken")
+            self.note(f"`weights: reweight_method: {method}`: replaced by flat")
         self.data["reweight"] = {"x": x, "y": y, "x_edges": x_edges, "y_edges": y_edges, "to": to}
         self.objective["balance"] = True
         if set(chosen) != set(named):
-            self.note(f"`weights: reweight_classes` ({', '.join(chosen)}): all classes are reweighted, each by itself")
+            self.note(f"`weights: reweight_classes` ({', '.join(chosen)}): all classes are reweighted, each separately")
         if "reweight_threshold" in weights:
-            self.note(f"`weights: reweight_threshold: {weights['reweight_threshold']}`: see data.reweight.cap instead")
+            self.note(f"`weights: reweight_threshold: {weights['reweight_threshold']}`: use data.reweight.cap instead")
         if weights.get("reweight_discard_under_overflow") is False:
-            self.note("`weights: reweight_discard_under_overflow: false`: outside the edges the weight is 0 here")
+            self.note("`weights: reweight_discard_under_overflow: false`: outside the edges the weight is 0")
         if "reweight_hists" in weights:
-            self.asides.append("reweight_hists: made anew from the data")
+            self.asides.append("reweight_hists: recomputed from the data")
         counts = dict(zip(chosen, as_list(weights.get("class_weights"))))
         if len(set(map(str, counts.values()))) < 2:
             return []
         return ["(" + " + ".join(f"{value} * ({classes[named[name]]})" for name, value in counts.items()) + ")"]
 
     def _inputs(self) -> None:
-        """The first set of particles as tokens; others are noted."""
+        """Translate the first set of particles into tokens; note all other sets."""
         inputs = as_mapping(self.options["inputs"], "inputs")
         groups: dict[str, dict[str, Any]] = {}
         for name, value in inputs.items():
             prefix, _, role = name.rpartition("_")
             if role not in INPUT_ROLES:
-                self.note(f"`inputs: {name}`: only sets called NAME_{', NAME_'.join(INPUT_ROLES)} are known")
+                self.note(f"`inputs: {name}`: only inputs named NAME_{', NAME_'.join(INPUT_ROLES)} are supported")
                 continue
             groups.setdefault(prefix, {})[role] = as_mapping(value, f"inputs: {name}")
         ready = [prefix for prefix, group in groups.items() if "features" in group]
         if not ready:
             there = ", ".join(inputs) or "nothing"
-            raise UserError(f"`inputs` has no NAME_features, like `pf_features`; there is {there}")
+            raise UserError(f"`inputs` has no NAME_features such as `pf_features`, only {there}")
         main = next((prefix for prefix in ready if "vectors" in groups[prefix]), ready[0])
         for prefix, group in groups.items():
             if prefix != main:
                 names = ", ".join(f"{prefix}_{role}" for role in group)
-                self.note(f"`inputs: {names}`: a second set of particles; the recipe has the first, {main}")
+                self.note(f"`inputs: {names}`: second set of particles; the recipe has only the first, {main}")
         self._particles(main, groups[main])
 
     def _particles(self, prefix: str, group: dict[str, Any]) -> None:
@@ -367,8 +369,8 @@ class Translation:
             if len(names) == len(usual):
                 tokens[key] = [self.column(name, where + role) for name in names]
             elif names or key == "vector":
-                found = ", ".join(names) or "no such input"
-                self.note(f"`{where}{role}` ({found}): {many} columns were expected; {', '.join(usual)} are taken")
+                found = ", ".join(names) or "missing"
+                self.note(f"`{where}{role}` ({found}): {many} columns are needed; replaced by {', '.join(usual)}")
         if tokens["plane"] == list(PLANE_COLUMNS):
             del tokens["plane"]
         tokens["features"] = self._features(self._vars(group["features"], f"{where}features"))
@@ -376,30 +378,30 @@ class Translation:
         if lengths["features"] is not None:
             tokens["max_tokens"] = int(lengths["features"])
         if len(set(lengths.values())) > 1:
-            self.note(f"`{where}*: length` differ ({lengths}): the recipe has one, that of the features")
+            self.note(f"`{where}*: length` differ ({lengths}): the recipe uses the length of the features")
         for name, _ in self._vars(group.get("mask"), f"{where}mask"):
-            text, way = str(self.new.get(name, "a column")), "every particle of the file is taken"
+            text, way = str(self.new.get(name, "a column")), "all particles of the file are used"
             self.covered.add(name)
             if re.fullmatch(r"(ak|np)\.ones_like\(\s*\w+\s*\)", text.strip()):
                 self.asides.append(f"{name}: {way}")
             else:
                 self.note(f"`{where}mask: {name}` ({text}): {way}")
         modes = sorted({str(one.get("pad_mode", "constant")) for one in group.values()})
-        self.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: results do not depend on padding")
+        self.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: padding does not change the results")
 
     def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, FeatureScaling]]:
-        """Names and standardisations; `plain` ones should have none."""
+        """Names and standardisations of input variables; note each standardisation if `plain`."""
         found = []
         for one in as_list((group or {}).get("vars")):
             name, *rest = [str(one)] if not isinstance(one, list) else [str(one[0]), *one[1:]]
             standard = self._standard(name, rest)
             if plain and standard.get("scale", 1) is not None and standard:
-                self.note(f"`{where}: {name}`: standardised ({standard}), but the recipe takes it as it is")
+                self.note(f"`{where}: {name}`: the standardisation ({standard}) is not applied")
             found.append((name, standard))
         return found
 
     def _standard(self, name: str, rest: list[Any]) -> FeatureScaling:
-        """(x - centre) * scale, clipped; weaver does neither where the centre is null."""
+        """Parameters of clip((x - centre) * scale), as in weaver: none if the centre is null."""
         process = as_mapping(self.options.get("preprocess"), "preprocess")
         known = as_mapping(process.get("params"), "preprocess: params").get(name)
         if isinstance(known, dict):
@@ -413,7 +415,7 @@ class Translation:
         return {"centre": centre, "scale": scale, "clip": [float(low), float(high)]}
 
     def _features(self, found: list[tuple[str, FeatureScaling]]) -> Any:
-        """The name of a set of ours where it is the same, and else a list."""
+        """Name of an identical feature set, or else a list of features."""
         entries = []
         for name, standard in found:
             try:
@@ -426,7 +428,7 @@ class Translation:
         if len(made) == len(found):
             for name, wanted in FEATURE_SETS.items():
                 if [_feature_key(one) for one in made] == [_feature_key(one) for one in wanted]:
-                    self.asides.append(f"features: {', '.join(one for one, _ in found)} are the set `{name}`")
+                    self.asides.append(f"features: {', '.join(one for one, _ in found)} form the feature set `{name}`")
                     return name
         return entries
 
@@ -455,7 +457,7 @@ class Translation:
 
 
 def class_names(columns: list[str]) -> list[str]:
-    """Columns of classes without their common beginning: label_QCD is QCD."""
+    """Class names: columns without their common prefix (label_QCD becomes QCD)."""
     first, last = min(columns), max(columns)
     common = first[: next((place for place, pair in enumerate(zip(first, last)) if len({*pair}) > 1), len(first))]
     ends = [match.end() for match in re.finditer(r"_|is(?=[A-Z]|$)", common)]
@@ -464,45 +466,45 @@ def class_names(columns: list[str]) -> list[str]:
 
 
 def needed_variables(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
-    """New variables that these are made of, themselves included."""
+    """Names of all new variables that `names` depend on, themselves included."""
     found: set[str] = set()
     left = [name for name in names if name in new]
     while left:
         name = left.pop()
         if name not in found:
             found.add(name)
-            with suppress(UserError):  # one that cannot be read needs nothing
+            with suppress(UserError):  # an unreadable formula has no dependencies
                 left += [other for other in column_names(new[name]) if other in new]
     return found
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list of nothing, of one value, or of several."""
+    """The value as a list; empty for None."""
     return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def as_mapping(value: Any, where: str) -> dict[str, Any]:
-    """Keys and values, where there are some."""
+    """The value as a dictionary with string keys; empty for None."""
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise UserError(f"`{where}` must hold keys and their values, not {repr(value)[:80]}")
+        raise UserError(f"`{where}` must be a mapping of keys to values, but is {repr(value)[:80]}")
     return {str(key): one for key, one in value.items()}
 
 
 def _feature_key(feature: Feature) -> Any:
-    """A feature without its name, except for kinematic features."""
+    """Definition of a feature for comparison, without its name (except kinematic features)."""
     what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
     return what, feature.centre, feature.scale, feature.clip
 
 
-# Formulas of weaver in the words of `sciformer.data.readers.formula`: np.log(part_pt/jet_pt) is log(part_pt / jet_pt)
+# Formulas of weaver in the syntax of `sciformer.data.readers.formula`: np.log(part_pt/jet_pt) -> log(part_pt / jet_pt)
 
 
 MODULE_NAMES = ("np", "numpy", "ak", "awkward", "math")
-MAX_CHARACTERS = 10_000  # characters of a formula, as it is written or with others put into it
+MAX_CHARACTERS = 10_000  # characters of a formula, as written or with variables substituted
 RENAMED_FUNCTIONS = {**FUNCTION_ALIASES, "_clip": "clip", "fmin": "minimum", "fmax": "maximum"}
-IDENTITY_FUNCTIONS = ("to_numpy", "asarray", "values_astype", "to_packed")  # what they are given
+IDENTITY_FUNCTIONS = ("to_numpy", "asarray", "values_astype", "to_packed")  # they return their argument
 OPERATORS: dict[str, Any] = {
     operation.__name__: sign for sign, operation in (BINARY_OPERATIONS | COMPARISONS).items()
 }  # add, subtract, less_equal, ... of NumPy
@@ -510,19 +512,19 @@ OPERATORS["true_divide"] = ast.Div
 
 
 def translate_formula(text: Any) -> str:
-    """The same formula in our words; what has none is refused, by its name."""
+    """Translate a formula of weaver; refuse unsupported parts by name."""
     made = _unparse(_parse(text))
     Formula(made)
     return made
 
 
 def column_names(text: Any) -> list[str]:
-    """The columns that a formula of weaver is made of, in the order in which they come."""
+    """Columns of a weaver formula, in order of appearance."""
     return list(Formula(_unparse(_parse(text))).names)
 
 
 def expand_formula(text: Any, new: Mapping[str, Any]) -> str:
-    """The formula with the variables of `new` put in, down to the columns of the files: equal ones are equal texts."""
+    """Substitute the variables of `new`, down to file columns: equal formulas give equal text."""
     return _unparse(_ExpandNames(new, ()).visit(_parse(text)))
 
 
@@ -535,18 +537,18 @@ def _unparse(tree: ast.expr) -> str:
 
 def _parse(text: Any) -> ast.expr:
     if not isinstance(text, (str, int, float)) or len(str(text)) > MAX_CHARACTERS:
-        raise UserError(f"a formula must be a text of at most {MAX_CHARACTERS:,} characters, not {str(text)[:60]!r}")
+        raise UserError(f"a formula must be text of at most {MAX_CHARACTERS:,} characters, but is {str(text)[:60]!r}")
     try:
         tree = ast.parse(str(text).strip(), mode="eval")
         return cast(ast.expr, ast.fix_missing_locations(_SimplifyCalls().visit(tree.body)))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"the formula {str(text)[:60]!r} cannot be read") from error
+        raise UserError(f"the formula {str(text)[:60]!r} has a syntax error") from error
 
 
 class _SimplifyCalls(ast.NodeTransformer):
-    """Without the names of modules, and with operators for functions that are one."""
+    """Remove module names (np.log), and replace functions by operators (np.add)."""
 
     def visit_Call(self, node: ast.Call) -> Any:
         name = _function_name(node.func)
@@ -558,27 +560,27 @@ class _SimplifyCalls(ast.NodeTransformer):
         if name in LIST_FUNCTIONS:
             return ast.Call(ast.Name(name), [self._one_axis(name, given, keywords)], [])
         if keywords:
-            raise UserError(f"`{name}` must have no keywords, not {next(iter(keywords))}=")
+            raise UserError(f"`{name}` has the keyword argument {next(iter(keywords))}=, which is not supported")
         if name in OPERATORS and len(given) == 2:
             (a, b), operator = given, OPERATORS[name]()
             return ast.Compare(a, [operator], [b]) if isinstance(operator, ast.cmpop) else ast.BinOp(a, operator, b)
         return ast.Call(ast.Name(name), given, [])
 
     def _one_axis(self, name: str, given: list[ast.expr], keywords: Mapping[str | None, ast.expr]) -> ast.expr:
-        """What is summed over the particles of each jet; a sum over all jets has no equal."""
+        """Argument of a reduction over the particles of each jet; other axes are refused."""
         other = set(keywords) - {"axis"}
         axis = given[1] if len(given) > 1 else keywords.get("axis")
-        if axis is None and name in ("count", "first") and len(given) == 1 and not other:  # along axis 1 unless told
+        if axis is None and name in ("count", "first") and len(given) == 1 and not other:  # axis 1 by default
             return given[0]
         known = isinstance(axis, (ast.Constant, ast.UnaryOp)) and ast.unparse(axis) in ("1", "-1")
         if other or not known or len(given) > 2:
-            raise UserError(f"`{name}` must go over the particles of a jet (axis=1)")
+            raise UserError(f"`{name}` must reduce over the particles of a jet (axis=1)")
         return given[0]
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         if isinstance(node.value, ast.Name) and node.value.id in MODULE_NAMES and node.attr in CONSTANTS:
-            return ast.Constant(CONSTANTS[node.attr])  # of NumPy or math
-        raise UserError(f"`{ast.unparse(node)}` is not the name of a column or of a known function")
+            return ast.Constant(CONSTANTS[node.attr])
+        raise UserError(f"`{ast.unparse(node)}` is neither a column nor a supported function")
 
 
 def _function_name(node: ast.expr) -> str:
@@ -586,11 +588,11 @@ def _function_name(node: ast.expr) -> str:
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULE_NAMES:
         return node.attr
-    raise UserError(f"`{ast.unparse(node)[:60]}` is not a function of NumPy or awkward")
+    raise UserError(f"`{ast.unparse(node)[:60]}` is not a function of NumPy or Awkward Array")
 
 
 class _ExpandNames(ast.NodeTransformer):
-    """With formulas in the place of the names they belong to."""
+    """Replace names of new variables by their formulas, recursively."""
 
     def __init__(self, new: Mapping[str, Any], inside: tuple[str, ...], size: list[int] | None = None) -> None:
         self.new, self.inside, self.size = new, inside, size or [0]
@@ -604,5 +606,7 @@ class _ExpandNames(ast.NodeTransformer):
             return node
         self.size[0] += len(str(self.new[node.id]))
         if self.size[0] > MAX_CHARACTERS:
-            raise UserError(f"the formula is longer than {MAX_CHARACTERS:,} characters with others put into it")
+            raise UserError(
+                f"the formula is longer than {MAX_CHARACTERS:,} characters after substitution of its variables"
+            )
         return _ExpandNames(self.new, (*self.inside, node.id), self.size).visit(_parse(self.new[node.id]))
