@@ -105,7 +105,7 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
     if inputs not in PAIR_FEATURES_BY_COUNT or any(name.startswith("pair_embed.fts_embed") for name in tensors):
         known = ", ".join(PAIR_FEATURES_BY_COUNT[4])
         raise config.error(
-            f"{config.where} has {inputs} pair features; supported are {known}, the first three, ln_delta alone, or none"
+            f"{config.where} has {inputs} pair features that are not supported: only {known}, or the first of them"
         )
     norm = "layer" if "pre_attn_norm.bias" in block else "rms"
     heads = len(block["c_attn"]) if "c_attn" in block else pairs[-1][1] if pairs else 8
