@@ -107,7 +107,7 @@ def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | No
         del tensors[name]
     if names and notes is not None:
         more = ", ..." if len(names) > 3 else ""
-        notes.append(f"dropped layers of other tasks ({', '.join(names[:3])}{more})")
+        notes.append(f"left out: layers of other tasks ({', '.join(names[:3])}{more})")
 
 
 def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
