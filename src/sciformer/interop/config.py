@@ -1,4 +1,4 @@
-"""Configuration files (config.json) of other libraries: each key is read, harmless or refused."""
+"""Configuration files (config.json) of other libraries, with all keys checked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Config:
         return UserError(message, hint=hint, file=self.file)
 
     def get(self, key: str, default: Any = ABSENT, *kinds: type) -> Any:
-        """Value of a key, checked to have one of the types `kinds` (default: int); null means absent."""
+        """Value of a key of one of the types `kinds` (default: int); null means absent."""
         self.asked.add(key)
         value = self.values.get(key)
         if value is None:

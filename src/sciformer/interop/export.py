@@ -1,4 +1,4 @@
-"""Export of runs to other libraries: in a format of their field, or as ONNX graphs."""
+"""Export of runs: in a format of their field, or as ONNX graphs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Exporter:
 
 
 def has_tokens(kind: type[Tokens]) -> Callable[[Run], bool]:
-    """Function for `Exporter.accepts`: whether a run has a single token stream of this class."""
+    """Test for `Exporter.accepts`: a single token stream of this class."""
     return lambda run: [isinstance(tokens, kind) for tokens in run.assembly.tokens.values()] == [True]
 
 
@@ -122,7 +122,7 @@ def _refuse(run: Run, exporters: list[Exporter]) -> NoReturn:
 
 
 def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> None:
-    """Refuse a file, a non-empty folder without `overwrite`, and files not written by an export."""
+    """Refuse to write over a file, a non-empty folder, or files of other programs."""
     if not out.exists():
         return
     if not out.is_dir():

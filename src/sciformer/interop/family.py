@@ -1,4 +1,4 @@
-"""Shared parts of importers of model families: configuration keys, requirements, dropped weights."""
+"""Shared parts of model families: configuration keys, requirements, weights."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Written:
 
 @dataclass(frozen=True)
 class SizeKeys:
-    """Names of the size keys in a config.json of a model family, with defaults (None: no key)."""
+    """Size keys in the config.json of a model family, with defaults (None: no key)."""
 
     dim: str = "hidden_size"
     depth: str = "num_hidden_layers"
@@ -111,7 +111,7 @@ def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | No
 
 
 def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
-    """Refuse a recipe whose keys do not meet the requirements `needs` of an exported class.
+    """Refuse a recipe that does not meet the requirements of an exported class.
 
     Keys that the chosen trunk or position does not have are ignored.
     """

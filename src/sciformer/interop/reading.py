@@ -1,4 +1,4 @@
-"""Model folders of other libraries: configuration, weights in one or several files, pooling."""
+"""Model folders of other libraries: configuration, weights and pooling."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_config(folder: Path) -> Config:
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Read all weights of a folder: safetensors, or a .bin file opened with weights_only=True."""
+    """Read all weights of a folder: safetensors, or .bin with weights_only=True."""
     for name, read in ((SAFETENSORS_FILE, read_safe), (PICKLED_FILE, read_pickled)):
         if (folder / name).is_file():
             return read(folder / name)

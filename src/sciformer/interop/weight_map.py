@@ -1,4 +1,4 @@
-"""Maps between weight names of Sciformer (ours) and of another library (theirs), in both directions."""
+"""Maps between weights of Sciformer (ours) and of another library (theirs)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ BATCH_NORM: Suffixes = {**LAYER, ".running_mean": ".running_mean", ".running_var
 
 @dataclass(frozen=True)
 class WeightMap:
-    """One weight of ours, the concatenation of one or more weights of theirs along the first axis.
+    """Map of one weight of ours to one or more weights of theirs.
+
+    Ours is the concatenation of theirs along the first axis.
 
     rows         rows of each of their weights in ours; optional for a single weight
     transposed   their matrices are stored as (inputs, outputs)
@@ -70,7 +72,9 @@ class WeightMap:
 def layer(
     ours: str, *theirs: str, suffixes: Suffixes = LAYER, rows: tuple[int, ...] = (), **options: Any
 ) -> list[WeightMap]:
-    """Maps of the weights of a layer or norm; with `rows`, missing biases are exported as zeros.
+    """Maps of the weights of a layer or norm.
+
+    With `rows`, missing biases are exported as zeros.
 
     options   further fields of each `WeightMap`
     """

@@ -1,4 +1,4 @@
-"""Jets: sprays of particles from a quark, a gluon or the decay of a heavy particle."""
+"""Jets: particles from a quark, a gluon or the decay of a heavy particle."""
 
 from ...recipe.field import Field
 

@@ -1,4 +1,4 @@
-"""Objective `discriminate`: classification with background rejection at fixed signal efficiency."""
+"""Objective `discriminate`: classification with background rejection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_SHOWN_REJECTIONS = 2  # rejections in the summary line of an evaluation
 
 
 class Discriminate(Classify):
-    """Classification with background rejection as an additional score; same loss as `classify`."""
+    """Classification with background rejection as a score; same loss as `classify`."""
 
     background: str = ""
     """Background class (default: none). Adds scores such as rejection_50 = 1 / (background efficiency) at 50 % signal
@@ -111,7 +111,7 @@ class Discriminate(Classify):
         return super().score(outputs) | scores
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
-        """Table rows, one per class and efficiency: rejection, cut, and change of the spectrum."""
+        """Table of rejection, cut and change of the spectrum, by class and efficiency."""
         rows, spectrum = [], None if samples is None else samples.get(self.spectrum)
         for name, share, one in self._rejections(outputs).values():
             row: dict[str, Any] = {"class": name, "kept": f"{100 * share:.6g} %", "rejection": str(one)}
@@ -124,7 +124,7 @@ class Discriminate(Classify):
         return rows
 
     def sculpted(self, outputs: Mapping[str, Array], column: Array, name: str, least: float) -> Sculpting:
-        """Change of the background spectrum of a column by the cut ln(p_S / p_B) >= `least`."""
+        """Change of the background spectrum of a column by ln(p_S / p_B) >= `least`."""
         place = {one: i for i, one in enumerate(self.classes)}
         mine = (outputs["label"] == place[self.background]) & np.isfinite(column)
         score = log_odds(outputs["probabilities"][mine], place[name], place[self.background])

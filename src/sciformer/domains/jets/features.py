@@ -1,4 +1,4 @@
-"""Features of particles: kinematic features, detector columns, and their standardisation."""
+"""Features of particles: kinematics, detector columns, and standardisation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS_AT_ONCE = 4096  # rows that fit into the CPU cache
 
 
 class Kinematics:
-    """Momenta of particles and of their jets, from which kinematic features (T,) follow.
+    """Momenta of particles and of their jets, inputs of kinematic features (T,).
 
     vector  (T, 4) px, py, pz, E
     plane   (T, 2) deta and dphi
@@ -92,7 +92,10 @@ class Feature(BaseModel):
         return tuple(Formula(self.formula).names)
 
     def looks_around(self, shared: Collection[str]) -> bool:
-        """Whether the feature depends on other particles: by a reduction, an index or a `shared` column."""
+        """Whether the feature depends on other particles of the jet.
+
+        It does by a reduction, an index, or one of the `shared` columns.
+        """
         if set(self.needs) & set(shared):
             return True
         if not self.formula:
@@ -153,7 +156,10 @@ def stack_columns(columns: Sequence[Array], count: int | None = None) -> Array:
 
 
 def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
-    """Jet momenta (B, 4) as pT, eta, phi and E: sum of the particles (T, 4) of each jet, zeros for empty jets."""
+    """Sum the particles (T, 4) of each jet to pT, eta, phi and E (B, 4).
+
+    Empty jets are zeros.
+    """
     sums = np.zeros((len(lengths), 4))
     starts, some = lengths.cumsum() - lengths, lengths > 0
     if some.any():
@@ -165,7 +171,9 @@ def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
 
 
 def relative_kinematics(vector: Array, jet: Array) -> Array:
-    """ln(pT / jet pT), deta and dphi (T, 3) of particles (T, 4), relative to jets (T, 4) as pT, eta, phi and E.
+    """ln(pT / jet pT), deta and dphi (T, 3) of particles (T, 4).
+
+    `jet` (T, 4) holds pT, eta, phi and E of the jet of each particle.
 
     deta has the sign of the jet's eta, as in JetClass: a positive deta is farther forward than the jet.
     """
@@ -179,7 +187,7 @@ def relative_kinematics(vector: Array, jet: Array) -> Array:
 
 
 def turn_particle(vector: Array, jet: Array, deta: float, dphi: float) -> Array:
-    """Rotate a particle (4,) to the angles deta, dphi from its jet (4,), with the same pT and mass."""
+    """Rotate a particle (4,) to angles from its jet (4,); pT and mass stay the same."""
     px, py, pz, energy = vector.astype(np.float64)
     pt, mass2 = np.hypot(px, py), energy**2 - px**2 - py**2 - pz**2
     eta, phi = jet[1] + deta * (-1 if jet[1] < 0 else 1), jet[2] + dphi
@@ -188,7 +196,7 @@ def turn_particle(vector: Array, jet: Array, deta: float, dphi: float) -> Array:
 
 
 def hidden_targets(vector: Array, jet: Array) -> Array:
-    """Prediction targets (T, 3) of hidden particles: standardised ln(pT / jet pT), and 4 deta, 4 dphi."""
+    """Targets (T, 3) of hidden particles: scaled ln(pT / jet pT), 4 deta, 4 dphi."""
     found = relative_kinematics(vector, jet)
     found[:, 0] = (found[:, 0] + 4.7) * 0.7
     found[:, 1:] *= 4

@@ -25,7 +25,9 @@ MIN_DIVISOR = 1e-20
 
 
 def particle_kinematics(vector: Tensor) -> Tensor:
-    """Kinematics (..., 7) of particles (..., 4) px, py, pz, E for `pair_features`: pT, m^2, mT, rapidity, phi.
+    """pT, m^2, mT, rapidity and phi of particles (..., 4), for `pair_features`.
+
+    Input: px, py, pz, E. Output: (..., 7), with two numbers each for rapidity and phi.
 
     Small differences of angles, and of E and |p|, would be lost in single precision. So all values are computed in
     double precision, and rapidity and phi are returned as two numbers each: the rounded value and its rounding error.
@@ -43,7 +45,10 @@ def particle_kinematics(vector: Tensor) -> Tensor:
 
 
 def _azimuth(px: Tensor, py: Tensor) -> Tensor:
-    """Azimuth phi; exported graphs use a float32 arc tangent with one Newton step (runtimes lack float64)."""
+    """Azimuth phi = atan2(py, px).
+
+    ONNX runtimes lack a float64 arc tangent, so exported graphs correct a float32 value to first order.
+    """
     if not torch.compiler.is_exporting():
         return torch.atan2(py, px)
     rough = torch.atan2(py.float(), px.float()).to(px.dtype)
@@ -51,7 +56,9 @@ def _azimuth(px: Tensor, py: Tensor) -> Tensor:
 
 
 def pair_features(i: Tensor, j: Tensor, names: Sequence[str] = PAIR_FEATURES) -> Tensor:
-    """Pair features (..., F) (arXiv 2202.03772) from `particle_kinematics` (..., 7) of particles i and j.
+    """Pair features (..., F) of particles i and j (arXiv 2202.03772).
+
+    From the `particle_kinematics` (..., 7) of both:
 
         Delta  = sqrt(y_ij^2 + phi_ij^2)                     ln_delta        y_ij = y_i - y_j, y the rapidity
         k_T    = min(pT_i, pT_j) Delta                       ln_kt
@@ -88,7 +95,10 @@ def pair_features(i: Tensor, j: Tensor, names: Sequence[str] = PAIR_FEATURES) ->
 
 
 def _padding_mask(real: Tensor | None) -> Tensor | None:
-    """Mask of valid rows, or None if all are valid (checked only where that needs no device sync)."""
+    """Mask of valid rows, or None if all are valid.
+
+    The check is made only where it needs no device sync.
+    """
     return None if real is None or (_may_branch_on_values(real) and bool(real.all())) else real
 
 
@@ -111,7 +121,7 @@ class ParticlePairs(nn.Module):
         self.embedding = PairEmbedding(len(self.names), (*widths, heads), last, bias)
 
     def forward(self, columns: Columns, valid: Valid = None) -> Tensor | PairBias:
-        """Bias (B, H, N, N) of padded particles (B, N, 4), or a PairBias of packed particles (T, 4)."""
+        """Bias (B, H, N, N) of padded particles, or a PairBias of packed particles."""
         vector, hidden = columns["vector"], columns.get("hidden")
         with torch.no_grad(), torch.autocast(vector.device.type, enabled=False):
             known, here = None if hidden is None else ~hidden.bool(), particle_kinematics(vector)
@@ -145,9 +155,9 @@ class ParticlePairs(nn.Module):
 
 
 class ParticleEmbedding(nn.Module):
-    """x = f_K(... f_1(norm(u))),  f_k(x) = gelu(W_k layer_norm(x) + b_k), for the features u (arXiv 2202.03772).
+    """MLP embedding of particle features u (arXiv 2202.03772).
 
-    The first norm is a batch norm over all visible particles.
+    x = f_K(... f_1(norm(u))),  f_k(x) = gelu(W_k layer_norm(x) + b_k); `norm` is a batch norm over visible particles.
     """
 
     masked = True
@@ -200,7 +210,9 @@ class RankEmbedding(nn.Module):
 
 
 class ParticleReadout(Readout):
-    """Predicted momentum and type of hidden particles: p(v, t | h) = prod_k N(v_k; mean_k, std_k) softmax_t(W h + b).
+    """Readout of momentum and type of hidden particles.
+
+    p(v, t | h) = prod_k N(v_k; mean_k, std_k) softmax_t(W h + b)
 
     v  ln(pT / jet pT), deta and dphi, standardised (`hidden_targets`)
     """

@@ -1,4 +1,4 @@
-"""LorentzNet: a trunk on four-vectors that is invariant under boosts and rotations."""
+"""LorentzNet: a trunk on four-vectors, invariant under boosts and rotations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from ...nn.watch import Watch
 
 
 def minkowski_product(a: Tensor, b: Tensor) -> Tensor:
-    """Lorentz invariant product <a, b> = a_0 b_0 - a_1 b_1 - a_2 b_2 - a_3 b_3 of four-vectors (..., 4)."""
+    """Lorentz invariant product of four-vectors (..., 4).
+
+    <a, b> = a_0 b_0 - a_1 b_1 - a_2 b_2 - a_3 b_3
+    """
     both = a * b
     return 2 * both[..., 0] - both.sum(-1)
 
@@ -58,7 +61,7 @@ class TokenPairs:
         self.count = layout.unpad(there.sum(-1)).clamp(min=1)[:, None]
 
     def _list(self, ragged: Ragged) -> None:
-        """List all n x n pairs of each sample; the list length follows from `ragged.pairs` without a sync."""
+        """List all n x n pairs of each sample, with a length known without a device sync."""
         ends = ragged.lengths.square().cumsum(0)
         place = torch.arange(2 * ragged.pairs, device=ends.device)
         sample = torch.searchsorted(ends, place, right=True)
@@ -75,7 +78,10 @@ class TokenPairs:
         self.count = others.clamp(min=1)[:, None]
 
     def pair_values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """Gather token values (T, ...) for i and j of each pair, (P, ...); arbitrary for padding pairs."""
+        """Gather token values (T, ...) for i and j of each pair (P, ...).
+
+        Padding pairs get arbitrary values.
+        """
         if self.packed:
             return take(first, self.left), take(second, self.right)
         batch, n = self.layout.rows.shape
@@ -94,7 +100,9 @@ class TokenPairs:
         return values if self.real is None else values * self.real
 
     def moments(self, a: Tensor, b: Tensor, seen: Tensor, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean (D,), variance (D,) and number of z_ij = a_i + b_j + frame seen_ij over all pairs, without storing z.
+        """Mean (D,), variance (D,) and number of z_ij = a_i + b_j + frame seen_ij.
+
+        Over all pairs, without storing z.
 
         a and b are (T, D), seen (P, C) is symmetric in i and j, frame is (D, C). Products become sums over tokens:
         sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i. All terms are centred first.
@@ -126,11 +134,12 @@ def _centred(side: Tensor, times: Tensor, valid: Tensor, some: Tensor) -> tuple[
 
 
 class LorentzBlock(nn.Module):
-    """h_i <- h_i + f(h_i, sum_j g_ij m_ij, s_i),   x_i <- x_i + c mean_j (x_i - x_j) u(g_ij m_ij).
+    """Lorentz equivariant message passing block (arXiv 2201.08187).
+
+    h_i <- h_i + f(h_i, sum_j g_ij m_ij, s_i),   x_i <- x_i + c mean_j (x_i - x_j) u(g_ij m_ij).
 
     m_ij = e(h_i, h_j, |x_i - x_j|^2, <x_i, x_j>) and g_ij = sigmoid(w m_ij). e, f and u are small MLPs; products of
-    four-vectors x pass through `signed_log`; s are the input scalars of the tokens (arXiv 2201.08187). The last block
-    does not update x.
+    four-vectors x pass through `signed_log`; s are the input scalars of the tokens. The last block does not update x.
     """
 
     def __init__(self, dim: int, scalars: int, moves: bool = True, step: float = 5e-3) -> None:
@@ -171,7 +180,9 @@ class LorentzBlock(nn.Module):
 
 
 class LorentzNet(FlatTrunk):
-    """`depth` Lorentz blocks over all pairs of tokens (arXiv 2201.08187); `at` is (E, p_x, p_y, p_z).
+    """LorentzNet (arXiv 2201.08187): `depth` blocks over all pairs of tokens.
+
+    `at` holds the four-vectors (E, p_x, p_y, p_z).
 
     The inputs are scalars of the tokens and the squared mass of each four-vector. If the scalars are Lorentz
     invariant, so is the output.

@@ -1,4 +1,4 @@
-"""`sciformer new jets`: guess particle columns, classes and weights from files of jets."""
+"""`sciformer new jets`: guess particle columns, classes and weights in files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FEATURE_REASONS = {
 
 
 class FoundJets(NamedTuple):
-    """Sampled rows, number of jets, layout, particle columns, and notes on unreadable files."""
+    """Sampled rows, number of jets, layout, columns, and notes on unreadable files."""
 
     table: Table
     samples: int
@@ -133,7 +133,7 @@ def _token_keys(seen: FoundJets) -> list[Found]:
 
 
 def inspect_files(paths: Sequence[Path]) -> FoundJets:
-    """Inspect the columns of the first readable file, and sample rows of several files."""
+    """Find the columns of the first readable file, and sample rows of several files."""
     try:
         some, form, bad = _readable_files(paths[:: max(1, len(paths) // MAX_COUNTED_FILES)])
         kinds = {name.rpartition("/")[2]: kind for name, kind in opened(some[0], form).columns.items()}
@@ -167,7 +167,7 @@ def _readable_files(paths: Sequence[Path]) -> tuple[list[Path], Layout, list[str
 
 
 def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
-    """Sample rows at the beginning, middle and end, since files may be sorted by class."""
+    """Sample rows at the start, middle and end: files may be sorted by class."""
     real = {name: file.need(name, f"as in the first of the files, {name}") for name in names}
     starts = sorted({int(start) for start in np.linspace(0, max(0, file.rows - ROWS_PER_SAMPLE), SAMPLES_PER_FILE)})
     if len(starts) > 1 and starts[1] < ROWS_PER_SAMPLE:
@@ -178,7 +178,7 @@ def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array 
 
 
 def _file_layout(path: Path) -> Layout:
-    """Layout of a file: the tree among several, and names for the entries of unnamed arrays."""
+    """Layout of a file: its tree, and names for the entries of unnamed arrays."""
     try:
         file = opened(path, Layout())
         axes = _guess_axes(file)
@@ -308,7 +308,7 @@ ColumnKinds = Mapping[str, str]  # kind of each column: `list` or `value`
 
 @dataclass(frozen=True)
 class ParticleColumns:
-    """Columns of the particles of a file: momenta (`parts`), and all columns by suffix (`own`)."""
+    """Particle columns of a file: momenta (`parts`), and all by suffix (`own`)."""
 
     name: str
     parts: dict[str, str]
@@ -481,7 +481,10 @@ def find_observers(table: Table, but: Iterable[str]) -> list[str]:
 
 
 def tag_by_class(names: Sequence[str]) -> list[str]:
-    """Tag files with the class in their name (CLASS:NAME); empty if there are not two classes."""
+    """Tag files with the class in their name, CLASS:NAME.
+
+    The list is empty if there are fewer than two classes.
+    """
     stems = {name: re.sub(r"[_.-]?\d+$", "", Path(name).name.partition(".")[0]) for name in names}
     told = all(re.fullmatch(r"[A-Za-z]\w*", stem) for stem in stems.values())
     return [f"{stem}:{name}" for name, stem in stems.items()] if told and len(set(stems.values())) > 1 else []

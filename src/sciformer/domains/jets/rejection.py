@@ -1,4 +1,4 @@
-"""Background rejection at fixed signal efficiency, and sculpting of background spectra.
+"""Background rejection at fixed signal efficiency; sculpting of spectra.
 
 The discriminant of signal S and background B is s = p_S / (p_S + p_B). Cuts are made on ln(p_S / p_B), which has the
 same order and does not round to 1 for very confident models.
@@ -21,7 +21,7 @@ CHANCE_DRAWS = 20  # random selections for the divergence expected by chance
 
 
 class Rejection(NamedTuple):
-    """Background rejection 1 / e_B at a cut with at least the requested signal efficiency."""
+    """Background rejection 1 / e_B at a cut of given signal efficiency."""
 
     value: float  # 1 / e_B; for a bound, the value with one background sample above the cut
     bound: bool  # no background sample passes: the value is a lower bound
@@ -58,7 +58,9 @@ class Sculpting(NamedTuple):
 def rejection(
     probabilities: Floats, label: Integers, signal: int = 1, background: int = 0, efficiency: float = 0.5
 ) -> Rejection:
-    """Background rejection 1 / e_B for the highest cut with a signal efficiency of at least `efficiency`.
+    """Background rejection 1 / e_B at a signal efficiency of at least `efficiency`.
+
+    The cut on p_S / (p_S + p_B) is the highest with that efficiency.
 
     If no background passes the cut, `value` is a lower bound: the rejection with one background sample above the cut.
     Samples of other classes are ignored. All values are nan if a probability is nan or a class has no samples.
@@ -90,7 +92,7 @@ def tradeoff(probabilities: Floats, label: Integers, signal: int = 1, background
 
 
 def sculpting(values: Floats, passes: NDArray[np.bool_]) -> Sculpting:
-    """Jensen-Shannon divergence of a spectrum (such as the mass) before (p) and after (q) a cut.
+    """Jensen-Shannon divergence of a spectrum before (p) and after (q) a cut.
 
         D = ½ Σ p log₂(p / m) + ½ Σ q log₂(q / m),   m = (p + q) / 2
 
@@ -127,7 +129,10 @@ def _jensen_shannon(p: Floats, q: Floats) -> float:
 def _signal_and_background(
     probabilities: Floats, label: Integers, signal: int, background: int
 ) -> tuple[Floats, NDArray[np.bool_]] | None:
-    """Score and signal flag of the samples of both classes; None for nan or a class without samples."""
+    """Score and signal flag of the samples of two classes.
+
+    None if a probability is nan or a class has no samples.
+    """
     p, truth = classes(probabilities, label)
     if not numbers(p) or not {signal, background} <= set(np.unique(truth).tolist()):
         return None

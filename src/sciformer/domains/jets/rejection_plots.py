@@ -1,4 +1,4 @@
-"""Figures of background rejection: rejection against efficiency, and spectra before and after cuts."""
+"""Figures of background rejection: ROC curves, and spectra before and after cuts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COLOURS = ("#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#ddaa33", "#4
 def rejection_figures(
     objective: Discriminate, outputs: Mapping[str, Array], samples: Mapping[str, Array]
 ) -> dict[str, Callable[[], Figure]]:
-    """Functions that draw the figures of an evaluation, by caption; empty without a background."""
+    """Drawing functions of the figures, by caption; empty without a background."""
     if not objective.signals:
         return {}
     place = {name: i for i, name in enumerate(objective.classes)}
@@ -79,7 +79,7 @@ def rejection_figures(
 
 
 def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejection]], background: str) -> Figure:
-    """Draw background rejection (logarithmic) against the signal efficiency of each class.
+    """Draw background rejection against the signal efficiency of each class.
 
     points  working points of each class, drawn as dots; a lower bound is a triangle
 
@@ -114,7 +114,9 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
 
 
 def draw_sculpting(panels: Mapping[str, Sequence[tuple[str, Sculpting]]], column: str, background: str) -> Figure:
-    """Draw the background spectrum before (grey) and after cuts (lines), one panel per signal class.
+    """Draw the background spectrum before (grey) and after cuts (lines).
+
+    Each signal class has a panel.
 
     panels  {class: [(name of the cut, sculpting)]}; the panel shows the divergence of the last cut, and cuts with
             fewer than 50 samples are not drawn

@@ -1,4 +1,4 @@
-"""Particle tokens: a token is one particle of a jet, with momentum, type and impact parameters."""
+"""Particle tokens: particles of a jet with momentum, type, impact parameters."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MAX_FITTED_PARTICLES = 1_000_000  # particles used to fit centres and scales
 
 
 class Particles(Pairwise, Maskable, Exportable, Editable):
-    """Particles of jets in order of falling pT; features and pair features follow from their momenta.
+    """Particles of jets in order of falling pT, with features and pair features.
 
     Columns of particles are lists, columns of jets are numbers. If `plane` or `jet` is missing in the data, it is
     computed from the sum of the particles. deta has the sign of the jet's pseudorapidity, as in JetClass
@@ -150,7 +150,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         self.state.update(centre=centre.tolist(), scale=(1 / np.where(wide > 0, wide, 1)).tolist())
 
     def tokenize(self, table: Table) -> Stream:
-        """Make the columns `vector` (T, 4), `plane` (T, 2), `jet` (T, 4), `type` (T,) and `raw` (T, K).
+        """Columns `vector` (T, 4), `plane` (T, 2), `jet` (T, 4), `type` (T,), `raw` (T, K)
 
         `jet` is pT, eta, phi and E; `raw` has the K features that are not kinematic.
         """
@@ -180,7 +180,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return stream if (kept == lengths).all() else stream.cut(stream.starts, kept)
 
     def normalise(self, stream: Stream) -> Stream:
-        """Add `features` (T, F) and coordinates `at`; features of hidden particles are zero."""
+        """Add `features` (T, F), zero for hidden particles, and coordinates `at`."""
         at = stream.columns["plane"] if self.at == "plane" else stream.columns["vector"][:, [3, 0, 1, 2]]
         found = standardise_features(self._raw_features(stream), self.feature_list, self.state)
         columns = {"features": np.ascontiguousarray(found), "at": at}
@@ -208,7 +208,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return stream.reorder(np.lexsort((-pt2, stream.sample))) if rises.any() else stream
 
     def _type(self, table: Table, count: int) -> Array:
-        """Particle type (T,): index of the largest type column, or len(types) if none is set."""
+        """Particle type (T,): index of the largest type column, len(types) if none."""
         kind, largest = np.full(count, len(self.types), np.int8), np.zeros(1, np.int8)
         if all(name in table for name in self.types):
             for number, name in enumerate(self.types):
@@ -220,7 +220,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # Embedding, masking and readout
 
     def width(self, dim: int) -> int:
-        """Width of the embedded tokens: `dim`, or the number of features if `embed` is features."""
+        """Width of embedded tokens: `dim`, or the number of features without embedding."""
         return len(self.feature_list) if self.embed == "features" else dim
 
     def embedding(self, dim: int) -> nn.Module:
@@ -244,7 +244,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return np.repeat(stream.lengths > 1, stream.lengths)
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
-        """Columns without the hidden particles; jets and angles are recomputed from the visible ones."""
+        """Columns without hidden particles; jets and angles follow from visible ones."""
         for feature in self.column_features:
             if feature.looks_around((*self.jet, *self.plane)):
                 made = feature.formula or feature.column or feature.name
@@ -269,7 +269,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # Editing
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
-        """Move a particle to the angles (deta, dphi) from the jet axis; pT and mass stay the same."""
+        """Move a particle to (deta, dphi) from the jet axis; pT and mass stay the same."""
         self.check_token(stream, token, *to)
         turned = turn_particle(stream.columns["vector"][token], stream.columns["jet"][token], *to)
         return self.change(stream, token, "vector", turned)
@@ -334,7 +334,10 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return [f"{symbols[kind]} {p:.{d}f} GeV" for kind, p, d in zip(stream.columns["type"], pt, digits)]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """Draw the plane of deta and dphi: marker by type, area by pT, colour by weight, + at the jet axis."""
+        """Draw the plane of deta and dphi.
+
+        Marker by type, area by pT, colour by weight; + is the jet axis.
+        """
         columns, symbols = sample.stream.columns, self.symbols
         plane, kind, pt = columns["plane"], columns["type"], np.hypot(*columns["vector"].T[:2])
         size = 6 + 240 * np.sqrt(pt / max(float(pt.max(initial=0)), 1e-9)) ** 1.5

@@ -123,7 +123,7 @@ def metropolis(
     boundary: str = "periodic",
     coupling: float = 1.0,
 ) -> Spins:
-    """One Metropolis sweep of every chain: flip each spin once with probability min(1, exp(-dE / T)).
+    """Metropolis sweep: flip each spin once with probability min(1, exp(-dE / T)).
 
     dE = 2 J k with k = s_i sum_j b_ij s_j. Colours are updated one after another. Spins of one colour share no bond, so
     a parallel update equals a sequential update.
@@ -166,7 +166,9 @@ def swendsen_wang(
     boundary: str = "periodic",
     coupling: float = 1.0,
 ) -> Spins:
-    """One Swendsen-Wang sweep of every chain (Phys. Rev. Lett. 58, 86): flip each cluster with probability 1/2.
+    """Swendsen-Wang sweep (Phys. Rev. Lett. 58, 86): flip clusters at random.
+
+    Each cluster of each chain is flipped with probability 1/2.
 
     A satisfied bond, J b_ij s_i s_j > 0, joins its spins with probability 1 - exp(-2 |J| / T); an unsatisfied bond
     never does. This is valid for bonds of either sign, so also for antiferromagnets and frustrated boundaries.
@@ -196,7 +198,9 @@ def swendsen_wang(
 
 
 def _find_roots(right: NDArray[np.bool_], below: NDArray[np.bool_], bonds: Bonds, width: int) -> Sites:
-    """Root of the cluster of every spin (N, chains); `right` and `below` (N, chains) mark the joined bonds.
+    """Root of the cluster of every spin (N, chains).
+
+    `right` and `below` (N, chains) mark the joined bonds.
 
     Runs along rows follow from a cumulative maximum. Then each round hooks larger roots to smaller roots and
     shortens the paths (pointer jumping), until no joined bond connects two roots.
@@ -284,7 +288,7 @@ def ising(
 def _ground_states(
     generator: np.random.Generator, chains: int, height: int, width: int, boundary: str, coupling: float
 ) -> Spins:
-    """Ground states (chains, height, width) with random signs: uniform, or a checkerboard if J < 0.
+    """Ground states with random signs: uniform, or a checkerboard if J < 0.
 
     If the bonds across a border are unsatisfied, there is a domain wall at the border. Flipping the spins before a
     random column (or row) moves the wall to a random position.
@@ -310,12 +314,12 @@ def _random_bits(generator: np.random.Generator, shape: tuple[int, ...]) -> NDAr
 
 
 def _threshold(probability: Floats) -> NDArray[np.uint32]:
-    """Threshold of random 32-bit integers for an event of this probability, exact to 2^-32."""
+    """Threshold of random 32-bit integers for an event of this probability."""
     return np.minimum(np.rint(probability * 2.0**32), 2.0**32 - 1).astype(np.uint32)
 
 
 def _sites_first(spins: Spins) -> Spins:
-    """Copy spins to (N, chains): the spins at a site are contiguous, so neighbour lookups copy whole rows."""
+    """Copy spins to (N, chains), so that neighbour lookups copy whole rows."""
     return np.moveaxis(spins, 0, -1).copy(order="C").reshape(-1, len(spins))
 
 

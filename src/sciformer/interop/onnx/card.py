@@ -1,4 +1,4 @@
-"""Description of an exported ONNX graph: inputs, outputs and preprocessing, as JSON and as README."""
+"""Description of an exported ONNX graph, as JSON and as README."""
 
 from __future__ import annotations
 

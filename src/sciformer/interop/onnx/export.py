@@ -48,7 +48,7 @@ EXAMPLE_TOKENS = 7  # tokens of the traced example: neither 1 nor a typical widt
 
 
 def write_onnx(run: Run, folder: Folder) -> list[str]:
-    """Write the ONNX graph and its description, after a check against the library; return notes."""
+    """Write a checked ONNX graph and its description; return notes."""
     _check_exportable(run)
     check_packages()
     inputs = graph_inputs(run)
@@ -113,7 +113,10 @@ def _check_exportable(run: Run) -> None:
 
 
 class Graph(nn.Module):
-    """Model and predictions as a function of tensors: the columns of each stream, then its `valid`."""
+    """Model and predictions as a function of tensors.
+
+    The arguments are the columns of each stream, then its `valid`.
+    """
 
     def __init__(self, run: Run, inputs: Inputs) -> None:
         super().__init__()
@@ -143,7 +146,10 @@ class Graph(nn.Module):
 
 
 class _Fixed(nn.Module):
-    """Batch norm with fixed statistics, y = (x - mean) scale + shift, without flattening dynamic axes."""
+    """Batch norm with fixed statistics, y = (x - mean) scale + shift.
+
+    It does not flatten its input, since the axes are dynamic.
+    """
 
     mean: Tensor
     scale: Tensor
@@ -161,7 +167,7 @@ class _Fixed(nn.Module):
         return (x - self.mean) * self.scale + self.shift
 
     def plain(self, x: Tensor) -> Tensor:
-        """Of images (B, D, height, width), whose norm a runtime joins to the convolution before it."""
+        """Normalise images (B, D, height, width); runtimes fuse it with a convolution."""
         return self.norm.plain(x)
 
 
@@ -267,7 +273,7 @@ def _label(made: Any, run: Run) -> None:
 
 
 class Checked(NamedTuple):
-    """Maximum differences: graph against library, and single against double precision of the library."""
+    """Maximum differences: graph to library, and single to double precision."""
 
     apart: float
     rounding: float

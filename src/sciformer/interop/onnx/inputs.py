@@ -1,4 +1,4 @@
-"""Inputs of an ONNX graph: columns that the model reads, grids of tokens, and test samples."""
+"""Inputs of an ONNX graph: columns read by the model, token grids, test samples."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def exported_tokens(run: Run) -> dict[str, Exportable]:
 
 
 def by_stream(run: Run, make: Callable[[str], Made]) -> Made | dict[str, Made]:
-    """Apply `make` to each stream; return the single result, or results by stream name."""
+    """Apply `make` to each stream; a single result, or results by stream name."""
     made = {stream: make(stream) for stream in run.assembly.tokens}
     return made if len(made) > 1 else next(iter(made.values()))
 
@@ -71,7 +71,7 @@ def export_files(run: Run) -> dict[str, str]:
 
 
 def max_places(run: Run, stream: str) -> int | None:
-    """Maximum number of tokens of a sequence model with a fixed position table, or None."""
+    """Maximum number of tokens of a sequence with fixed positions, or None."""
     found = run.assembly.tokens[stream].grid_shape
     return found if isinstance(found, int) else None
 
@@ -91,7 +91,7 @@ class StreamInputs(NamedTuple):
     most: int | None
 
     def size(self, tokens: int) -> int:
-        """Number of tokens of a sample: `tokens`, limited to the size of the grid or position table."""
+        """Number of tokens of a sample, limited by the grid or position table."""
         if self.filled is not None:
             return self.filled[0] * self.filled[1]
         return tokens if self.most is None else min(tokens, self.most)
@@ -131,7 +131,7 @@ def graph_inputs(run: Run) -> Inputs:
 
 
 def example_columns(run: Run, stream: str = "") -> Columns:
-    """Example columns (T, ...) of a stream, only the columns that change the output of the model."""
+    """Example columns (T, ...) of a stream that change the output of the model."""
     assembly, stream = run.assembly, stream_name(run.assembly.tokens, stream)
     tables = [tokens.example() for tokens in exported_tokens(run).values()]
     known = [table for table in tables if table is not None]
@@ -170,7 +170,9 @@ def summarize(run: Run, model: Any, streams: dict[str, StreamView]) -> Tensor:
 
 
 def make_inputs(columns: Columns, samples: int, tokens: int, seed: int = 0, filled: bool = False) -> Columns:
-    """Random padded tensors (samples, tokens, ...) and `valid`, with tokens drawn from columns (T, ...).
+    """Random padded tensors (samples, tokens, ...) and `valid`.
+
+    Tokens are drawn from the columns (T, ...).
 
     The first sample has the full length; with four or more samples, the last sample is empty. With `filled`, all
     samples have the full length and there is no `valid`.

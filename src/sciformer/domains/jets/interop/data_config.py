@@ -158,7 +158,10 @@ def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) ->
 
 
 class Translation:
-    """Translation of a data file: recipe sections, untranslated options (`notes`), remarks (`asides`)."""
+    """Recipe sections from a data file.
+
+    `notes` lists options that were not translated, `asides` has remarks.
+    """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
@@ -308,7 +311,7 @@ class Translation:
             self.objective["weight"] = "weight"
 
     def _reweight(self, weights: dict[str, Any]) -> list[str]:
-        """Set the reweighting in bins of two variables; return class weights as factors of a formula."""
+        """Set the reweighting in two variables; return class weights as formula factors."""
         edges = as_mapping(weights["reweight_vars"], "weights: reweight_vars")
         if len(edges) != 2:
             self.note(f"`weights: reweight_vars` ({', '.join(map(str, edges))}): needs exactly two variables")
@@ -390,7 +393,7 @@ class Translation:
         self.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: padding does not change the results")
 
     def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, FeatureScaling]]:
-        """Names and standardisations of input variables; note each standardisation if `plain`."""
+        """Names and standardisations of input variables; `plain` variables need none."""
         found = []
         for one in as_list((group or {}).get("vars")):
             name, *rest = [str(one)] if not isinstance(one, list) else [str(one[0]), *one[1:]]
@@ -401,7 +404,7 @@ class Translation:
         return found
 
     def _standard(self, name: str, rest: list[Any]) -> FeatureScaling:
-        """Parameters of clip((x - centre) * scale), as in weaver: none if the centre is null."""
+        """Parameters of clip((x - centre) * scale); empty if the centre is null."""
         process = as_mapping(self.options.get("preprocess"), "preprocess")
         known = as_mapping(process.get("params"), "preprocess: params").get(name)
         if isinstance(known, dict):
@@ -493,7 +496,7 @@ def as_mapping(value: Any, where: str) -> dict[str, Any]:
 
 
 def _feature_key(feature: Feature) -> Any:
-    """Definition of a feature for comparison, without its name (except kinematic features)."""
+    """Definition of a feature for comparison; the name counts only if kinematic."""
     what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
     return what, feature.centre, feature.scale, feature.clip
 
@@ -524,7 +527,7 @@ def column_names(text: Any) -> list[str]:
 
 
 def expand_formula(text: Any, new: Mapping[str, Any]) -> str:
-    """Substitute the variables of `new`, down to file columns: equal formulas give equal text."""
+    """Substitute variables of `new` until only columns of the files are left."""
     return _unparse(_ExpandNames(new, ()).visit(_parse(text)))
 
 

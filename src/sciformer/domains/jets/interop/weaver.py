@@ -79,7 +79,7 @@ def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def convert_transformer(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]) -> Checkpoint:
-    """Convert a Particle Transformer; names and shapes of its weights show the variant."""
+    """Convert a Particle Transformer; names and shapes of weights give its variant."""
     sections = _sections(tensors, config, changes)
     note = (
         "the weights do not show whether the last pair layer has an activation; assumed yes, as in the "

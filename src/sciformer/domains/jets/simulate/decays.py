@@ -1,4 +1,4 @@
-"""Hard process of a jet: a resonance and its decay into two, three or four prongs, with exact kinematics.
+"""Hard process of a jet: a resonance and its decay into two to four prongs.
 
 A jet is simulated in its own frame: the parent moves along the first axis, perpendicular to the beam (third axis). Its
 direction in the detector follows from a boost along the beam and a rotation around it, which preserve distances between
@@ -79,7 +79,7 @@ class Prongs(Rows):
         return self.flavour < NEUTRINO
 
     def together(self) -> Floats:
-        """Mask of jets with all visible prongs within JET_RADIUS of their common direction."""
+        """Mask of jets with all visible prongs within JET_RADIUS of their sum."""
         seen = self.visible
         axis = np.where(seen[:, None], self.vectors, 0).sum(0)
         return np.all((self.distance(axis) < JET_RADIUS) | ~seen, axis=0)
@@ -126,7 +126,7 @@ def _draw_breit_wigner(drawn: Floats, mass: float, width: float, reach: float = 
 
 @lru_cache(maxsize=1)
 def _virtual_w_shares() -> tuple[Floats, Floats]:
-    """Cumulative distribution of the virtual W mass in H -> WW*, with the first W on shell."""
+    """Cumulative distribution of the virtual W mass in H -> WW*."""
     grid = np.linspace(MIN_VIRTUAL_W_MASS, MASS_H - MASS_W, 400)
     q = decay_momentum(np.full_like(grid, MASS_H), np.full_like(grid, MASS_W), grid)
     matrix = q * (q**2 + 3 * (MASS_W * grid / MASS_H) ** 2)
@@ -164,7 +164,7 @@ def _decay_cosine_shares(kind: str) -> tuple[Floats, Floats]:
 
 
 def _polarise(made: Prongs, rng: np.random.Generator) -> None:
-    """Draw decay angles of polarised bosons: W and Z along their momentum, and W from top quarks."""
+    """Draw decay angles of polarised bosons: W, Z, and W from top quarks."""
     boson = np.flatnonzero((made.label == WQQ) | (made.label == ZQQ))
     drawn = rng.random((2, len(boson)))
     cosine = np.interp(drawn[0], *_decay_cosine_shares("transverse"))

@@ -37,7 +37,7 @@ UNDERLYING_KINDS = np.array([PION] * 11 + [PHOTON] * 7 + [KAON0] * 2, np.int8)  
 
 @dataclass
 class DetectedParticles(Rows):
-    """Detected particles: pT, direction, type, charge, impact parameters, and index of their jet."""
+    """Detected particles: pT, direction, type, charge, impact parameters, jet index."""
 
     pt: Floats
     eta: Floats
@@ -52,7 +52,9 @@ class DetectedParticles(Rows):
 def detect_jets(
     crowd: ParticleArray, vertices: Floats, prongs: Prongs, rng: np.random.Generator
 ) -> tuple[DetectedParticles, Floats]:
-    """Detected particles in the cone of each jet, and jet momenta (4, n); azimuths are relative to the parent.
+    """Detected particles in the cone of each jet, and jet momenta (4, n).
+
+    Azimuths are relative to the parent.
 
     The cone axis is the sum of all detected particles near the parent. The underlying event is added inside the cone.
     """
@@ -96,14 +98,14 @@ def _find_detected(
 
 
 def leaves_trace(pt: Floats, eta: Floats, charged: Floats, rng: np.random.Generator) -> Floats:
-    """Mask of detected particles: all neutral ones, and tracks within acceptance and efficiency."""
+    """Mask of detected particles: neutral particles, and tracks in the acceptance."""
     return ~charged | (pt > MIN_TRACK_PT) & (np.abs(eta) < MAX_TRACK_ETA) & (
         rng.random(len(pt), np.float32) < TRACK_EFFICIENCY
     )
 
 
 def _underlying_event(axis: Floats, top: Floats, rng: np.random.Generator) -> DetectedParticles:
-    """Soft particles, uniform over each cone; their number fluctuates between events (gamma-Poisson)."""
+    """Soft particles, uniform over each cone; their number is gamma-Poisson."""
     n = axis.shape[1]
     density = np.where(top, UNDERLYING_DENSITY_TOP, UNDERLYING_DENSITY)
     count = rng.poisson(density * np.pi * JET_RADIUS**2 / 3.0 * rng.standard_gamma(3.0, n))
@@ -140,7 +142,10 @@ def smear_particles(seen: DetectedParticles, rng: np.random.Generator) -> Detect
 
 
 def impact_errors(pt: Floats) -> tuple[Floats, Floats]:
-    """Resolutions of d0 and dz in mm: hypot(0.010, 0.080 / pT) and hypot(0.020, 0.120 / pT)."""
+    """Resolutions of d0 and dz in mm.
+
+    hypot(0.010, 0.080 / pT) and hypot(0.020, 0.120 / pT)
+    """
     inverse = 1 / (pt * pt)
     d0, dz = (np.sqrt(np.float32(a * a) + np.float32(b * b) * inverse) for a, b in ((0.010, 0.080), (0.020, 0.120)))
     return d0, dz

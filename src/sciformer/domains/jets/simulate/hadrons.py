@@ -1,4 +1,4 @@
-"""Hadronisation: clusters decay to hadrons, photons and leptons; b and c hadrons fly before they decay.
+"""Hadronisation: decays of clusters and of b and c hadrons, with their vertices.
 
 All decays are two-body decays with exact kinematics, isotropic at rest. A cluster decays to two hadrons, rho to two
 pions, pi0 and eta to two photons. A b hadron decays to a c hadron and a virtual W, a c hadron to a kaon and a virtual
@@ -55,7 +55,7 @@ CHANNEL_TABLE, LIGHT_CHANNEL_TABLE = _channel_lookup(CHANNELS), _channel_lookup(
 
 @dataclass
 class ParticleArray(Rows):
-    """Particles: momenta (4, n), kind, charge, index of the jet, and index of the production vertex (0: primary)."""
+    """Particles: momenta (4, n), kind, charge, jet index, vertex index (0: primary)."""
 
     p: Floats
     kind: Floats
@@ -73,7 +73,7 @@ class ParticleArray(Rows):
 def hadronise_clusters(
     clusters: ParticleArray, mass: Floats, heavy: ParticleArray, rng: np.random.Generator
 ) -> tuple[ParticleArray, Floats]:
-    """Decay clusters and b and c hadrons; return all particles and the vertices (4, v).
+    """Decay clusters and b and c hadrons; return particles and vertices (4, v).
 
     The result also contains decayed particles; kinds up to LAST_STABLE are final.
     """
@@ -103,7 +103,7 @@ def hadronise_clusters(
 def _decay_vertices(
     parents: ParticleArray, kind: int, vertices: list[Floats], rng: np.random.Generator
 ) -> ParticleArray:
-    """Move particles to their decay vertices: production vertex plus momentum times proper time over mass."""
+    """Add decay vertices: production vertex + momentum * proper time / mass."""
     n = len(parents)
     life = LIFETIME_B if kind == B_HADRON else LIFETIME_D[rng.integers(0, len(LIFETIME_D), n)]
     path = (life * rng.standard_exponential(n) / MASSES[kind]).astype(np.float32)
@@ -116,7 +116,7 @@ def _decay_vertices(
 def _weak_decay(
     parents: ParticleArray, kind: int, rng: np.random.Generator
 ) -> tuple[ParticleArray, ParticleArray, Floats, Floats]:
-    """B -> D W*, D -> K W*: the hadron, the W* with its mass, and the rows of leptonic decays."""
+    """B -> D W*, D -> K W*: hadron, W* with its mass, and rows of leptonic decays."""
     n = len(parents)
     drawn = rng.random((4, n), np.float32)
     leptonic = drawn[0] < 2 * LEPTON_SHARES[kind]
@@ -179,7 +179,7 @@ def _decay_rho(parents: ParticleArray, rng: np.random.Generator) -> list[Particl
 
 
 def _decay_to_photons(parents: ParticleArray, rng: np.random.Generator) -> list[ParticleArray]:
-    """Decay pi0 and eta to two photons, or in rare cases to a photon and a collinear electron pair."""
+    """Decay pi0 and eta to two photons, rarely to a photon and an electron pair."""
     n = len(parents)
     none = np.zeros(1, np.float32)
     a, b = decay(parents.p, MASSES[parents.kind], none, none, isotropic_directions(rng, n))

@@ -1,4 +1,4 @@
-"""Simulated jets of the ten classes of JetClass, about 20,000 per second on one core.
+"""Simulated jets of the ten classes of JetClass, 20,000 per second on one core.
 
     table = Jets(seed=1).make(100_000)                # columns part_px ... label, as in a file of JetClass
     table = Jets().make(1000, first=5_000_000)        # jets 5,000,000 to 5,000,999 of an endless sequence
@@ -59,7 +59,9 @@ BRANCHES = (
 
 
 class Jets(SimulatedSequence):
-    """Simulated jets of the ten classes of JetClass, with its branch names and a class column `label`.
+    """Simulated jets of the ten classes of JetClass.
+
+    Columns have the names of its branches; `label` is the class.
 
     About 20,000 jets per second on one core; the module docstring describes the model.
     """
@@ -94,7 +96,7 @@ class Jets(SimulatedSequence):
         return truncate_jets(super().make(count, first, part), self.most)
 
     def tables(self, suffix: str) -> Iterator[Table]:
-        """Tables for a file; ROOT files have no `label`, only label_QCD etc., as in JetClass."""
+        """Tables for a file; ROOT files have no `label`, only label_QCD etc."""
         for table in self.make_tables():
             yield {name: column for name, column in table.items() if suffix != ".root" or name != "label"}
 
@@ -155,7 +157,7 @@ def _may_pass_cuts(prongs: Prongs) -> Floats:
 
 
 def _passes_cuts(prongs: Prongs, momenta: Floats) -> Floats:
-    """Mask of jets that pass the cuts: pT, |eta|, and all visible prongs within the jet radius."""
+    """Mask of jets within the cuts: pT, |eta|, visible prongs inside the radius."""
     pt = np.hypot(momenta[0], momenta[1])
     eta = np.arcsinh(momenta[2] / pt)
     local = momenta.copy()  # in the frame of the prongs (mass neglected)
@@ -165,7 +167,9 @@ def _passes_cuts(prongs: Prongs, momenta: Floats) -> Floats:
 
 
 def jet_columns(seen: DetectedParticles, momenta: Floats, azimuth: Floats, label: Floats) -> dict[str, Array | Lists]:
-    """Columns of jets with momenta (4, n) and classes (n,); particles in order of falling pT.
+    """Columns of jets with momenta (4, n) and classes (n,).
+
+    Particles are in order of falling pT.
 
     Azimuths of the momenta are relative to `azimuth` (n,), azimuths of the particles are absolute. Particles with jet
     -1 are dropped.
@@ -199,7 +203,7 @@ def jet_columns(seen: DetectedParticles, momenta: Floats, azimuth: Floats, label
 
 
 def _hardest_first(seen: DetectedParticles) -> Floats:
-    """Row order by jet, then falling pT; one integer sort is seven times faster than a lexsort."""
+    """Row order by jet, then falling pT; seven times faster than a lexsort."""
     assert len(seen) < 1 << ROW_BITS
     hard = seen.pt.astype(np.float32).view(np.uint32)  # positive floats have the same order as their bits
     key = (seen.jet + 1).astype(np.uint64) << np.uint64(31 + ROW_BITS)
@@ -210,7 +214,7 @@ def _hardest_first(seen: DetectedParticles) -> Floats:
 
 
 def groomed_masses(seen: DetectedParticles, p: Floats, deta: Floats, dphi: Floats, n: int) -> Floats:
-    """Jet masses without sparse regions: drop cells whose 3 x 3 block has too little pT."""
+    """Jet masses without sparse regions: cells in 3 x 3 blocks of little pT."""
     width = np.float32(GROOMING_CELLS / (2 * JET_RADIUS))
     wide = GROOMING_CELLS + 2  # with a border, so that shifts in memory reach the neighbours
     inside = [

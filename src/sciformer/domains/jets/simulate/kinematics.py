@@ -1,4 +1,4 @@
-"""Four-vectors (px, py, pz, E) as arrays (4, n): boosts, two-body decays, directions."""
+"""Four-vectors (px, py, pz, E) as arrays (4, n): boosts, decays, directions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rows:
 
 
 def boost(p: Floats, frame: Floats, mass: Floats) -> Floats:
-    """Boost vectors from the rest frame of a particle with momentum `frame` and this mass.
+    """Boost vectors from the rest frame of a particle of momentum `frame` and mass.
 
     E' = (E E_f + p . p_f) / m,    p' = p + p_f (E + E') / (E_f + m)
     """
@@ -47,7 +47,7 @@ def boost(p: Floats, frame: Floats, mass: Floats) -> Floats:
 
 
 def decay_momentum(mass: Floats, first: Floats, second: Floats) -> Floats:
-    """Momentum of both products of a two-body decay at rest: sqrt(lambda(M^2, m1^2, m2^2)) / 2M."""
+    """Momentum of two decay products at rest: sqrt(lambda(M^2, m1^2, m2^2)) / 2M."""
     product = (mass**2 - (first + second) ** 2) * (mass**2 - (first - second) ** 2)
     return np.sqrt(np.maximum(product, 0)) / (2 * mass)
 
@@ -69,7 +69,7 @@ def isotropic_directions(rng: np.random.Generator, count: int, dtype: Any = np.f
 
 
 def draw_normals(rng: np.random.Generator, count: int) -> Floats:
-    """Normal random numbers (2, n) by Box-Muller, four times faster than `standard_normal`."""
+    """Normal random numbers (2, n) by Box-Muller, faster than `standard_normal`."""
     drawn = rng.random((2, count), np.float32)
     length = np.sqrt(np.float32(-2) * np.log1p(-drawn[0]))
     angle = np.float32(TWO_PI) * drawn[1]
@@ -79,7 +79,7 @@ def draw_normals(rng: np.random.Generator, count: int) -> Floats:
 
 
 def transverse_axes(axis: Floats) -> tuple[Floats, Floats]:
-    """Two unit vectors perpendicular to `axis` (3, n) and to each other (Duff et al. 2017)."""
+    """Two orthogonal unit vectors perpendicular to `axis` (3, n) (Duff et al. 2017)."""
     x, y, z = axis
     sign = np.copysign(np.ones((), axis.dtype), z)
     a = -1 / (sign + z)

@@ -35,7 +35,7 @@ FLAVOUR_BITS = 3  # bits of the flavour in a tag; the upper bits are the index o
 
 
 def shower(p: Floats, tag: Floats, scale: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Shower partons `p` (3, n) from their starting scales (n,); return the final partons and tags.
+    """Shower partons (3, n) from their starting scales; return final partons and tags.
 
     A tag is `place << FLAVOUR_BITS | flavour`; products inherit the place.
     """
@@ -62,7 +62,7 @@ def _descend(
 
 
 def _branch(p: Floats, tag: Floats, t: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-    """Branch partons at their scales, except vetoed branchings; return partons, tags and scales."""
+    """Branch partons at their scales, with vetoes; return partons, tags and scales."""
     drawn = rng.random((3, len(t)), np.float32)
     gluon = (tag & (1 << FLAVOUR_BITS) - 1) == GLUON
     lost = t * drawn[0]
@@ -97,7 +97,7 @@ def _branch(p: Floats, tag: Floats, t: Floats, rng: np.random.Generator) -> tupl
 
 
 def _draw_pair_flavours(kick: Floats, rng: np.random.Generator) -> Floats:
-    """Flavours of g -> q q: 20 % charm and 20 % bottom if the kick exceeds their mass, else light."""
+    """Flavours of g -> q q: 20 % charm and 20 % bottom above their mass, else light."""
     drawn = rng.random(len(kick))
     light = np.where((drawn < 0.4) & (drawn >= 0.2) & (kick > QUARK_MASSES[CHARM]), CHARM, LIGHT)
     return np.where((drawn < 0.2) & (kick > QUARK_MASSES[BOTTOM]), BOTTOM, light)

@@ -1,4 +1,4 @@
-"""Showers of resonances: shower in the rest frame, rescale to the resonance mass, boost.
+"""Showers of resonances: shower at rest, rescale to the mass, boost.
 
 A resonance that decays into quarks or gluons showers in its rest frame, so that multiplicity and shape do not depend
 on its momentum. The shower conserves momentum but adds energy. So all momenta p of a resonance of mass M are scaled by
@@ -35,7 +35,7 @@ MIN_CLUSTER_MASS, CLUSTER_MASS_SCALE = 0.35, 0.42  # GeV: minimum mass of a clus
 
 
 class ShowerSystems(NamedTuple):
-    """Systems that shower in one frame: index of the jet, mass (0: no rescaling), momentum."""
+    """Shower systems: jet index, mass (0: no rescaling), momentum."""
 
     jet: Floats
     mass: Floats
@@ -43,7 +43,7 @@ class ShowerSystems(NamedTuple):
 
 
 class SystemGroup(NamedTuple):
-    """Systems of one type, with momenta (3, n), flavours and starting scale of their first partons."""
+    """Systems of one type; first partons with momenta (3, n), flavours and scale."""
 
     jet: Floats
     mass: Floats
@@ -53,7 +53,7 @@ class SystemGroup(NamedTuple):
 
 
 def shower_particles(prongs: Prongs, rng: np.random.Generator, extra: bool = True) -> tuple[ParticleArray, Floats]:
-    """All particles of the jets before the detector, including neutrinos, and their vertices.
+    """All particles of the jets before the detector, with neutrinos, and vertices.
 
     Momenta are in the frame of the jet (see decays.py). Decayed particles are included, with kinds above LAST_STABLE.
 
@@ -81,7 +81,7 @@ def shower_particles(prongs: Prongs, rng: np.random.Generator, extra: bool = Tru
 def _start_systems(
     prongs: Prongs, rng: np.random.Generator, extra: bool
 ) -> tuple[ShowerSystems, Floats, Floats, Floats, tuple[Floats, Floats]]:
-    """Systems, first partons with tags and scales, and indices of the top quark systems and their W systems."""
+    """Systems, first partons with tags and scales, and indices of top and W systems."""
     label, n = prongs.label, len(prongs)
     jets = np.arange(n)
     qcd, four, top = label == QCD, (label == H4Q) | (label == HQQL), label >= TBQQ
@@ -135,7 +135,10 @@ def _draw_soft_jets(top: Floats, rng: np.random.Generator) -> SystemGroup:
 
 
 def _fragment_partons(p: Floats, tag: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
-    """Fragment partons to clusters and heavy hadrons: momenta (3, n), kinds, masses, system indices."""
+    """Fragment partons to clusters and heavy hadrons.
+
+    Returns momenta (3, n), kinds, masses and system indices.
+    """
     flavour, place = tag & (1 << FLAVOUR_BITS) - 1, (tag >> FLAVOUR_BITS).astype(np.intp)
     kind = np.full(len(tag), CLUSTER, np.int8)
     left, places = [p], [place]
