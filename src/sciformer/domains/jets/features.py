@@ -92,10 +92,7 @@ class Feature(BaseModel):
         return tuple(Formula(self.formula).names)
 
     def looks_around(self, shared: Collection[str]) -> bool:
-        """Whether the feature depends on other particles of the jet.
-
-        It does by a reduction, an index, or one of the `shared` columns.
-        """
+        """Whether it depends on other particles: reduction, index or `shared` column."""
         if set(self.needs) & set(shared):
             return True
         if not self.formula:
@@ -156,10 +153,7 @@ def stack_columns(columns: Sequence[Array], count: int | None = None) -> Array:
 
 
 def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
-    """Sum the particles (T, 4) of each jet to pT, eta, phi and E (B, 4).
-
-    Empty jets are zeros.
-    """
+    """Sum of particles (T, 4) per jet: pT, eta, phi, E (B, 4); zeros if empty."""
     sums = np.zeros((len(lengths), 4))
     starts, some = lengths.cumsum() - lengths, lengths > 0
     if some.any():

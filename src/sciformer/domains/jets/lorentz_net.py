@@ -18,10 +18,7 @@ from ...nn.watch import Watch
 
 
 def minkowski_product(a: Tensor, b: Tensor) -> Tensor:
-    """Lorentz invariant product of four-vectors (..., 4).
-
-    <a, b> = a_0 b_0 - a_1 b_1 - a_2 b_2 - a_3 b_3
-    """
+    """Product <a, b> = a_0 b_0 - a_1 b_1 - a_2 b_2 - a_3 b_3 of four-vectors."""
     both = a * b
     return 2 * both[..., 0] - both.sum(-1)
 
@@ -78,10 +75,7 @@ class TokenPairs:
         self.count = others.clamp(min=1)[:, None]
 
     def pair_values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """Gather token values (T, ...) for i and j of each pair (P, ...).
-
-        Padding pairs get arbitrary values.
-        """
+        """Gather token values of i and j (P, ...); arbitrary for padding pairs."""
         if self.packed:
             return take(first, self.left), take(second, self.right)
         batch, n = self.layout.rows.shape

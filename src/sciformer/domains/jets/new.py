@@ -481,10 +481,7 @@ def find_observers(table: Table, but: Iterable[str]) -> list[str]:
 
 
 def tag_by_class(names: Sequence[str]) -> list[str]:
-    """Tag files with the class in their name, CLASS:NAME.
-
-    The list is empty if there are fewer than two classes.
-    """
+    """Tag files as CLASS:NAME by their names; empty for fewer than two classes."""
     stems = {name: re.sub(r"[_.-]?\d+$", "", Path(name).name.partition(".")[0]) for name in names}
     told = all(re.fullmatch(r"[A-Za-z]\w*", stem) for stem in stems.values())
     return [f"{stem}:{name}" for name, stem in stems.items()] if told and len(set(stems.values())) > 1 else []

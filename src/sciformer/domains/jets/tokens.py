@@ -334,10 +334,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return [f"{symbols[kind]} {p:.{d}f} GeV" for kind, p, d in zip(stream.columns["type"], pt, digits)]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """Draw the plane of deta and dphi.
-
-        Marker by type, area by pT, colour by weight; + is the jet axis.
-        """
+        """Draw deta and dphi: marker by type, area by pT, colour by weight, + at axis."""
         columns, symbols = sample.stream.columns, self.symbols
         plane, kind, pt = columns["plane"], columns["type"], np.hypot(*columns["vector"].T[:2])
         size = 6 + 240 * np.sqrt(pt / max(float(pt.max(initial=0)), 1e-9)) ** 1.5

@@ -113,10 +113,7 @@ def _check_exportable(run: Run) -> None:
 
 
 class Graph(nn.Module):
-    """Model and predictions as a function of tensors.
-
-    The arguments are the columns of each stream, then its `valid`.
-    """
+    """Model as a function of tensors: columns of each stream, then its `valid`."""
 
     def __init__(self, run: Run, inputs: Inputs) -> None:
         super().__init__()

@@ -158,10 +158,7 @@ def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) ->
 
 
 class Translation:
-    """Recipe sections from a data file.
-
-    `notes` lists options that were not translated, `asides` has remarks.
-    """
+    """Recipe sections of a data file, untranslated options (`notes`), remarks."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options

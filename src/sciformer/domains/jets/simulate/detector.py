@@ -142,10 +142,7 @@ def smear_particles(seen: DetectedParticles, rng: np.random.Generator) -> Detect
 
 
 def impact_errors(pt: Floats) -> tuple[Floats, Floats]:
-    """Resolutions of d0 and dz in mm.
-
-    hypot(0.010, 0.080 / pT) and hypot(0.020, 0.120 / pT)
-    """
+    """d0, dz errors in mm: hypot(0.010, 0.080 / pT), hypot(0.020, 0.120 / pT)."""
     inverse = 1 / (pt * pt)
     d0, dz = (np.sqrt(np.float32(a * a) + np.float32(b * b) * inverse) for a, b in ((0.010, 0.080), (0.020, 0.120)))
     return d0, dz

@@ -135,10 +135,7 @@ def _draw_soft_jets(top: Floats, rng: np.random.Generator) -> SystemGroup:
 
 
 def _fragment_partons(p: Floats, tag: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
-    """Fragment partons to clusters and heavy hadrons.
-
-    Returns momenta (3, n), kinds, masses and system indices.
-    """
+    """Fragment partons to clusters and hadrons: momenta, kinds, masses, systems."""
     flavour, place = tag & (1 << FLAVOUR_BITS) - 1, (tag >> FLAVOUR_BITS).astype(np.intp)
     kind = np.full(len(tag), CLUSTER, np.int8)
     left, places = [p], [place]
