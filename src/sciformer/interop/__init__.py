@@ -1,4 +1,4 @@
-"""Weights and models of others: import them as runs, export runs for them."""
+"""Exchange with other libraries: import of models as runs, export of runs."""
 
 from .export import export_model, formats
 from .importing import import_model

@@ -1,4 +1,4 @@
-"""A config.json of others: every key is understood, harmless, or refused."""
+"""Configuration files (config.json) of other libraries, with all keys checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import UserError
 
 ABSENT = object()
 
-# Bookkeeping, training, generation and the heads of other tasks: nothing of it changes what the trunk computes.
+# Keys for bookkeeping, training, generation and heads of other tasks: they do not change the output of the trunk.
 HARMLESS_KEYS = """
     _name_or_path _commit_hash _attn_implementation architectures model_type name_or_path transformers_version
     torch_dtype dtype tokenizer_class prefix torchscript use_bfloat16 use_cache return_dict output_attentions
@@ -29,66 +29,66 @@ HARMLESS_KEYS = """
 
 
 class Config:
-    """The keys of a config.json; `done` refuses keys that nobody asked for.
+    """Keys of a config.json; `done` refuses keys that were not read.
 
-    where    how errors call it
-    file     the file itself, where there is one
+    where    name of the configuration in errors
+    file     path of the file, if any
     """
 
     def __init__(self, values: Mapping[str, Any], where: str, file: Path | None = None) -> None:
         self.values, self.where, self.file, self.asked = dict(values), where, file, set(HARMLESS_KEYS.split())
 
     def error(self, message: str, hint: str = "") -> UserError:
-        """A mistake in the file."""
+        """Error that names the file."""
         return UserError(message, hint=hint, file=self.file)
 
     def get(self, key: str, default: Any = ABSENT, *kinds: type) -> Any:
-        """The value of a key, of one of these types (default: int); null counts as absent."""
+        """Value of a key of one of the types `kinds` (default: int); null means absent."""
         self.asked.add(key)
         value = self.values.get(key)
         if value is None:
             if default is ABSENT:
-                raise self.error(f"the key `{key}` is missing in {self.where}")
+                raise self.error(f"{self.where} has no key `{key}`")
             return default
         kinds = kinds or (int,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             names = " or ".join(kind.__name__ for kind in kinds)
-            raise self.error(f"`{key}` in {self.where} must be of the type {names}, not {value!r}")
+            raise self.error(f"`{key}` in {self.where} must have the type {names}, but is {value!r}")
         return value
 
     def size(self, key: str, default: Any = ABSENT) -> int:
-        """A number of one or more."""
+        """Value of a key that must be an integer of at least 1."""
         value: int = self.get(key, default)
         if value < 1:
-            raise self.error(f"`{key}` in {self.where} must be 1 or more, not {value}")
+            raise self.error(f"`{key}` in {self.where} must be at least 1, but is {value}")
         return value
 
     def only(self, key: str, *allowed: Any) -> None:
-        """Refuse other values of a key than these; it may be absent or null."""
+        """Refuse a key unless it has an allowed value or is absent or null."""
         self.asked.add(key)
         value = self.values.get(key)
         if value is not None and value not in allowed:
             fits = " or ".join(format_value(one) for one in allowed)
-            raise self.error(f"`{key}` in {self.where} must be {fits}, not {format_value(value)}")
+            raise self.error(f"`{key}` in {self.where} must be {fits}, but is {format_value(value)}")
 
     def choice(self, key: str, names: Mapping[str, str], default: str) -> str:
-        """Our name for the value of a key."""
+        """Name in recipes for the value of a key, by the table `names`."""
         value = self.get(key, default, str)
         self.only(key, *names)
         return names[value]
 
     def done(self) -> None:
-        """Refuse keys that nobody asked for, unless they are off."""
+        """Refuse keys that were not read, except keys that are null, false or empty."""
         for key, value in self.values.items():
             off = value is None or value is False or value in ({}, [], "")
             if key not in self.asked and not off:
                 raise self.error(
-                    f"{self.where} has a key that is not known here: `{key}: {format_value(value)}`",
-                    "If it does not change what the model computes, take it out of the file.",
+                    f"{self.where} has an unknown key: `{key}: {format_value(value)}`",
+                    "If it does not change the output of the model, remove it from the file.",
                 )
 
 
 def format_value(value: Any) -> str:
-    """A value as a file has it, shortened."""
+    """A value as JSON, at most 80 characters."""
     text = json.dumps(value) if not isinstance(value, str) else value
     return text if len(text) < 80 else text[:77] + "..."

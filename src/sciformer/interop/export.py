@@ -1,4 +1,4 @@
-"""Runs as folders for others: in a format of their field, or as ONNX graphs."""
+"""Export of runs: in a format of their field, or as ONNX graphs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ONNX_FORMAT = "onnx"
 
 @dataclass(frozen=True)
 class Exporter:
-    """A writer of the runs of one field.
+    """Exporter of the runs of one field.
 
-    format    its name on the command line; several fields may write the same format
-    tokens    the kind of tokens that it writes, for messages
-    accepts   whether a run has such tokens; what else stands in the way, `write` says
+    format    name on the command line; several fields may share a format
+    tokens    kind of tokens that it supports, for error messages
+    accepts   whether a run has these tokens; `write` checks all other requirements
     files     names of the files that it may write
-    write     write a run into an empty folder, and return what there is to say about it
+    write     write a run into an empty folder, and return notes
     """
 
     format: str
@@ -43,20 +43,20 @@ class Exporter:
 
 
 def has_tokens(kind: type[Tokens]) -> Callable[[Run], bool]:
-    """Whether the only tokens of a run are of a kind, for `Exporter.accepts`."""
+    """Test for `Exporter.accepts`: a single token stream of this class."""
     return lambda run: [isinstance(tokens, kind) for tokens in run.assembly.tokens.values()] == [True]
 
 
 def formats() -> tuple[str, ...]:
-    """The names of all formats."""
+    """Names of all export formats."""
     return (*dict.fromkeys(one.format for one in extensions("exporters")), ONNX_FORMAT)
 
 
 def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = False) -> list[str]:
-    """Write the best model of a run for others, and return notes about it.
+    """Export the best model of a run to a folder, and return notes.
 
-    format       one of `formats()` (default: the first that has a place for tokens of this kind)
-    overwrite    replace what an earlier export left in that folder
+    format       one of `formats()` (default: the first format that supports the tokens of the run)
+    overwrite    replace files of an earlier export in the folder
     """
     exporters: list[Exporter] = list(extensions("exporters"))
     if format:
@@ -80,12 +80,14 @@ def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = 
             _refuse(run, exporters)
         _move_into_place(partial.path, out)
     except (OSError, UserError) as error:
-        cause = error if isinstance(error, OSError) else error.__cause__  # a folder speaks of a run
+        cause = (
+            error if isinstance(error, OSError) else error.__cause__
+        )  # `Folder` wraps an OSError in a UserError about runs
         if not isinstance(cause, OSError):
             raise
         raise UserError(
-            f"the model cannot be written to {out}: {cause.strerror or cause}",
-            hint="Make room on that disk, or name another folder with --out.",
+            f"writing the model to {out} failed: {cause.strerror or cause}",
+            hint="Free some disk space, or name another folder with --out.",
             file=out,
         ) from error
     finally:
@@ -94,33 +96,33 @@ def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = 
 
 
 def write_model(folder: Folder, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write configuration and weights: config.json and model.safetensors."""
+    """Write config.json and model.safetensors (in float32)."""
     folder.write("config.json", to_json({**config, "dtype": "float32"}))
     plain = {name: tensor.to(torch.float32).contiguous() for name, tensor in tensors.items()}
     (folder.path / "model.safetensors").write_bytes(save(plain, metadata={"format": "pt"}))
 
 
 def to_json(values: dict[str, Any]) -> str:
-    """The text of a JSON file for people and programs."""
+    """Format values as indented JSON."""
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
 def _refuse(run: Run, exporters: list[Exporter]) -> NoReturn:
-    """Refuse a run with tokens that no exporter of a format accepts."""
+    """Refuse a run whose tokens no exporter of the format accepts."""
     there = ", ".join(stream.kind for stream in run.assembly.tokens.values())
     names = " or ".join(dict.fromkeys(one.format for one in exporters))
     kinds = " or ".join(dict.fromkeys(one.tokens for one in exporters))
     raise UserError(
-        f"the format {names} needs a single stream of tokens of the kind {kinds}, not {there}"
+        f"the format {names} needs a single token stream of the kind {kinds}, but the run has {there}"
         if exporters
-        else f"there is no format but {ONNX_FORMAT} for tokens of the kind {there}",
-        hint=f"--format {ONNX_FORMAT} writes encoders of any tokens that answer in one pass.",
+        else f"tokens of the kind {there} can only be exported as {ONNX_FORMAT}",
+        hint=f"--format {ONNX_FORMAT} exports encoders of any tokens.",
         key="tokens.kind",
     )
 
 
 def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> None:
-    """Refuse a folder with files that are not from an export."""
+    """Refuse to write over a file, a non-empty folder, or files of other programs."""
     if not out.exists():
         return
     if not out.is_dir():
@@ -128,22 +130,22 @@ def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> 
     there = sorted(path.name for path in out.iterdir())
     if there and not overwrite:
         raise UserError(
-            f"{out} is not empty: there are {', '.join(there[:4])}",
-            hint="Name another folder with --out, or replace them with --overwrite.",
+            f"the folder {out} is not empty: it contains {', '.join(there[:4])}",
+            hint="Name another folder with --out, or replace the files with --overwrite.",
             file=out,
         )
     known = files() if there else ()
     others = [name for name in there if name not in known]
     if others:
         raise UserError(
-            f"{out} has files that are not of an earlier export: {', '.join(others[:4])}",
-            hint="Only what an export wrote is replaced; name another folder with --out.",
+            f"{out} contains files that no export wrote: {', '.join(others[:4])}",
+            hint="Name another folder with --out; --overwrite replaces only files of an export.",
             file=out,
         )
 
 
 def _move_into_place(made: Path, out: Path) -> None:
-    """Replace a folder by a finished one, or leave it as it was."""
+    """Replace a folder by the finished one; restore the old folder if that fails."""
     old = out.with_name(f".{out.name}.replaced-{os.getpid()}")
     if out.exists():
         out.rename(old)

@@ -1,4 +1,4 @@
-"""Common parts of families of models: configuration keys, needs, dropped weights."""
+"""Shared parts of model families: configuration keys, requirements, weights."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..recipe import Recipe
 from .config import ABSENT, Config, format_value
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
-THEIR_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}  # the way back
+THEIR_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}  # inverse, for exports
 Needs = Mapping[str, Any]
 POSITION_WEIGHT = "trunk.position.table"
 
-# Values that keys of a recipe need for models of others: one, several (a tuple), or a function of the recipe.
+# Values of recipe keys that an export requires: a value, a tuple of values, or a function of the recipe.
 TRANSFORMER_NEEDS: Needs = {
     "model.trunk": "transformer",
     "model.qk_norm": "none",
@@ -42,7 +42,7 @@ PLAIN_NEEDS: Needs = {
 
 @dataclass
 class Written:
-    """A run in the words of others: configuration, weights, notes."""
+    """Exported model: configuration, weights and notes."""
 
     config: dict[str, Any]
     tensors: dict[str, Tensor]
@@ -51,7 +51,7 @@ class Written:
 
 @dataclass(frozen=True)
 class SizeKeys:
-    """Their keys for the size of a transformer, and defaults (None: no key)."""
+    """Size keys in the config.json of a model family, with defaults (None: no key)."""
 
     dim: str = "hidden_size"
     depth: str = "num_hidden_layers"
@@ -67,7 +67,7 @@ class SizeKeys:
     default_dropout: float = 0.1
 
     def read(self, config: Config) -> dict[str, Any]:
-        """The keys of our section `model`."""
+        """Read the size keys as keys of the section `model`."""
         dim = config.size(self.dim)
         hidden = config.size(self.hidden, self.default_mlp_ratio * dim if self.default_mlp_ratio else ABSENT)
         found = {
@@ -85,7 +85,7 @@ class SizeKeys:
         return found
 
     def write(self, model: Any) -> dict[str, Any]:
-        """Their keys, for a section `model`."""
+        """Convert a section `model` to the size keys of the family."""
         epsilon = {"layer": 1e-5, "rms": 1e-6}[model.norm] if model.norm_epsilon is None else model.norm_epsilon
         found = {
             self.dim: model.dim,
@@ -101,7 +101,7 @@ class SizeKeys:
 
 
 def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | None = None) -> None:
-    """Remove weights by a pattern of their names; name them in `notes`, if given."""
+    """Remove weights whose names match a pattern, and add a note about them."""
     names = sorted(name for name in tensors if re.match(pattern, name))
     for name in names:
         del tensors[name]
@@ -111,9 +111,9 @@ def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | No
 
 
 def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
-    """Refuse a recipe whose keys do not fit the needs of a class of others.
+    """Refuse a recipe that does not meet the requirements of an exported class.
 
-    A key that the chosen trunk or position does not have is not in the way.
+    Keys that the chosen trunk or position does not have are ignored.
     """
     for key, fit in {**TRANSFORMER_NEEDS, **needs}.items():
         section, _, name = key.partition(".")
@@ -123,7 +123,7 @@ def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
         if found not in fits:
             choice = " or ".join(format_value(one) for one in fits)
             raise UserError(
-                f"{what} needs `{key}: {choice}`, not `{key}: {format_value(found)}`",
-                hint="Hugging Face has no class for that.",
+                f"{what} needs `{key}: {choice}`, but the recipe has `{key}: {format_value(found)}`",
+                hint="Hugging Face has no class for this option.",
                 key=key,
             )

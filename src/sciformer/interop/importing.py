@@ -1,4 +1,4 @@
-"""Models of others as runs: importers of fields, and the run folder."""
+"""Import of models of other libraries as runs."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Changes = Mapping[str, Any] | None
 
 @dataclass
 class Imported:
-    """A model of others in our words.
+    """Converted model, ready to be written as a run.
 
-    state   what its tokens and its objective know
-    config  how others described it
-    files   more files of the folder `model`, by name
-    check   function that refuses tokens that do not fit the weights
+    state   fitted state of its tokens and its objective
+    config  original configuration
+    files   additional files of the folder `model`, by name
+    check   function that refuses tokens that do not match the weights
     """
 
     name: str
@@ -53,7 +53,7 @@ class Imported:
 def imported_recipe(
     name: str, note: str, sections: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Any] | None
 ) -> Recipe:
-    """The recipe of an imported model, without keys that have no value."""
+    """Recipe of an imported model; keys with the value None are omitted."""
     given = {key: {name: one for name, one in keys.items() if one is not None} for key, keys in sections.items()}
     given["about"] = {"title": f"{name}, imported", "note": note, **given.get("about", {})}
     return Recipe.from_dict(given, changes, where="in changes of the imported recipe")
@@ -61,11 +61,11 @@ def imported_recipe(
 
 @dataclass(frozen=True)
 class Importer:
-    """A reader of the models of one field.
+    """Importer of the models of one field.
 
-    recognises    whether a file or folder is one of these models
-    read          function (source, folder of the run to be made, changes of its recipe) -> the model in our words
-    model_types   values of `model_type` in a config.json that it reads
+    recognises    whether a file or folder is a supported model
+    read          function (source, folder of the new run, changes of its recipe) -> converted model
+    model_types   supported values of `model_type` in a config.json
     """
 
     recognises: Callable[[Path], bool]
@@ -76,10 +76,10 @@ class Importer:
 def import_model(
     source: str | Path, run: str | Path, changes: Changes = None, log: Callable[[str], object] | None = None
 ) -> Run:
-    """Make a run of a model of others: a folder, or a file of weights.
+    """Import a model, a folder or a file of weights, as a new run.
 
-    changes    of the recipe, such as {"model.heads": 8}
-    log        function that is told what was left out
+    changes    changes of the recipe, such as {"model.heads": 8}
+    log        function called with each note about the import
     """
     source, run = Path(source).expanduser(), Path(run).expanduser()
     refuse_files(run)
@@ -95,38 +95,38 @@ def import_model(
 
 
 def refuse_unknown(source: Path) -> NoReturn:
-    """Refuse a file or folder that no field reads."""
+    """Refuse a file or folder that no importer recognises."""
     if not source.is_dir():
-        found = f"{source} is a file, not a folder" if source.exists() else f"there is no folder {source}"
-        raise UserError(f"{found} of a Hugging Face model", file=source)
+        found = "is a file, not a folder" if source.exists() else "does not exist"
+        raise UserError(f"{source} {found}", hint="Name the folder of a Hugging Face model.", file=source)
     refuse_type(read_config(source))
 
 
 def refuse_type(config: Config) -> NoReturn:
-    """Refuse the `model_type` of a configuration, and name the known types."""
+    """Refuse the `model_type` of a configuration, and list the supported types."""
     kind = config.get("model_type", "", str)
     known = ", ".join(name for one in extensions("importers") for name in one.model_types)
-    raise config.error(f"`model_type` in {config.where} must be one of {known}, not {kind!r}")
+    raise config.error(f"`model_type` in {config.where} is {kind!r}, but must be one of {known}")
 
 
 def refuse_files(run: Path) -> None:
-    """Refuse a folder in which something lies."""
+    """Refuse a run folder that is not empty."""
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise UserError(
-            f"the run to be made, {run}, exists already and is not an empty folder",
+            f"the folder {run} of the new run exists and is not empty",
             hint="Name another folder with --run.",
             file=run,
         )
 
 
 def write_run(run: Path, made: Imported, source: Path) -> None:
-    """Write the run folder, whole or not at all."""
+    """Write the run folder atomically."""
     recipe = absolute_paths(made.recipe)
     has_data = bool(getattr(recipe.data, "files", []))
     assembly = Assembly.open(recipe, made.state) if has_data else Assembly.from_state(recipe, made.state)
     if made.check is not None:
         made.check(assembly)
-    with torch.device("meta"):  # shapes without numbers
+    with torch.device("meta"):  # shapes only, no memory
         network = assembly.network()
     load_into(network, made.weights, lambda found, own: found.to("meta"), str(source))
     about: dict[str, Any] = {
@@ -151,6 +151,6 @@ def write_run(run: Path, made: Imported, source: Path) -> None:
             partial.write(f"model/{name}", text)
         weights = {name: weight.float() for name, weight in made.weights.items()}
         save_weights(partial.model, weights, {"step": 0, "scores": {}})
-        partial.path.rename(run)  # over an empty folder, if there is one
+        partial.path.rename(run)  # may replace an empty folder
     finally:
         shutil.rmtree(partial.path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Folders of others: configuration, weights in one file or several, pooling."""
+"""Model folders of other libraries: configuration, weights and pooling."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ POOL_NAMES = {"mean": "mean", "cls": "first"}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The keys of a JSON file."""
+    """Read a JSON file that must hold an object."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}", file=path) from error
+        raise UserError(f"reading {path} failed: {error.strerror}", file=path) from error
     except ValueError as error:
-        raise UserError(f"{path} is not plain JSON: {error}", file=path, line=getattr(error, "lineno", None)) from error
+        raise UserError(f"{path} is not valid JSON: {error}", file=path, line=getattr(error, "lineno", None)) from error
     if not isinstance(found, dict):
-        raise UserError(f"{path} must hold keys and values, not a {type(found).__name__}", file=path)
+        raise UserError(f"{path} must hold a JSON object, but holds a {type(found).__name__}", file=path)
     return found
 
 
 def read_config(folder: Path) -> Config:
-    """The configuration of a folder."""
+    """Read config.json of a model folder."""
     file = folder / "config.json"
     return Config(read_json(file), file.name, file)
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All weights of a folder: safetensors, or a .bin file opened as weights only."""
+    """Read all weights of a folder: safetensors, or .bin with weights_only=True."""
     for name, read in ((SAFETENSORS_FILE, read_safe), (PICKLED_FILE, read_pickled)):
         if (folder / name).is_file():
             return read(folder / name)
@@ -52,67 +52,72 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def _shards(folder: Path, index: str, read: Any) -> dict[str, Tensor]:
-    """Weights in several files, as an index names them."""
+    """Read weights from the files named in an index."""
     places = read_json(folder / index).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise UserError(
-            f"`weight_map` in {folder / index} must name the file of each weight, not {places!r}", file=folder / index
+            f"`weight_map` in {folder / index} must map each weight to its file, but is {places!r}", file=folder / index
         )
     found: dict[str, Tensor] = {}
     for name in sorted(set(places.values())):
         if not isinstance(name, str) or Path(name).name != name:
-            raise UserError(f"{folder / index} must name files beside it, not {name!r}", file=folder / index)
+            raise UserError(
+                f"{folder / index} may only name files in its own folder, but names {name!r}", file=folder / index
+            )
         if not (folder / name).is_file():
             raise UserError(
-                f"{folder} has no {name}, which its index names", hint="Was it fetched whole?", file=folder / name
+                f"{folder} has no file {name}, which its index names",
+                hint="Download the model again.",
+                file=folder / name,
             )
         found |= read(folder / name)
     lost = sorted(places.keys() - found.keys())
     if lost:
-        raise UserError(
-            f"weights that {folder / index} names are missing in its files: {', '.join(lost[:4])}", file=folder / index
-        )
+        raise UserError(f"the files of {folder / index} lack the weights {', '.join(lost[:4])}", file=folder / index)
     return found
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The weights of one file."""
+    """Read the weights of one file, by its suffix."""
     if not path.is_file():
-        found = f"{path} is a folder, not a file" if path.exists() else f"there is no file {path}"
-        raise UserError(f"{found} of weights", file=path)
+        found = "is a folder, not a file of weights" if path.exists() else "does not exist"
+        raise UserError(f"{path} {found}", file=path)
     return read_safe(path) if path.suffix == ".safetensors" else read_pickled(path)
 
 
 def read_safe(path: Path) -> dict[str, Tensor]:
-    """The weights of a safetensors file."""
+    """Read the weights of a safetensors file."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
     except (OSError, safetensors.SafetensorError) as error:
-        raise UserError(f"{path} is not a whole file: {error}", hint="Was it fetched whole?", file=path) from error
+        raise UserError(
+            f"{path} is damaged or incomplete: {error}", hint="Download the file again.", file=path
+        ) from error
 
 
 def read_pickled(path: Path) -> dict[str, Tensor]:
-    """The weights of a file of PyTorch's; nothing of it is run."""
+    """Read the weights of a PyTorch file, without running code from it."""
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(
-            f"{path} is not a whole file of nothing but weights: {reason}",
-            hint="Files of other things can run code and are not opened; save the weights as safetensors where they "
-            "were made.",
+            f"{path} is incomplete or contains more than weights: {reason}",
+            hint="Pickled objects could run code and are not opened; save the weights as safetensors.",
             file=path,
         ) from error
-    for key in ("model", "state_dict"):  # beside counters of a training
+    for key in ("model", "state_dict"):  # next to the state of a training
         found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise UserError(f"{path} must hold weights by name, not a {type(found).__name__} of other things", file=path)
+        raise UserError(
+            f"{path} must hold tensors by name, but holds a {type(found).__name__} of other objects", file=path
+        )
     return found
 
 
 def read_pooling(folder: Path, notes: list[str]) -> str:
-    """Our name for the pooling of sentence-transformers in a folder, else ""."""
+    """Value of `model.pool` for the pooling of a sentence-transformers folder, or ""."""
     path = folder / "modules.json"
     if not path.is_file():
         return ""
@@ -121,20 +126,20 @@ def read_pooling(folder: Path, notes: list[str]) -> str:
         if kind == "Pooling":
             pool = _pooling(folder / place / "config.json")
         elif kind == "Normalize":
-            notes.append("vectors are meant to be compared by their cosine (modules.json normalises them)")
+            notes.append("compare the vectors by cosine similarity (modules.json normalises them)")
         elif kind != "Transformer":
-            raise UserError(f"modules in {path} must be Transformer, Pooling or Normalize, not {kind}", file=path)
+            raise UserError(
+                f"{path} has the module {kind}; only Transformer, Pooling and Normalize are supported", file=path
+            )
     return pool
 
 
 def _modules(path: Path) -> list[tuple[str, str]]:
-    """The kind of each module, and the name of its folder."""
+    """Class and folder of each module in modules.json."""
     try:
         found = [(str(one["type"]).rpartition(".")[2], Path(one["path"]).name) for one in json.loads(path.read_text())]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(
-            f"{path} must be a list of modules, each with `type` and `path`: {error!r}", file=path
-        ) from error
+        raise UserError(f"{path} must be a list of modules with `type` and `path`: {error!r}", file=path) from error
     return found
 
 
@@ -146,7 +151,7 @@ def _pooling(path: Path) -> str:
         modes = [settings["pooling_mode"]]
     if len(modes) != 1 or modes[0] not in POOL_NAMES:
         raise UserError(
-            f"{path} must have a single pooling, {' or '.join(POOL_NAMES)}, not {', '.join(modes) or 'no pooling'}",
+            f"{path} has the pooling {', '.join(modes) or 'none'}; supported is a single {' or '.join(POOL_NAMES)}",
             file=path,
         )
     return POOL_NAMES[modes[0]]

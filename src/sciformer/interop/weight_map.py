@@ -1,4 +1,4 @@
-"""Which weight of ours is which of theirs: one table for both directions."""
+"""Maps between weights of Sciformer (ours) and of another library (theirs)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 from ..errors import UserError
 from .config import Config
 
-MAX_LISTED_NAMES = 6  # names shown of a long list
+MAX_LISTED_NAMES = 6  # names shown in an error
 Suffixes = Mapping[str, str]
-"""Endings of our weights in a layer, and of theirs."""
+"""Suffixes of weights in a layer: ours -> theirs."""
 LAYER: Suffixes = {".weight": ".weight", ".bias": ".bias"}
 WEIGHT: Suffixes = {".weight": ".weight"}
 BATCH_NORM: Suffixes = {**LAYER, ".running_mean": ".running_mean", ".running_var": ".running_var"}
@@ -22,13 +22,15 @@ BATCH_NORM: Suffixes = {**LAYER, ".running_mean": ".running_mean", ".running_var
 
 @dataclass(frozen=True)
 class WeightMap:
-    """One weight of ours, and their weights in it, one below the other.
+    """Map of one weight of ours to one or more weights of theirs.
 
-    rows         of each of theirs, as ours has them; for one alone they need not be given
-    transposed   theirs are matrices stored as (inputs, outputs)
-    rope_halves  heads of each of theirs in which rotary positions couple (x_i, x_i+E/2), as Hugging Face has them,
-                 where ours couple neighbours (x_2i, x_2i+1); 0 where nothing is turned
-    zeros        ours may lack it, and theirs are zeros then
+    Ours is the concatenation of theirs along the first axis.
+
+    rows         rows of each of their weights in ours; optional for a single weight
+    transposed   their matrices are stored as (inputs, outputs)
+    rope_halves  number of heads to reorder in each of their weights, 0 for none: rotary positions of Hugging Face
+                 rotate (x_i, x_i+E/2), ours rotate neighbours (x_2i, x_2i+1)
+    zeros        ours may be missing; theirs are zeros then
     """
 
     ours: str
@@ -39,22 +41,22 @@ class WeightMap:
     zeros: bool = False
 
     def from_theirs(self, theirs: dict[str, Tensor], config: Config) -> Tensor:
-        """Ours, from theirs; what was used is removed."""
+        """Convert to our weight, and remove the used weights from `theirs`."""
         parts = []
         for i, name in enumerate(self.theirs):
             part = self._turn(theirs.pop(name))
             if self.rows and part.shape[0] != self.rows[i]:
-                rows = f"{self.rows[i]} rows, as the configuration says"
-                raise config.error(f"`{name}` must have {rows}, not {part.shape[0]}")
+                rows = f"the configuration needs {self.rows[i]} rows"
+                raise config.error(f"`{name}` has {part.shape[0]} rows, but {rows}")
             heads = self.rope_halves[i] if self.rope_halves else 0
             parts.append(rope_pairs_from_halves(part, heads) if heads else part)
         whole = torch.cat(parts)
         return whole.to(torch.promote_types(whole.dtype, torch.float32)).contiguous()
 
     def to_theirs(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Theirs, from ours."""
+        """Convert to their weights."""
         if self.ours not in ours and not self.zeros:
-            raise UserError(f"the weight `{self.ours}` is missing in the run")
+            raise UserError(f"the run has no weight `{self.ours}`")
         whole = ours.get(self.ours, torch.zeros(sum(self.rows)))
         given = {}
         for i, part in enumerate(whole.split(self.rows) if self.rows else [whole]):
@@ -70,7 +72,9 @@ class WeightMap:
 def layer(
     ours: str, *theirs: str, suffixes: Suffixes = LAYER, rows: tuple[int, ...] = (), **options: Any
 ) -> list[WeightMap]:
-    """The weights of a layer or norm; with known rows, missing biases are zeros there.
+    """Maps of the weights of a layer or norm.
+
+    With `rows`, missing biases are exported as zeros.
 
     options   further fields of each `WeightMap`
     """
@@ -92,11 +96,11 @@ def block_links(
     norm_suffixes: Suffixes = LAYER,
     transposed: bool = False,
 ) -> list[WeightMap]:
-    """The weights of the blocks of a transformer.
+    """Maps of the weights of all transformer blocks.
 
-    table         our layers in a block, and theirs
-    theirs, ours  names before those of the table, with {} for the number of a block
-    model         the section, for depth and widths
+    table         layers of a block: ours -> theirs
+    theirs, ours  prefixes of the names in the table, with {} for the index of the block
+    model         section `model`, for depth and widths
     """
     width, kv_heads = model.head_dim or model.dim // model.heads, model.kv_heads or model.heads
     rows = {
@@ -120,34 +124,34 @@ def block_links(
 
 
 def from_theirs(links: Iterable[WeightMap], theirs: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
-    """All of ours; every weight of theirs must find its place."""
+    """Convert all weights to ours; refuse missing and unused weights."""
     links, left = list(links), dict(theirs)
     missing = [name for link in links for name in link.theirs if name not in left]
     if missing:
-        there = f"There are {join_names(sorted(left))}."
-        raise config.error(f"weights of {config.where} are missing: {join_names(missing)}", there)
+        there = f"It has {join_names(sorted(left))}."
+        raise config.error(f"{config.where} lacks the weights {join_names(missing)}", there)
     ours = {link.ours: link.from_theirs(left, config) for link in links}
     if left:
         raise config.error(
-            f"weights of {config.where} are not of the kind of model that it says it is: {join_names(sorted(left))}",
-            "They would change what the model computes; a model with them is not known here.",
+            f"{config.where} has weights that its kind of model does not use: {join_names(sorted(left))}",
+            "Models with these weights are not supported.",
         )
     return ours
 
 
 def to_theirs(links: Iterable[WeightMap], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """All of theirs; every weight of ours must find its place."""
+    """Convert all weights to theirs; refuse unused weights."""
     links = list(links)
     left = sorted(ours.keys() - {link.ours for link in links})
     if left:
-        raise UserError(f"Hugging Face has no place for the weights {join_names(left)}")
+        raise UserError(f"the Hugging Face class has no weights for {join_names(left)}")
     return {name: tensor for link in links for name, tensor in link.to_theirs(ours).items()}
 
 
 def sort_classes(weights: dict[str, Tensor], head: str, classes: Sequence[str]) -> list[str]:
-    """The classes in the order of an objective, to which the rows of the head are put.
+    """Sort the classes as objectives do, and reorder the rows of the head accordingly.
 
-    By number where all are numbers, else by name.
+    The order is numeric if all classes are numbers, otherwise alphabetic.
     """
     numbers = all(name.isdecimal() for name in classes)
     order = sorted(range(len(classes)), key=lambda i: int(classes[i]) if numbers else classes[i])
@@ -157,16 +161,16 @@ def sort_classes(weights: dict[str, Tensor], head: str, classes: Sequence[str]) 
 
 
 def join_names(names: list[str]) -> str:
-    """Some names, and how many more there are."""
+    """Join the first names of a list, with the number of omitted names."""
     more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
     return ", ".join(names[:MAX_LISTED_NAMES]) + more
 
 
 def rope_pairs_from_halves(weight: Tensor, heads: int) -> Tensor:
-    """Rows (head, half, pair) of queries or keys as (head, pair, half)."""
+    """Reorder rows (head, half, pair) of queries or keys to (head, pair, half)."""
     return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
 def rope_halves_from_pairs(weight: Tensor, heads: int) -> Tensor:
-    """Invert `rope_pairs_from_halves`."""
+    """Reorder rows (head, pair, half) to (head, half, pair): the inverse function."""
     return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)

@@ -99,7 +99,7 @@ def test_momenta_in_other_words_and_a_column_with_the_class(simulated):
     assert recipe.data.new["part_energy"] == "cand_energy"
     assert (recipe.data.label, recipe.data.weight, recipe.objective.weight) == ("is_signal", "event_weight", "weight")
     assert recipe.tokens.features == "kin"
-    assert "Other sets of momenta, not used: genpart_pt" in page
+    assert "genpart_pt" in page
     assert inspect_files([Path("a.parquet")]).samples == 60
 
 
@@ -110,7 +110,7 @@ def test_a_column_with_the_class_by_its_name(simulated):
         write_parquet(path, table, label=names)
     recipe, page = classifier("a.parquet", "b.parquet")
     assert (recipe.data.label, recipe.objective.background) == ("label", "QCD")
-    assert "Classes, by `label` in the rows looked at: Higgs, QCD." in page
+    assert "Higgs, QCD." in page
     assert recipe.data.observers[:2] == ["file", "entry"]
 
 
@@ -124,7 +124,7 @@ def test_files_by_class_by_tags_and_by_part(simulated, capsys):
     recipe, page = classifier(*names)
     assert recipe.data.files == names[:2]
     assert recipe.data.valid == names[2:]
-    assert "Classes, by the tags of the files: HToBB, QCD." in page
+    assert "HToBB, QCD." in page
     assert "valid:" in page.partition("split:")[0]
     recipe = Recipe.load(new("jets", [name.partition(":")[2] for name in names[:2]], overwrite=True))
     assert [name.partition(":")[0] for name in recipe.data.files] == ["HToBB_train", "QCD_train"]
@@ -137,7 +137,7 @@ def test_without_a_class_hidden_particles_are_asked_for(simulated):
     write_root("a.root", {name: column for name, column in simulated.items() if name.startswith("part_")})
     recipe, page = written("jets", ["a.root"], **SMALL)
     assert recipe.objective.kind == "masked"
-    assert "No column with a class was found" in page
+    assert "data.label" in page
 
 
 def test_padded_arrays_without_names(simulated):

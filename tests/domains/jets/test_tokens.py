@@ -137,7 +137,7 @@ def test_mistakes_are_named():
         wrong = {name: column for name, column in {**table, **change}.items() if column is not None}
         with refuses(*mentions, hint=hint):
             made().tokenize(wrong)
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="both a column and a formula"):
         made(features=[{"name": "x", "column": "a", "formula": "b"}])
 
 

@@ -1,4 +1,4 @@
-"""Jets: the particles that a quark, a gluon or a heavy particle leaves in a detector."""
+"""Jets: particles from a quark, a gluon or the decay of a heavy particle."""
 
 from ...recipe.field import Field
 

@@ -1,4 +1,4 @@
-"""Classes of which one is a background: how much of it is rejected where a share of another class is kept."""
+"""Objective `discriminate`: classification with background rejection."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ from .rejection import Rejection, Sculpting, log_odds, rejection, sculpting
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REJECTION_PREFIX = "rejection_"  # names of scores begin with this
-MAX_SHOWN_REJECTIONS = 2  # in a line about a model that was judged
+REJECTION_PREFIX = "rejection_"  # prefix of the names of rejection scores
+MAX_SHOWN_REJECTIONS = 2  # rejections in the summary line of an evaluation
 
 
 class Discriminate(Classify):
-    """Classify, and measure how much of a background class is rejected; the loss is that of `classify`."""
+    """Classification with background rejection as a score; same loss as `classify`."""
 
     background: str = ""
-    """Background class (default: none). It adds the score rejection_50 for each signal class: 1 / (background
-    efficiency) at a signal efficiency of 50 %, with the discriminant p / (p + p of the background)."""
+    """Background class (default: none). Adds scores such as rejection_50 = 1 / (background efficiency) at 50 % signal
+    efficiency, with a cut on p_signal / (p_signal + p_background)."""
     efficiencies: dict[str, float | list[float]] = Field(default_factory=dict)
-    """Signal efficiencies of the rejection scores, by class: {Hbb: 0.5} or {Hbb: [0.3, 0.5]} (default: 0.5; 0.3 and 0.5
-    with two classes)."""
+    """Signal efficiencies of each class, {NAME: 0.99} (default: 0.5, or 0.3 and 0.5 with two classes)."""
     spectrum: str = ""
-    """Sample column, such as a mass, whose background spectrum the report shows before and after a cut (mass sculpting)
+    """Column of samples, such as the jet mass, whose background spectrum the report shows before and after cuts
     (default: none)."""
 
     @property
@@ -51,39 +50,37 @@ class Discriminate(Classify):
             column = train.sample_column(self.spectrum)
             if column.ndim != 1 or column.dtype.kind not in "biuf":
                 kind = f"{column.dtype} of shape {column.shape}"
-                message = f"column `{self.spectrum}` must have one number for each sample, not {kind}"
+                message = f"column `{self.spectrum}` must have one number per sample, but is {kind}"
                 raise UserError(message, key="objective.spectrum")
 
     def _check_rejections(self) -> None:
         if not self.background:
             if self.efficiencies or self.spectrum:
                 key = "efficiencies" if self.efficiencies else "spectrum"
-                message = f"objective.{key} needs objective.background, the class to reject, which is missing"
+                message = f"objective.{key} is set, but objective.background (the class to reject) is missing"
                 raise UserError(message, key="objective.background")
             return
         one_of("objective.background", self.background, self.classes)
         for name in self.efficiencies:
             if name not in self.signals:
                 raise UserError(
-                    f"objective.efficiencies must name classes other than the background, not {name!r}",
-                    hint=f"{nearest(name, self.signals)} For the usual shares: --objective.efficiencies {{}}",
+                    f"objective.efficiencies names {name!r}, which is not a signal class",
+                    hint=f"{nearest(name, self.signals)} For the defaults: --objective.efficiencies {{}}",
                     key="objective.efficiencies",
                 )
             for share in self.kept(name):
                 if not 0 < share <= 1:
-                    message = (
-                        f"the share of {name} in objective.efficiencies must be above 0 and up to 1, not {share:g}"
-                    )
-                    raise UserError(message, hint="50 % is 0.5.", key="objective.efficiencies")
+                    message = f"the efficiency of {name} in objective.efficiencies is {share:g}, not between 0 and 1"
+                    raise UserError(message, hint="Write 50 % as 0.5.", key="objective.efficiencies")
 
     def kept(self, name: str) -> list[float]:
-        """The shares of a class that are kept where the background is rejected."""
+        """Signal efficiencies of a class."""
         shares = self.efficiencies.get(name, [0.3, 0.5] if len(self.classes) == 2 else 0.5)
         return shares if isinstance(shares, list) else [shares]
 
     @property
     def signals(self) -> list[str]:
-        """The classes that are told from the background; none where there is no such."""
+        """Signal classes: all except the background; empty without a background."""
         return [name for name in self.classes if name != self.background] if self.background else []
 
     @property
@@ -91,7 +88,7 @@ class Discriminate(Classify):
         return super().measured + [title for title, *_ in self._working_points()]
 
     def _working_points(self) -> list[tuple[str, str, float]]:
-        """(name of the score, class, share that is kept)."""
+        """List (name of the score, class, signal efficiency)."""
         found = []
         for name in self.signals:
             after = f"_{name}" if len(self.classes) > 2 else ""
@@ -99,7 +96,7 @@ class Discriminate(Classify):
         return found
 
     def _rejections(self, outputs: Mapping[str, Array]) -> dict[str, tuple[str, float, Rejection]]:
-        """By the name of the score: class, share that is asked for, and what was found."""
+        """Class, requested efficiency and rejection, by name of the score."""
         place = {name: i for i, name in enumerate(self.classes)}
         pair = outputs["probabilities"], outputs["label"]
         return {
@@ -108,13 +105,13 @@ class Discriminate(Classify):
         }
 
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
-        """The metrics; rejections of which only a lower bound is known are marked as such."""
+        """Metrics and rejections; lower bounds are marked as `AtLeast`."""
         found = {title: one for title, (_, _, one) in self._rejections(outputs).items()}
         scores = {title: AtLeast(one.value) if one.bound else one.value for title, one in found.items()}
         return super().score(outputs) | scores
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
-        """For every class and share that is kept: the rejection, the cut, and how it changes a spectrum."""
+        """Table of rejection, cut and change of the spectrum, by class and efficiency."""
         rows, spectrum = [], None if samples is None else samples.get(self.spectrum)
         for name, share, one in self._rejections(outputs).values():
             row: dict[str, Any] = {"class": name, "kept": f"{100 * share:.6g} %", "rejection": str(one)}
@@ -127,19 +124,19 @@ class Discriminate(Classify):
         return rows
 
     def sculpted(self, outputs: Mapping[str, Array], column: Array, name: str, least: float) -> Sculpting:
-        """How the spectrum of a column of the background changes where ln(p / p of the background) >= `least`."""
+        """Change of the background spectrum of a column by ln(p_S / p_B) >= `least`."""
         place = {one: i for i, one in enumerate(self.classes)}
         mine = (outputs["label"] == place[self.background]) & np.isfinite(column)
         score = log_odds(outputs["probabilities"][mine], place[name], place[self.background])
         return sculpting(column[mine], score >= least)
 
-    # How rejections are shown
+    # Display of rejections
 
     def lower_is_better(self, name: str) -> bool:
         return not _is_rejection(name) and super().lower_is_better(name)
 
     def headline(self, names: Iterable[str]) -> list[str]:
-        """Without rejections where there is one for each of many classes: they are in the log."""
+        """Scores of the summary line, without rejections if there are more than two."""
         shown = super().headline(names)
         hidden = [name for name in shown if _is_rejection(name)]
         return shown if len(hidden) <= MAX_SHOWN_REJECTIONS else [name for name in shown if name not in hidden]
@@ -150,18 +147,18 @@ class Discriminate(Classify):
         return [*super().score_groups(names), ScoreGroup("rejection", "Rejections", found)]
 
     def figures(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Callable[[], Figure]]:
-        from .rejection_plots import rejection_figures  # drawing takes a second to import, and a training draws nothing
+        from .rejection_plots import rejection_figures  # matplotlib takes a second to import
 
         return super().figures(outputs, samples) | rejection_figures(self, outputs, samples)
 
     def summarises_by_median(self, name: str) -> bool:
-        """Of rejections: they spread over factors."""
+        """True for rejections, which vary by factors between seeds."""
         return _is_rejection(name)
 
     def summary_note(self, names: Iterable[str]) -> str:
         if not any(map(_is_rejection, names)):
             return ""
-        return "Of rejections the median; ≥ where no background was left in a run."
+        return "Rejections: median over the seeds; ≥ if no background passed the cut in a run."
 
 
 def _is_rejection(name: str) -> bool:

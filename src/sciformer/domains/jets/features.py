@@ -1,4 +1,4 @@
-"""The features of particles: those that follow from momenta, those a detector adds, and how they are scaled."""
+"""Features of particles: kinematics, detector columns, and standardisation."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FeatureSetName = Literal["kin", "kinpid", "full"]
 VECTOR_COLUMNS = ("part_px", "part_py", "part_pz", "part_energy")
 PLANE_COLUMNS = ("part_deta", "part_dphi")
 TYPE_FLAGS = ("isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")
-MIN_MOMENTUM = 1e-8  # momenta below it count as this
-ROWS_AT_ONCE = 4096  # rows that stay in a cache
+MIN_MOMENTUM = 1e-8  # GeV, lower limit of momenta in logarithms and ratios
+ROWS_AT_ONCE = 4096  # rows that fit into the CPU cache
 
 
 class Kinematics:
-    """What follows from the momenta of particles and of their jet, (T,) each, in single precision.
+    """Momenta of particles and of their jets, inputs of kinematic features (T,).
 
     vector  (T, 4) px, py, pz, E
     plane   (T, 2) deta and dphi
@@ -57,27 +57,26 @@ class Feature(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name: str
-    """Name of the feature: log_pt, log_energy, log_pt_rel, log_energy_rel, delta_r, deta, dphi, or a name of your
-    own."""
+    """Name: log_pt, log_energy, log_pt_rel, log_energy_rel, delta_r, deta or dphi, or any name for a column."""
     column: str = ""
-    """Data column of the feature (default: the column of that name)."""
+    """Column of the data (default: the name of the feature)."""
     formula: str = ""
-    """Formula over data columns, instead of `column` (default: none)."""
+    """Formula over columns of the data, instead of a column."""
     change: Literal["", "tanh"] = ""
-    """Function applied to the column: tanh, or empty for none (default: none)."""
+    """Function applied to the column: tanh, or none (default)."""
     centre: float | None = 0.0
-    """Value subtracted from the feature (default: 0; null: the median of the training data)."""
+    """Value subtracted (default: 0); null: median of the training data."""
     scale: float | None = 1.0
-    """Factor of the feature (default: 1; null: 1 / half the 68 % range about the median)."""
+    """Factor (default: 1); null: 1 / s, with 68 % of the training data within s of the median."""
     clip: tuple[float, float] | None = None
-    """Lowest and highest value of the scaled feature (default: no limits)."""
+    """Lower and upper limit after scaling (default: none)."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Feature:
         if self.column and self.formula:
-            raise ValueError(f"give a column or a formula for the feature {self.name}, not both")
+            raise ValueError(f"the feature {self.name} has both a column and a formula; remove one of them")
         if (self.centre is None) != (self.scale is None):
-            raise ValueError(f"leave both centre and scale of the feature {self.name} open, or none")
+            raise ValueError(f"centre and scale of the feature {self.name} must both be numbers, or both be null")
         return self
 
     @property
@@ -93,7 +92,7 @@ class Feature(BaseModel):
         return tuple(Formula(self.formula).names)
 
     def looks_around(self, shared: Collection[str]) -> bool:
-        """Whether it tells of other particles: by a function of them all, by one of them, or by a `shared` column."""
+        """Whether it depends on other particles: reduction, index or `shared` column."""
         if set(self.needs) & set(shared):
             return True
         if not self.formula:
@@ -124,7 +123,10 @@ FEATURE_SETS: dict[str, list[Feature]] = {
 
 
 def standardise_features(values: Array, features: Sequence[Feature], learned: Mapping[str, Any]) -> Array:
-    """clip((x - centre) scale) of the features (T, F), in place; `learned` holds the centres and scales left open."""
+    """Standardise features (T, F) in place: clip((x - centre) scale).
+
+    learned    centres and scales fitted to the training data, for features whose own are null
+    """
     for place, feature in enumerate(features):
         column = values[:, place]
         centre, scale = feature.centre, feature.scale
@@ -140,7 +142,7 @@ def standardise_features(values: Array, features: Sequence[Feature], learned: Ma
 
 
 def stack_columns(columns: Sequence[Array], count: int | None = None) -> Array:
-    """Columns (T,) as one array (T, K), in single precision."""
+    """Stack columns (T,) to one float32 array (T, K)."""
     count = len(columns[0]) if count is None else count
     made = np.empty((count, len(columns)), np.float32)
     for start in range(0, count, ROWS_AT_ONCE):
@@ -151,7 +153,7 @@ def stack_columns(columns: Sequence[Array], count: int | None = None) -> Array:
 
 
 def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
-    """(B, 4) pT, eta, phi and E of the sum of the particles (T, 4) of each jet; zeros where there is none."""
+    """Sum of particles (T, 4) per jet: pT, eta, phi, E (B, 4); zeros if empty."""
     sums = np.zeros((len(lengths), 4))
     starts, some = lengths.cumsum() - lengths, lengths > 0
     if some.any():
@@ -163,9 +165,11 @@ def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
 
 
 def relative_kinematics(vector: Array, jet: Array) -> Array:
-    """(T, 3) ln(pT / jet pT), deta and dphi of particles (T, 4) to their jets (T, 4) of pT, eta, phi and E.
+    """ln(pT / jet pT), deta and dphi (T, 3) of particles (T, 4).
 
-    deta has the sign of the jet's eta, as in JetClass: positive is further forward than the jet.
+    `jet` (T, 4) holds pT, eta, phi and E of the jet of each particle.
+
+    deta has the sign of the jet's eta, as in JetClass: a positive deta is farther forward than the jet.
     """
     px, py, pz = vector.T[:3].astype(np.float64)
     pt = np.hypot(px, py)
@@ -177,7 +181,7 @@ def relative_kinematics(vector: Array, jet: Array) -> Array:
 
 
 def turn_particle(vector: Array, jet: Array, deta: float, dphi: float) -> Array:
-    """(4,) a particle of the same pT and mass at these angles to its jet (4,) of pT, eta, phi and E."""
+    """Rotate a particle (4,) to angles from its jet (4,); pT and mass stay the same."""
     px, py, pz, energy = vector.astype(np.float64)
     pt, mass2 = np.hypot(px, py), energy**2 - px**2 - py**2 - pz**2
     eta, phi = jet[1] + deta * (-1 if jet[1] < 0 else 1), jet[2] + dphi
@@ -186,7 +190,7 @@ def turn_particle(vector: Array, jet: Array, deta: float, dphi: float) -> Array:
 
 
 def hidden_targets(vector: Array, jet: Array) -> Array:
-    """(T, 3) what is asked of hidden particles: ln(pT / jet pT) scaled as that feature is, deta and dphi times 4."""
+    """Targets (T, 3) of hidden particles: scaled ln(pT / jet pT), 4 deta, 4 dphi."""
     found = relative_kinematics(vector, jet)
     found[:, 0] = (found[:, 0] + 4.7) * 0.7
     found[:, 1:] *= 4

@@ -1,4 +1,4 @@
-"""The layers of particles: how one enters a model, what is known about two of them, and the way back."""
+"""Layers for particle tokens: embeddings, pair bias of attention, and readout."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from ...tokens.protocols import Readout
 
 PairName = Literal["ln_kt", "ln_z", "ln_delta", "ln_m2"]
 PAIR_FEATURES: tuple[PairName, ...] = ("ln_kt", "ln_z", "ln_delta", "ln_m2")
-MIN_PAIR_VALUE = 1e-8  # below it a quantity of a pair is not resolved, as in the original
+MIN_PAIR_VALUE = 1e-8  # lower limit of pair features, as in the original
 MIN_DIVISOR = 1e-20
 
 
 def particle_kinematics(vector: Tensor) -> Tensor:
-    """(..., 4) px, py, pz, E -> (..., 7) what pairs need of each particle: pT, m^2, mT, rapidity, phi.
+    """pT, m^2, mT, rapidity and phi of particles (..., 4), for `pair_features`.
 
-    Differences between neighbours, and between E and |p|, must survive single precision: all this is computed in double
-    precision, once for each particle, and rapidity and phi are sums of two numbers, the second what the first leaves.
+    Input: px, py, pz, E. Output: (..., 7), with two numbers each for rapidity and phi.
+
+    Small differences of angles, and of E and |p|, would be lost in single precision. So all values are computed in
+    double precision, and rapidity and phi are returned as two numbers each: the rounded value and its rounding error.
     """
     exact = vector if vector.device.type == "mps" else vector.double()
     work = torch.promote_types(vector.dtype, torch.float32)
@@ -43,7 +45,10 @@ def particle_kinematics(vector: Tensor) -> Tensor:
 
 
 def _azimuth(px: Tensor, py: Tensor) -> Tensor:
-    """phi; in an exported graph without an arc tangent in double precision, which runtimes do not have."""
+    """Azimuth phi = atan2(py, px).
+
+    ONNX runtimes lack a float64 arc tangent, so exported graphs correct a float32 value to first order.
+    """
     if not torch.compiler.is_exporting():
         return torch.atan2(py, px)
     rough = torch.atan2(py.float(), px.float()).to(px.dtype)
@@ -51,14 +56,16 @@ def _azimuth(px: Tensor, py: Tensor) -> Tensor:
 
 
 def pair_features(i: Tensor, j: Tensor, names: Sequence[str] = PAIR_FEATURES) -> Tensor:
-    """(..., F) the features of pairs (arXiv 2202.03772), from `particle_kinematics` (..., 7) of particles i and j:
+    """Pair features (..., F) of particles i and j (arXiv 2202.03772).
+
+    From the `particle_kinematics` (..., 7) of both:
 
         Delta  = sqrt(y_ij^2 + phi_ij^2)                     ln_delta        y_ij = y_i - y_j, y the rapidity
         k_T    = min(pT_i, pT_j) Delta                       ln_kt
         z      = min(pT_i, pT_j) / (pT_i + pT_j)             ln_z
         m^2    = (E_i + E_j)^2 - |p_i + p_j|^2               ln_m2
 
-    each at least 1e-8. The squared mass is a sum in which nothing cancels:
+    each at least 1e-8. The squared mass is computed as a sum without cancellation:
 
         m^2 = m_i^2 + m_j^2 + 2 [(pT_i^2 m_j^2 + pT_j^2 m_i^2 + m_i^2 m_j^2) / (mT_i mT_j + pT_i pT_j)
                                  + 2 mT_i mT_j sinh^2(y_ij / 2) + 2 pT_i pT_j sin^2(phi_ij / 2)]
@@ -88,19 +95,19 @@ def pair_features(i: Tensor, j: Tensor, names: Sequence[str] = PAIR_FEATURES) ->
 
 
 def _padding_mask(real: Tensor | None) -> Tensor | None:
-    """Where rows are real; None where all are and nobody has to wait for that answer."""
+    """Mask of valid rows, or None if all are valid (checked only without a sync)."""
     return None if real is None or (_may_branch_on_values(real) and bool(real.all())) else real
 
 
 def _may_branch_on_values(real: Tensor) -> bool:
-    """Whether the program may depend on what is in a tensor, and need not wait for it."""
+    """Whether control flow may depend on values: on a CPU, and not during compilation."""
     return real.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 class ParticlePairs(nn.Module):
-    """The bias of attention between two particles, from what is known about them together.
+    """Attention bias MLP(pair_features(i, j)) between two particles.
 
-    A pair with a hidden particle has none and counts in no norm.
+    Pairs with a hidden particle have zero bias and do not enter the batch norms.
     """
 
     def __init__(
@@ -111,14 +118,14 @@ class ParticlePairs(nn.Module):
         self.embedding = PairEmbedding(len(self.names), (*widths, heads), last, bias)
 
     def forward(self, columns: Columns, valid: Valid = None) -> Tensor | PairBias:
-        """(B, H, N, N) of padded particles (B, N, 4), a PairBias of packed ones (T, 4)."""
+        """Bias (B, H, N, N) of padded particles, or a PairBias of packed particles."""
         vector, hidden = columns["vector"], columns.get("hidden")
         with torch.no_grad(), torch.autocast(vector.device.type, enabled=False):
             known, here = None if hidden is None else ~hidden.bool(), particle_kinematics(vector)
         if isinstance(valid, Ragged):
             return self._packed(here, valid, known)
         real = known if valid is None else valid if known is None else valid & known
-        if torch.compiler.is_exporting():  # pairs are not to be counted there
+        if torch.compiler.is_exporting():  # exported graphs use the full square of pairs
             both = None if real is None else real[:, :, None] & real[:, None]
             return self._values(here[:, :, None], here[:, None], both).permute(0, 3, 1, 2)
         n = vector.shape[1]
@@ -134,8 +141,8 @@ class ParticlePairs(nn.Module):
         return PairBias(self._values(here[i], here[j], _padding_mask(real)), triangle.starts, ragged)
 
     def _values(self, i: Tensor, j: Tensor, real: Tensor | None) -> Tensor:
-        """(..., H), zeros where a pair is not real."""
-        if real is not None and _may_branch_on_values(real):  # the others cost nothing then
+        """Bias (..., H), zero for padding pairs."""
+        if real is not None and _may_branch_on_values(real):  # skip padding pairs
             found = self._values(i[real], j[real], None)
             return found.new_zeros(*real.shape, found.shape[-1]).masked_scatter(real[..., None], found)
         with torch.no_grad(), torch.autocast(i.device.type, enabled=False):
@@ -145,9 +152,9 @@ class ParticlePairs(nn.Module):
 
 
 class ParticleEmbedding(nn.Module):
-    """x = f_K(... f_1(norm(u))),  f_k(x) = gelu(W_k layer_norm(x) + b_k), for the features u (arXiv 2202.03772).
+    """MLP embedding of particle features u (arXiv 2202.03772).
 
-    The first norm is over the particles of the batch; those that are hidden count in none.
+    x = f_K(... f_1(norm(u))),  f_k(x) = gelu(W_k layer_norm(x) + b_k); `norm` is a batch norm over visible particles.
     """
 
     masked = True
@@ -175,7 +182,7 @@ class ParticleEmbedding(nn.Module):
 
 
 class LinearEmbedding(nn.Module):
-    """x = W u + b, or without a width the features u themselves."""
+    """x = W u + b, or the features u unchanged if `dim` is None."""
 
     def __init__(self, features: int, dim: int | None) -> None:
         super().__init__()
@@ -187,7 +194,7 @@ class LinearEmbedding(nn.Module):
 
 
 class RankEmbedding(nn.Module):
-    """What a hidden particle still shows: its place in the order of momenta, as a learned vector."""
+    """Learned vector for the pT rank of a hidden particle."""
 
     def __init__(self, places: int, dim: int) -> None:
         super().__init__()
@@ -200,12 +207,14 @@ class RankEmbedding(nn.Module):
 
 
 class ParticleReadout(Readout):
-    """A hidden particle's momentum and type: p(v, t | h) = prod_k N(v_k; mean_k, std_k) softmax_t(W h + b).
+    """Readout of momentum and type of hidden particles.
 
-    v  ln(pT / jet pT), deta and dphi, standardised as the features are
+    p(v, t | h) = prod_k N(v_k; mean_k, std_k) softmax_t(W h + b)
+
+    v  ln(pT / jet pT), deta and dphi, standardised (`hidden_targets`)
     """
 
-    FLOOR = 0.02  # of a standard deviation
+    FLOOR = 0.02  # minimum standard deviation
 
     def __init__(self, dim: int, types: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Tokens with four-vectors, whose answers no boost and no rotation changes, with the call of every other trunk."""
+"""LorentzNet: a trunk on four-vectors, invariant under boosts and rotations."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from ...nn.watch import Watch
 
 
 def minkowski_product(a: Tensor, b: Tensor) -> Tensor:
-    """<a, b> = a_0 b_0 - a_1 b_1 - a_2 b_2 - a_3 b_3 of four-vectors (..., 4): the same in every frame."""
+    """Product <a, b> = a_0 b_0 - a_1 b_1 - a_2 b_2 - a_3 b_3 of four-vectors."""
     both = a * b
     return 2 * both[..., 0] - both.sum(-1)
 
 
 def signed_log(x: Tensor) -> Tensor:
-    """sign(x) ln(1 + |x|): numbers over many orders of magnitude, without their units."""
+    """sign(x) ln(1 + |x|): compress values over many orders of magnitude."""
     return x.sign() * x.abs().log1p()
 
 
 class TokenPairs:
-    """The ordered pairs (i, j), i != j, of the tokens of each sample.
+    """Ordered pairs (i, j), i != j, of the tokens of each sample.
 
-    Packed samples, and all on a CPU, have a list of pairs, one sample after the other. Padded ones on a GPU have the
-    square (B, N, N), for shapes may not depend on values; it is filled without looking anything up.
+    Packed samples, and all samples on a CPU, use a list of P pairs, sample after sample. Padded samples on a GPU use
+    the full square (B, N, N), since shapes may not depend on values there.
 
-    real    (P, 1) True where a pair is one; None: all
-    count   (T, 1) in how many pairs each token is the first, at least 1
+    real    (P, 1) mask of valid pairs; None if all are valid
+    count   (T, 1) number of pairs (i, j) of each token i, at least 1
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -58,7 +58,7 @@ class TokenPairs:
         self.count = layout.unpad(there.sum(-1)).clamp(min=1)[:, None]
 
     def _list(self, ragged: Ragged) -> None:
-        """All n x n pairs of each sample, in a run whose length is known beforehand."""
+        """List all n x n pairs of each sample, with a length known without a device sync."""
         ends = ragged.lengths.square().cumsum(0)
         place = torch.arange(2 * ragged.pairs, device=ends.device)
         sample = torch.searchsorted(ends, place, right=True)
@@ -68,14 +68,14 @@ class TokenPairs:
         inner = place - (ends - ragged.lengths.square())[sample]
         first = (ragged.ends - ragged.lengths)[sample]
         i, j = first + inner // count, first + inner % count
-        spread = place % max(1, ragged.total)  # of pairs that are none: no row gets all of them
+        spread = place % max(1, ragged.total)  # padding pairs are spread over all rows
         self.left, self.right = torch.where(inside, i, spread), torch.where(inside, j, spread)
         self.real = (inside & (i != j))[:, None]
         others = (ragged.lengths - 1)[ragged.sample.clamp(max=max(0, len(ragged) - 1))]
         self.count = others.clamp(min=1)[:, None]
 
     def pair_values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """What tokens have (T, ...), as what i and what j of each pair has (P, ...); for one that is none, anything."""
+        """Gather token values of i and j (P, ...); arbitrary for padding pairs."""
         if self.packed:
             return take(first, self.left), take(second, self.right)
         batch, n = self.layout.rows.shape
@@ -83,26 +83,28 @@ class TokenPairs:
         return left.expand(batch, n, n, -1).flatten(0, 2), right.expand(batch, n, n, -1).flatten(0, 2)
 
     def gathered(self, values: Tensor) -> Tensor:
-        """(P, ...) -> (T, ...), the sum over j of what the pairs (i, j) have; those that are none must have zeros."""
+        """Sum pair values (P, ...) over j to (T, ...); padding pairs must have zeros."""
         if self.packed:
             return values.new_zeros(self.layout.total, *values.shape[1:]).index_add(0, self.left, values)
         batch, n = self.layout.rows.shape
         return self.layout.unpad(values.view(batch, n, n, -1).sum(2))
 
     def masked(self, values: Tensor) -> Tensor:
-        """(P, ...) with zeros where a pair is none."""
+        """Set values (P, ...) of padding pairs to zero."""
         return values if self.real is None else values * self.real
 
     def moments(self, a: Tensor, b: Tensor, seen: Tensor, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean (D,), variance (D,) and number of a_i + b_j + frame seen_ij over all pairs, without making the sum.
+        """Mean (D,), variance (D,) and number of z_ij = a_i + b_j + frame seen_ij.
 
-        a and b (T, D) belong to tokens, seen (P, C) is the same for (i, j) and (j, i), frame (D, C). All sums are over
-        tokens, for sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i, and of what has been centred.
+        Over all pairs, without storing z.
+
+        a and b are (T, D), seen (P, C) is symmetric in i and j, frame is (D, C). Products become sums over tokens:
+        sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i. All terms are centred first.
         """
         layout = self.layout
         there = layout.rows.new_ones(layout.rows.shape) if layout.valid is None else layout.valid
         valid, n = there[..., None].to(a.dtype), there.sum(1)[:, None, None].to(a.dtype)
-        times = (n - 1).clamp(min=0) * valid  # (B, N, 1) how often a token is the first
+        times = (n - 1).clamp(min=0) * valid  # (B, N, 1) number of pairs (i, j) of token i
         count = times.sum()
         some = count.clamp(min=1)
         own = layout.pad(self.gathered(self.masked(seen)))
@@ -120,17 +122,18 @@ class TokenPairs:
 
 
 def _centred(side: Tensor, times: Tensor, valid: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, N, D) without its mean over pairs, and that mean (D,)."""
+    """Subtract the mean over pairs from `side` (B, N, D); also return the mean (D,)."""
     mean = (times * side).sum((0, 1)) / some
     return (side - mean) * valid, mean
 
 
 class LorentzBlock(nn.Module):
-    """h_i <- h_i + f(h_i, sum_j g_ij m_ij, s_i),   x_i <- x_i + c mean_j (x_i - x_j) u(g_ij m_ij).
+    """Lorentz equivariant message passing block (arXiv 2201.08187).
 
-    m_ij = e(h_i, h_j, |x_i - x_j|^2, <x_i, x_j>) and g_ij = sigmoid(w m_ij); e, f and u are small MLPs, numbers from
-    four-vectors x are squeezed; s are the scalars that came with the tokens (arXiv 2201.08187). The last block does
-    not move x.
+    h_i <- h_i + f(h_i, sum_j g_ij m_ij, s_i),   x_i <- x_i + c mean_j (x_i - x_j) u(g_ij m_ij).
+
+    m_ij = e(h_i, h_j, |x_i - x_j|^2, <x_i, x_j>) and g_ij = sigmoid(w m_ij). e, f and u are small MLPs; products of
+    four-vectors x pass through `signed_log`; s are the input scalars of the tokens. The last block does not update x.
     """
 
     def __init__(self, dim: int, scalars: int, moves: bool = True, step: float = 5e-3) -> None:
@@ -145,7 +148,7 @@ class LorentzBlock(nn.Module):
             nn.init.xavier_uniform_(self.push[2].weight, gain=0.001)  # type: ignore[arg-type]
 
     def forward(self, h: Tensor, x: Tensor, s: Tensor, pairs: TokenPairs, layout: Layout) -> tuple[Tensor, Tensor]:
-        """Runs h (T, D), x (T, 4) and s (T, S) -> h and x."""
+        """Update h (T, D) and x (T, 4), with the input scalars s (T, S)."""
         exact = torch.promote_types(h.dtype, torch.float32)
         own, other, frame = self.pair.weight.split([self.dim, self.dim, 2], 1)
         first, second = F.linear(h, own).to(exact), F.linear(h, other).to(exact)
@@ -171,10 +174,12 @@ class LorentzBlock(nn.Module):
 
 
 class LorentzNet(FlatTrunk):
-    """`depth` blocks over all pairs of tokens; `at` holds the four-vectors (E, p_x, p_y, p_z) (arXiv 2201.08187).
+    """LorentzNet (arXiv 2201.08187): `depth` blocks over all pairs of tokens.
 
-    Tokens enter as scalars; the squared mass of each four-vector joins them. Where the scalars are the same in every
-    frame, so is all that leaves this trunk.
+    `at` holds the four-vectors (E, p_x, p_y, p_z).
+
+    The inputs are scalars of the tokens and the squared mass of each four-vector. If the scalars are Lorentz
+    invariant, so is the output.
     """
 
     def __init__(self, inputs: int, dim: int = 72, depth: int = 6) -> None:
@@ -187,7 +192,8 @@ class LorentzNet(FlatTrunk):
         if at is None or at.shape[-1] != 4:
             have = "have no coordinates" if at is None else f"have coordinates of shape {tuple(at.shape)}"
             raise UserError(
-                f"the tokens {have}, but four-vectors of shape (..., 4) are needed", hint="Set `tokens.at: vector`."
+                f"lorentz_net needs four-vectors of shape (..., 4), but the tokens {have}",
+                hint="Set `tokens.at: vector`.",
             )
         with torch.autocast(y.device.type, enabled=False):
             place = at.to(torch.promote_types(at.dtype, torch.float32))
@@ -201,7 +207,7 @@ class LorentzNet(FlatTrunk):
 
 
 class LorentzNetOptions(DepthOptions):
-    """`trunk: lorentz_net`: pairs of four-vectors, whose scalars no boost changes."""
+    """`trunk: lorentz_net`: Lorentz invariant network on pairs of four-vectors."""
 
     keeps_width: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""A recipe for jets in files: columns of particles, classes and weights."""
+"""`sciformer new jets`: guess particle columns, classes and weights in files."""
 
 from __future__ import annotations
 
@@ -22,24 +22,43 @@ from .features import TYPE_FLAGS, VECTOR_COLUMNS
 
 BACKGROUND_NAMES = ("qcd", "background", "bkg")
 MASS_NAMES = ("jet_sdmass", "jet_msoftdrop", "jet_mass", "fj_sdmass", "fj_mass")
-MAX_LISTED_FILES = 8  # bad files that are named
+MAX_LISTED_FILES = 8  # unreadable files listed by name
 MAX_OBSERVERS = 24
 SIZES: guess.Sizes = {0: (32, 2, 4), 5000: (64, 4, 8)}
-PAPER_JETS = 100_000  # jets from which on the model is as large as in the paper
+PAPER_JETS = 100_000  # number of jets for a model as large as in the paper
 EPOCHS, BATCHES = 20, {0: 32, 5000: 128, PAPER_JETS: 512}
-ROWS_PER_SAMPLE, SAMPLES_PER_FILE, MAX_SAMPLED_FILES = 400, 3, 8  # rows that are looked at
-MAX_COUNTED_FILES = 50  # files whose entries are counted
-TREE_NAMES = ("tree", "Events", "Delphes", "events", "CollectionTree", "t")  # of several, the first that is there
-PARTICLE_CODES = {0, 11, 12, 13, 22, 130, 211, 310, 321, 2112, 2212}  # of particles in arrays without names
+ROWS_PER_SAMPLE, SAMPLES_PER_FILE, MAX_SAMPLED_FILES = 400, 3, 8  # size of the inspected sample
+MAX_COUNTED_FILES = 50  # files whose rows are counted
+TREE_NAMES = (
+    "tree",
+    "Events",
+    "Delphes",
+    "events",
+    "CollectionTree",
+    "t",
+)  # if a file has several trees, the first of these
+PARTICLE_CODES = {
+    0,
+    11,
+    12,
+    13,
+    22,
+    130,
+    211,
+    310,
+    321,
+    2112,
+    2212,
+}  # PDG codes |id| that identify a column of particle types
 FEATURE_REASONS = {
-    "kin": "7 that follow from momenta; there are no charge and type (part_charge, part_isPhoton, ...)",
-    "kinpid": "13: momenta, charge and type; there are no impact parameters (part_d0val, part_d0err, ...)",
-    "full": "17: momenta, charge, type and impact parameters; JetClass has these in mm",
+    "kin": "7, from momenta; no columns of charge and type (part_charge, part_isPhoton, ...)",
+    "kinpid": "13: momenta, charge and type; no columns of impact parameters (part_d0val, part_d0err, ...)",
+    "full": "17: momenta, charge, type and impact parameters (in mm, as in JetClass)",
 }
 
 
 class FoundJets(NamedTuple):
-    """Contents of the files of jets."""
+    """Sampled rows, number of jets, layout, columns, and notes on unreadable files."""
 
     table: Table
     samples: int
@@ -49,13 +68,13 @@ class FoundJets(NamedTuple):
 
 
 def guess_jets(names: list[str], paths: list[Path]) -> Page:
-    """A Particle Transformer on the jets of the files."""
+    """Guess a recipe of a Particle Transformer for the jets in the files."""
     seen = inspect_files(paths)
     parts = guess.group_by_part(names)
     ask = _find_question(seen.table, names, parts)
     weight, why = find_weight(seen.table)
     observers = find_observers(seen.table, [*ask.columns, weight])
-    if ask.base != "jets/part":  # hidden particles are not weighed
+    if ask.base != "jets/part":  # masked modelling uses no weights
         weight = why = ""
     momenta = ", ".join(seen.particles.parts.values())
     left_out = len(seen.bad) - MAX_LISTED_FILES
@@ -63,25 +82,25 @@ def guess_jets(names: list[str], paths: list[Path]) -> Page:
         f"Found: {seen.samples:,} entries; {seen.particles.name}; momenta in {momenta}.",
         *seen.particles.notes,
         *seen.bad[:MAX_LISTED_FILES],
-        *([f"... and {left_out:,} more files like that."] if left_out > 0 else []),
+        *([f"... and {left_out:,} more unreadable files."] if left_out > 0 else []),
         *ask.notes,
         *([f"No weights: {why}."] if why else []),
     ]
     found = [
-        Found("base", ask.base, "the other keys come from there"),
+        Found("base", ask.base, "source of all other keys"),
         Found("data.kind", "events"),
         *guess.files(ask.parts, bool(seen.bad)),
-        Found("data.tree", seen.form.tree or None, "of several in the file"),
-        Found("data.axes", seen.form.axes or None, "what the numbers of the array mean"),
+        Found("data.tree", seen.form.tree or None, "one of several trees in the file"),
+        Found("data.axes", seen.form.axes or None, "names of the entries of the array"),
         *_token_keys(seen),
         *ask.found,
         Found(
             "data.observers",
             [*["file"] * (len(paths) > 1), "entry", *observers][:MAX_OBSERVERS],
-            "kept beside the answers of predict; `entry` is the row in its `file`",
+            "columns copied to the predictions; `entry` is the row in its `file`",
         ),
-        Found("data.weight", weight or None, f"the column `{weight}`"),
-        Found("objective.weight", "weight" if weight else None, "of each jet in the loss"),
+        Found("data.weight", weight or None, f"column `{weight}`"),
+        Found("objective.weight", "weight" if weight else None, "weight of each jet in the loss"),
         *guess.split(parts, seen.samples, "jets"),
         *(guess.model(seen.samples, "jets (in the paper 128)", SIZES, None) if seen.samples < PAPER_JETS else []),
         *guess.training(seen.samples, EPOCHS, BATCHES),
@@ -98,21 +117,23 @@ def _token_keys(seen: FoundJets) -> list[Found]:
     widths, pair_widths = ([64], [32]) if seen.samples < 5000 else ([64, 128], [64, 64])
     small = seen.samples < PAPER_JETS
     return [
-        Found("data.new", new or None, "columns by formulas, under the names of JetClass"),
+        Found("data.new", new or None, "columns computed by formulas, named as in JetClass"),
         Found("tokens.kind", "particles"),
-        Found("tokens.vector", list(VECTOR_COLUMNS), "momentum and energy; GeV is what the scales of features fit"),
+        Found("tokens.vector", list(VECTOR_COLUMNS), "momentum and energy; the feature scales assume GeV"),
         Found("tokens.features", features, FEATURE_REASONS[features]),
-        Found("tokens.max_tokens", most, f"the hardest particles; jets have {mean:.0f} in the mean, at most {longest}"),
-        Found("tokens.widths", widths if small else None, f"small, for {seen.samples:,} jets"),
+        Found(
+            "tokens.max_tokens", most, f"highest pT first; jets have {mean:.0f} particles on average, at most {longest}"
+        ),
+        Found("tokens.widths", widths if small else None, f"small model for {seen.samples:,} jets"),
         Found("tokens.pair_widths", pair_widths if small else None),
     ]
 
 
-# What is in the files
+# Contents of the files
 
 
 def inspect_files(paths: Sequence[Path]) -> FoundJets:
-    """The columns of the first file, and rows of some of the others."""
+    """Find the columns of the first readable file, and sample rows of several files."""
     try:
         some, form, bad = _readable_files(paths[:: max(1, len(paths) // MAX_COUNTED_FILES)])
         kinds = {name.rpartition("/")[2]: kind for name, kind in opened(some[0], form).columns.items()}
@@ -130,7 +151,7 @@ def inspect_files(paths: Sequence[Path]) -> FoundJets:
 
 
 def _readable_files(paths: Sequence[Path]) -> tuple[list[Path], Layout, list[str]]:
-    """The readable files, the layout of the first, and notes on the other files."""
+    """Readable files, layout of the first file, and notes on unreadable files."""
     form: Layout | None = None
     good, wrong = list[Path](), dict[Path, UserError]()
     for path in paths:
@@ -146,7 +167,7 @@ def _readable_files(paths: Sequence[Path]) -> tuple[list[Path], Layout, list[str
 
 
 def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
-    """Rows from the beginning, middle and end, for files sorted by class."""
+    """Sample rows at the start, middle and end: files may be sorted by class."""
     real = {name: file.need(name, f"as in the first of the files, {name}") for name in names}
     starts = sorted({int(start) for start in np.linspace(0, max(0, file.rows - ROWS_PER_SAMPLE), SAMPLES_PER_FILE)})
     if len(starts) > 1 and starts[1] < ROWS_PER_SAMPLE:
@@ -157,7 +178,7 @@ def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array 
 
 
 def _file_layout(path: Path) -> Layout:
-    """The tree of a file with several, and names for the numbers of an array without."""
+    """Layout of a file: its tree, and names for the entries of unnamed arrays."""
     try:
         file = opened(path, Layout())
         axes = _guess_axes(file)
@@ -175,7 +196,7 @@ def _file_layout(path: Path) -> Layout:
 
 
 def _guess_axes(file: TableFile) -> dict[str, list[str]]:
-    """Names for an array (n, particles, 4), by its values."""
+    """Guess the names of an array (n, particles, 4) from its values."""
     for stem in {name[:-2] for name in file.columns if name.endswith("_0")}:
         names = [f"{stem}_{number}" for number in range(4)]
         if not all(file.columns.get(name) == "list" for name in names) or f"{stem}_4" in file.columns:
@@ -191,11 +212,11 @@ def _guess_axes(file: TableFile) -> dict[str, list[str]]:
     return {}
 
 
-# What is asked
+# Objective
 
 
 class Question(NamedTuple):
-    """The question of a recipe: keys, notes, files by part, columns of the class."""
+    """Guessed objective: keys, notes, files by part, columns of the class."""
 
     found: list[Found]
     notes: list[str]
@@ -209,32 +230,32 @@ def _find_question(table: Table, names: list[str], parts: dict[str, list[str]]) 
     tags = sorted({split_tag(name)[0] for name in names})
     if any(tags):
         for missing in (name for name in names if not split_tag(name)[0]):
-            hint = "Write CLASS:NAME for all files, or NAME for all."
-            raise UserError(f"{missing} has no class before it, but other files do", hint=hint, file=missing)
-        notes = [f"Classes, by the tags of the files: {', '.join(tags)}."]
+            hint = "Write CLASS:NAME for all files, or NAME for all files."
+            raise UserError(f"{missing} has no class tag, but other files have one", hint=hint, file=missing)
+        notes = [f"Classes, from the tags of the files: {', '.join(tags)}."]
         return Question(_rejection_keys(tags, table), notes, parts, [])
     if flags:
         seen = [name for name, one in flags.items() if np.asarray(table[one]).any()]
         empty = [name for name in flags if name not in seen]
         notes = [f"Classes: {', '.join(seen)}."]
-        notes += [f"Without a jet in the rows looked at: {', '.join(empty)}."] if empty else []
-        classes = Found("data.classes", flags, "the column that is 1 for jets of the class")
+        notes += [f"Classes without a jet in the sampled rows: {', '.join(empty)}."] if empty else []
+        classes = Found("data.classes", flags, "column of each class, 1 for its jets")
         return Question([classes, *_rejection_keys(seen, table)], notes, parts, list(flags.values()))
     if column:
         values = np.unique(np.asarray(table[column]))
         words = values.tolist() if values.dtype.kind == "U" else []
         shown = guess.list_names(words or [f"{value:g}" for value in values.tolist()])
         rare = guess.rare_classes(np.asarray(table[column]), "jets")
-        label = Found("data.label", column, "the column with the class")
-        notes = [f"Classes, by `{column}` in the rows looked at: {shown}.", *rare]
+        label = Found("data.label", column, "column of the class")
+        notes = [f"Classes, from `{column}` in the sampled rows: {shown}.", *rare]
         return Question([label, *_rejection_keys(words, table)], notes, parts, [column])
     if tag_by_class(parts["train"]):
         parts = {part: tag_by_class(some) for part, some in parts.items()}
-        notes = ["No column with a class was found: the names of the files are taken for it."]
+        notes = ["No class column was found: the file names are used as classes."]
         return Question(_rejection_keys([], table), notes, parts, [])
     notes = [
-        "No column with a class was found: the model learns to fill in hidden particles. For a class, name it in",
-        "data.label or data.classes, or put it before the names of files: HToBB:a.root QCD:b.root",
+        "No class column was found: the model learns to predict hidden particles. For classes, set data.label or",
+        "data.classes, or tag the files: HToBB:a.root QCD:b.root",
     ]
     return Question([], notes, parts, [], "jets/part-masked")
 
@@ -243,19 +264,19 @@ def _rejection_keys(names: Sequence[str], table: Table) -> list[Found]:
     lower = {name.lower(): name for name in names}
     background = next((lower[name] for name in BACKGROUND_NAMES if name in lower and len(names) > 1), "")
     mass = next((name for name in MASS_NAMES if name in table), None) if background else None
-    rejected = "scores say how much of it is rejected where half of another class is kept"
+    rejected = "class to reject; scores are its rejections at 50 % signal efficiency"
     return [
         Found("objective.kind", "discriminate"),
-        Found("objective.background", background, rejected if background else "the class to reject, if there is one"),
-        Found("objective.efficiencies", {}, "other shares of a class, {NAME: 0.99}"),
-        Found("objective.spectrum", mass, "the report shows how a cut changes this of the background"),
+        Found("objective.background", background, rejected if background else "class to reject, if any"),
+        Found("objective.efficiencies", {}, "other signal efficiencies, {NAME: 0.99}"),
+        Found("objective.spectrum", mass, "the report shows this background spectrum before and after cuts"),
     ]
 
 
 JETS = guess.Guess(guess_jets, tagged=True)
 
 
-# What columns of events mean, by their names: momenta of particles, types, tracks, classes and weights
+# Meaning of columns by their names: momenta, types and tracks of particles, classes and weights of jets
 
 
 MOMENTUM_NAMES = {name: name for name in ("px", "py", "pz", "energy", "pt", "eta", "phi", "mass")}
@@ -272,7 +293,7 @@ TRACK_NAMES = {
 }
 KNOWN_PREFIXES = {"part_": "JetClass", "PFCands_": "NanoAOD with PF candidates", "ParticleFlowCandidate.": "Delphes"}
 KNOWN_PREFIXES[""] = "names without a prefix"
-LIKELY_PREFIXES = ("part", "pfcand", "particleflow", "constit", "particle", "cand", "track")  # the likeliest first
+LIKELY_PREFIXES = ("part", "pfcand", "particleflow", "constit", "particle", "cand", "track")  # most likely first
 OTHER_OBJECTS = re.compile(r"gen|truth|aux|sv|vert|jet|muon|electron|tau|photon|met|lep|tower|trig")
 LABEL_NAMES = (
     *("label", "jet_label", "is_signal_new", "is_signal", "issignal", "truth_label", "target", "class", "jet_class"),
@@ -282,12 +303,12 @@ CLASS_FLAG_PREFIXES = ("label_", "jet_is", "fj_is", "is_", "is")
 WEIGHT_NAMES = ("weight", "weights", "eventweight", "evtweight", "mcweight", "genweight", "sampleweight")
 OBSERVER_PATTERN = re.compile(r"(jet|fj|ak\d+|fatjet)[_.](?!size$)\w+$|(event|run|luminosityblock)$", re.IGNORECASE)
 
-ColumnKinds = Mapping[str, str]  # of columns: `list` or `value`
+ColumnKinds = Mapping[str, str]  # kind of each column: `list` or `value`
 
 
 @dataclass(frozen=True)
 class ParticleColumns:
-    """Columns of the particles of a file: momenta, and others by their endings."""
+    """Particle columns of a file: momenta (`parts`), and all by suffix (`own`)."""
 
     name: str
     parts: dict[str, str]
@@ -302,7 +323,7 @@ class ParticleColumns:
 
 
 def find_particles(kinds: ColumnKinds) -> ParticleColumns:
-    """The likeliest set of particles in columns with these names."""
+    """Find the most likely set of particles among the columns."""
     lists = [name for name, kind in kinds.items() if kind == "list"]
     whole = {stem: parts for stem, parts in group_momenta(lists).items() if is_four_vector(parts)}
     if not any(map(_rank_prefix, whole)):
@@ -312,22 +333,22 @@ def find_particles(kinds: ColumnKinds) -> ParticleColumns:
         seen = seen if lists else f"no lists among {', '.join(list(kinds)[:12])}"
         needed = "lists of px, py, pz and energy, or of pt, eta, phi and energy or mass"
         raise UserError(
-            f"particles are missing: each jet needs {needed}, and there are {seen}",
-            hint="Make these columns in data.new of a recipe; its keys: sciformer recipes jets/part",
+            f"the files have no particles ({needed}); there are {seen}",
+            hint="Compute these columns in data.new of a recipe; its keys: sciformer recipes jets/part",
         )
     stem = max(whole, key=_rank_prefix)
     own = {name[len(stem) :].lower(): name for name in lists if name.startswith(stem)}
     others = [f"{one}{next(iter(whole[one].values()))[len(one) :]}" for one in whole if one != stem]
-    notes = [f"Other sets of momenta, not used: {', '.join(others[:6])}"] if others else []
+    notes = [f"Other sets of momenta (not used): {', '.join(others[:6])}"] if others else []
     if any("jet" in one.lower() for one in whole if one != stem):
         notes.append(
-            "There are lists of jets: each entry seems to be an event, and its particles are taken as one set."
+            "The files have lists of jets: each row seems to be an event, and its particles are read as one set."
         )
     return ParticleColumns(KNOWN_PREFIXES.get(stem, f"columns called {stem}..."), whole[stem], own, tuple(notes))
 
 
 def group_momenta(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Parts of momenta by their prefix: {"part_": {"px": "part_px", ...}}."""
+    """Group components of momenta by prefix: {"part_": {"px": "part_px", ...}}."""
     made: dict[str, dict[str, str]] = {}
     for name in names:
         if match := MOMENTUM_PATTERN.fullmatch(name):
@@ -336,7 +357,7 @@ def group_momenta(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def is_four_vector(parts: ColumnKinds) -> bool:
-    """Whether they make a four-vector; one of pt, eta and phi alone has no mass."""
+    """Whether the components form a four-vector; pt, eta and phi alone mean mass 0."""
     found = set(parts)
     return ({"px", "py", "pz"} <= found and bool({"energy", "mass"} & found)) or {"pt", "eta", "phi"} <= found
 
@@ -351,7 +372,7 @@ def _rank_prefix(stem: str) -> int:
 
 
 def feature_formulas(layout: ParticleColumns, table: Table) -> tuple[str, dict[str, str]]:
-    """The set of features that the columns allow, and formulas for missing columns."""
+    """Largest feature set that the columns allow, and formulas for missing columns."""
     new = momentum_formulas(layout.parts)
     kinds, tracks = _type_formulas(layout.own), _track_formulas(table, layout.own)
     if kinds is None:
@@ -360,7 +381,7 @@ def feature_formulas(layout: ParticleColumns, table: Table) -> tuple[str, dict[s
 
 
 def momentum_formulas(parts: ColumnKinds) -> dict[str, str]:
-    """Formulas for the columns of VECTOR_COLUMNS that have other names, or none."""
+    """Formulas for the columns of VECTOR_COLUMNS that are missing in the files."""
     if {"px", "py", "pz"} <= set(parts):
         wanted = [parts[key] for key in ("px", "py", "pz")]
         squared = " + ".join(f"{part}**2" for part in wanted)
@@ -406,11 +427,11 @@ def _track_formulas(table: Table, own: ColumnKinds) -> dict[str, str] | None:
     return made
 
 
-# What stands beside the particles
+# Columns of jets
 
 
 def event_columns(kinds: ColumnKinds) -> list[str]:
-    """Values of events that may be classes, weights or observers."""
+    """Columns of jets that may be classes, weights or observers."""
 
     def wanted(name: str) -> bool:
         known = name.lower() in LABEL_NAMES or name.startswith(CLASS_FLAG_PREFIXES) or _is_weight_name(name)
@@ -424,7 +445,7 @@ def _values_of_jets(table: Table) -> dict[str, Array]:
 
 
 def find_class_flags(table: Table) -> dict[str, str]:
-    """Columns with 1 for jets of a class, by class; empty without flags."""
+    """Flag columns (1 for jets of a class) by class; empty if there are none."""
     flags = {name: flag for name, flag in _values_of_jets(table).items() if flag.dtype.kind in "biuf"}
     flat = {name: flag for name, flag in flags.items() if np.isin(flag, (0, 1)).all()}
     for start in CLASS_FLAG_PREFIXES:
@@ -435,18 +456,18 @@ def find_class_flags(table: Table) -> dict[str, str]:
 
 
 def find_label(table: Table) -> str:
-    """The column with the class, or nothing."""
+    """Name of the class column, or an empty string."""
     lower = {name.lower(): name for name in table}
     found = (lower[name] for name in LABEL_NAMES if name in lower and guess.is_discrete(table[lower[name]]))
     return next((name for name in found if 1 <= len(np.unique(np.asarray(table[name]))) <= guess.MAX_CLASSES), "")
 
 
 def find_weight(table: Table) -> tuple[str, str]:
-    """The column with a weight for each jet, or the reason against it."""
+    """Name of the weight column, or the reason not to use it."""
     for name, column in _values_of_jets(table).items():
         if _is_weight_name(name):
             good = column.dtype.kind in "iuf" and bool(np.isfinite(column).all() and (column >= 0).all())
-            return (name, "") if good else ("", f"`{name}` has weights below zero, or NaN: it is not used")
+            return (name, "") if good else ("", f"`{name}` has negative or non-finite weights")
     return "", ""
 
 
@@ -455,12 +476,12 @@ def _is_weight_name(name: str) -> bool:
 
 
 def find_observers(table: Table, but: Iterable[str]) -> list[str]:
-    """Numbers of jets that are worth keeping beside the answers."""
+    """Columns of jets to copy to the predictions."""
     return [name for name in _values_of_jets(table) if name not in set(but) and OBSERVER_PATTERN.match(name)]
 
 
 def tag_by_class(names: Sequence[str]) -> list[str]:
-    """The names with the class in each as a tag, if there are two or more classes."""
+    """Tag files as CLASS:NAME by their names; empty for fewer than two classes."""
     stems = {name: re.sub(r"[_.-]?\d+$", "", Path(name).name.partition(".")[0]) for name in names}
     told = all(re.fullmatch(r"[A-Za-z]\w*", stem) for stem in stems.values())
     return [f"{stem}:{name}" for name, stem in stems.items()] if told and len(set(stems.values())) > 1 else []

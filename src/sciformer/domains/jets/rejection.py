@@ -1,7 +1,7 @@
-"""How much of a background is left where a share of a signal is kept, and what that does to a column of the data.
+"""Background rejection at fixed signal efficiency; sculpting of spectra.
 
-Two classes of many are told apart by s = p_S / (p_S + p_B). The score used here is ln(p_S / p_B): it has the same
-order, and does not round to one where a model is very sure.
+The discriminant of signal S and background B is s = p_S / (p_S + p_B). Cuts are made on ln(p_S / p_B), which has the
+same order and does not round to 1 for very confident models.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from ...errors import UserError
 from ...metrics.arrays import NAN, Floats, Integers, classes, demand_numbers, numbers
 from ...metrics.classification import Roc, _roc
 
-SPECTRUM_BINS = 40  # of a spectrum
-TAIL_SHARE = 0.005  # share of the samples at either end of a spectrum that its outermost bins take in
-CHANCE_DRAWS = 20  # random choices that tell how much of a divergence is chance
+SPECTRUM_BINS = 40  # bins of a spectrum
+TAIL_SHARE = 0.005  # share of samples below and above the range of the bins
+CHANCE_DRAWS = 20  # random selections for the divergence expected by chance
 
 
 class Rejection(NamedTuple):
-    """1 / e_B at a cut that keeps at least the wanted share of the signal."""
+    """Background rejection 1 / e_B at a cut of given signal efficiency."""
 
-    value: float  # 1 / e_B; where no background is left, what one sample of it would give
-    bound: bool  # whether none is left, so that the value is a lower bound
-    error: float  # standard error of the value, from the number of background samples above the cut; nan for a bound
-    efficiency: float  # share of the signal that is kept, at least what was asked for
-    odds: float  # least ln(p_S / p_B) that passes
+    value: float  # 1 / e_B; for a bound, the value with one background sample above the cut
+    bound: bool  # no background sample passes: the value is a lower bound
+    error: float  # standard error from the number of background samples above the cut; nan for a bound
+    efficiency: float  # signal efficiency of the cut
+    odds: float  # cut on ln(p_S / p_B)
     left: int  # background samples above the cut
 
     @property
     def cut(self) -> float:
-        """The least p_S / (p_S + p_B) that passes."""
+        """The cut as a value of p_S / (p_S + p_B)."""
         return float(1 / (1 + np.exp(-np.clip(self.odds, -700, 700))))
 
     def __str__(self) -> str:
@@ -45,24 +45,25 @@ class Rejection(NamedTuple):
 
 
 class Sculpting(NamedTuple):
-    """A spectrum of the background before and after a cut, in shares of bins."""
+    """Background spectrum before and after a cut, as shares of samples per bin."""
 
     edges: Floats  # (bins + 1,)
-    before: Floats  # (bins,) of all samples
-    after: Floats  # (bins,) of those that pass
+    before: Floats  # (bins,) all samples
+    after: Floats  # (bins,) samples that pass the cut
     divergence: float  # Jensen-Shannon, in bits: 0 for equal spectra, 1 for spectra apart
-    chance: float  # the same for as many samples chosen at random
+    chance: float  # mean divergence of equally many random samples
     passed: int  # samples that pass
 
 
 def rejection(
     probabilities: Floats, label: Integers, signal: int = 1, background: int = 0, efficiency: float = 0.5
 ) -> Rejection:
-    """1 / e_B for the highest cut on p_S / (p_S + p_B) that keeps the share `efficiency` of the signal, or more.
+    """Background rejection 1 / e_B at a signal efficiency of at least `efficiency`.
 
-    Where no background passes that cut there is only a bound: the value is then that of one sample of it, and `bound`
-    is True. Samples of other classes do not count. nan where the probabilities are not numbers, or one of both classes
-    does not occur.
+    The cut on p_S / (p_S + p_B) is the highest with that efficiency.
+
+    If no background passes the cut, `value` is a lower bound: the rejection with one background sample above the cut.
+    Samples of other classes are ignored. All values are nan if a probability is nan or a class has no samples.
     """
     found = _signal_and_background(probabilities, label, signal, background)
     if found is None:
@@ -81,7 +82,7 @@ def rejection(
 
 
 def tradeoff(probabilities: Floats, label: Integers, signal: int = 1, background: int = 0) -> Roc:
-    """The share of the background and of the signal that pass each cut on p_S / (p_S + p_B)."""
+    """ROC curve of signal against background for cuts on p_S / (p_S + p_B)."""
     demand_numbers("a ROC curve", probabilities)
     found = _signal_and_background(probabilities, label, signal, background)
     if found is None:
@@ -91,16 +92,15 @@ def tradeoff(probabilities: Floats, label: Integers, signal: int = 1, background
 
 
 def sculpting(values: Floats, passes: NDArray[np.bool_]) -> Sculpting:
-    """How a cut changes the spectrum of a column, such as a mass: Jensen-Shannon divergence of p before and q after.
+    """Jensen-Shannon divergence of a spectrum before (p) and after (q) a cut.
 
         D = ½ Σ p log₂(p / m) + ½ Σ q log₂(q / m),   m = (p + q) / 2
 
-    values   (n,) of the background samples, before the cut
-    passes   (n,) which of them pass
+    values   (n,) of all background samples
+    passes   (n,) mask of the samples that pass the cut
 
-    Bins have equal widths from one end of the spectrum to the other, but for half a per cent of the samples at either
-    end, which are counted in the outermost bins. A few samples never have the spectrum of many: `chance` is the
-    mean divergence of as many that are chosen at random. nan where none pass.
+    Bins have equal widths between the quantiles 0.5 % and 99.5 %; samples outside count in the outermost bins. Even a
+    random selection has a divergence above 0: `chance` is its mean for equally many samples. nan if none pass.
     """
     low, high = np.quantile(values, [TAIL_SHARE, 1 - TAIL_SHARE])
     if not high > low:
@@ -129,7 +129,7 @@ def _jensen_shannon(p: Floats, q: Floats) -> float:
 def _signal_and_background(
     probabilities: Floats, label: Integers, signal: int, background: int
 ) -> tuple[Floats, NDArray[np.bool_]] | None:
-    """Score of the samples of two classes, and whether they are of the signal; None where there is nothing to cut."""
+    """Score and signal flag of two classes; None for nan or a missing class."""
     p, truth = classes(probabilities, label)
     if not numbers(p) or not {signal, background} <= set(np.unique(truth).tolist()):
         return None
@@ -138,7 +138,7 @@ def _signal_and_background(
 
 
 def log_odds(p: Floats, signal: int, background: int) -> Floats:
-    """ln(p_S / p_B) (n,); 0 where both are zero, for then nothing is known."""
+    """Log odds ln(p_S / p_B) (n,); 0 if both probabilities are zero."""
     with np.errstate(divide="ignore"):
         logs = np.log(np.clip(p[:, [signal, background]], 0, None))
     both = np.isneginf(logs).all(axis=1)

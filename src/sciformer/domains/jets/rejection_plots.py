@@ -1,4 +1,4 @@
-"""A background that is rejected, as pictures: what each class costs, and what a cut does to a spectrum."""
+"""Figures of background rejection: ROC curves, and spectra before and after cuts."""
 
 from __future__ import annotations
 
@@ -22,20 +22,27 @@ from .rejection import Rejection, Sculpting, rejection, tradeoff
 if TYPE_CHECKING:
     from .discriminate import Discriminate
 
-CURVE_POINTS = 401  # efficiencies of a curve
-EFFICIENCIES = (0.99, 0.95, 0.9, 0.8, 0.5, 0.3)  # of a class; spectra are drawn at the three least that leave enough
-PANELS_PER_ROW = 3  # panels of spectra in a line
-MAX_PANELS = 12  # classes whose spectra are drawn
-MIN_BACKGROUND_SAMPLES = 10  # samples of the background, from which its share is well known
-MIN_SPECTRUM_SAMPLES = 50  # samples below which no spectrum is drawn
-# Paul Tol's muted colours, which the colour-blind tell apart; dashes tell them apart in grey.
+CURVE_POINTS = 401  # points of a curve
+EFFICIENCIES = (
+    0.99,
+    0.95,
+    0.9,
+    0.8,
+    0.5,
+    0.3,
+)  # signal efficiencies; spectra use the three lowest with enough background
+PANELS_PER_ROW = 3  # panels of spectra per row
+MAX_PANELS = 12  # maximum number of classes with spectra
+MIN_BACKGROUND_SAMPLES = 10  # background samples for a reliable point of a curve
+MIN_SPECTRUM_SAMPLES = 50  # minimum number of samples of a spectrum
+# Paul Tol's muted colours, safe for colour-blind readers; dashes distinguish the lines in greyscale.
 COLOURS = ("#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#ddaa33", "#44aa99", "#aa4499", "#999933")
 
 
 def rejection_figures(
     objective: Discriminate, outputs: Mapping[str, Array], samples: Mapping[str, Array]
 ) -> dict[str, Callable[[], Figure]]:
-    """How to draw each figure of a judgement, by its caption; none where no class is to be rejected."""
+    """Drawing functions of the figures, by caption; empty without a background."""
     if not objective.signals:
         return {}
     place = {name: i for i, name in enumerate(objective.classes)}
@@ -54,7 +61,7 @@ def rejection_figures(
         found = {n: {share: rejection(*pair, place[n], against, share) for share in EFFICIENCIES} for n in names}
         left = np.array([[one.left for one in shares.values()] for shares in found.values()])
         if not left.any():
-            raise UserError(f"no samples of {objective.background} are among those that are kept")
+            raise UserError(f"no samples of {objective.background} pass any cut")
         many = (left >= MIN_SPECTRUM_SAMPLES).mean(axis=0) >= 0.5
         cuts = [share for share, enough in zip(EFFICIENCIES, many) if enough][-3:] or EFFICIENCIES[:3]
         panels: dict[str, list[tuple[str, Sculpting]]] = {name: [] for name in found}
@@ -63,21 +70,20 @@ def rejection_figures(
             panels[name].append((f"{100 * share:g} % kept", cut))
         return draw_sculpting(panels, objective.spectrum, objective.background)
 
-    caption = f"How often {objective.background} is rejected, against the share of a class that is kept"
+    caption = f"Rejection of {objective.background} against signal efficiency"
     drawn: dict[str, Callable[[], Figure]] = {caption: tradeoffs}
     if objective.spectrum in samples:
-        caption = f"Spectrum of {objective.spectrum} of {objective.background}, before and after cuts"
+        caption = f"Spectrum of {objective.spectrum} of {objective.background} before and after cuts"
         drawn[caption] = partial(spectra, samples[objective.spectrum])
     return drawn
 
 
 def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejection]], background: str) -> Figure:
-    """1 / (share of the background that passes) on a logarithmic axis, against the share of each class that passes.
+    """Draw background rejection against the signal efficiency of each class.
 
-    points  of each class, drawn as dots; a lower bound is a triangle
+    points  working points of each class, drawn as dots; a lower bound is a triangle
 
-    A curve begins where the first sample of the background passes: before that only a bound is known. It is thin where
-    fewer than ten have passed.
+    A curve begins where the first background sample passes, and is thin where fewer than ten have passed.
     """
     figure, axes = style.new_axes()
     figure.set_size_inches(5.5, 3.4 if len(curves) < 5 else 4.0)
@@ -103,15 +109,17 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0,)))
     axes.yaxis.set_major_formatter("{x:,.0f}" if greatest < 2e5 else LogFormatterSciNotation())
     axes.yaxis.set_minor_formatter(NullFormatter())
-    style.finish(figure, axes, "share of the class that is kept", f"rejection of {background}")
+    style.finish(figure, axes, "signal efficiency", f"rejection of {background}")
     return figure
 
 
 def draw_sculpting(panels: Mapping[str, Sequence[tuple[str, Sculpting]]], column: str, background: str) -> Figure:
-    """The spectrum of the background before cuts (grey) and after each (lines), a panel for every class that is kept.
+    """Draw the background spectrum before (grey) and after cuts (lines).
 
-    panels  {class: [(name of the cut, what it did)]}; the divergence of the last one that is drawn is written there,
-            and cuts that leave fewer than 50 samples are not drawn
+    Each signal class has a panel.
+
+    panels  {class: [(name of the cut, sculpting)]}; the panel shows the divergence of the last cut, and cuts with
+            fewer than 50 samples are not drawn
     """
     across = min(PANELS_PER_ROW, len(panels))
     down = -(-len(panels) // across)
@@ -123,7 +131,7 @@ def draw_sculpting(panels: Mapping[str, Sequence[tuple[str, Sculpting]]], column
         axes = grid[number // across, number % across]
         edges, before, highest = cuts[0][1].edges[::2], _merge_bins(cuts[0][1].before), 0.0
         axes.stairs(before, edges, fill=True, color="0.88", label="all" if number == 0 else None)
-        words = "too few left"
+        words = "too few samples"
         for i, (label, cut) in enumerate(cuts):
             line_style: dict[str, Any] = {"color": LINE_COLOURS[i], "linestyle": LINE_DASHES[i]}
             if number == 0:

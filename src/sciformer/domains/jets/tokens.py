@@ -1,4 +1,4 @@
-"""Particles: a token is one particle of a jet, its momentum and what a detector knows about it; a jet is a set."""
+"""Particle tokens: particles of a jet with momentum, type, impact parameters."""
 
 from __future__ import annotations
 
@@ -45,17 +45,18 @@ from .layers import (
 TARGET_PREFIX = "target "
 TYPE_SYMBOLS = dict(zip(TYPE_FLAGS, ("π±", "h⁰", "γ", "e", "μ")))
 MARKERS = ("o", "s", "D", "^", "v", "X")
-MAX_FITTED_PARTICLES = 1_000_000  # particles from which centres and scales are learned
+MAX_FITTED_PARTICLES = 1_000_000  # particles used to fit centres and scales
 
 
 class Particles(Pairwise, Maskable, Exportable, Editable):
-    """The particles of jets, the hardest first; features, and what is known of pairs, follow from their momenta.
+    """Particles of jets in order of falling pT, with features and pair features.
 
-    Columns of particles are lists, of jets plain numbers. Where `plane` or `jet` are not in the data they are made from
-    the sum of the particles, deta with the sign of the jet's pseudorapidity, as in JetClass (arXiv 2202.03772).
+    Columns of particles are lists, columns of jets are numbers. If `plane` or `jet` is missing in the data, it is
+    computed from the sum of the particles. deta has the sign of the jet's pseudorapidity, as in JetClass
+    (arXiv 2202.03772).
 
-    Where an objective hides particles, its jet is the sum of those that are left, and the order still tells the rank of
-    a hidden one in pT: nothing else of it enters.
+    If an objective hides particles, the jet is the sum of the visible particles. The only trace of a hidden particle
+    is its rank in pT, given by the order.
     """
 
     hides: ClassVar[tuple[str, ...]] = ("vector", "type")
@@ -66,39 +67,32 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     coordinates: ClassVar[tuple[str, ...]] = ("deta", "dphi")
 
     vector: tuple[str, str, str, str] = VECTOR_COLUMNS
-    """Columns of the four-momentum of the particles in GeV (default: part_px, part_py, part_pz, part_energy)."""
+    """Columns px, py, pz and E of particles, in GeV."""
     plane: tuple[str, str] = PLANE_COLUMNS
-    """Columns of the angles between particle and jet axis (default: part_deta, part_dphi; computed from the momenta if
-    they are missing)."""
+    """Columns deta and dphi of particles from the jet axis (computed from the momenta if missing)."""
     jet: tuple[str, str, str, str] = ("jet_pt", "jet_eta", "jet_phi", "jet_energy")
-    """Columns of the jet (default: jet_pt, jet_eta, jet_phi, jet_energy; computed from the momenta if one is
-    missing)."""
+    """Columns pT, eta, phi and E of the jet (computed from the momenta if any is missing)."""
     types: tuple[str, ...] = tuple(f"part_{name}" for name in TYPE_SYMBOLS)
-    """Columns that are 1 for particles of a type, used in plots and as target of masked particles (default: the type
-    columns of JetClass)."""
+    """Columns with 1 for particles of a type, used in drawings and as a target for hidden particles."""
     features: FeatureSetName | list[Feature] = "full"
-    """Input features: kin (7, momentum), kinpid (13, also charge and type), full (17, also impact parameters), or a
-    list of names and {name, column, formula, centre, scale, clip}, which give clip((x - centre) scale) (default:
-    full)."""
+    """Input features: kin (7, from momenta), kinpid (13, with charge and type), full (17, with impact parameters;
+    default), or a list of names or {name, column, formula, centre, scale, clip}: clip((x - centre) scale)."""
     max_tokens: int = Field(default=128, ge=1)
-    """Maximum number of particles per jet; the particles of highest pT are kept (default: 128)."""
+    """Maximum number of particles per jet, the highest pT first (default: 128)."""
     at: Literal["plane", "vector"] = "plane"
-    """Coordinates of a particle, for trunks that use them: plane for (deta, dphi), vector for (E, px, py, pz) (default:
-    plane)."""
+    """Coordinates of a particle, for trunks that use them: plane (deta, dphi; default) or vector (E, px, py, pz)."""
     embed: Literal["layers", "linear", "features"] = "layers"
-    """Embedding of the features: layers (an MLP of `widths`), linear (one matrix), or features (unchanged) (default:
-    layers)."""
+    """Embedding of the features: layers (an MLP of `widths`; default), linear (one matrix), or features (none)."""
     widths: tuple[int, ...] = (128, 512)
-    """Widths of the hidden layers of the embedding (default: [128, 512])."""
+    """Widths of the hidden layers of the embedding."""
     pair_features: tuple[PairName, ...] = PAIR_FEATURES
-    """Pair features for the attention bias (default: all; [] turns the bias off)."""
+    """Pair features that bias attention: ln_kt, ln_z, ln_delta, ln_m2 (default: all; [] for no bias)."""
     pair_widths: tuple[int, ...] = (64, 64, 64)
-    """Widths of the hidden layers of the pair MLP (default: [64, 64, 64])."""
+    """Widths of the hidden layers from pair features to attention heads."""
     pair_last: bool = True
-    """Whether the last layer of the pair MLP has an activation (default: true; false is use_pre_activation_pair: false
-    in weaver)."""
+    """Activation after the last pair layer (default: true, in weaver use_pre_activation_pair: false)."""
     pair_bias: bool = True
-    """Whether the layers of the pair MLP have biases (default: true)."""
+    """Biases in the pair layers (default: true)."""
 
     @field_validator("features", mode="before")
     @classmethod
@@ -134,10 +128,10 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     def axes(self) -> int:
         return 2 if self.at == "plane" else 4
 
-    # What is a token, and where is it?
+    # Tokens and coordinates
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Learn centres and scales of features that leave them open: the median, and what 68 % are within."""
+        """Fit the centres and scales that are null: median and 68 % interval."""
         if not any(feature.scale is None for feature in self.feature_list):
             return
         rows, count = [], 0
@@ -148,7 +142,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
             if count >= MAX_FITTED_PARTICLES:
                 break
         if not count:
-            raise UserError("there are no particles to learn the scales of features from")
+            raise UserError("the training data have no particles to fit the feature scales")
         low, centre, high = np.percentile(
             np.concatenate(rows)[:MAX_FITTED_PARTICLES].astype(np.float64), [16, 50, 84], axis=0
         )
@@ -156,15 +150,17 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         self.state.update(centre=centre.tolist(), scale=(1 / np.where(wide > 0, wide, 1)).tolist())
 
     def tokenize(self, table: Table) -> Stream:
-        """Columns `vector` (T, 4), `plane` (T, 2), `jet` (T, 4) pT, eta, phi and E, `type` (T,) and `raw` (T, K)."""
+        """Columns `vector` (T, 4), `plane` (T, 2), `jet` (T, 4), `type` (T,), `raw` (T, K)
+
+        `jet` is pT, eta, phi and E; `raw` has the K features that are not kinematic.
+        """
         parts = [particle_column(table, name) for name in self.vector]
         lengths, like = parts[0].lengths.astype(np.int64), self.vector[0]
         vector = stack_columns([part.values for part in parts])
         check_finite(vector, "/".join(self.vector))
         if (wrong := vector[:, 3] < 0).any():
-            found = f"{wrong.sum()} particles have a negative energy"
-            message = f"energies in column `{self.vector[3]}` must be 0 or more, but {found}"
-            raise UserError(message, hint="Leave these particles out.")
+            message = f"{wrong.sum()} particles have a negative energy in column `{self.vector[3]}`"
+            raise UserError(message, hint="Remove these particles from the data.")
         if all(name in table for name in self.jet):
             jets = np.stack([np.asarray(table[name]) for name in self.jet], -1).astype(np.float32)
         else:
@@ -184,7 +180,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return stream if (kept == lengths).all() else stream.cut(stream.starts, kept)
 
     def normalise(self, stream: Stream) -> Stream:
-        """`features` (T, F), and where each particle is, `at`; zeros for a hidden one."""
+        """Add `features` (T, F), zero for hidden particles, and coordinates `at`."""
         at = stream.columns["plane"] if self.at == "plane" else stream.columns["vector"][:, [3, 0, 1, 2]]
         found = standardise_features(self._raw_features(stream), self.feature_list, self.state)
         columns = {"features": np.ascontiguousarray(found), "at": at}
@@ -196,7 +192,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return stream.with_columns(**columns)
 
     def _raw_features(self, stream: Stream) -> Array:
-        """(T, F), each feature in one run of memory."""
+        """Features (T, F) before standardisation, each contiguous in memory."""
         kinematics = Kinematics(stream.columns["vector"], stream.columns["plane"], stream.columns["jet"])
         found = np.empty((len(self.feature_list), len(stream.columns["vector"])), np.float32)
         own = iter(stream.columns["raw"].T)
@@ -207,12 +203,12 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     def _hardest_first(self, stream: Stream) -> Stream:
         px, py = stream.columns["vector"][:, 0], stream.columns["vector"][:, 1]
         pt2 = px.astype(np.float64) ** 2 + py.astype(np.float64) ** 2
-        rises = np.diff(pt2, prepend=np.inf) > 1e-6 * pt2  # more than the rounding of a file that is sorted already
+        rises = np.diff(pt2, prepend=np.inf) > 1e-6 * pt2  # a larger rise than the rounding of a sorted file
         rises[stream.starts[stream.lengths > 0]] = False
         return stream.reorder(np.lexsort((-pt2, stream.sample))) if rises.any() else stream
 
     def _type(self, table: Table, count: int) -> Array:
-        """(T,) the number of the type whose column is largest; one more where none is set."""
+        """Particle type (T,): index of the largest type column, len(types) if none."""
         kind, largest = np.full(count, len(self.types), np.int8), np.zeros(1, np.int8)
         if all(name in table for name in self.types):
             for number, name in enumerate(self.types):
@@ -221,10 +217,10 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
                 largest = np.maximum(flag, largest)
         return kind
 
-    # How does it enter the model, and how does it come back?
+    # Embedding, masking and readout
 
     def width(self, dim: int) -> int:
-        """That of the model, or the number of features, where these enter as they are."""
+        """Width of embedded tokens: `dim`, or the number of features without embedding."""
         return len(self.feature_list) if self.embed == "features" else dim
 
     def embedding(self, dim: int) -> nn.Module:
@@ -244,18 +240,18 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return ParticleReadout(dim, len(self.types) + 1)
 
     def maskable(self, stream: Stream) -> Array:
-        """All but the only particle of a jet, of which nothing would be left."""
+        """Mask of particles that may be hidden: all except the only particle of a jet."""
         return np.repeat(stream.lengths > 1, stream.lengths)
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
-        """Nothing of the hidden particles, nor of what the others are relative to: the jet is what is left of it."""
+        """Columns without hidden particles; jets and angles follow from visible ones."""
         for feature in self.column_features:
             if feature.looks_around((*self.jet, *self.plane)):
                 made = feature.formula or feature.column or feature.name
                 raise UserError(
-                    f"feature `{feature.name}`, made of {made}, cannot be used where particles are hidden, because it "
-                    "does not depend on its own particle alone",
-                    hint="log_pt_rel, log_energy_rel, delta_r, deta and dphi are made anew from what is left.",
+                    f"feature `{feature.name}` ({made}) cannot be used with hidden particles: it depends on other "
+                    "particles",
+                    hint="Use log_pt_rel, log_energy_rel, delta_r, deta or dphi, which are recomputed.",
                     key="tokens.features",
                 )
         columns = {name: stream.columns[name].copy() for name in ("vector", "type", "raw")}
@@ -266,23 +262,23 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return columns
 
     def _about_jet(self, vector: Array, stream: Stream) -> dict[str, Array]:
-        """The jet as the sum of its particles, and their angles to its axis."""
+        """Jet momentum as the sum of its particles, and their angles to its axis."""
         jet = sum_jet_momenta(vector, stream.lengths)[stream.sample]
         return {"jet": jet, "plane": relative_kinematics(vector, jet)[:, 1:]}
 
-    # How does a person edit it?
+    # Editing
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
-        """A particle in another direction, at these angles to the axis of the jet; pT and mass stay."""
+        """Move a particle to (deta, dphi) from the jet axis; pT and mass stay the same."""
         self.check_token(stream, token, *to)
         turned = turn_particle(stream.columns["vector"][token], stream.columns["jet"][token], *to)
         return self.change(stream, token, "vector", turned)
 
     def refresh(self, stream: Stream) -> Stream:
-        """The jet becomes the sum of its particles, the hardest of which come first."""
+        """Recompute the jet as the sum of its particles, and sort them by falling pT."""
         return self._hardest_first(stream.with_columns(**self._about_jet(stream.columns["vector"], stream)))
 
-    # How do others make it?
+    # Export
 
     def example(self) -> Table:
         rng, lengths = np.random.default_rng(0), np.array([9, 5, 12])
@@ -324,21 +320,21 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
             },
         }
 
-    # How does a person look at it?
+    # Drawing
 
     @property
     def symbols(self) -> list[str]:
-        """A short name for each type, and one for others."""
+        """Short name of each particle type, and `?` for unknown types."""
         return [TYPE_SYMBOLS.get(name.partition("_")[2], name) for name in self.types] + ["?"]
 
     def token_labels(self, stream: Stream) -> list[str]:
-        """Type and pT: π± 34 GeV."""
+        """Labels with type and pT: π± 34 GeV."""
         symbols, pt = self.symbols, np.hypot(*stream.columns["vector"].T[:2])
         digits = np.where(pt < 10, 1, 0)
         return [f"{symbols[kind]} {p:.{d}f} GeV" for kind, p, d in zip(stream.columns["type"], pt, digits)]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """The plane of deta and dphi: a marker for each type, area by pT, colour by weight; + is the jet axis."""
+        """Draw deta and dphi: marker by type, area by pT, colour by weight, + at axis."""
         columns, symbols = sample.stream.columns, self.symbols
         plane, kind, pt = columns["plane"], columns["type"], np.hypot(*columns["vector"].T[:2])
         size = 6 + 240 * np.sqrt(pt / max(float(pt.max(initial=0)), 1e-9)) ** 1.5
@@ -359,27 +355,27 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
                 handle.set(array=None, sizes=[25], facecolor="#cccccc")
 
     def distance(self, stream: Stream) -> Array:
-        """Delta R in the plane of pseudorapidity and azimuth."""
+        """Distances Delta R = sqrt(deta^2 + dphi^2) (N, N) between particles."""
         plane = stream.columns["plane"].astype(np.float64)
         apart = np.abs(plane[:, None] - plane[None])
         apart[..., 1] = np.minimum(apart[..., 1], np.abs(2 * np.pi - apart[..., 1]))
         return np.sqrt((apart**2).sum(-1))
 
 
-# Columns of particles as a table has them: lists, each as long as those of the momentum, with finite numbers
+# Columns of particles in a table: lists of finite numbers, as long as the lists of momenta
 
 
 def particle_column(table: Table, name: str) -> Lists:
-    """A column of particles."""
+    """Column of particles in a table, which must have lists."""
     one_of("a column of particles", name, table)
     column = table[name]
     if not isinstance(column, Lists):
-        raise UserError(f"column `{name}` must have a list for each jet, not an array of shape {column.shape}")
+        raise UserError(f"column `{name}` must have a list for each jet, but is an array of shape {column.shape}")
     return column
 
 
 def feature_values(table: Table, feature: Feature, lengths: Array, like: str) -> Array:
-    """(T,) a feature that is a column of the data, or a formula over such."""
+    """Values (T,) of a feature that is a column of the data or a formula over columns."""
     if not feature.formula:
         name = feature.column or feature.name
         values = check_lengths(particle_column(table, name), lengths, name, like).values
@@ -391,7 +387,7 @@ def feature_values(table: Table, feature: Feature, lengths: Array, like: str) ->
 
 
 def check_lengths(column: Lists, lengths: Array, name: str, like: str) -> Lists:
-    """The column, if its lists are as long as those of the column `like`."""
+    """Return the column; refuse lists of another length than in the column `like`."""
     if not np.array_equal(column.lengths, lengths):
         row = int(np.argmax(column.lengths != lengths))
         raise UserError(
@@ -401,7 +397,7 @@ def check_lengths(column: Lists, lengths: Array, name: str, like: str) -> Lists:
 
 
 def check_finite(values: Array, what: str) -> None:
-    """Refuse numbers (T, K) that are not finite."""
+    """Refuse NaN and infinite numbers in values (T, K)."""
     if not np.isfinite(values).all():
         bad = ~np.isfinite(values).all(-1)
-        raise UserError(f"{what} is NaN or infinite for {bad.sum()} particles")
+        raise UserError(f"{bad.sum()} particles have NaN or infinite values in {what}")

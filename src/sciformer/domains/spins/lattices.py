@@ -1,9 +1,9 @@
-"""The Ising model on a square lattice, and its states in equilibrium: Markov chains at many temperatures at once.
+"""Ising model on a square lattice: Markov chains at many temperatures at once.
 
     E = -J sum_<ij> b_ij s_i s_j,   s_i = +-1,   P(s) ~ exp(-E / T)   (k_B = 1)
 
-The sum runs over the bond of every spin to its right and to the spin below it. The boundary says which those are at the
-border, and b_ij is 1 but for the bonds named here:
+The sum runs over the bonds of every spin to its right and its lower neighbour. The boundary condition defines these at
+the border; b_ij is 1 except for:
 
     periodic      the last column is left of the first, the last row above the first
     skewed        helical: right of the last spin of a row is the first spin of the next row, and right of the very last
@@ -12,7 +12,7 @@ border, and b_ij is 1 but for the bonds named here:
     antiperiodic  periodic, but b = -1 for the bonds from the last column to the first (one direction only, which
                   puts one domain wall into a cold ferromagnet)
 
-A lattice two spins wide and not open has two bonds between the same two spins. Spins are int8 (chains, height, width).
+A lattice of width 2 that is not open has two bonds between the same two spins. Spins are int8 (chains, height, width).
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def critical_temperature() -> float:
 
 
 class Bonds(NamedTuple):
-    """The graph of a lattice of N spins, numbered row by row.
+    """Graph of a lattice of N spins, numbered row by row.
 
-    right, below            (N,) the spin at the other end of each spin's two bonds
+    right, below            (N,) index of the right and the lower neighbour
     right_sign, below_sign  (N,) b of these bonds
     neighbours, signs       (4, N) right, below, left, above, and b; a missing neighbour is the spin itself with b = 0
-    colours                 the spins in classes without a bond inside a class, which may be updated at the same time
+    colours                 sets of spins without bonds inside a set, which may be updated in parallel
     """
 
     right: Sites
@@ -64,7 +64,7 @@ class Bonds(NamedTuple):
 
 @lru_cache(maxsize=16)
 def find_bonds(height: int, width: int, boundary: str) -> Bonds:
-    """The bonds and the colours of a lattice, the same for every sweep."""
+    """Bonds and colours of a lattice (cached)."""
     one_of("the boundary", boundary, BOUNDARIES)
     count = height * width
     sites = np.arange(count)
@@ -85,15 +85,15 @@ def find_bonds(height: int, width: int, boundary: str) -> Bonds:
     bonds = Bonds(right, below, right_sign, below_sign, neighbours, signs, _colour(neighbours))
     arrays: tuple[NDArray[Any], ...] = (right, below, right_sign, below_sign, neighbours, signs, *bonds.colours)
     for array in arrays:
-        array.setflags(write=False)  # kept by the cache, so shared by all callers
+        array.setflags(write=False)  # shared by all callers through the cache
     return bonds
 
 
 def _colour(neighbours: Sites) -> tuple[Sites, ...]:
-    """The first free colour for one spin after another: the checkerboard where the lattice is bipartite.
+    """Greedy colouring, spin by spin: the checkerboard if the lattice is bipartite.
 
     It is not bipartite when a periodic side is odd, nor when a skewed lattice has an even width (one step down equals
-    `width` steps to the right, a loop of odd length). Three to five colours serve those.
+    `width` steps to the right, a loop of odd length). Such lattices need three to five colours.
     """
     colour = [-1] * neighbours.shape[1]
     for site, near in enumerate(neighbours.T.tolist()):
@@ -104,7 +104,7 @@ def _colour(neighbours: Sites) -> tuple[Sites, ...]:
 
 
 def energy(spins: Spins, boundary: str = "periodic", coupling: float = 1.0) -> Floats:
-    """The energy per spin, e = -J / N sum_<ij> b_ij s_i s_j, of spins (..., height, width)."""
+    """Energy per spin of spins (..., height, width): e = -J / N sum_<ij> b_ij s_i s_j."""
     bonds = find_bonds(*spins.shape[-2:], boundary)
     flat = spins.reshape(*spins.shape[:-2], -1)
     pairs = flat[..., bonds.right] * bonds.right_sign
@@ -123,16 +123,16 @@ def metropolis(
     boundary: str = "periodic",
     coupling: float = 1.0,
 ) -> Spins:
-    """One Metropolis sweep of every chain: each spin once is flipped with probability min(1, exp(-dE / T)).
+    """Metropolis sweep: flip each spin once with probability min(1, exp(-dE / T)).
 
-    dE = 2 J k with k = s_i sum_j b_ij s_j. One colour after another, each seeing the spins as the colours before left
-    them; spins of one colour share no bond, so to update them together is to update them in turn.
+    dE = 2 J k with k = s_i sum_j b_ij s_j. Colours are updated one after another. Spins of one colour share no bond, so
+    a parallel update equals a sequential update.
 
     spins         (chains, height, width) of +-1
     temperatures  (chains,)
     """
     bonds, state = find_bonds(*spins.shape[1:], boundary), _sites_first(spins)
-    # An odd k needs an odd number of neighbours, which only an open border has.
+    # Odd k requires an odd number of neighbours, as at open borders.
     steps = (1, 2, 3, 4) if boundary == "open" else (2, 4)
     thresholds = [_threshold(np.exp(-2 * abs(coupling) * step / temperatures)) for step in steps]
     sign = np.int8(math.copysign(1, coupling))
@@ -144,7 +144,7 @@ def metropolis(
             near *= signs[:, None]
             field += near
         field *= own
-        # One random number decides for every k: `highest` is the largest k it lets pass.
+        # One random number per spin: flips with k up to `highest` are accepted.
         number = _random_bits(generator, own.shape)
         highest = np.zeros_like(own)
         for threshold in thresholds:
@@ -166,10 +166,12 @@ def swendsen_wang(
     boundary: str = "periodic",
     coupling: float = 1.0,
 ) -> Spins:
-    """One Swendsen-Wang sweep of every chain (Phys. Rev. Lett. 58, 86): clusters flip whole, each with probability 1/2.
+    """Swendsen-Wang sweep (Phys. Rev. Lett. 58, 86): flip clusters at random.
 
-    A satisfied bond, J b_ij s_i s_j > 0, joins its spins with probability 1 - exp(-2 |J| / T); an unsatisfied one never
-    does. That holds for bonds of any sign, so antiferromagnets and frustrated boundaries are served as well.
+    Each cluster of each chain is flipped with probability 1/2.
+
+    A satisfied bond, J b_ij s_i s_j > 0, joins its spins with probability 1 - exp(-2 |J| / T); an unsatisfied bond
+    never does. This is valid for bonds of either sign, so also for antiferromagnets and frustrated boundaries.
 
     spins         (chains, height, width) of +-1
     temperatures  (chains,)
@@ -196,10 +198,12 @@ def swendsen_wang(
 
 
 def _find_roots(right: NDArray[np.bool_], below: NDArray[np.bool_], bonds: Bonds, width: int) -> Sites:
-    """The root of the cluster of every spin of every chain; bonds `right` and `below` (N, chains) are the joined ones.
+    """Root of the cluster of every spin (N, chains).
 
-    Runs along the rows come from one cumulative maximum. The runs are then hooked to each other, the larger root to the
-    smaller, with pointer jumping after each round of hooks, until no joined bond is left between two roots.
+    `right` and `below` (N, chains) mark the joined bonds.
+
+    Runs along rows follow from a cumulative maximum. Then each round hooks larger roots to smaller roots and
+    shortens the paths (pointer jumping), until no joined bond connects two roots.
     """
     count, chains = right.shape
     parent = np.arange(count * chains)
@@ -207,7 +211,7 @@ def _find_roots(right: NDArray[np.bool_], below: NDArray[np.bool_], bonds: Bonds
     starts[:, 1:][right.reshape(starts.shape)[:, :-1]] = 0
     run = np.maximum.accumulate(starts, axis=1).reshape(count, chains)
 
-    # A bond below is spared when the bond before it in the row joins the same two runs.
+    # Skip a lower bond if the previous one in the row already joins the same two runs.
     spared = (below & right & right[bonds.below]).reshape(starts.shape)
     needed = below.copy()
     needed.reshape(starts.shape)[:, 1:] &= ~spared[:, :-1]
@@ -217,7 +221,7 @@ def _find_roots(right: NDArray[np.bool_], below: NDArray[np.bool_], bonds: Bonds
     while (apart := first != second).any():
         first, second = first[apart], second[apart]
         large, small = np.maximum(first, second), np.minimum(first, second)
-        parent[large] = small  # of several hooks of one root any will do: the others come up again in the next round
+        parent[large] = small  # any of several hooks of a root is valid; the next round handles the rest
         while not np.array_equal(parent[large], higher := parent[parent[large]]):
             parent[large] = higher
         first, second = parent[large], parent[small]
@@ -237,26 +241,26 @@ def ising(
     coupling: float,
     seed: int,
 ) -> dict[str, NDArray[Any]]:
-    """States of the two-dimensional Ising model in equilibrium, from independent Markov chains.
+    """Sample equilibrium states of the 2-D Ising model from independent Markov chains.
 
-    size          of a square lattice, or (height, width)
+    size          width of a square lattice, or (height, width)
     temperatures  T in units of J / k_B where J = 1; `chains` independent chains run at each
     samples       states kept of each chain, UPDATES_BETWEEN_STATES apart, after WARM_UP updates
     coupling      J: positive for a ferromagnet, negative for an antiferromagnet
 
-    An update is one cluster sweep (Swendsen-Wang), then three Metropolis sweeps. The clusters do what single flips
-    cannot near T_c and below; the flips move the domain walls of frustrated lattices (antiperiodic, or an
-    antiferromagnet whose checkerboard does not close), which clusters hardly do.
+    An update is one cluster sweep (Swendsen-Wang) and three Metropolis sweeps. Cluster sweeps avoid critical slowing
+    down near T_c and flip ordered lattices below it. Metropolis sweeps move the domain walls of frustrated lattices
+    (antiperiodic, or an antiferromagnet whose checkerboard does not close), which cluster sweeps hardly move.
 
-    A chain starts in a ground state with a random sign and, if frustrated, a domain wall in a random place. A random
-    start would freeze cold chains into stripes, or into walls wound around the lattice, which no update here unwinds.
+    A chain starts in a ground state with a random sign and, if frustrated, a domain wall at a random position. A random
+    start would freeze cold chains into stripes or winding walls, which these updates do not remove.
 
-    The same arguments give the same states. All chains draw from one generator (one for each would cost more than the
-    sweeps), so a chain's states change with the number of chains beside it.
+    The same arguments give the same states. All chains share one random generator (one per chain would take longer than
+    the sweeps), so the states of a chain depend on the number of chains.
 
     Returns n = temperatures x chains x samples states, in this order: `spins` int8 (n, height, width) of +-1, and of
-    shape (n,) `temperature`, `chain` (a number for each Markov chain: split data by it, for states of one chain are
-    related), `energy` and `magnetisation` per spin.
+    shape (n,) `temperature`, `chain` (index of the Markov chain; split data by it, since states of a chain are
+    correlated), `energy` and `magnetisation` per spin.
     """
     height, width = (size, size) if isinstance(size, int) else size
     check_coupling(coupling)
@@ -284,10 +288,10 @@ def ising(
 def _ground_states(
     generator: np.random.Generator, chains: int, height: int, width: int, boundary: str, coupling: float
 ) -> Spins:
-    """Ground states (chains, height, width): all alike, or a checkerboard if J < 0, with random signs.
+    """Ground states with random signs: uniform, or a checkerboard if J < 0.
 
-    Where this leaves the bonds across a border unsatisfied there is a domain wall, which may lie anywhere: to flip the
-    spins before a random column (or row) takes it there.
+    If the bonds across a border are unsatisfied, there is a domain wall at the border. Flipping the spins before a
+    random column (or row) moves the wall to a random position.
     """
     bonds = find_bonds(height, width, boundary)
     row, column = np.divmod(np.arange(height * width), width)
@@ -304,18 +308,18 @@ def _ground_states(
 
 
 def _random_bits(generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint32]:
-    """Random numbers of 32 bits, drawn as 64 bits, which takes less than half the time."""
+    """Random 32-bit integers, drawn as 64-bit integers in less than half the time."""
     count = math.prod(shape)
     return generator.integers(0, 2**64, (count + 1) // 2, np.uint64).view(np.uint32)[:count].reshape(shape)
 
 
 def _threshold(probability: Floats) -> NDArray[np.uint32]:
-    """The number below which a random number of 32 bits lies with this probability, right to 2^-32."""
+    """Threshold of random 32-bit integers for an event of this probability."""
     return np.minimum(np.rint(probability * 2.0**32), 2.0**32 - 1).astype(np.uint32)
 
 
 def _sites_first(spins: Spins) -> Spins:
-    """A copy (N, chains): the spins at one site lie together, so that a look at a neighbour copies whole rows."""
+    """Copy spins to (N, chains), so that neighbour lookups copy whole rows."""
     return np.moveaxis(spins, 0, -1).copy(order="C").reshape(-1, len(spins))
 
 
@@ -323,26 +327,26 @@ def _chains_first(state: Spins, shape: tuple[int, ...]) -> Spins:
     return np.moveaxis(state.reshape(*shape[1:], shape[0]), -1, 0)
 
 
-# What a user may have got wrong
+# Checks of arguments
 
 
 def check_temperatures(temperatures: ArrayLike) -> Floats:
-    """Temperatures as float64, all above 0."""
+    """Convert temperatures to float64; refuse values that are not positive and finite."""
     heat = np.asarray(temperatures, np.float64)
     wrong = heat[~((heat > 0) & np.isfinite(heat))]
     if wrong.size:
         raise UserError(
-            f"temperatures must be above 0 and finite, not {wrong.flat[0]}",
+            f"temperatures must be positive and finite, but one is {wrong.flat[0]}",
             hint="T is in units of J / k_B: T_c is 2.269 for J = 1.",
         )
     return heat
 
 
 def check_coupling(coupling: float) -> None:
-    """Refuse a coupling that couples nothing."""
+    """Refuse a coupling that is 0 or not finite."""
     if not math.isfinite(coupling) or coupling == 0:
         raise UserError(
-            f"coupling must be finite and not 0, but is {coupling!r}",
-            hint="Take 1 for a ferromagnet, -1 for an antiferromagnet.",
+            f"data.coupling must be finite and not 0, but is {coupling!r}",
+            hint="Use 1 for a ferromagnet, -1 for an antiferromagnet.",
             key="data.coupling",
         )

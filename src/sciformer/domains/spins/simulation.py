@@ -1,4 +1,4 @@
-"""Simulated lattices of Ising spins on both sides of their phase transition, and across it."""
+"""Simulated Ising lattices below, above and across the phase transition."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from ...data.split import Split
 from ...errors import UserError
 from .lattices import check_coupling, critical_temperature, ising
 
-VERSION = 1  # of the states; another one is not taken from the cache
+VERSION = 1  # of the simulation; cached states of other versions are ignored
 
 
 class IsingLattices(SimulatedTable):
-    """2-D Ising lattices (column `image`) with `temperature`, `chain`, `energy`, `magnetisation` and `phase`.
+    """Simulated 2-D Ising lattices (column `image`).
 
-    Temperatures inside `gap` are not trained on: they are the part `scan`, on which a model shows where it sees the
-    transition. The others are divided by Markov chain.
+    Other columns: `temperature`, `chain`, `energy`, `magnetisation` and `phase`.
+
+    Temperatures inside `gap` are not used for training. They form the part `scan`, on which the critical temperature is
+    estimated from the predictions. All other states are split by Markov chain.
     """
 
     noun: ClassVar[str] = "lattices"
@@ -33,32 +35,32 @@ class IsingLattices(SimulatedTable):
     recipe_keys: ClassVar[tuple[str, ...]] = ("split", "gap", "cache")
 
     size: int = Field(default=32, ge=2)
-    """Lattice side L: number of spins on a side (default: 32)."""
+    """Number of spins per side (default: 32)."""
     lowest: float = Field(default=1.0, gt=0)
-    """Lowest temperature, in units of the coupling (default: 1)."""
+    """Lowest temperature, in units of the coupling (default: 1.0)."""
     highest: float = Field(default=3.6, gt=0)
     """Highest temperature, in units of the coupling (default: 3.6)."""
     number: int = Field(default=53, ge=2)
-    """Number of temperatures, evenly spaced between the lowest and the highest (default: 53)."""
+    """Number of temperatures, evenly spaced (default: 53)."""
     gap: tuple[float, float] = (2.0, 2.6)
-    """Temperature range left out of the training, from the first to the second number (default: 2 to 2.6)."""
+    """Temperature range that is excluded from training (default: 2.0 to 2.6)."""
     chains: int = Field(default=20, ge=1)
-    """Number of independent Markov chains per temperature (default: 20)."""
+    """Independent Markov chains per temperature (default: 20)."""
     samples: int = Field(default=4, ge=1)
-    """Number of states stored per chain (default: 4)."""
+    """States kept per chain (default: 4)."""
     boundary: Literal["periodic", "skewed", "open", "antiperiodic"] = "periodic"
-    """Boundary condition: periodic, skewed, open or antiperiodic (default: periodic)."""
+    """Boundary condition: periodic (default), skewed (helical), open or antiperiodic."""
     coupling: float = 1.0
-    """Coupling J: 1 is ferromagnetic, -1 antiferromagnetic (default: 1)."""
+    """Coupling J: 1 for a ferromagnet (default), -1 for an antiferromagnet."""
     split: Split = Split(valid=0.1, test=0.2, by="chain")
-    """Fractions of the Markov chains for validation and test (default: 0.1 and 0.2)."""
+    """Shares of the validation and test parts, split by Markov chain."""
     cache: str = "runs/cache"
-    """Folder in which simulated states are stored for the next run (default: runs/cache; empty: not stored)."""
+    """Cache folder of simulated states (default: runs/cache; empty: no cache)."""
 
     def check(self) -> None:
         check_coupling(self.coupling)
         if self.highest <= self.lowest:
-            message = f"highest must be above lowest, not {self.highest} and {self.lowest}"
+            message = f"data.highest ({self.highest}) must be above data.lowest ({self.lowest})"
             raise UserError(message, key="data.highest")
 
     def file_size(self) -> int:
@@ -84,7 +86,7 @@ class IsingLattices(SimulatedTable):
         inside = (temperature >= self.gap[0] - 1e-9) & (temperature <= self.gap[1] + 1e-9)
         whole, outside = Memory(table), np.flatnonzero(~inside)
         if not len(outside):
-            raise UserError(f"there are no temperatures outside data.gap {self.gap} to train on", key="data.gap")
+            raise UserError(f"no temperatures for training: all are inside data.gap {self.gap}", key="data.gap")
         rows = self.split.of_table(table, len(outside), outside)
         sources: dict[str, Source] = {name: Chosen(whole, outside[kept]) for name, kept in rows.items()}
         if inside.any():

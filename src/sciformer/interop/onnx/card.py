@@ -1,4 +1,4 @@
-"""What stands beside an ONNX graph: how it is fed and what it answers, for programs and for people."""
+"""Description of an exported ONNX graph, as JSON and as README."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .inputs import VALID_NAME, by_stream, exported_tokens, grid_shape, input_na
 
 REQUIRED_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 OUTPUT_MEANINGS = {
-    "probabilities": "of the classes, in the order of `answers`; each row sums to one",
-    "mean": "expected values, in the order of `answers`; times `scale` plus `shift` in the units of the data",
-    "std": "their standard deviations; times `scale` in the units of the data",
-    "quantiles": "of each value, in rising order; times `scale` plus `shift` in the units of the data",
-    "summary": "what the model made of the sample, before its last layer",
+    "probabilities": "class probabilities, in the order of `answers`; each row sums to 1",
+    "mean": "expected values, in the order of `answers`; value * `scale` + `shift` is in the units of the data",
+    "std": "standard deviations of the mean; value * `scale` is in the units of the data",
+    "quantiles": "quantiles of each value, in rising order; value * `scale` + `shift` is in the units of the data",
+    "summary": "pooled embedding of the sample, before the head",
 }
 CARD_TEMPLATE = """# {title}
 
@@ -26,7 +26,7 @@ CARD_TEMPLATE = """# {title}
 
 {inputs}
 {shape}
-How the columns are made of raw data, with every centre, scale and clip, is written in `preprocessing.json`.
+`preprocessing.json` describes how to compute the columns from raw data, with every centre, scale and clip.
 
 ## Outputs
 
@@ -42,15 +42,15 @@ session = onnxruntime.InferenceSession("model.onnx")
 
 {scores}"""
 
-MASK_NOTE = "valid is true where there is a token; tokens come first"
+MASK_NOTE = "valid is true for tokens and false for padding; padding comes last"
 PADDED_NOTE = """\
-Tensors are padded with zeros to the longest sample; `valid` is true where there is a token, and tokens come
-first. Both the number of samples and the number of tokens are free{most}."""
-GRID_NOTE = "All tokens of an image are there, {rows} x {columns}, row by row. The number of samples is free."
+Tensors are padded with zeros to the longest sample; `valid` is true for tokens and false for padding, which comes
+last. Any number of samples and tokens is allowed{most}."""
+GRID_NOTE = "The input has all {rows} x {columns} tokens of an image, row by row. Any number of samples is allowed."
 
 
 def describe_graph(run: Run, made: Any) -> dict[str, Any]:
-    """What a program must know to use the graph, as plain JSON."""
+    """Description of the graph for programs, as JSON values."""
     from onnx import TensorProto
 
     def tensor(value: Any) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def describe_graph(run: Run, made: Any) -> dict[str, Any]:
 
 
 def write_card(run: Run, about: Mapping[str, Any]) -> str:
-    """What it is and how it is used, for people."""
+    """README of the exported graph."""
     kinds = ", ".join(tokens.kind for tokens in run.assembly.tokens.values())
     shapes = {one["name"]: f"({', '.join(map(str, one['shape']))})" for one in (*about["inputs"], *about["outputs"])}
     inputs = "".join(f"- `{one['name']}`: {one['type']} {shapes[one['name']]}\n" for one in about["inputs"])
@@ -106,12 +106,12 @@ def write_card(run: Run, about: Mapping[str, Any]) -> str:
         title=run.recipe.about.title or run.path.resolve().name,
         kind=f"{kinds} · {run.recipe.model.kind} · {run.recipe.objective.kind}",
         parameters=sum(weight.numel() for weight in run.model.parameters()),
-        answers=", ".join(about["answers"]) or "none but the summary",
+        answers=", ".join(about["answers"]) or "only the summary",
         inputs=inputs,
         outputs=outputs,
         feed=feed,
         shape="\n".join(map(shape, run.assembly.tokens)),
         first=about["outputs"][0]["name"],
-        scores=scores or "- none were kept\n",
+        scores=scores or "- no scores\n",
         version=__version__,
     )

@@ -1,16 +1,16 @@
-"""From a run to an ONNX graph, for programs that know nothing of this library, with what they must feed it.
+"""Export of runs as ONNX graphs, with a description of inputs and outputs.
 
-    model.onnx           columns of tokens (batch, tokens, ...) and `valid` (batch, tokens) to answers; both axes free,
-                         but for models that take an image as a whole: there only the number of samples is; where
-                         there are several streams, names are NAME.column and NAME.valid
-    preprocessing.json   how the columns are made of raw data, and what the answers are, for programs
+    model.onnx           maps columns of tokens (batch, tokens, ...) and `valid` (batch, tokens) to predictions. Both
+                         axes are dynamic; for models of complete images, only the batch axis. With several streams,
+                         the names are STREAM.column and STREAM.valid
+    preprocessing.json   for programs: how to compute the columns from raw data, and the meaning of the outputs
     README.md            the same for people
-                         and files that the tokens add, such as a vocabulary
+                         and additional files of the tokens, such as a vocabulary
 
-The graph is made by `torch.onnx.export(dynamo=True)`. The older exporter (dynamo=False) is deprecated, knows no RMSNorm
-and fixes lengths that it has seen. Three things stand in the way of the newer one, and are put aside in a copy of the
-model: fused kernels that leave a row without keys undefined, norms over flattened batches, and heads named by a word of
-Python (`class`).
+The graph is made by `torch.onnx.export(dynamo=True)`. The older exporter (dynamo=False) is deprecated, does not support
+RMSNorm and fixes sequence lengths. The new exporter does not support three parts of the model, which are replaced in a
+copy: fused kernels that leave rows without keys undefined, batch norms over flattened batches, and heads named by a
+Python keyword (`class`).
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from .card import REQUIRED_PACKAGES, describe_graph, write_card
 from .inputs import Columns, Inputs, checked_sizes, export_files, graph_inputs, summarize
 
 FILE_NAMES = ("model.onnx", "preprocessing.json", "README.md")
-MAX_FILE_BYTES = 1 << 31  # bytes of a file of this kind
-TOLERANCE = 1e-4  # between its answers and ours
-EXAMPLE_TOKENS = 7  # tokens of the example a graph is traced with: neither 1 nor any width of a model
+MAX_FILE_BYTES = 1 << 31  # limit of protocol buffers
+TOLERANCE = 1e-4  # maximum difference between graph and library
+EXAMPLE_TOKENS = 7  # tokens of the traced example: neither 1 nor a typical width of a model
 
 
 def write_onnx(run: Run, folder: Folder) -> list[str]:
-    """Write the files of a run into an empty folder, checked against the library; what there is to say about it."""
+    """Write a checked ONNX graph and its description; return notes."""
     _check_exportable(run)
     check_packages()
     inputs = graph_inputs(run)
@@ -57,12 +57,12 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
     used = [value.name for value in made.graph.input]
     content = made.SerializeToString()
     if len(content) >= MAX_FILE_BYTES:
-        raise UserError(f"the model takes {len(content) / 1e9:.1f} GB, but one file of ONNX must have less than 2 GB")
+        raise UserError(f"the model has {len(content) / 1e9:.1f} GB, but the limit of an ONNX file is 2 GB")
     apart, rounding = check(content, run, inputs, used)
     if not apart <= max(TOLERANCE, 3 * rounding):
         raise UserError(
-            f"the answers of the graph must be within {TOLERANCE:g} of the library's, but are {apart:.2g} apart, where "
-            f"rounding moves them by {rounding:.2g}; nothing was written"
+            f"outputs of the ONNX graph differ by {apart:.2g} from the library (tolerance {TOLERANCE:g}, rounding "
+            f"error {rounding:.2g}); nothing was written"
         )
     folder.path.mkdir(parents=True, exist_ok=True)
     (folder.path / "model.onnx").write_bytes(content)
@@ -72,17 +72,18 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
     for name, text in export_files(run).items():
         folder.write(name, text)
     return [
-        f"checked in onnxruntime: answers within {max(apart, 1e-9):.1g} of the library's (rounding: {rounding:.1g})"
+        f"checked in onnxruntime: outputs differ by at most {max(apart, 1e-9):.1g} from the library "
+        f"(rounding error: {rounding:.1g})"
     ]
 
 
 def files(run: Run) -> tuple[str, ...]:
-    """The names of the files of a run."""
+    """Names of the files of an export."""
     return (*FILE_NAMES, *export_files(run))
 
 
 def check_packages() -> None:
-    """Refuse to begin without what the export needs."""
+    """Refuse the export if a required package is missing."""
     for name in REQUIRED_PACKAGES:
         try:
             importlib.import_module(name)
@@ -91,26 +92,28 @@ def check_packages() -> None:
 
 
 def _check_exportable(run: Run) -> None:
-    """Refuse a run whose model has no answer for each sample in one pass."""
+    """Refuse runs other than encoders with one prediction per sample."""
     kind, objective = run.recipe.model.kind, run.recipe.objective
     if kind in ("decoder", "encoder_decoder"):
         others = dict.fromkeys(f"--format {one.format}" for one in extensions("exporters") if one.accepts(run))
         raise UserError(
-            f"ONNX needs an encoder that answers in one pass, not `model.kind: {kind}`",
-            hint=f"Try {' or '.join(others)}: to write token by token needs a loop around a model." if others else "",
+            f"the ONNX export supports encoders, not `model.kind: {kind}`",
+            hint=f"Try {' or '.join(others)}: generation token by token needs a loop outside the graph."
+            if others
+            else "",
             key="model.kind",
         )
     if kind != "masked_autoencoder" and (objective.reads_out or objective.unit != "samples"):
-        kinds = "an objective with an answer for each sample (classify, regress)"
+        kinds = "objectives with one prediction per sample (classify, regress)"
         raise UserError(
-            f"ONNX needs {kinds}, not `objective.kind: {objective.kind}`",
-            hint="Train it for classes or values first: sciformer finetune RECIPE --from RUN",
+            f"the ONNX export supports {kinds}, not `objective.kind: {objective.kind}`",
+            hint="Finetune it for classes or values first: sciformer finetune RECIPE --from RUN",
             key="objective.kind",
         )
 
 
 class Graph(nn.Module):
-    """A model and its answers as a function of tensors alone: those of each stream, `valid` last."""
+    """Model as a function of tensors: columns of each stream, then its `valid`."""
 
     def __init__(self, run: Run, inputs: Inputs) -> None:
         super().__init__()
@@ -140,7 +143,10 @@ class Graph(nn.Module):
 
 
 class _Fixed(nn.Module):
-    """A norm over the batch that learns no more; without flattening its input, whose sizes are free."""
+    """Batch norm with fixed statistics, y = (x - mean) scale + shift.
+
+    It does not flatten its input, since the axes are dynamic.
+    """
 
     mean: Tensor
     scale: Tensor
@@ -158,12 +164,12 @@ class _Fixed(nn.Module):
         return (x - self.mean) * self.scale + self.shift
 
     def plain(self, x: Tensor) -> Tensor:
-        """Of images (B, D, height, width), whose norm a runtime joins to the convolution before it."""
+        """Normalise images (B, D, height, width); runtimes fuse it with a convolution."""
         return self.norm.plain(x)
 
 
 class _Pooled:
-    """A model whose pooled vectors are known already."""
+    """Model stand-in with precomputed pooled vectors."""
 
     def __init__(self, model: Any, pooled: Tensor) -> None:
         self.heads, self.pooled = model.heads, pooled
@@ -176,7 +182,7 @@ class _Pooled:
 
 
 class _Heads(nn.Module):
-    """Heads by name, stored under numbers: `class` is no name for an attribute."""
+    """Heads by name, stored by index because `class` is not a valid attribute name."""
 
     def __init__(self, heads: nn.ModuleDict) -> None:
         super().__init__()
@@ -191,7 +197,7 @@ class _Heads(nn.Module):
 
 
 def _trace(graph: Graph, inputs: Inputs) -> Any:
-    """The graph as a protocol buffer, without inputs that nothing depends on."""
+    """Trace the graph as a protocol buffer, without unused inputs."""
     batch, given, free = torch.export.Dim("batch", min=1), Columns(), dict[str, dict[int, Any]]()
     for i, (stream, one) in enumerate(inputs.items()):
         own = one.make(3, one.size(EXAMPLE_TOKENS + 2 * i), 0)
@@ -199,7 +205,7 @@ def _trace(graph: Graph, inputs: Inputs) -> Any:
         axes = {0: batch} if one.filled else {0: batch, 1: torch.export.Dim(axis, min=1)}
         given, free = {**given, **own}, {**free, **dict.fromkeys(own, axes)}
     with torch.no_grad():
-        graph(*given.values())  # now it knows its outputs
+        graph(*given.values())  # sets graph.outputs
     try:
         with _quiet_exporter(), torch.no_grad():
             program = torch.onnx.export(
@@ -211,25 +217,25 @@ def _trace(graph: Graph, inputs: Inputs) -> Any:
                 dynamic_shapes=(tuple(free.values()),),
                 verbose=False,
             )
-    except Exception as error:  # whatever its many parts may raise
+    except Exception as error:  # the exporter raises many kinds of errors
         reason = str(error.__cause__ or error).strip().splitlines()
         raise UserError(
-            f"torch.onnx.export cannot write the model: {reason[0] if reason else repr(error)}",
-            hint="Trunks of other kinds can be written; the library itself runs every model.",
+            f"torch.onnx.export failed: {reason[0] if reason else repr(error)}",
+            hint="Use another model.trunk, or run the model with this library.",
         ) from error
     assert program is not None
     made = program.model_proto
     fixed = [value.name for value in made.graph.input if not _free_axes(value, len(free[value.name]))]
     if fixed:
         raise UserError(
-            f"the graph must take any number of samples and tokens, but the sizes of {', '.join(fixed)} are fixed"
+            f"the exported graph fixes the sizes of {', '.join(fixed)}; samples and tokens must stay dynamic"
         )
     used = {name for node in made.graph.node for name in node.input} | {out.name for out in made.graph.output}
     kept = [value for value in made.graph.input if value.name in used]
     del made.graph.input[:]
     made.graph.input.extend(kept)
     for part in (*made.graph.node, *made.graph.value_info, *(node for one in made.functions for node in one.node)):
-        del part.metadata_props[:]  # the exporter keeps names of source files there
+        del part.metadata_props[:]  # the exporter stores paths of source files there
         part.doc_string = ""
     return made
 
@@ -240,7 +246,7 @@ def _free_axes(value: Any, axes: int) -> bool:
 
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
-    """Without the exporter's remarks about packages it could also use."""
+    """Suppress warnings and log messages of the exporter."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -255,7 +261,7 @@ def _quiet_exporter() -> Iterator[None]:
 
 
 def _label(made: Any, run: Run) -> None:
-    """Who made it, and the names of the answers, inside the file too."""
+    """Store producer, answers and token kinds in the metadata of the graph."""
     made.producer_name, made.producer_version = "sciformer", __version__
     kinds = ", ".join(tokens.kind for tokens in run.assembly.tokens.values())
     for key, value in {"answers": json.dumps(run.assembly.objective.answers), "tokens": kinds}.items():
@@ -264,14 +270,14 @@ def _label(made: Any, run: Run) -> None:
 
 
 class Checked(NamedTuple):
-    """Greatest differences: between a graph and the library, and between the library in single and double precision."""
+    """Maximum differences: graph to library, and single to double precision."""
 
     apart: float
     rounding: float
 
 
 def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> Checked:
-    """How far the answers of a graph are from the library's, over samples of several lengths."""
+    """Compare outputs of the graph and the library on samples of several lengths."""
     import onnxruntime  # type: ignore[import-untyped]
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
@@ -294,7 +300,7 @@ def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> Chec
 
 
 def _answers(run: Run, model: nn.Module, inputs: Inputs, given: Columns) -> dict[str, Array]:
-    """What the library answers."""
+    """Predictions and summary of the library."""
     streams, objective = {stream: one.view(given) for stream, one in inputs.items()}, run.assembly.objective
     with torch.no_grad():
         found = {} if objective.reads_out else objective.predict(model, ModelInputs(streams, {}))

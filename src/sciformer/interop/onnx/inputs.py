@@ -1,4 +1,4 @@
-"""What an ONNX graph is fed: which columns a model reads, whether tokens fill a grid, and made-up samples to try it."""
+"""Inputs of an ONNX graph: columns read by the model, token grids, test samples."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Columns = dict[str, Tensor]
 Made = TypeVar("Made")
 VALID_NAME = "valid"
 PLACE_NAME = "at"
-CHECKED_SIZES = ((1, 1), (5, 17), (3, 128), (1, 17))  # samples and tokens with which a graph is checked
-CHECKED_SAMPLES = (1, 3, 17)  # the same where tokens fill a grid
+CHECKED_SIZES = ((1, 1), (5, 17), (3, 128), (1, 17))  # numbers of samples and tokens to check a graph with
+CHECKED_SAMPLES = (1, 3, 17)  # numbers of samples if tokens fill a grid
 
 
 def grid_shape(run: Run, stream: str = "") -> tuple[int, int] | None:
-    """Rows and columns of tokens, where a model takes all of an image at once; None where any tokens will do."""
+    """Rows and columns of tokens if the model needs complete images, otherwise None."""
     stream = stream_name(run.assembly.tokens, stream)
     tokens, model = run.assembly.tokens[stream], run.recipe.model.for_stream(stream)
     places = tokens.grid_shape
@@ -39,29 +39,29 @@ def grid_shape(run: Run, stream: str = "") -> tuple[int, int] | None:
         return None
     if patches and patches.varies:
         raise UserError(
-            "an ONNX graph of a model that works on a grid needs images of equal size, but the run has several sizes"
+            "the model works on a grid, so an ONNX graph needs images of equal size, but the run has several sizes"
         )
     return places[0], places[1]
 
 
 def exported_tokens(run: Run) -> dict[str, Exportable]:
-    """The tokens of a run by stream, which must say how others make them."""
+    """Tokens of a run by stream; refuse tokens without export support."""
     return {name: Exportable.require(tokens, "`--format onnx`") for name, tokens in run.assembly.tokens.items()}
 
 
 def by_stream(run: Run, make: Callable[[str], Made]) -> Made | dict[str, Made]:
-    """What is made for the only stream; of several, for each by its name."""
+    """Apply `make` to each stream; a single result, or results by stream name."""
     made = {stream: make(stream) for stream in run.assembly.tokens}
     return made if len(made) > 1 else next(iter(made.values()))
 
 
 def input_name(run: Run, stream: str, column: str) -> str:
-    """The name of an input: that of the column, after that of its stream where there are several."""
+    """Name of an input: COLUMN, or STREAM.COLUMN with several streams."""
     return f"{stream}.{column}" if len(run.assembly.tokens) > 1 else column
 
 
 def export_files(run: Run) -> dict[str, str]:
-    """Files that the tokens add: name -> text."""
+    """Additional files of the tokens, such as a vocabulary: name -> text."""
     return {
         input_name(run, stream, name): text
         for stream, tokens in run.assembly.tokens.items()
@@ -71,18 +71,18 @@ def export_files(run: Run) -> dict[str, str]:
 
 
 def max_places(run: Run, stream: str) -> int | None:
-    """The most tokens a model has places for, on a line."""
+    """Maximum number of tokens of a sequence with fixed positions, or None."""
     found = run.assembly.tokens[stream].grid_shape
     return found if isinstance(found, int) else None
 
 
 class StreamInputs(NamedTuple):
-    """What a graph is fed for one stream.
+    """Inputs of a graph for one stream.
 
-    columns   that the model reads, (T, ...)
-    names     of its inputs, by column
-    filled    rows and columns of tokens where all of a grid are there
-    most      tokens that there are places for
+    columns   example columns (T, ...) that the model reads
+    names     names of the inputs, by column
+    filled    rows and columns of a complete grid of tokens, or None
+    most      maximum number of tokens, or None
     """
 
     columns: Columns
@@ -91,18 +91,18 @@ class StreamInputs(NamedTuple):
     most: int | None
 
     def size(self, tokens: int) -> int:
-        """Tokens of a sample: so many, if it has the places."""
+        """Number of tokens of a sample, limited by the grid or position table."""
         if self.filled is not None:
             return self.filled[0] * self.filled[1]
         return tokens if self.most is None else min(tokens, self.most)
 
     def make(self, samples: int, tokens: int, seed: int) -> Columns:
-        """Inputs by name, of so many tokens at most."""
+        """Random inputs by name, with at most `tokens` tokens per sample."""
         made = make_inputs(self.columns, samples, tokens, seed, filled=self.filled is not None)
         return {self.names[name]: column for name, column in made.items()}
 
     def view(self, given: Columns) -> StreamView:
-        """Inputs as a model sees them; on a grid all tokens are there, row by row."""
+        """Convert inputs to a StreamView; grids are complete, row by row."""
         columns = {name: given[self.names[name]] for name in self.columns}
         if self.filled is None:
             return StreamView(columns, given[self.names[VALID_NAME]])
@@ -114,14 +114,14 @@ Inputs = dict[str, StreamInputs]
 
 
 def checked_sizes(streams: Inputs) -> Iterator[tuple[int, dict[str, int]]]:
-    """Samples, and tokens of each stream, to try."""
+    """Numbers of samples, and of tokens of each stream, for the check."""
     whole = all(one.filled for one in streams.values())
     for samples, tokens in [(samples, 0) for samples in CHECKED_SAMPLES] if whole else CHECKED_SIZES:
         yield samples, {name: one.size(tokens + i) for i, (name, one) in enumerate(streams.items())}
 
 
 def graph_inputs(run: Run) -> Inputs:
-    """What a graph is fed, by stream."""
+    """Inputs of the graph by stream."""
     found = {}
     for stream in run.assembly.tokens:
         columns = example_columns(run, stream)
@@ -131,7 +131,7 @@ def graph_inputs(run: Run) -> Inputs:
 
 
 def example_columns(run: Run, stream: str = "") -> Columns:
-    """Tokens of a stream as a model sees them: of each column that it reads, (T, ...)."""
+    """Example columns (T, ...) of a stream that change the output of the model."""
     assembly, stream = run.assembly, stream_name(run.assembly.tokens, stream)
     tables = [tokens.example() for tokens in exported_tokens(run).values()]
     known = [table for table in tables if table is not None]
@@ -140,7 +140,7 @@ def example_columns(run: Run, stream: str = "") -> Columns:
     else:
         dataset = run.data().dataset("train")
     batch = dataset.batch(np.arange(min(4, len(dataset))))
-    if assembly.objective.reads_out:  # nothing is hidden from it here
+    if assembly.objective.reads_out:  # no masking in the exported graph
         streams = {name: assembly.tokens[name].normalise(one) for name, one in batch.streams.items()}
         made = replace(batch, streams=streams)
     else:
@@ -154,7 +154,7 @@ def example_columns(run: Run, stream: str = "") -> Columns:
         changed = StreamView({**view.columns, name: other}, view.valid)
         try:
             return not torch.equal(before, summarize(run, run.model, {**whole, stream: changed}))
-        except (UserError, RuntimeError):  # it was looked at, at any rate
+        except (UserError, RuntimeError):  # an error shows that the column is read
             return True
 
     columns = {name: column for name, column in view.columns.items() if filled is None or name != PLACE_NAME}
@@ -164,16 +164,18 @@ def example_columns(run: Run, stream: str = "") -> Columns:
 
 @torch.no_grad()
 def summarize(run: Run, model: Any, streams: dict[str, StreamView]) -> Tensor:
-    """The pooled vector (B, D) of the stream that the objective asks about."""
+    """Pooled vector (B, D) of the stream of the objective."""
     found: Tensor = model.pool(model.encode(ModelInputs(streams, {}).view(run.assembly.objective.stream)))
     return found
 
 
 def make_inputs(columns: Columns, samples: int, tokens: int, seed: int = 0, filled: bool = False) -> Columns:
-    """Padded tensors (samples, tokens, ...) and `valid`, of tokens drawn from columns (T, ...).
+    """Random padded tensors (samples, tokens, ...) and `valid`.
 
-    The first sample is as long as can be, the last one without any token where there are four or more. With `filled`
-    all are as long, and `valid` is not needed.
+    Tokens are drawn from the columns (T, ...).
+
+    The first sample has the full length; with four or more samples, the last sample is empty. With `filled`, all
+    samples have the full length and there is no `valid`.
     """
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, tokens + 1, samples)

@@ -1,9 +1,9 @@
-"""The data file of weaver (jet-universe, hqucms/weaver-core) as a recipe of ours.
+"""Import of data configuration files of weaver (hqucms/weaver-core) as recipes.
 
     made = import_data("JetClass_full.yaml")        writes JetClass_full-recipe.yaml
-    made.notes                                      what has no equal here, one by one
+    made.notes                                      options that could not be translated
 
-Formulas are read as trees and written in our words; nothing is evaluated.
+Formulas are parsed as syntax trees and rewritten in the syntax of recipes; nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -12,13 +12,20 @@ import ast
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
 
-from ....data.readers.formula import CONSTANTS, LIST_FUNCTIONS, Formula
+from ....data.readers.formula import (
+    BINARY_OPERATIONS,
+    COMPARISONS,
+    CONSTANTS,
+    FUNCTION_ALIASES,
+    LIST_FUNCTIONS,
+    Formula,
+)
 from ....errors import UserError
 from ....recipe.page import Found, check_new_recipe, write_page
 from ..features import FEATURE_SETS, PLANE_COLUMNS, VECTOR_COLUMNS, Feature
@@ -35,30 +42,30 @@ REASONS = {
     "data": {
         "tree": "treename",
         "select": "selection",
-        "select_new": "test_time_selection, of files that answers are asked for",
-        "new": "new_variables that are needed",
-        "classes": "labels: a column, or formula, that is 1 where the jet is of the class",
+        "select_new": "test_time_selection: applied to files given to predict",
+        "new": "new_variables used by the recipe",
+        "classes": "labels: column or formula of each class, 1 for its jets",
         "label": "labels",
-        "observers": "columns that are kept beside the answers",
+        "observers": "columns copied to the predictions",
         "weight": "weights",
         "reweight": "weights",
     },
     "tokens": {
-        "vector": "the four-vector of a particle",
-        "plane": "its place beside the axis of the jet",
-        "features": "what a particle enters with",
-        "max_tokens": "particles of a jet, the hardest ones",
+        "vector": "four-momentum of a particle",
+        "plane": "angles of a particle to the jet axis",
+        "features": "input features of a particle",
+        "max_tokens": "particles per jet, the highest pT first",
     },
     "objective": {
-        "weight": "of each jet in the loss",
-        "balance": "classes count alike, as in weaver where it reweights",
+        "weight": "weight of each jet in the loss",
+        "balance": "equal total weight of all classes, as in weaver",
     },
 }
 
 
 @dataclass(frozen=True)
 class ImportedData:
-    """The written recipe, and notes on options without an equal in it."""
+    """Path of the written recipe, and notes on options that were not translated."""
 
     path: Path
     notes: list[str]
@@ -70,10 +77,10 @@ def import_data(
     changes: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> ImportedData:
-    """Write a recipe with the `data:` and `tokens:` of a data file of weaver.
+    """Write a recipe with the `data:` and `tokens:` sections of a weaver data file.
 
-    out        a .yaml file (default: named after the source, in this folder)
-    changes    keys of `data` that the file cannot know: {"data.files": [...], "data.valid": [...], "data.test": [...]}
+    out        a .yaml file (default: SOURCE-recipe.yaml in the current folder)
+    changes    keys missing in the source: {"data.files": [...], "data.valid": [...], "data.test": [...]}
     """
     source = Path(source).expanduser()
     path = Path(out).expanduser() if out is not None else Path(f"{source.stem}-recipe.yaml")
@@ -85,44 +92,44 @@ def import_data(
         raise error.with_fields(file=source) from error
     for key in changes or {}:
         if key not in FILE_KEYS:
-            message = f"--{key} cannot be given here, only --data.files, --data.valid and --data.test"
-            raise UserError(message, hint="Change it in the recipe.", key=key)
+            message = f"--{key} cannot be changed during the import, only --data.files, --data.valid and --data.test"
+            raise UserError(message, hint="Change it in the written recipe.", key=key)
     files = {key: [str(one) for one in as_list(value)] for key, value in (changes or {}).items()}
     write_page(path, *recipe_page(made, source.name, files))
     return ImportedData(path, made.notes)
 
 
 def read_data_config(path: Path) -> dict[str, Any]:
-    """The options of a data file."""
+    """Read the options of a data file, without empty keys."""
     if not path.is_file():
-        found = f"{path} is a folder, not a data file" if path.is_dir() else f"there is no data file {path}"
-        raise UserError(f"{found} of weaver", file=path)
+        found = f"{path} is a folder, not a weaver data file" if path.is_dir() else f"{path} does not exist"
+        raise UserError(found, file=path)
     if (size := path.stat().st_size) > MAX_BYTES:
-        message = f"{path} is too large for a data file of weaver: {size:,} bytes, at most {MAX_BYTES:,}"
+        message = f"{path} is too large for a weaver data file: {size:,} bytes, the limit is {MAX_BYTES:,}"
         raise UserError(message, file=path)
     try:
         options = yaml.safe_load(path.read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         mark, message = getattr(error, "problem_mark", None), " ".join(str(error).split())[:200]
         line = mark.line + 1 if mark else None
-        raise UserError(f"{path} is not plain YAML: {message}", file=path, line=line) from error
+        raise UserError(f"{path} is not valid YAML: {message}", file=path, line=line) from error
     if not isinstance(options, dict) or not {"inputs", "labels"} <= set(options):
         ours = isinstance(options, dict) and "tokens" in options
-        found = "a recipe of Sciformer" if ours else "without them"
-        raise UserError(f"data files of weaver have `inputs` and `labels`, but {path} is {found}", file=path)
+        hint = "It is a recipe of Sciformer, which needs no import." if ours else ""
+        raise UserError(f"{path} is not a weaver data file: `inputs` or `labels` is missing", hint=hint, file=path)
     return {str(key): value for key, value in options.items() if value is not None}
 
 
 def translate_options(options: Mapping[str, Any]) -> Translation:
-    """The sections of a recipe."""
-    return OptionReader(options).translate()
+    """Translate the options of a data file into the sections of a recipe."""
+    return Translation(options).translate()
 
 
 def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) -> tuple[list[str], list[Found]]:
-    """Head and keys of the recipe, each key with its origin."""
+    """Header comment and keys of the recipe, each key with its origin."""
     head = [
-        f"The data of {name}, a file of weaver, written by `sciformer import`.",
-        *(["", "Without an equal here:", *(f"  {note}" for note in made.notes)] if made.notes else []),
+        f"Data of the weaver file {name}, written by `sciformer import`.",
+        *(["", "Not translated:", *(f"  {note}" for note in made.notes)] if made.notes else []),
         "",
         *made.asides,
     ]
@@ -132,55 +139,49 @@ def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) ->
         return [Found(f"{section}.{key}", values.get(key) or None, why) for key, why in REASONS[section].items()]
 
     found = [
-        Found("base", "jets/part", "model and training come from there; jets/particlenet, jets/pfn and others fit too"),
+        Found("base", "jets/part", "source of model and training; jets/particlenet or jets/pfn also work"),
         Found("about.title", f"Particle Transformer on the data of {name}"),
         Found("data.kind", "events"),
         Found(
-            "data.files", files.get("data.files", []), "names or globs, with a tag for a class where no column has it"
+            "data.files", files.get("data.files", []), "file names or globs; CLASS:NAME where no column has the class"
         ),
         *(Found(key, files.get(key)) for key in FILE_KEYS[1:]),
         *given("data", made.data),
         Found("tokens.kind", "particles"),
         *given("tokens", made.tokens),
         Found("objective.kind", "discriminate"),
-        Found("objective.background", background, "the class to reject, if there is one"),
-        Found("objective.efficiencies", {}, "shares of a class that are kept, {NAME: 0.99} (default: half of it)"),
+        Found("objective.background", background, "class to reject, if any"),
+        Found("objective.efficiencies", {}, "signal efficiencies, {NAME: 0.99} (default: 0.5)"),
         *given("objective", made.objective),
     ]
     return head, found
 
 
-@dataclass
 class Translation:
-    """Sections of a recipe, notes on options without an equal, and remarks."""
-
-    data: dict[str, Any] = field(default_factory=dict)
-    tokens: dict[str, Any] = field(default_factory=dict)
-    objective: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    asides: list[str] = field(default_factory=list)
-
-
-class OptionReader:
-    """One data file, from key to key."""
+    """Recipe sections of a data file, untranslated options (`notes`), remarks."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self.options, self.made = options, Translation()
+        self.options = options
+        self.data: dict[str, Any] = {}
+        self.tokens: dict[str, Any] = {}
+        self.objective: dict[str, Any] = {}
+        self.notes: list[str] = []
+        self.asides: list[str] = []
         self.magic = {old: str(now) for old, now in as_mapping(options.get("branch_magic"), "branch_magic").items()}
         self.new = as_mapping(options.get("new_variables"), "new_variables")
         self.wanted: dict[str, str] = {}
-        self.covered: set[str] = set()  # new variables that the recipe has in another form
+        self.covered: set[str] = set()  # new variables that the recipe expresses in another form
 
     def note(self, text: str) -> None:
-        if text not in self.made.notes:
-            self.made.notes.append(text)
+        if text not in self.notes:
+            self.notes.append(text)
 
     def translate(self) -> Translation:
         self._inputs()
         for key in self.options:
             if key not in KNOWN_KEYS:
-                self.note(f"`{key}`: not a key of weaver that is known here")
-        data = self.made.data
+                self.note(f"`{key}`: unknown key of weaver")
+        data = self.data
         if "treename" in self.options:
             data["tree"] = str(self.options["treename"])
         self._selection()
@@ -190,22 +191,22 @@ class OptionReader:
         data["observers"] = [column for name, column in named.items() if self.is_translated(name)]
         self._weights()
         for name in as_list(self.options.get("monitor_variables")):
-            self.note(f"`monitor_variables: {name}`: put it among data.observers to have it beside the answers")
+            self.note(f"`monitor_variables: {name}`: add it to data.observers to keep it in the predictions")
         if "bucketing" in self.options:
-            self.made.asides.append("bucketing: samples of like length are put together anyway")
+            self.asides.append("bucketing: batches always group samples of similar length")
         for name, patterns in as_mapping(self.options.get("file_magic"), "file_magic").items():
-            self.note(f"`file_magic: {name}` ({patterns}): give files a class by a tag, CLASS:path/*.root")
+            self.note(f"`file_magic: {name}` ({patterns}): name the class before the files instead, CLASS:path/*.root")
         if self.magic:
-            self.made.asides.append(f"branch_magic: columns are called as in the files ({self.magic})")
+            self.asides.append(f"branch_magic: columns have their names in the files ({self.magic})")
         if self.wanted:
             data["new"] = self.wanted
         self._unused()
-        return self.made
+        return self
 
     # Columns and formulas
 
     def column(self, name: Any, where: str) -> str:
-        """The name of a column in the files, or of a formula in `data.new`."""
+        """Name of a column in the files, or of a formula added to `data.new`."""
         name = str(name)
         if name not in self.new or self.new[name] == name:
             return self.file_name(name)
@@ -218,7 +219,7 @@ class OptionReader:
         return name
 
     def is_translated(self, name: str) -> bool:
-        """Whether a name is a column of the files, or a variable that was translated."""
+        """Whether a name is a column of the files or a translated variable."""
         return name not in self.new or self.new[name] == name or name in self.wanted
 
     def file_name(self, name: str) -> str:
@@ -233,13 +234,13 @@ class OptionReader:
         return text
 
     def formula(self, text: Any, where: str, why: str = "") -> str:
-        """A formula in our words, and its columns; "" and a note where it has no equal."""
+        """Translate a formula and its columns; "" and a note if that is impossible."""
         try:
             made = translate_formula(text)
             for name in column_names(text):
                 self.column(name, where)
                 if not self.is_translated(name):
-                    raise UserError(f"the variable `{name}` could not be translated")
+                    raise UserError(f"its variable `{name}` cannot be translated")
             return self.with_file_names(made)
         except UserError as error:
             self.note(f"`{where}: {text}`{f', {why}' if why else ''}: {error.message}")
@@ -247,55 +248,55 @@ class OptionReader:
 
     def _unused(self) -> None:
         for name, text in self.new.items():
-            told = any(f"new_variables: {name}:" in note for note in self.made.notes)
+            told = any(f"new_variables: {name}:" in note for note in self.notes)
             if name in self.wanted or name in self.covered or told:
                 continue
             try:
                 translate_formula(text)
             except UserError as error:
-                self.note(f"`new_variables: {name}: {text}`, which nothing in the recipe needs: {error.message}")
+                self.note(f"`new_variables: {name}: {text}`, not used by the recipe: {error.message}")
 
-    # What is asked
+    # Selection, labels and weights
 
     def _selection(self) -> None:
         chosen, later = self.options.get("selection"), self.options.get("test_time_selection")
         if chosen:
-            self.made.data["select"] = self.formula(chosen, "selection")
+            self.data["select"] = self.formula(chosen, "selection")
         if later and later != chosen:
-            self.made.data["select_new"] = self.formula(later, "test_time_selection")
-            self.made.asides.append("test_time_selection: holds for files that predict is given, not for the part test")
+            self.data["select_new"] = self.formula(later, "test_time_selection")
+            self.asides.append("test_time_selection: applied to files given to predict, not to the test part")
 
     def _labels(self) -> None:
         labels = as_mapping(self.options["labels"], "labels")
         kind, value = str(labels.get("type", "simple")), labels.get("value")
         if kind == "simple":
             if not isinstance(value, list) or not value:
-                raise UserError(f"`labels: value` must be a list of columns, not {repr(value)[:80]}")
+                raise UserError(f"`labels: value` must be a list of columns, but is {repr(value)[:80]}")
             names = [str(name) for name in value]
             columns = [self.column(name, "labels") for name in names]
             found = zip(class_names(names), columns, names)
-            self.made.data["classes"] = {title: column for title, column, name in found if self.is_translated(name)}
+            self.data["classes"] = {title: column for title, column, name in found if self.is_translated(name)}
             return
         targets = as_mapping(value, "labels: value")
         name, text = next(iter(targets.items()), ("", None))
         if not name:
-            raise UserError("`labels: value` must hold a name and its formula, but has no name")
+            raise UserError("`labels: value` is empty: it must map a name to its formula")
         made = self.formula(text, f"labels: {name}")
         if made:
-            self.made.data["label"] = made if made.isidentifier() else name
+            self.data["label"] = made if made.isidentifier() else name
             self.wanted |= {} if made.isidentifier() else {name: made}
-        self.made.asides.append(
-            f"labels of type {kind}: `{name}` is taken for the class; for values: objective.regress"
+        self.asides.append(
+            f"labels of type {kind}: `{name}` is read as the class; for a regression, set objective.kind: regress"
         )
         for other, formula in list(targets.items())[1:]:
-            self.note(f"`labels: {other}: {formula}`: a second target; the recipe asks for the first, {name}")
+            self.note(f"`labels: {other}: {formula}`: second target; the recipe predicts only the first, {name}")
 
     def _weights(self) -> None:
         weights = as_mapping(self.options.get("weights"), "weights")
         if not weights:
             return
-        data = self.made.data
-        self.made.asides.append("weights: weaver draws samples by their weight, here their loss is weighted")
+        data = self.data
+        self.asides.append("weights: weaver samples jets by weight; here the loss is weighted")
         ready = bool(weights.get("use_precomputed_weights"))
         keys = ("weight_branches",) if ready else ("reweight_basewgt", "reweight_basewgts")
         factors = [f"({one})" for key in keys for one in as_list(weights.get(key))]
@@ -304,61 +305,61 @@ class OptionReader:
         if factors:
             data["weight"] = self.formula("*".join(factors), "weights")
         if data.get("weight") or "reweight" in data:
-            self.made.objective["weight"] = "weight"
+            self.objective["weight"] = "weight"
 
     def _reweight(self, weights: dict[str, Any]) -> list[str]:
-        """Weights in bins of two variables; return the weights of classes as factors."""
+        """Set the reweighting in two variables; return class weights as formula factors."""
         edges = as_mapping(weights["reweight_vars"], "weights: reweight_vars")
         if len(edges) != 2:
-            self.note(f"`weights: reweight_vars` ({', '.join(map(str, edges))}): two variables are reweighted here")
+            self.note(f"`weights: reweight_vars` ({', '.join(map(str, edges))}): needs exactly two variables")
             return []
         (x, x_edges), (y, y_edges) = ((self.column(name, "weights"), as_list(some)) for name, some in edges.items())
-        classes = self.made.data.get("classes", {})
+        classes = self.data.get("classes", {})
         labels = as_mapping(self.options["labels"], "labels").get("value")
         named = dict(zip(map(str, as_list(labels)), classes))
         chosen = [str(name) for name in as_list(weights.get("reweight_classes"))] or list(named)
         method = str(weights.get("reweight_method", "flat"))
         to = named.get(chosen[0], "flat") if method == "ref" and chosen else "flat"
         if method not in ("flat", "ref") or (method == "ref" and to == "flat"):
-            self.note(f"`weights: reweight_method: {method}`: flat is taken")
-        self.made.data["reweight"] = {"x": x, "y": y, "x_edges": x_edges, "y_edges": y_edges, "to": to}
-        self.made.objective["balance"] = True
+            self.note(f"`weights: reweight_method: {method}`: replaced by flat")
+        self.data["reweight"] = {"x": x, "y": y, "x_edges": x_edges, "y_edges": y_edges, "to": to}
+        self.objective["balance"] = True
         if set(chosen) != set(named):
-            self.note(f"`weights: reweight_classes` ({', '.join(chosen)}): all classes are reweighted, each by itself")
+            self.note(f"`weights: reweight_classes` ({', '.join(chosen)}): all classes are reweighted, each separately")
         if "reweight_threshold" in weights:
-            self.note(f"`weights: reweight_threshold: {weights['reweight_threshold']}`: see data.reweight.cap instead")
+            self.note(f"`weights: reweight_threshold: {weights['reweight_threshold']}`: use data.reweight.cap instead")
         if weights.get("reweight_discard_under_overflow") is False:
-            self.note("`weights: reweight_discard_under_overflow: false`: outside the edges the weight is 0 here")
+            self.note("`weights: reweight_discard_under_overflow: false`: outside the edges the weight is 0")
         if "reweight_hists" in weights:
-            self.made.asides.append("reweight_hists: made anew from the data")
+            self.asides.append("reweight_hists: recomputed from the data")
         counts = dict(zip(chosen, as_list(weights.get("class_weights"))))
         if len(set(map(str, counts.values()))) < 2:
             return []
         return ["(" + " + ".join(f"{value} * ({classes[named[name]]})" for name, value in counts.items()) + ")"]
 
     def _inputs(self) -> None:
-        """The first set of particles as tokens; others are noted."""
+        """Translate the first set of particles into tokens; note all other sets."""
         inputs = as_mapping(self.options["inputs"], "inputs")
         groups: dict[str, dict[str, Any]] = {}
         for name, value in inputs.items():
             prefix, _, role = name.rpartition("_")
             if role not in INPUT_ROLES:
-                self.note(f"`inputs: {name}`: only sets called NAME_{', NAME_'.join(INPUT_ROLES)} are known")
+                self.note(f"`inputs: {name}`: only inputs named NAME_{', NAME_'.join(INPUT_ROLES)} are supported")
                 continue
             groups.setdefault(prefix, {})[role] = as_mapping(value, f"inputs: {name}")
         ready = [prefix for prefix, group in groups.items() if "features" in group]
         if not ready:
             there = ", ".join(inputs) or "nothing"
-            raise UserError(f"`inputs` has no NAME_features, like `pf_features`; there is {there}")
+            raise UserError(f"`inputs` has no NAME_features such as `pf_features`, only {there}")
         main = next((prefix for prefix in ready if "vectors" in groups[prefix]), ready[0])
         for prefix, group in groups.items():
             if prefix != main:
                 names = ", ".join(f"{prefix}_{role}" for role in group)
-                self.note(f"`inputs: {names}`: a second set of particles; the recipe has the first, {main}")
+                self.note(f"`inputs: {names}`: second set of particles; the recipe has only the first, {main}")
         self._particles(main, groups[main])
 
     def _particles(self, prefix: str, group: dict[str, Any]) -> None:
-        tokens, where = self.made.tokens, f"inputs: {prefix}_"
+        tokens, where = self.tokens, f"inputs: {prefix}_"
         for key, role, usual, many in (
             ("vector", "vectors", VECTOR_COLUMNS, "four"),
             ("plane", "points", PLANE_COLUMNS, "two"),
@@ -368,8 +369,8 @@ class OptionReader:
             if len(names) == len(usual):
                 tokens[key] = [self.column(name, where + role) for name in names]
             elif names or key == "vector":
-                found = ", ".join(names) or "no such input"
-                self.note(f"`{where}{role}` ({found}): {many} columns were expected; {', '.join(usual)} are taken")
+                found = ", ".join(names) or "missing"
+                self.note(f"`{where}{role}` ({found}): {many} columns are needed; replaced by {', '.join(usual)}")
         if tokens["plane"] == list(PLANE_COLUMNS):
             del tokens["plane"]
         tokens["features"] = self._features(self._vars(group["features"], f"{where}features"))
@@ -377,30 +378,30 @@ class OptionReader:
         if lengths["features"] is not None:
             tokens["max_tokens"] = int(lengths["features"])
         if len(set(lengths.values())) > 1:
-            self.note(f"`{where}*: length` differ ({lengths}): the recipe has one, that of the features")
+            self.note(f"`{where}*: length` differ ({lengths}): the recipe uses the length of the features")
         for name, _ in self._vars(group.get("mask"), f"{where}mask"):
-            text, way = str(self.new.get(name, "a column")), "every particle of the file is taken"
+            text, way = str(self.new.get(name, "a column")), "all particles of the file are used"
             self.covered.add(name)
             if re.fullmatch(r"(ak|np)\.ones_like\(\s*\w+\s*\)", text.strip()):
-                self.made.asides.append(f"{name}: {way}")
+                self.asides.append(f"{name}: {way}")
             else:
                 self.note(f"`{where}mask: {name}` ({text}): {way}")
         modes = sorted({str(one.get("pad_mode", "constant")) for one in group.values()})
-        self.made.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: results do not depend on padding")
+        self.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: padding does not change the results")
 
     def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, FeatureScaling]]:
-        """Names and standardisations; `plain` ones should have none."""
+        """Names and standardisations of input variables; `plain` variables need none."""
         found = []
         for one in as_list((group or {}).get("vars")):
             name, *rest = [str(one)] if not isinstance(one, list) else [str(one[0]), *one[1:]]
             standard = self._standard(name, rest)
             if plain and standard.get("scale", 1) is not None and standard:
-                self.note(f"`{where}: {name}`: standardised ({standard}), but the recipe takes it as it is")
+                self.note(f"`{where}: {name}`: the standardisation ({standard}) is not applied")
             found.append((name, standard))
         return found
 
     def _standard(self, name: str, rest: list[Any]) -> FeatureScaling:
-        """(x - centre) * scale, clipped; weaver does neither where the centre is null."""
+        """Parameters of clip((x - centre) * scale); empty if the centre is null."""
         process = as_mapping(self.options.get("preprocess"), "preprocess")
         known = as_mapping(process.get("params"), "preprocess: params").get(name)
         if isinstance(known, dict):
@@ -414,7 +415,7 @@ class OptionReader:
         return {"centre": centre, "scale": scale, "clip": [float(low), float(high)]}
 
     def _features(self, found: list[tuple[str, FeatureScaling]]) -> Any:
-        """The name of a set of ours where it is the same, and else a list."""
+        """Name of an identical feature set, or else a list of features."""
         entries = []
         for name, standard in found:
             try:
@@ -427,12 +428,12 @@ class OptionReader:
         if len(made) == len(found):
             for name, wanted in FEATURE_SETS.items():
                 if [_feature_key(one) for one in made] == [_feature_key(one) for one in wanted]:
-                    self.made.asides.append(f"features: {', '.join(one for one, _ in found)} are the set `{name}`")
+                    self.asides.append(f"features: {', '.join(one for one, _ in found)} form the feature set `{name}`")
                     return name
         return entries
 
     def _feature(self, name: str) -> dict[str, Any]:
-        tokens = self.made.tokens
+        tokens = self.tokens
         text, px, py, energy, deta, dphi = (
             self.with_file_names(expand_formula(one, self.new))
             for one in (name, *tokens["vector"][:2], tokens["vector"][3], *tokens.get("plane", PLANE_COLUMNS))
@@ -456,7 +457,7 @@ class OptionReader:
 
 
 def class_names(columns: list[str]) -> list[str]:
-    """Columns of classes without their common beginning: label_QCD is QCD."""
+    """Class names: columns without their common prefix (label_QCD becomes QCD)."""
     first, last = min(columns), max(columns)
     common = first[: next((place for place, pair in enumerate(zip(first, last)) if len({*pair}) > 1), len(first))]
     ends = [match.end() for match in re.finditer(r"_|is(?=[A-Z]|$)", common)]
@@ -465,71 +466,65 @@ def class_names(columns: list[str]) -> list[str]:
 
 
 def needed_variables(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
-    """New variables that these are made of, themselves included."""
+    """Names of all new variables that `names` depend on, themselves included."""
     found: set[str] = set()
     left = [name for name in names if name in new]
     while left:
         name = left.pop()
         if name not in found:
             found.add(name)
-            with suppress(UserError):  # one that cannot be read needs nothing
+            with suppress(UserError):  # an unreadable formula has no dependencies
                 left += [other for other in column_names(new[name]) if other in new]
     return found
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list of nothing, of one value, or of several."""
+    """The value as a list; empty for None."""
     return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def as_mapping(value: Any, where: str) -> dict[str, Any]:
-    """Keys and values, where there are some."""
+    """The value as a dictionary with string keys; empty for None."""
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise UserError(f"`{where}` must hold keys and their values, not {repr(value)[:80]}")
+        raise UserError(f"`{where}` must be a mapping of keys to values, but is {repr(value)[:80]}")
     return {str(key): one for key, one in value.items()}
 
 
 def _feature_key(feature: Feature) -> Any:
-    """A feature without its name, except for kinematic features."""
+    """Definition of a feature for comparison; the name counts only if kinematic."""
     what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
     return what, feature.centre, feature.scale, feature.clip
 
 
-# Formulas of weaver in the words of `sciformer.data.readers.formula`: np.log(part_pt/jet_pt) is log(part_pt / jet_pt)
+# Formulas of weaver in the syntax of `sciformer.data.readers.formula`: np.log(part_pt/jet_pt) -> log(part_pt / jet_pt)
 
 
 MODULE_NAMES = ("np", "numpy", "ak", "awkward", "math")
-MAX_CHARACTERS = 10_000  # characters of a formula, as it is written or with others put into it
-RENAMED_FUNCTIONS = {"_clip": "clip", "fmin": "minimum", "fmax": "maximum", "num": "count", "firsts": "first"}
-RENAMED_FUNCTIONS |= {"absolute": "abs"}
-IDENTITY_FUNCTIONS = ("to_numpy", "asarray", "values_astype", "to_packed")  # what they are given
-OPERATORS: dict[str, Any] = {"add": ast.Add, "subtract": ast.Sub, "multiply": ast.Mult, "divide": ast.Div}
-OPERATORS |= {
-    "true_divide": ast.Div,
-    "greater": ast.Gt,
-    "greater_equal": ast.GtE,
-    "less": ast.Lt,
-    "less_equal": ast.LtE,
-}
-OPERATORS |= {"equal": ast.Eq, "not_equal": ast.NotEq}
+MAX_CHARACTERS = 10_000  # characters of a formula, as written or with variables substituted
+RENAMED_FUNCTIONS = {**FUNCTION_ALIASES, "_clip": "clip", "fmin": "minimum", "fmax": "maximum"}
+IDENTITY_FUNCTIONS = ("to_numpy", "asarray", "values_astype", "to_packed")  # they return their argument
+OPERATORS: dict[str, Any] = {
+    operation.__name__: sign for sign, operation in (BINARY_OPERATIONS | COMPARISONS).items()
+}  # add, subtract, less_equal, ... of NumPy
+OPERATORS["true_divide"] = ast.Div
 
 
 def translate_formula(text: Any) -> str:
-    """The same formula in our words; what has none is refused, by its name."""
+    """Translate a formula of weaver; refuse unsupported parts by name."""
     made = _unparse(_parse(text))
     Formula(made)
     return made
 
 
 def column_names(text: Any) -> list[str]:
-    """The columns that a formula of weaver is made of, in the order in which they come."""
-    return list(dict.fromkeys(node.id for node in _walk(_parse(text)) if isinstance(node, ast.Name)))
+    """Columns of a weaver formula, in order of appearance."""
+    return list(Formula(_unparse(_parse(text))).names)
 
 
 def expand_formula(text: Any, new: Mapping[str, Any]) -> str:
-    """The formula with the variables of `new` put in, down to the columns of the files: equal ones are equal texts."""
+    """Substitute variables of `new` until only columns of the files are left."""
     return _unparse(_ExpandNames(new, ()).visit(_parse(text)))
 
 
@@ -542,28 +537,18 @@ def _unparse(tree: ast.expr) -> str:
 
 def _parse(text: Any) -> ast.expr:
     if not isinstance(text, (str, int, float)) or len(str(text)) > MAX_CHARACTERS:
-        raise UserError(f"a formula must be a text of at most {MAX_CHARACTERS:,} characters, not {str(text)[:60]!r}")
+        raise UserError(f"a formula must be text of at most {MAX_CHARACTERS:,} characters, but is {str(text)[:60]!r}")
     try:
         tree = ast.parse(str(text).strip(), mode="eval")
         return cast(ast.expr, ast.fix_missing_locations(_SimplifyCalls().visit(tree.body)))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"the formula {str(text)[:60]!r} cannot be read") from error
-
-
-def _walk(tree: ast.expr) -> list[ast.AST]:
-    """The parts of a tree from left to right, without the names of functions."""
-    found: list[ast.AST] = [tree]
-    for child in ast.iter_child_nodes(tree):
-        called = isinstance(tree, ast.Call) and child is tree.func
-        if not called and isinstance(child, ast.expr):
-            found += _walk(child)
-    return found
+        raise UserError(f"the formula {str(text)[:60]!r} has a syntax error") from error
 
 
 class _SimplifyCalls(ast.NodeTransformer):
-    """Without the names of modules, and with operators for functions that are one."""
+    """Remove module names (np.log), and replace functions by operators (np.add)."""
 
     def visit_Call(self, node: ast.Call) -> Any:
         name = _function_name(node.func)
@@ -575,27 +560,27 @@ class _SimplifyCalls(ast.NodeTransformer):
         if name in LIST_FUNCTIONS:
             return ast.Call(ast.Name(name), [self._one_axis(name, given, keywords)], [])
         if keywords:
-            raise UserError(f"`{name}` must have no keywords, not {next(iter(keywords))}=")
+            raise UserError(f"`{name}` has the keyword argument {next(iter(keywords))}=, which is not supported")
         if name in OPERATORS and len(given) == 2:
             (a, b), operator = given, OPERATORS[name]()
             return ast.Compare(a, [operator], [b]) if isinstance(operator, ast.cmpop) else ast.BinOp(a, operator, b)
         return ast.Call(ast.Name(name), given, [])
 
     def _one_axis(self, name: str, given: list[ast.expr], keywords: Mapping[str | None, ast.expr]) -> ast.expr:
-        """What is summed over the particles of each jet; a sum over all jets has no equal."""
+        """Argument of a reduction over the particles of each jet; other axes are refused."""
         other = set(keywords) - {"axis"}
         axis = given[1] if len(given) > 1 else keywords.get("axis")
-        if axis is None and name in ("count", "first") and len(given) == 1 and not other:  # along axis 1 unless told
+        if axis is None and name in ("count", "first") and len(given) == 1 and not other:  # axis 1 by default
             return given[0]
         known = isinstance(axis, (ast.Constant, ast.UnaryOp)) and ast.unparse(axis) in ("1", "-1")
         if other or not known or len(given) > 2:
-            raise UserError(f"`{name}` must go over the particles of a jet (axis=1)")
+            raise UserError(f"`{name}` must reduce over the particles of a jet (axis=1)")
         return given[0]
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         if isinstance(node.value, ast.Name) and node.value.id in MODULE_NAMES and node.attr in CONSTANTS:
-            return ast.Constant(CONSTANTS[node.attr])  # of NumPy or math
-        raise UserError(f"`{ast.unparse(node)}` is not the name of a column or of a known function")
+            return ast.Constant(CONSTANTS[node.attr])
+        raise UserError(f"`{ast.unparse(node)}` is neither a column nor a supported function")
 
 
 def _function_name(node: ast.expr) -> str:
@@ -603,11 +588,11 @@ def _function_name(node: ast.expr) -> str:
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULE_NAMES:
         return node.attr
-    raise UserError(f"`{ast.unparse(node)[:60]}` is not a function of NumPy or awkward")
+    raise UserError(f"`{ast.unparse(node)[:60]}` is not a function of NumPy or Awkward Array")
 
 
 class _ExpandNames(ast.NodeTransformer):
-    """With formulas in the place of the names they belong to."""
+    """Replace names of new variables by their formulas, recursively."""
 
     def __init__(self, new: Mapping[str, Any], inside: tuple[str, ...], size: list[int] | None = None) -> None:
         self.new, self.inside, self.size = new, inside, size or [0]
@@ -621,5 +606,7 @@ class _ExpandNames(ast.NodeTransformer):
             return node
         self.size[0] += len(str(self.new[node.id]))
         if self.size[0] > MAX_CHARACTERS:
-            raise UserError(f"the formula is longer than {MAX_CHARACTERS:,} characters with others put into it")
+            raise UserError(
+                f"the formula is longer than {MAX_CHARACTERS:,} characters after substitution of its variables"
+            )
         return _ExpandNames(self.new, (*self.inside, node.id), self.size).visit(_parse(self.new[node.id]))

@@ -1,4 +1,4 @@
-"""From a checkpoint of weaver (the Particle Transformer, ParticleNet) to a run."""
+"""Import of weaver checkpoints: Particle Transformer and ParticleNet."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ....interop.reading import read_pickled
 from ....interop.weight_map import BATCH_NORM, LAYER, WEIGHT, WeightMap, from_theirs, layer, sort_classes
 from ..features import FEATURE_SETS
 from ..layers import PAIR_FEATURES
-from ..simulate.decays import CLASSES  # those of JetClass, in the order of the published models
+from ..simulate.decays import CLASSES  # classes of JetClass, in the order of the published models
 
 FEATURE_SETS_BY_COUNT = {len(features): name for name, features in FEATURE_SETS.items()}
 PAIR_FEATURES_BY_COUNT: dict[int, list[str]] = {0: [], 1: ["ln_delta"], 3: [*PAIR_FEATURES[:3]], 4: [*PAIR_FEATURES]}
 HEAD = "heads.class.layer.1"
-LAYERS_PER_BLOCK = 3  # of a block of ParticleNet
-EPSILON = float(torch.finfo(torch.float32).eps)  # of their RMSNorm, in single precision
-BLOCK_LAYERS = {  # ours, and theirs, of which some models lack the `post` norms
+LAYERS_PER_BLOCK = 3  # layers per EdgeConv block of ParticleNet
+EPSILON = float(torch.finfo(torch.float32).eps)  # epsilon of RMSNorm in weaver, in single precision
+BLOCK_LAYERS = {  # our layer: their layer; some models have no `post` norms
     "attention_norm": "pre_attn_norm",
     "attention.qkv": "attn.in_proj",
     "attention.out": "attn.out_proj",
@@ -33,7 +33,7 @@ BLOCK_LAYERS = {  # ours, and theirs, of which some models lack the `post` norms
     "mlp.down": "fc2",
 }
 BLOCK_SCALES = {"output_scale": "c_attn", "residual_scale": "w_resid"}
-# Our extras of a block, by the weights that tell them.
+# Weights of a block that show the use of an entry of `model.extras`.
 BLOCK_EXTRAS = {
     "c_attn": "output_scale",
     "post_attn_norm.weight": "attention_norm",
@@ -44,7 +44,7 @@ BLOCK_EXTRAS = {
 
 @dataclass
 class Checkpoint:
-    """A model of weaver in our words: sections, weights, classes, notes."""
+    """Converted weaver model: recipe sections, weights, classes, notes."""
 
     sections: dict[str, dict[str, Any]]
     weights: dict[str, Tensor]
@@ -53,18 +53,18 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path, changes: Mapping[str, Any] | None = None) -> Checkpoint:
-    """The checkpoint in a .pt file; `changes` decide options that weights do not tell."""
+    """Read a .pt file; `changes` set options that cannot be inferred from the weights."""
     tensors, config = canonical_names(read_pickled(path)), Config({}, str(path), path)
     if "cls_token" in tensors and "blocks.0.pre_attn_norm.weight" in tensors:
         return convert_transformer(tensors, config, changes or {})
     if any(name.startswith("edge_convs.") for name in tensors):
         return convert_particlenet(tensors, config, changes or {})
-    names = ", ".join(sorted(tensors)[:6]) or "there are no weights"
-    raise config.error(f"the weights in {path} are not those of a Particle Transformer or of ParticleNet: {names}")
+    names = ", ".join(sorted(tensors)[:6]) or "no weights at all"
+    raise config.error(f"{path} is neither a Particle Transformer nor a ParticleNet; it contains {names}")
 
 
 def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights under the names of weaver-core 0.5, convolutions of width 1 as matrices."""
+    """Rename weights as in weaver-core 0.5; convolutions of width 1 become matrices."""
     found = {}
     for name, tensor in tensors.items():
         for prefix in ("module.", "mod."):
@@ -79,11 +79,11 @@ def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def convert_transformer(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]) -> Checkpoint:
-    """A Particle Transformer, its variant told by names and shapes."""
+    """Convert a Particle Transformer; names and shapes of weights give its variant."""
     sections = _sections(tensors, config, changes)
     note = (
-        "the weights do not tell whether the last layer of pairs has its activation; it has here, as in the "
-        "published models (use_pre_activation_pair=False). If yours has not: --tokens.pair_last false"
+        "the weights do not show whether the last pair layer has an activation; assumed yes, as in the "
+        "published models (use_pre_activation_pair=False). If not: --tokens.pair_last false"
     )
     unsure = sections["tokens"]["pair_features"] and "tokens.pair_last" not in changes
     for name in [name for name in tensors if name.endswith("c_attn")]:
@@ -105,7 +105,7 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
     if inputs not in PAIR_FEATURES_BY_COUNT or any(name.startswith("pair_embed.fts_embed") for name in tensors):
         known = ", ".join(PAIR_FEATURES_BY_COUNT[4])
         raise config.error(
-            f"the pair features in {config.where} must be {known}, or the first of them, not {inputs} of them"
+            f"{config.where} has {inputs} pair features that are not supported: only {known}, or the first of them"
         )
     norm = "layer" if "pre_attn_norm.bias" in block else "rms"
     heads = len(block["c_attn"]) if "c_attn" in block else pairs[-1][1] if pairs else 8
@@ -144,24 +144,24 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
 
 
 def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
-    """Name of the feature set with a number of features, or the choice of the user."""
+    """Name of the feature set with `count` features, or the value in `changes`."""
     if "tokens.features" in changes:
         return changes["tokens.features"]
     if count not in FEATURE_SETS_BY_COUNT:
         sets = ", ".join(f"{size} ({name})" for size, name in FEATURE_SETS_BY_COUNT.items())
-        hint = "Say which they are: --tokens.features [...]"
-        message = f"{config.where} has {count} features, but the known sets have {sets}"
+        hint = "Name the features: --tokens.features [...]"
+        message = f"{config.where} has {count} features, but the feature sets have {sets}"
         raise config.error(message, hint).with_fields(key="tokens.features")
     return FEATURE_SETS_BY_COUNT[count]
 
 
 def count_numbered(tensors: Mapping[str, Tensor], prefix: str) -> int:
-    """How many numbered parts there are under a prefix."""
+    """Number of numbered parts under a prefix, such as `blocks.`."""
     return len({name.removeprefix(prefix).partition(".")[0] for name in tensors if name.startswith(prefix)})
 
 
 def class_names(number: int) -> list[str]:
-    """The classes of JetClass, or numbers where there are not ten."""
+    """Classes of JetClass if there are ten, otherwise numbers."""
     return list(CLASSES) if number == len(CLASSES) else [str(i) for i in range(number)]
 
 
@@ -196,12 +196,12 @@ def _block_links(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[
 
 
 def _layer(ours: str, *theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
-    """A matrix or a norm, with a bias where theirs has one."""
+    """Links of a linear layer or norm, with its bias if the checkpoint has one."""
     return layer(ours, *theirs, suffixes=LAYER if f"{theirs[-1]}.bias" in tensors else WEIGHT)
 
 
 def convert_particlenet(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]) -> Checkpoint:
-    """A ParticleNet (arXiv 1902.08570) without its fusion block."""
+    """Convert a ParticleNet (arXiv 1902.08570) without fusion block."""
     blocks = count_numbered(tensors, "edge_convs.")
     widths = [len(tensors[f"edge_convs.{i}.convs.0.weight"]) for i in range(blocks)]
     depths = {count_numbered(tensors, f"edge_convs.{i}.convs.") for i in range(blocks)}
@@ -210,7 +210,7 @@ def convert_particlenet(tensors: dict[str, Tensor], config: Config, changes: Map
         "use_fusion=False": not any(name.startswith("fusion_block.") for name in tensors),
         "use_fts_bn=True": "bn_fts.weight" in tensors,
         f"{LAYERS_PER_BLOCK} layers in a block": depths == {LAYERS_PER_BLOCK},
-        "a layer before the last one": hidden,
+        "a hidden layer in its head": hidden,
     }.items():
         if not right:
             raise config.error(f"the ParticleNet in {config.where} must have {key}")
@@ -222,7 +222,7 @@ def convert_particlenet(tensors: dict[str, Tensor], config: Config, changes: Map
         "objective": {"kind": "classify", "hidden": hidden[0] if len(hidden) == 1 else hidden}
         | {"activation": "relu", "dropout": 0.1},
     }
-    last = len(hidden) - 1  # the last two layers of our head stand behind the hidden ones
+    last = len(hidden) - 1  # our head ends with the last hidden layer and the output layer
     head = f"heads.class.layer.{3 * last}" if last else "heads.class.layer"
     links = (
         _edge_conv_links(tensors, blocks)
@@ -233,8 +233,8 @@ def convert_particlenet(tensors: dict[str, Tensor], config: Config, changes: Map
         links += layer(f"heads.class.layer.{3 * i}", f"fc.{i}.0")
     weights = from_theirs(links, tensors, config)
     note = (
-        "the weights do not tell how many neighbours a particle has; 16 here, as in the published models. If yours "
-        "has others: --model.neighbours"
+        "the weights do not show the number of neighbours; assumed 16, as in the published models. For another "
+        "number: --model.neighbours"
     )
     classes = sort_classes(weights, f"{head}.down", class_names(len(tensors[f"fc.{last + 1}.weight"])))
     return Checkpoint(sections, weights, classes, [] if "model.neighbours" in changes else [note])
@@ -247,20 +247,20 @@ def _edge_conv_links(tensors: Mapping[str, Tensor], blocks: int) -> list[WeightM
         for j in range(LAYERS_PER_BLOCK):
             links += layer(f"{ours}.layers.{j}", f"{theirs}.convs.{j}", suffixes=WEIGHT)
             links += layer(f"{ours}.norms.{j}", f"{theirs}.bns.{j}", suffixes=BATCH_NORM)
-        if f"{theirs}.sc.weight" in tensors:  # where the width changes
+        if f"{theirs}.sc.weight" in tensors:  # only if the width changes
             links += layer(f"{ours}.change", f"{theirs}.sc", suffixes=WEIGHT)
             links += layer(f"{ours}.change_norm", f"{theirs}.sc_bn", suffixes=BATCH_NORM)
     return links
 
 
 def import_weaver(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """A checkpoint with its recipe for files with the branches of JetClass."""
+    """Import a checkpoint, with a recipe for files with the branches of JetClass."""
     found = read_checkpoint(path, changes)
     data: dict[str, Any] = {"kind": "events"}
     if set(found.classes) == set(CLASSES):
         data["classes"] = {name: f"label_{name}" for name in CLASSES}
     sections = {"data": data, "objective": {"kind": "classify"}, **found.sections}
-    recipe = imported_recipe(path.stem, "A model of weaver.", sections, changes)
+    recipe = imported_recipe(path.stem, "Imported from weaver.", sections, changes)
     objective = {"classes": found.classes, "counts": [1] * len(found.classes)}
     state = {"tokens": {"tokens": {}}, "objective": objective}
     return Imported(path.stem, recipe, found.weights, state, {"model_type": "weaver"}, found.notes)

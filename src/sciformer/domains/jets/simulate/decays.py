@@ -1,8 +1,8 @@
-"""What a jet begins with: a resonance and its decay into two, three or four prongs, with exact kinematics.
+"""Hard process of a jet: a resonance and its decay into two to four prongs.
 
-A jet is made in a frame of its own, where the parent flies along the first axis, at right angles to the beam (the third
-axis); its direction in the detector is a boost along the beam and a turn around it, which change no distance between
-particles. The `Prongs` hold what was drawn: masses, and directions in rest frames. All is float64 here.
+A jet is simulated in its own frame: the parent moves along the first axis, perpendicular to the beam (third axis). Its
+direction in the detector follows from a boost along the beam and a rotation around it, which preserve distances between
+particles. `Prongs` holds the random masses and the decay directions in rest frames. All arrays are float64.
 """
 
 from __future__ import annotations
@@ -26,25 +26,34 @@ from .kinematics import (
 
 CLASSES = ("QCD", "Hbb", "Hcc", "Hgg", "H4q", "Hqql", "Zqq", "Wqq", "Tbqq", "Tbl")
 QCD, HBB, HCC, HGG, H4Q, HQQL, ZQQ, WQQ, TBQQ, TBL = range(10)
-GLUON, LIGHT, CHARM, BOTTOM, ELECTRON, MUON, NEUTRINO, NOTHING = range(8)  # what a prong is
+GLUON, LIGHT, CHARM, BOTTOM, ELECTRON, MUON, NEUTRINO, NOTHING = range(8)  # type of a prong
 MASS_W, WIDTH_W, MASS_Z, WIDTH_Z, MASS_H, MASS_T, WIDTH_T = 80.4, 2.1, 91.19, 2.5, 125.0, 172.5, 1.4
 JET_RADIUS = 0.8
-GLUON_SHARE = 0.242  # of QCD jets; the others begin with a quark
-Z_CHARM_SHARE, Z_BOTTOM_SHARE = 0.172, 0.216  # of hadronic decays
-PT_SLOPES = np.array([121.6, 118.5, 124.8, 130.8, 138.9, 133.7, 136, 128.8, 115.3, 113.5])  # of the parent's pT, in GeV
+GLUON_SHARE = 0.242  # share of QCD jets that begin with a gluon; the rest begin with a quark
+Z_CHARM_SHARE, Z_BOTTOM_SHARE = 0.172, 0.216  # shares of hadronic Z decays
+PT_SLOPES = np.array(
+    [121.6, 118.5, 124.8, 130.8, 138.9, 133.7, 136, 128.8, 115.3, 113.5]
+)  # GeV, slopes of the exponential pT spectrum of the parent
 MIN_PARENT_PT = np.array([482.0, 486, 480, 480, 480, 505, 480, 480, 482, 515])
 MAX_PARENT_PT = 1150.0
-RAPIDITY_SPREADS = np.array([0.95, 1.03, 1.08, 1.01, 1.04, 0.98, 1.09, 1.53, 0.88, 0.89])  # of the rapidity
-MIN_VIRTUAL_W_MASS = 8.0  # GeV, the lightest virtual W
+RAPIDITY_SPREADS = np.array(
+    [0.95, 1.03, 1.08, 1.01, 1.04, 0.98, 1.09, 1.53, 0.88, 0.89]
+)  # standard deviations of the rapidity
+MIN_VIRTUAL_W_MASS = 8.0  # GeV
 
 
 @dataclass
 class Prongs(Rows):
-    """What was drawn for n jets. `flavour` (4, n) and `vectors` (4, 4, n), prong by prong, NOTHING where there is none.
+    """Random decays of n jets.
 
-    Two prongs come from the parent alone; of three the first is the b of a top quark; of four the first two come from
-    one W, the others from the second. `inner` (2, n) are the masses of the W, `turns` (3, 3, n) the directions in the
-    rest frames of the parent and of both W, `bosons` (2, 4, n) their momenta.
+    flavour    (4, n) types of the prongs, NOTHING for missing prongs
+    vectors    (4, 4, n) momenta of the prongs
+    inner      (2, n) masses of the W bosons
+    turns      (3, 3, n) decay directions in the rest frames of the parent and of both W bosons
+    bosons     (2, 4, n) momenta of the W bosons
+
+    Two prongs come from the parent. Of three prongs, the first is the b quark of a top quark. Of four prongs, the first
+    two come from the first W, the last two from the second W.
     """
 
     label: Floats
@@ -70,7 +79,7 @@ class Prongs(Rows):
         return self.flavour < NEUTRINO
 
     def together(self) -> Floats:
-        """Which jets have all their visible prongs within the radius of their common direction."""
+        """Mask of jets with all visible prongs within JET_RADIUS of their sum."""
         seen = self.visible
         axis = np.where(seen[:, None], self.vectors, 0).sum(0)
         return np.all((self.distance(axis) < JET_RADIUS) | ~seen, axis=0)
@@ -85,7 +94,7 @@ class Prongs(Rows):
 
 
 def draw_prongs(label: Floats, rng: np.random.Generator) -> Prongs:
-    """Jets of these classes (numbers into CLASSES), before any cut."""
+    """Draw decays of jets with these classes (indices into CLASSES), before all cuts."""
     n = len(label)
     made = Prongs(
         label,
@@ -117,7 +126,7 @@ def _draw_breit_wigner(drawn: Floats, mass: float, width: float, reach: float = 
 
 @lru_cache(maxsize=1)
 def _virtual_w_shares() -> tuple[Floats, Floats]:
-    """Cumulated shares of the mass of the second W in H -> WW*, for a first one on its peak."""
+    """Cumulative distribution of the virtual W mass in H -> WW*."""
     grid = np.linspace(MIN_VIRTUAL_W_MASS, MASS_H - MASS_W, 400)
     q = decay_momentum(np.full_like(grid, MASS_H), np.full_like(grid, MASS_W), grid)
     matrix = q * (q**2 + 3 * (MASS_W * grid / MASS_H) ** 2)
@@ -137,14 +146,17 @@ def _draw_masses(made: Prongs, rng: np.random.Generator) -> None:
     made.inner[0, pair] = _draw_breit_wigner(drawn[1, pair], MASS_W, WIDTH_W, 10)
     room = MASS_H - made.inner[0, pair] - MIN_VIRTUAL_W_MASS
     made.inner[1, pair] = MIN_VIRTUAL_W_MASS + room * np.interp(drawn[2, pair], *_virtual_w_shares())
-    # Which of the two is the virtual one is not told by their order.
+    # Random order of the real and the virtual W.
     swap = np.flatnonzero(pair)[rng.random(pair.sum()) < 0.5]
     made.inner[:, swap] = made.inner[::-1, swap]
 
 
 @lru_cache(maxsize=2)
 def _decay_cosine_shares(kind: str) -> tuple[Floats, Floats]:
-    """Cumulated shares of the decay angle: transverse bosons 1 + c^2; from a top quark 0.7 long., 0.3 left-handed."""
+    """Cumulative distribution of the decay cosine c.
+
+    Transverse bosons: 1 + c^2. W from a top quark: 70 % longitudinal, 30 % left-handed.
+    """
     c = np.linspace(-1, 1, 401)
     share = 1 + c**2 if kind == "transverse" else 0.7 * 1.5 * (1 - c**2) / 2 + 0.3 * 0.375 * (1 - c) ** 2
     total = np.concatenate([[0], np.cumsum((share[1:] + share[:-1]) / 2)])
@@ -152,7 +164,7 @@ def _decay_cosine_shares(kind: str) -> tuple[Floats, Floats]:
 
 
 def _polarise(made: Prongs, rng: np.random.Generator) -> None:
-    """Decay angles of bosons that are polarised: of W and Z along their flight, and of the W in a top quark."""
+    """Draw decay angles of polarised bosons: W, Z, and W from top quarks."""
     boson = np.flatnonzero((made.label == WQQ) | (made.label == ZQQ))
     drawn = rng.random((2, len(boson)))
     cosine = np.interp(drawn[0], *_decay_cosine_shares("transverse"))
@@ -160,7 +172,7 @@ def _polarise(made: Prongs, rng: np.random.Generator) -> None:
     top = np.flatnonzero(made.label >= TBQQ)
     drawn = rng.random((2, len(top)))
     local = direction_vectors(np.interp(drawn[0], *_decay_cosine_shares("top")), TWO_PI * drawn[1])
-    axis = -made.turns[0][:, top]  # the W flies away from the b
+    axis = -made.turns[0][:, top]  # the W recoils against the b
     one, other = transverse_axes(axis)
     made.turns[1][:, top] = local[0] * axis + local[1] * one + local[2] * other
 
@@ -170,7 +182,7 @@ def _draw_flavours(made: Prongs, rng: np.random.Generator) -> None:
     drawn = rng.random((3, n))
     strange = np.where(drawn[:2] < 0.5, CHARM, LIGHT)  # W -> cs as often as ud
     lepton = np.where(drawn[2] < 0.5, ELECTRON, MUON)
-    sea = np.where(drawn[1] < 0.05, BOTTOM, np.where(drawn[1] < 0.13, CHARM, LIGHT))  # quarks beside a Z boson
+    sea = np.where(drawn[1] < 0.05, BOTTOM, np.where(drawn[1] < 0.13, CHARM, LIGHT))  # quarks produced with a Z boson
     flavour[0, label == QCD] = np.where(drawn[0] < GLUON_SHARE, GLUON, sea)[label == QCD]
     for kind, prong in ((HBB, BOTTOM), (HCC, CHARM), (HGG, GLUON)):
         flavour[:2, label == kind] = prong

@@ -1,13 +1,13 @@
-"""A toy detector: what of the particles is seen, how well, and as which jet.
+"""Toy detector: acceptance, resolution, and the jet cone.
 
-    tracks          |eta| < 2.5, pT > 0.5 GeV, 97 % of them, pT to 1 %, direction to 0.0005
+    tracks          |eta| < 2.5, pT > 0.5 GeV, efficiency 97 %, pT to 1 %, direction to 0.0005
     photons         pT > 0.4 GeV, energy to 3 % / sqrt(E) and 0.7 %, direction to 0.008
     neutral hadrons pT > 0.4 GeV, energy to 100 % / sqrt(E) and 5 %, direction to 0.025
-    d0, dz          of tracks, in mm, to hypot(0.010, 0.080 / pT) and hypot(0.020, 0.120 / pT)
+    d0, dz          tracks only, in mm, to hypot(0.010, 0.080 / pT) and hypot(0.020, 0.120 / pT)
 
-A jet is what lies within 0.8 of the direction of all that is seen around it: a cone, where an experiment runs anti-kT.
-Particles have the mass of what they look like: a charged hadron is a pion, a neutral one has none. No magnetic field,
-no calorimeter cells, no pile-up.
+A jet is a cone of radius 0.8 around the summed momentum of the detected particles (experiments use anti-kT). Particles
+get the mass of their detected type: charged hadrons the pion mass, neutral hadrons none. There is no magnetic field, no
+calorimeter granularity and no pile-up.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from .kinematics import TWO_PI, Floats, Rows, draw_normals
 
 MAX_TRACK_ETA, MIN_TRACK_PT, MIN_NEUTRAL_PT, MIN_PARTICLE_PT = 2.5, 0.5, 0.4, 0.1
 TRACK_EFFICIENCY = 0.97
-MAX_PARENT_DISTANCE = 1.3  # what is farther than this from the parent cannot be in the jet
-UNDERLYING_DENSITY, UNDERLYING_DENSITY_TOP = 1.34, 1.65  # particles of the underlying event in a unit of area
-UNDERLYING_PT = 0.569  # GeV, how their pT falls
-TRACKS, HADRONS, PHOTONS, ELECTRONS, MUONS = range(5)  # what a particle is seen as
+MAX_PARENT_DISTANCE = 1.3  # distance from the parent; farther particles are ignored
+UNDERLYING_DENSITY, UNDERLYING_DENSITY_TOP = 1.34, 1.65  # particles of the underlying event per unit area
+UNDERLYING_PT = 0.569  # GeV, slope of their exponential pT spectrum
+TRACKS, HADRONS, PHOTONS, ELECTRONS, MUONS = range(5)  # detected types
 DETECTED_TYPES = np.full(16, TRACKS, np.int8)
 DETECTED_TYPES[[KAON0, NEUTRON, PHOTON, ELECTRON, MUON]] = HADRONS, HADRONS, PHOTONS, ELECTRONS, MUONS
-SQUARED_MASSES = np.array([0.13957, 0, 0, 0.000511, 0.10566], np.float32) ** 2  # masses
+SQUARED_MASSES = np.array([0.13957, 0, 0, 0.000511, 0.10566], np.float32) ** 2  # GeV^2, by detected type
 ANGULAR_RESOLUTIONS = np.array([0.0005, 0.025, 0.008, 0.0005, 0.0005], np.float32)
 STOCHASTIC_TERMS = np.array([0, 1.0, 0.03, 0, 0], np.float32) ** 2
 CONSTANT_TERMS = np.array([0.01, 0.05, 0.007, 0.01, 0.01], np.float32) ** 2
-UNDERLYING_KINDS = np.array([PION] * 11 + [PHOTON] * 7 + [KAON0] * 2, np.int8)  # of the underlying event
+UNDERLYING_KINDS = np.array([PION] * 11 + [PHOTON] * 7 + [KAON0] * 2, np.int8)  # particle types of the underlying event
 
 
 @dataclass
 class DetectedParticles(Rows):
-    """Particles as they are seen: pT, direction, what they look like, impact parameters and the jet they are of."""
+    """Detected particles: pT, direction, type, charge, impact parameters, jet index."""
 
     pt: Floats
     eta: Floats
@@ -52,9 +52,11 @@ class DetectedParticles(Rows):
 def detect_jets(
     crowd: ParticleArray, vertices: Floats, prongs: Prongs, rng: np.random.Generator
 ) -> tuple[DetectedParticles, Floats]:
-    """What is seen of each jet in its cone, and the jets' momenta (4, n); azimuths are counted from the parent's.
+    """Detected particles in the cone of each jet, and jet momenta (4, n).
 
-    The cone stands around the sum of all that is seen near the parent; the underlying event is then put into it.
+    Azimuths are relative to the parent.
+
+    The cone axis is the sum of all detected particles near the parent. The underlying event is added inside the cone.
     """
     seen, n = smear_particles(_find_detected(crowd, vertices, prongs, rng), rng), len(prongs)
     p = four_vectors(seen)
@@ -96,14 +98,14 @@ def _find_detected(
 
 
 def leaves_trace(pt: Floats, eta: Floats, charged: Floats, rng: np.random.Generator) -> Floats:
-    """Which particles, of those that are hard enough for a neutral one, are found."""
+    """Mask of detected particles: neutral particles, and tracks in the acceptance."""
     return ~charged | (pt > MIN_TRACK_PT) & (np.abs(eta) < MAX_TRACK_ETA) & (
         rng.random(len(pt), np.float32) < TRACK_EFFICIENCY
     )
 
 
 def _underlying_event(axis: Floats, top: Floats, rng: np.random.Generator) -> DetectedParticles:
-    """Soft particles evenly over every jet, more in some events than in others."""
+    """Soft particles, uniform over each cone; their number is gamma-Poisson."""
     n = axis.shape[1]
     density = np.where(top, UNDERLYING_DENSITY_TOP, UNDERLYING_DENSITY)
     count = rng.poisson(density * np.pi * JET_RADIUS**2 / 3.0 * rng.standard_gamma(3.0, n))
@@ -116,14 +118,14 @@ def _underlying_event(axis: Floats, top: Floats, rng: np.random.Generator) -> De
     kind = UNDERLYING_KINDS[rng.integers(0, len(UNDERLYING_KINDS), total)]
     sign = rng.integers(0, 2, total, np.int8) * np.int8(2) - np.int8(1)
     eta = axis[0][jet] + away * np.cos(angle)
-    charge = sign * IS_CHARGED[kind] * (np.abs(eta) < MAX_TRACK_ETA)  # beyond the tracker it is a neutral one
+    charge = sign * IS_CHARGED[kind] * (np.abs(eta) < MAX_TRACK_ETA)  # outside the tracker they count as neutral
     types = np.where((DETECTED_TYPES[kind] == TRACKS) & (charge == 0), HADRONS, DETECTED_TYPES[kind]).astype(np.int8)
     d0, dz = np.zeros((2, total), np.float32)
     return DetectedParticles(pt, eta, axis[1][jet] + away * np.sin(angle), types, charge.astype(np.int8), d0, dz, jet)
 
 
 def smear_particles(seen: DetectedParticles, rng: np.random.Generator) -> DetectedParticles:
-    """The same as they are measured."""
+    """Smear pT, direction and impact parameters by the resolution, in place."""
     n, rows = len(seen), np.flatnonzero(seen.charge)
     noise = draw_normals(rng, n), draw_normals(rng, (n + 1) // 2).reshape(-1)[:n]
     energy = seen.pt * np.cosh(seen.eta)
@@ -140,14 +142,14 @@ def smear_particles(seen: DetectedParticles, rng: np.random.Generator) -> Detect
 
 
 def impact_errors(pt: Floats) -> tuple[Floats, Floats]:
-    """Of d0 and dz, in mm: hypot(0.010, 0.080 / pT) and hypot(0.020, 0.120 / pT)."""
+    """d0, dz errors in mm: hypot(0.010, 0.080 / pT), hypot(0.020, 0.120 / pT)."""
     inverse = 1 / (pt * pt)
     d0, dz = (np.sqrt(np.float32(a * a) + np.float32(b * b) * inverse) for a, b in ((0.010, 0.080), (0.020, 0.120)))
     return d0, dz
 
 
 def four_vectors(seen: DetectedParticles) -> Floats:
-    """Four-vectors (4, n) of particles, with the mass of what they look like."""
+    """Four-vectors (4, n) of detected particles, with the mass of their detected type."""
     made = np.empty((4, len(seen)), np.float32)
     np.multiply(seen.pt, np.cos(seen.phi), out=made[0])
     np.multiply(seen.pt, np.sin(seen.phi), out=made[1])
@@ -157,6 +159,6 @@ def four_vectors(seen: DetectedParticles) -> Floats:
 
 
 def jet_momenta(seen: DetectedParticles, n: int, p: Floats, rows: Floats | None = None) -> Floats:
-    """The momenta (4, n) of the jets, of all particles or of some."""
+    """Jet momenta (4, n): sums of all particles, or of the particles `rows`."""
     jet = seen.jet if rows is None else seen.jet.take(rows)
     return np.stack([np.bincount(jet, one if rows is None else one.take(rows), n) for one in p])

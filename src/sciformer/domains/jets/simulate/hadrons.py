@@ -1,9 +1,9 @@
-"""From clusters to what a detector sees: hadrons, photons and leptons; heavy quarks fly before they decay.
+"""Hadronisation: decays of clusters and of b and c hadrons, with their vertices.
 
-Every decay is one into two with exact kinematics, isotropic at rest: a cluster into two hadrons, rho into two pions,
-pi0 and eta into two photons; a b hadron into a c hadron and a virtual W, that into a lepton and a neutrino or into two
-clusters, the c hadron likewise with a kaon. The point where something decays is carried along, in mm, in the same
-frame as the momenta.
+All decays are two-body decays with exact kinematics, isotropic at rest. A cluster decays to two hadrons, rho to two
+pions, pi0 and eta to two photons. A b hadron decays to a c hadron and a virtual W, a c hadron to a kaon and a virtual
+W. The virtual W becomes a lepton and a neutrino, or two clusters. Decay vertices are tracked in mm, in the frame of the
+momenta.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MASSES = np.array(
     [0.1396, 0.4937, 0.9383, 0.4976, 0.9396, 0, 0.000511, 0.1057, 0, 0.135, 0.5479, 0.775, 0.775, 0, 1.87, 5.28],
     np.float32,
 )
-LAST_STABLE = NEUTRINO  # kinds up to this one decay no more
+LAST_STABLE = NEUTRINO  # kinds up to this index are stable
 IS_CHARGED = np.isin(np.arange(16), [PION, KAON, PROTON, ELECTRON, MUON, RHO])
 
-# Channels of a cluster: what it becomes, and how often.
+# Decay channels of a cluster and their relative rates.
 CHANNELS: dict[tuple[int, int], float] = {
     (PION, PION): 18, (PION0, PION0): 3, (PION, PION0): 12, (ETA, PION): 2, (ETA, PION0): 1,
     (RHO, PION): 7.1, (RHO, PION0): 2.7, (RHO0, PION): 8.9, (RHO0, PION0): 2.7, (RHO, RHO): 2.4, (RHO, RHO0): 3.9,
@@ -35,15 +35,16 @@ LIGHT_CHANNELS: dict[tuple[int, int], float] = {(PION, PION): 5, (PION0, PION0):
 LOOKUP_SIZE = 4096
 
 LIFETIME_B = 0.455  # mm
-LIFETIME_D = np.array([0.123] * 11 + [0.312] * 5 + [0.15] * 3 + [0.06])  # D0, D+, Ds and a baryon, by their shares
-LEPTON_SHARES = {B_HADRON: 0.115, D_HADRON: 0.09}  # share of decays with an electron, and as many with a muon
-MAX_SPLITS = {B_HADRON: 1, D_HADRON: 1}  # times that a heavy cluster in them may become two
-MIN_SPLIT_MASS = 0.921  # GeV, from which it does
-DALITZ_SHARE = 0.012  # of pi0 and eta with a pair of electrons for a photon
+LIFETIME_D = np.array(
+    [0.123] * 11 + [0.312] * 5 + [0.15] * 3 + [0.06]
+)  # mm; D0, D+, Ds and a baryon, in proportion to their shares
+LEPTON_SHARES = {B_HADRON: 0.115, D_HADRON: 0.09}  # share of decays to an electron; equal for muons
+MIN_SPLIT_MASS = 0.921  # GeV, minimum mass to split a cluster of a heavy decay in two
+DALITZ_SHARE = 0.012  # share of pi0 and eta with an electron pair instead of a photon
 
 
 def _channel_lookup(channels: dict[tuple[int, int], float]) -> Floats:
-    """Channels (2, LOOKUP_SIZE), each as often as it is wanted."""
+    """Lookup table (2, LOOKUP_SIZE): each channel appears in proportion to its rate."""
     stops = np.cumsum(list(channels.values()))
     place = np.searchsorted(stops, (np.arange(LOOKUP_SIZE) + 0.5) / LOOKUP_SIZE * stops[-1])
     return np.array(list(channels), np.int8).T[:, place]
@@ -54,7 +55,7 @@ CHANNEL_TABLE, LIGHT_CHANNEL_TABLE = _channel_lookup(CHANNELS), _channel_lookup(
 
 @dataclass
 class ParticleArray(Rows):
-    """Particles: momenta (4, n), kind, charge, the jet they belong to, and the vertex they come from (0: the first)."""
+    """Particles: momenta (4, n), kind, charge, jet index, vertex index (0: primary)."""
 
     p: Floats
     kind: Floats
@@ -63,7 +64,7 @@ class ParticleArray(Rows):
     vertex: Floats
 
     def next(self, p: Floats, kind: Floats | int, charge: Floats | int = 0) -> ParticleArray:
-        """What they become, one for one, at the place where they are."""
+        """Decay products, one per particle, with the same jet and vertex."""
         both = np.empty((2, len(self)), np.int8)
         both[0], both[1] = kind, charge
         return ParticleArray(p, both[0], both[1], self.jet, self.vertex)
@@ -72,9 +73,9 @@ class ParticleArray(Rows):
 def hadronise_clusters(
     clusters: ParticleArray, mass: Floats, heavy: ParticleArray, rng: np.random.Generator
 ) -> tuple[ParticleArray, Floats]:
-    """What clusters and b and c hadrons become, and the vertices (4, v) it comes from.
+    """Decay clusters and b and c hadrons; return particles and vertices (4, v).
 
-    Kinds up to LAST_STABLE are there in the end; the others, which have decayed, stand between them.
+    The result also contains decayed particles; kinds up to LAST_STABLE are final.
     """
     vertices = [np.zeros((4, 1), np.float32)]
     crowds, masses, stable = [clusters], [mass], []
@@ -90,9 +91,7 @@ def hadronise_clusters(
             stable.append(child)
         stable += _leptonic_decay(virtual.take(leptonic), size[leptonic], rng)
         others = np.setdiff1d(np.arange(len(size)), leptonic, assume_unique=True)
-        pair, sizes = virtual.take(others), size[others]
-        for _ in range(MAX_SPLITS[kind]):
-            pair, sizes = _split_clusters(pair, sizes, rng)
+        pair, sizes = _split_clusters(virtual.take(others), size[others], rng)
         crowds.append(pair)
         masses.append(sizes)
     hadrons = _decay_clusters(ParticleArray.join(crowds), np.concatenate(masses), rng)
@@ -104,7 +103,7 @@ def hadronise_clusters(
 def _decay_vertices(
     parents: ParticleArray, kind: int, vertices: list[Floats], rng: np.random.Generator
 ) -> ParticleArray:
-    """The same, where they decay: a proper time along their momentum from where they came from."""
+    """Add decay vertices: production vertex + momentum * proper time / mass."""
     n = len(parents)
     life = LIFETIME_B if kind == B_HADRON else LIFETIME_D[rng.integers(0, len(LIFETIME_D), n)]
     path = (life * rng.standard_exponential(n) / MASSES[kind]).astype(np.float32)
@@ -117,7 +116,7 @@ def _decay_vertices(
 def _weak_decay(
     parents: ParticleArray, kind: int, rng: np.random.Generator
 ) -> tuple[ParticleArray, ParticleArray, Floats, Floats]:
-    """B -> D W*, D -> K W*: the first, the second with its mass, and the rows in which that is a lepton's."""
+    """B -> D W*, D -> K W*: hadron, W* with its mass, and rows of leptonic decays."""
     n = len(parents)
     drawn = rng.random((4, n), np.float32)
     leptonic = drawn[0] < 2 * LEPTON_SHARES[kind]
@@ -134,7 +133,7 @@ def _weak_decay(
 
 
 def _leptonic_decay(virtual: ParticleArray, mass: Floats, rng: np.random.Generator) -> list[ParticleArray]:
-    """W* -> l nu."""
+    """Decay W* -> l nu."""
     n = len(virtual)
     drawn = rng.random((2, n))
     kind = np.where(drawn[0] < 0.5, ELECTRON, MUON).astype(np.int8)
@@ -154,7 +153,7 @@ def _split_clusters(whole: ParticleArray, mass: Floats, rng: np.random.Generator
 
 
 def _decay_clusters(clusters: ParticleArray, mass: Floats, rng: np.random.Generator) -> ParticleArray:
-    """Every cluster as two hadrons that it is heavy enough for."""
+    """Decay each cluster to two hadrons within its mass."""
     n = len(clusters)
     drawn = rng.integers(0, LOOKUP_SIZE, (2, n), np.uint16)
     one, two = CHANNEL_TABLE.take(drawn[0], 1)
@@ -169,7 +168,7 @@ def _decay_clusters(clusters: ParticleArray, mass: Floats, rng: np.random.Genera
 
 
 def _decay_rho(parents: ParticleArray, rng: np.random.Generator) -> list[ParticleArray]:
-    """rho -> pi pi."""
+    """Decay rho -> pi pi."""
     n = len(parents)
     charged = parents.kind == RHO
     second = np.where(charged, PION0, PION).astype(np.int8)
@@ -180,7 +179,7 @@ def _decay_rho(parents: ParticleArray, rng: np.random.Generator) -> list[Particl
 
 
 def _decay_to_photons(parents: ParticleArray, rng: np.random.Generator) -> list[ParticleArray]:
-    """pi0 and eta -> two photons; of a few of them one is a pair of electrons, near each other."""
+    """Decay pi0 and eta to two photons, rarely to a photon and an electron pair."""
     n = len(parents)
     none = np.zeros(1, np.float32)
     a, b = decay(parents.p, MASSES[parents.kind], none, none, isotropic_directions(rng, n))

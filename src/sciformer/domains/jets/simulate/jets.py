@@ -1,21 +1,21 @@
-"""Jets of the ten classes of JetClass, made from nothing, some twenty thousand in a second on one core.
+"""Simulated jets of the ten classes of JetClass, 20,000 per second on one core.
 
-    table = Jets(seed=1).make(100_000)                # columns part_px ... label, as a file of JetClass gives them
-    table = Jets().make(1000, first=5_000_000)        # 5,000,000 to 5,000,999 of the same endless sequence
+    table = Jets(seed=1).make(100_000)                # columns part_px ... label, as in a file of JetClass
+    table = Jets().make(1000, first=5_000_000)        # jets 5,000,000 to 5,000,999 of an endless sequence
 
-What it is: a toy with the right anatomy. Resonances decay with exact kinematics into two, three or four prongs
-(decays.py); partons branch at ever smaller angles (shower.py); resonances keep their four-momentum (systems.py);
+It is a toy model with the right structure. Resonances decay with exact kinematics into two, three or four prongs
+(decays.py); partons branch at decreasing angles (shower.py); resonances keep their four-momentum (systems.py);
 clusters become hadrons, photons and leptons, b and c hadrons fly before they decay (hadrons.py); a toy detector smears
-and misses (detector.py). Some twenty constants were fitted (benchmarks/jets_fit.py), so that multiplicities, masses,
-shares of momentum, of charge and of types, and displaced tracks of each class come near those of Pythia 8 jets behind
-the same toy detector: the training part of those in benchmarks/jets.py, not what is kept for its test.
-benchmarks/jets_generator.py prints how near they are.
+and loses particles (detector.py). About twenty constants were fitted (benchmarks/jets_fit.py) to Pythia 8 jets behind
+the same toy detector: multiplicities, masses, shares of momentum, charge and types, and displaced tracks of each class.
+The fit used the training part of benchmarks/jets.py, not its test part. benchmarks/jets_generator.py prints the
+remaining differences.
 
-What it is not: a prediction. There is no matrix element, no colour connection between jets, no interference, no spin
-beyond the decay angles of W and Z; hadrons come from clusters of one parton, charge and strangeness are balanced
-inside a cluster only; the underlying event is flat; the cone replaces anti-kT. `jet_sdmass` is the mass of what is left
-when thin regions are cut away (`groomed_masses`), not a soft drop mass. Train on it to learn, to test, to pretrain;
-measure physics on a real generator (benchmarks/pythia_jets.py).
+It is not a physics prediction. There is no matrix element, no colour connection between jets, no interference, and no
+spin except in the decay angles of W and Z. Hadrons come from clusters of one parton; charge and strangeness are
+balanced only inside a cluster. The underlying event is flat, and a cone replaces anti-kT. `jet_sdmass` is the mass
+without sparse regions (`groomed_masses`), not a soft drop mass. Use it to learn, to test and to pretrain; measure
+physics with a real generator (benchmarks/pythia_jets.py).
 """
 
 from __future__ import annotations
@@ -36,17 +36,19 @@ from .detector import DetectedParticles, detect_jets, four_vectors, impact_error
 from .kinematics import TWO_PI, Floats
 from .systems import shower_particles
 
-MAX_HELD_JETS = 200_000  # jets of a part that stay in memory once they are made, if there are no more: some 3 kB each
-JETCLASS_FILES = {  # of JetClass, by class
+MAX_HELD_JETS = 200_000  # parts up to this number of jets stay in memory, about 3 kB per jet
+JETCLASS_FILES = {  # names of the files of JetClass
     "QCD": "ZJetsToNuNu", "Hbb": "HToBB", "Hcc": "HToCC", "Hgg": "HToGG", "H4q": "HToWW4Q", "Hqql": "HToWW2Q1L",
     "Zqq": "ZToQQ", "Wqq": "WToQQ", "Tbqq": "TTBar", "Tbl": "TTBarLep",
 }  # fmt: skip
-MAX_PARTICLES = 128  # particles of a jet
-MIN_PT, MAX_PT, MAX_ETA = 500.0, 1000.0, 2.0  # GeV and |eta| of a jet
-CANDIDATES_PER_JET = np.array([1.27, 1.74, 1.66, 1.48, 1.78, 3.0, 1.5, 1.52, 2.05, 3.35])  # of which one is kept
-GROOMING_CELLS = 12  # cells on a side, of `groomed_masses`
-MIN_CELL_PT_SHARE = 0.05  # of the jet's pT, which nine cells must have
-ROW_BITS = 20  # bits of a number of a particle when they are sorted
+MAX_PARTICLES = 128  # per jet
+MIN_PT, MAX_PT, MAX_ETA = 500.0, 1000.0, 2.0  # cuts on pT (GeV) and |eta| of a jet
+CANDIDATES_PER_JET = np.array(
+    [1.27, 1.74, 1.66, 1.48, 1.78, 3.0, 1.5, 1.52, 2.05, 3.35]
+)  # by class, the inverse acceptance of the cuts
+GROOMING_CELLS = 12  # cells per side of the grid in `groomed_masses`
+MIN_CELL_PT_SHARE = 0.05  # minimum share of the jet pT in a block of nine cells
+ROW_BITS = 20  # bits of a particle index in the sort key
 PARTICLE_COLUMNS = ("px", "py", "pz", "energy", "deta", "dphi", "d0val", "d0err", "dzval", "dzerr", "charge")
 JET_COLUMNS = ("jet_pt", "jet_eta", "jet_phi", "jet_energy", "jet_nparticles", "jet_sdmass")
 BRANCHES = (
@@ -57,9 +59,11 @@ BRANCHES = (
 
 
 class Jets(SimulatedSequence):
-    """Jets of the ten classes of JetClass, with the names of its branches and their class as column `label`.
+    """Simulated jets of the ten classes of JetClass.
 
-    Some 20,000 are made in a second on one core; `sciformer.domains.jets.simulate.jets` describes them.
+    Columns have the names of its branches; `label` is the class.
+
+    About 20,000 jets per second on one core; the module docstring describes the model.
     """
 
     noun: ClassVar[str] = "jets"
@@ -72,14 +76,13 @@ class Jets(SimulatedSequence):
     rows_per_write: ClassVar[int] = 8192
 
     number: int = Field(default=100_000, ge=1)
-    """Number of jets to train on, or to write (default: 100000)."""
+    """Number of jets for training, or to write (default: 100,000)."""
     classes: list[str] = Field(default_factory=lambda: list(CLASSES))
-    """Classes of jets to simulate, equally often (default: all classes)."""
+    """Classes of jets, with equal frequency (default: all ten)."""
     most: int = Field(default=MAX_PARTICLES, ge=1, le=MAX_PARTICLES)
-    """Maximum number of particles per jet; the particles of highest pT are kept (default: 128)."""
+    """Maximum number of particles per jet, the highest pT first (default: 128)."""
     chunk_size: int = Field(default=8192, ge=16)
-    """Number of jets simulated at a time (default: 8192). A training keeps several chunks in memory and mixes some of
-    them."""
+    """Jets simulated at a time (default: 8192); training keeps several chunks in memory and shuffles across them."""
 
     def describe(self) -> str:
         kinds = ", ".join(self.classes)
@@ -93,7 +96,7 @@ class Jets(SimulatedSequence):
         return truncate_jets(super().make(count, first, part), self.most)
 
     def tables(self, suffix: str) -> Iterator[Table]:
-        """Jets of a file; in ROOT, as in JetClass, label_QCD and others alone tell their class."""
+        """Tables for a file; ROOT files have no `label`, only label_QCD etc."""
         for table in self.make_tables():
             yield {name: column for name, column in table.items() if suffix != ".root" or name != "label"}
 
@@ -101,7 +104,7 @@ class Jets(SimulatedSequence):
         return super().tables("")
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        slots = [np.flatnonzero(label == number) for number in range(len(CLASSES))]  # places still to be filled
+        slots = [np.flatnonzero(label == number) for number in range(len(CLASSES))]  # rows not yet filled
         found, azimuth, momenta = [], np.empty(len(label)), np.empty((4, len(label)))
         while any(map(len, slots)):
             tries = [int(len(free) * more) + 8 if len(free) else 0 for free, more in zip(slots, CANDIDATES_PER_JET)]
@@ -136,7 +139,7 @@ class Jets(SimulatedSequence):
 
 
 def truncate_jets(table: Table, most: int) -> Table:
-    """Jets with so many particles at most, the first ones."""
+    """Keep the first `most` particles of each jet."""
     lengths = next(column.lengths for column in table.values() if isinstance(column, Lists))
     if lengths.max(initial=0) <= most:
         return table
@@ -147,29 +150,32 @@ def truncate_jets(table: Table, most: int) -> Table:
 
 
 def _may_pass_cuts(prongs: Prongs) -> Floats:
-    """Candidates that may pass the cuts, by their prongs alone."""
+    """Mask of candidates that may pass the cuts, estimated from their prongs."""
     seen = np.where(prongs.visible[:, None], prongs.vectors[:, :2], 0).sum(0)
     pt = np.hypot(seen[0], seen[1])
     return prongs.together() & (np.abs(prongs.rapidity) < MAX_ETA + 0.05) & (pt > MIN_PT - 15) & (pt < MAX_PT + 100)
 
 
 def _passes_cuts(prongs: Prongs, momenta: Floats) -> Floats:
-    """Which jets pass the cuts: pT, direction, and all prongs that can be seen within the radius."""
+    """Mask of jets within the cuts: pT, |eta|, visible prongs inside the radius."""
     pt = np.hypot(momenta[0], momenta[1])
     eta = np.arcsinh(momenta[2] / pt)
-    local = momenta.copy()  # in the frame of the prongs, but for the mass
+    local = momenta.copy()  # in the frame of the prongs (mass neglected)
     local[2] = pt * np.sinh(eta - prongs.rapidity)
     inside = ((prongs.distance(local) < JET_RADIUS) | ~prongs.visible).all(0)
     return inside & (pt >= MIN_PT) & (pt <= MAX_PT) & (np.abs(eta) < MAX_ETA)
 
 
 def jet_columns(seen: DetectedParticles, momenta: Floats, azimuth: Floats, label: Floats) -> dict[str, Array | Lists]:
-    """The columns of jets with these momenta (4, n) and classes (n,), the hardest particles of each first.
+    """Columns of jets with momenta (4, n) and classes (n,).
 
-    Azimuths of the momenta are counted from `azimuth` (n,), those of the particles are not. A jet of -1 is none.
+    Particles are in order of falling pT.
+
+    Azimuths of the momenta are relative to `azimuth` (n,), azimuths of the particles are absolute. Particles with jet
+    -1 are dropped.
     """
     lengths = np.bincount(seen.jet + 1, minlength=len(label) + 1)
-    order = _hardest_first(seen)[lengths[0] :]  # the others have jet -1
+    order = _hardest_first(seen)[lengths[0] :]  # drop particles with jet -1
     lengths = lengths[1:]
     if lengths.max() > MAX_PARTICLES:
         order = order[np.arange(len(order)) - np.repeat(np.cumsum(lengths) - lengths, lengths) < MAX_PARTICLES]
@@ -197,9 +203,9 @@ def jet_columns(seen: DetectedParticles, momenta: Floats, azimuth: Floats, label
 
 
 def _hardest_first(seen: DetectedParticles) -> Floats:
-    """Rows by jet, and by falling pT in it; to sort whole numbers takes a seventh of the time of to sort rows."""
+    """Row order by jet, then falling pT; seven times faster than a lexsort."""
     assert len(seen) < 1 << ROW_BITS
-    hard = seen.pt.astype(np.float32).view(np.uint32)  # as whole numbers, positive floats have the same order
+    hard = seen.pt.astype(np.float32).view(np.uint32)  # positive floats have the same order as their bits
     key = (seen.jet + 1).astype(np.uint64) << np.uint64(31 + ROW_BITS)
     key |= (np.uint32(0x7FFFFFFF) - hard).astype(np.uint64) << np.uint64(ROW_BITS)
     key |= np.arange(len(seen), dtype=np.uint64)
@@ -208,9 +214,9 @@ def _hardest_first(seen: DetectedParticles) -> Floats:
 
 
 def groomed_masses(seen: DetectedParticles, p: Floats, deta: Floats, dphi: Floats, n: int) -> Floats:
-    """The masses of jets without their thin regions: particles in cells around which nine hold little of the pT."""
+    """Jet masses without sparse regions: cells in 3 x 3 blocks of little pT."""
     width = np.float32(GROOMING_CELLS / (2 * JET_RADIUS))
-    wide = GROOMING_CELLS + 2  # with a border, so that neighbours are neighbours in memory
+    wide = GROOMING_CELLS + 2  # with a border, so that shifts in memory reach the neighbours
     inside = [
         np.clip((x * width + GROOMING_CELLS / 2).astype(np.int32), 0, GROOMING_CELLS - 1) + 1 for x in (deta, dphi)
     ]

@@ -1,4 +1,4 @@
-"""Four-vectors (px, py, pz, E) as rows of an array (4, n): boosts, decays into two, directions."""
+"""Four-vectors (px, py, pz, E) as arrays (4, n): boosts, decays, directions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TWO_PI = 2 * np.pi
 
 @dataclass
 class Rows:
-    """Arrays of a class with as many entries each on their last axis."""
+    """Base of dataclasses of arrays with equal length on the last axis."""
 
     def __len__(self) -> int:
         return int(getattr(self, fields(self)[-1].name).shape[-1])
@@ -29,7 +29,7 @@ class Rows:
 
 
 def boost(p: Floats, frame: Floats, mass: Floats) -> Floats:
-    """Vectors given in the rest frame of what has the momentum `frame` and this mass, as seen from outside.
+    """Boost vectors from the rest frame of a particle of momentum `frame` and mass.
 
     E' = (E E_f + p . p_f) / m,    p' = p + p_f (E + E') / (E_f + m)
     """
@@ -47,13 +47,13 @@ def boost(p: Floats, frame: Floats, mass: Floats) -> Floats:
 
 
 def decay_momentum(mass: Floats, first: Floats, second: Floats) -> Floats:
-    """The momentum of each of two parts of what is at rest and decays: sqrt(l(M^2, m1^2, m2^2)) / 2M."""
+    """Momentum of two decay products at rest: sqrt(lambda(M^2, m1^2, m2^2)) / 2M."""
     product = (mass**2 - (first + second) ** 2) * (mass**2 - (first - second) ** 2)
     return np.sqrt(np.maximum(product, 0)) / (2 * mass)
 
 
 def direction_vectors(cosine: Floats, angle: Floats) -> Floats:
-    """Unit vectors (3, n) at this cosine from the first axis, turned by an angle around it."""
+    """Unit vectors (3, n) from the cosine to the first axis and the angle around it."""
     sine = np.sqrt(np.maximum(1 - cosine * cosine, 0))
     made = np.empty((3, len(cosine)), cosine.dtype)
     made[0] = cosine
@@ -63,13 +63,13 @@ def direction_vectors(cosine: Floats, angle: Floats) -> Floats:
 
 
 def isotropic_directions(rng: np.random.Generator, count: int, dtype: Any = np.float32) -> Floats:
-    """Unit vectors (3, n) of any direction alike."""
+    """Isotropic random unit vectors (3, n)."""
     drawn = rng.random((2, count), dtype)
     return direction_vectors(2 * drawn[0] - 1, TWO_PI * drawn[1])
 
 
 def draw_normals(rng: np.random.Generator, count: int) -> Floats:
-    """Normally distributed numbers (2, n), in pairs (Box and Muller): a quarter of the time of the generator's own."""
+    """Normal random numbers (2, n) by Box-Muller, faster than `standard_normal`."""
     drawn = rng.random((2, count), np.float32)
     length = np.sqrt(np.float32(-2) * np.log1p(-drawn[0]))
     angle = np.float32(TWO_PI) * drawn[1]
@@ -79,7 +79,7 @@ def draw_normals(rng: np.random.Generator, count: int) -> Floats:
 
 
 def transverse_axes(axis: Floats) -> tuple[Floats, Floats]:
-    """Two unit vectors at right angles to unit vectors (3, n) and to each other (Duff et al. 2017)."""
+    """Two orthogonal unit vectors perpendicular to `axis` (3, n) (Duff et al. 2017)."""
     x, y, z = axis
     sign = np.copysign(np.ones((), axis.dtype), z)
     a = -1 / (sign + z)
@@ -91,7 +91,10 @@ def transverse_axes(axis: Floats) -> tuple[Floats, Floats]:
 
 
 def decay(parent: Floats, mass: Floats, first: Floats, second: Floats, direction: Floats) -> tuple[Floats, Floats]:
-    """The two parts (4, n), of masses `first` and `second`, of what decays along `direction` (3, n) at rest."""
+    """Momenta (4, n) of two decay products with masses `first` and `second`.
+
+    direction    (3, n) direction of the first product in the rest frame of the parent
+    """
     length = decay_momentum(mass, first, second)
     inside = np.empty_like(parent)
     np.multiply(direction, length, out=inside[:3])

@@ -1,17 +1,17 @@
-"""From a parton to many: emissions at ever smaller angles, all partons of all jets at a time.
+"""Parton shower: angular-ordered branchings, for all partons of all jets at once.
 
-A parton of flavour a branches at the scale q with the share x of its momentum to the softer side, at the rate
+A parton of flavour a branches at the scale q with momentum fraction x of the softer product, at the rate
 
     d ln q^2  dx  alpha_s(k) / 2 pi  P_a(x),        k = x (1 - x) q,    k > K
 
     q -> q g   P = 4/3 (1 + (1 - x)^2) / x
     g -> g g   P = 6 (1 - x) / x + 3 x (1 - x)
-    g -> q q   P = 5/2 (x^2 + (1 - x)^2),        charm and bottom where k allows
+    g -> q q   P = 5/2 (x^2 + (1 - x)^2),        charm and bottom if k exceeds their mass
 
-and its parts go on from the scales x q and (1 - x) q: with q = E times the angle, this is ordering in angle. k is the
-momentum at right angles to the parent; momentum is conserved at every branching, energy only when a resonance is put
-together (see hadrons.py). With t = ln(q / K) and the rate bounded by that of the largest alpha_s and 2 C / x, the next
-t' solves t'^2 = t^2 + ln(r) pi / (alpha C), and what is too much is vetoed: no table, no integral.
+and its products continue from the scales x q and (1 - x) q. With q = E times the angle, this is angular ordering. k is
+the momentum transverse to the parent. Momentum is conserved at every branching; energy is restored when a resonance is
+rescaled (systems.py). With t = ln(q / K) and the rate bounded by the largest alpha_s and 2 C / x, the next t' solves
+t'^2 = t^2 + ln(r) pi / (alpha C); the veto algorithm corrects the excess without tables or integrals.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ import numpy as np
 from .decays import BOTTOM, CHARM, GLUON, LIGHT
 from .kinematics import TWO_PI, Floats, transverse_axes
 
-MIN_KT = 0.442  # GeV, K: the smallest momentum at right angles
+MIN_KT = 0.442  # GeV, K: the minimum transverse momentum
 LAMBDA, FREEZING_SCALE = 0.322, 0.446  # GeV
 ALPHA_S_FACTOR = 12 * np.pi / 23  # alpha_s = ALPHA_S_FACTOR / ln((k^2 + FREEZING_SCALE^2) / LAMBDA^2)
 QUARK_MASSES = {CHARM: 1.5, BOTTOM: 4.8}  # GeV
-DEAD_CONE_SCALES = {CHARM: 8.8, BOTTOM: 17.6}  # GeV, below which a heavy quark radiates no more
+DEAD_CONE_SCALES = {CHARM: 8.8, BOTTOM: 17.6}  # GeV, below which a heavy quark does not radiate
 
 MAX_ALPHA_S = ALPHA_S_FACTOR / np.log((MIN_KT**2 + FREEZING_SCALE**2) / LAMBDA**2)
 COLOUR_FACTORS = np.array([3, 4 / 3, 4 / 3, 4 / 3], np.float32)  # by flavour
 SCALE_STEPS = np.array(np.pi / (MAX_ALPHA_S * COLOUR_FACTORS), np.float32)
 MIN_LOG_SCALES = np.array([0, 0, *(np.log(scale / MIN_KT) ** 2 for scale in DEAD_CONE_SCALES.values())], np.float32)
-FLAVOUR_BITS = 3  # of a tag: the flavour; the rest is where the parton belongs
+FLAVOUR_BITS = 3  # bits of the flavour in a tag; the upper bits are the index of the system
 
 
 def shower(p: Floats, tag: Floats, scale: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """The partons (3, n) and their tags at the end, from those at the beginning with their largest scales (n,).
+    """Shower partons (3, n) from their starting scales; return final partons and tags.
 
-    A tag is `place << FLAVOUR_BITS | flavour`; the place is inherited.
+    A tag is `place << FLAVOUR_BITS | flavour`; products inherit the place.
     """
     t = np.log(np.maximum(scale, MIN_KT) / MIN_KT).astype(np.float32)
     ends = [(p[:, :0], tag[:0])]
@@ -50,7 +50,7 @@ def shower(p: Floats, tag: Floats, scale: Floats, rng: np.random.Generator) -> t
 def _descend(
     p: Floats, tag: Floats, t: Floats, rng: np.random.Generator, ends: list[tuple[Floats, Floats]]
 ) -> tuple[Floats, Floats, Floats]:
-    """The next scale of each parton; those that come to the end of theirs are put to the `ends`."""
+    """Evolve each parton to its next scale; append finished partons to `ends`."""
     flavour = tag & (1 << FLAVOUR_BITS) - 1
     drawn = rng.random(len(t), np.float32)
     squared = t * t + SCALE_STEPS.take(flavour) * np.log1p(-drawn)
@@ -62,7 +62,7 @@ def _descend(
 
 
 def _branch(p: Floats, tag: Floats, t: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-    """Branchings at these scales, less those vetoed: partons, tags and scales to go on with."""
+    """Branch partons at their scales, with vetoes; return partons, tags and scales."""
     drawn = rng.random((3, len(t)), np.float32)
     gluon = (tag & (1 << FLAVOUR_BITS) - 1) == GLUON
     lost = t * drawn[0]
@@ -79,7 +79,7 @@ def _branch(p: Floats, tag: Floats, t: Floats, rng: np.random.Generator) -> tupl
     taken = drawn[1] < 0
     taken[pairs] = True
     rows, others = np.flatnonzero(taken), np.flatnonzero(~taken)
-    soft = tag[rows] & ~((1 << FLAVOUR_BITS) - 1)  # a gluon, which is 0
+    soft = tag[rows] & ~((1 << FLAVOUR_BITS) - 1)  # flavour 0: a gluon
     hard = tag[rows]
     if len(pairs):
         where = np.searchsorted(rows, pairs)
@@ -97,14 +97,14 @@ def _branch(p: Floats, tag: Floats, t: Floats, rng: np.random.Generator) -> tupl
 
 
 def _draw_pair_flavours(kick: Floats, rng: np.random.Generator) -> Floats:
-    """Of a pair of quarks from a gluon: one in five is charm, one bottom, where there is room for it."""
+    """Flavours of g -> q q: 20 % charm and 20 % bottom above their mass, else light."""
     drawn = rng.random(len(kick))
     light = np.where((drawn < 0.4) & (drawn >= 0.2) & (kick > QUARK_MASSES[CHARM]), CHARM, LIGHT)
     return np.where((drawn < 0.2) & (kick > QUARK_MASSES[BOTTOM]), BOTTOM, light)
 
 
 def split_momentum(p: Floats, x: Floats, kick: Floats, turn: Floats) -> tuple[Floats, Floats]:
-    """Two momenta x p + k and (1 - x) p - k with k at right angles to p."""
+    """Split p into x p + k and (1 - x) p - k, with k perpendicular to p."""
     length = np.sqrt(p[0] * p[0] + p[1] * p[1] + p[2] * p[2])
     one, other = transverse_axes(p / length)
     angle = np.float32(TWO_PI) * turn

@@ -1,15 +1,14 @@
-"""Resonances put together: the shower of each in its rest frame, as heavy as it was, then as it flies.
+"""Showers of resonances: shower at rest, rescale to the mass, boost.
 
-A resonance that decays into quarks or gluons showers where it is at rest, so that neither its multiplicity nor its
-shape there knows how fast it flies. The shower conserves momentum but adds energy; all momenta p of a resonance of mass
-M are then scaled by the k that solves sum sqrt(k^2 p^2 + m^2) = M, and boosted. So its four-momentum is exactly that
-of the resonance, whatever came of it. In a top quark the W is one of those members. Jets without a resonance, and
-soft jets from elsewhere in the event, shower as they are.
+A resonance that decays into quarks or gluons showers in its rest frame, so that multiplicity and shape do not depend
+on its momentum. The shower conserves momentum but adds energy. So all momenta p of a resonance of mass M are scaled by
+the k that solves sum sqrt(k^2 p^2 + m^2) = M, and boosted: the sum is exactly the four-momentum of the resonance. In a
+top quark, the W is one of the summed members. Jets without a resonance, and soft jets from elsewhere in the event,
+shower in the jet frame without rescaling.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,19 +21,21 @@ from .hadrons import NEUTRINO as NEUTRINO_KIND
 from .kinematics import Floats, boost
 from .shower import FLAVOUR_BITS, shower, split_momentum
 
-MAX_JET_SCALE = 0.572  # the largest scale of a jet without a resonance, in units of its pT
-MAX_TOP_B_SCALE = 0.859  # that of the b in a top quark, in units of twice its energy
-SOFT_JETS, SOFT_JETS_TOP = 0.32, 0.673  # soft jets from elsewhere for each jet, and beside a top quark
-MIN_SOFT_PT, MAX_SOFT_PT = 4.0, 250.0  # GeV, their pT
-SOFT_PT_POWER, SOFT_PT_POWER_TOP = 0.532, 0.315  # with which the number above a pT falls
-B_FRAGMENTATION, C_FRAGMENTATION = (9.0, 0.982), (4.0, 1.055)  # beta distributions of what a heavy hadron keeps
-TRANSVERSE_KICK = 0.35  # GeV, at right angles
-MIN_CLUSTER_MASS, CLUSTER_MASS_SCALE = 0.35, 0.42  # GeV: a cluster's least mass, and the scale above it
+MAX_JET_SCALE = 0.572  # starting scale of a jet without a resonance, in units of its pT
+MAX_TOP_B_SCALE = 0.859  # starting scale of the b in a top quark, in units of twice its energy
+SOFT_JETS, SOFT_JETS_TOP = 0.32, 0.673  # mean number of additional soft jets, in general and with a top quark
+MIN_SOFT_PT, MAX_SOFT_PT = 4.0, 250.0  # GeV
+SOFT_PT_POWER, SOFT_PT_POWER_TOP = 0.532, 0.315  # exponents of their integrated pT spectrum
+B_FRAGMENTATION, C_FRAGMENTATION = (
+    (9.0, 0.982),
+    (4.0, 1.055),
+)  # beta distributions of the momentum fraction of a heavy hadron
+TRANSVERSE_KICK = 0.35  # GeV, transverse momentum in fragmentation
+MIN_CLUSTER_MASS, CLUSTER_MASS_SCALE = 0.35, 0.42  # GeV: minimum mass of a cluster, and scale of the excess
 
 
-@dataclass
-class ShowerSystems:
-    """What showers in one frame: the jet it belongs to, its mass (0 where nothing has to be kept), its momentum."""
+class ShowerSystems(NamedTuple):
+    """Shower systems: jet index, mass (0: no rescaling), momentum."""
 
     jet: Floats
     mass: Floats
@@ -42,7 +43,7 @@ class ShowerSystems:
 
 
 class SystemGroup(NamedTuple):
-    """Systems of one sort, the momenta (3, n) and flavours of the partons that each begins with, and their scale."""
+    """Systems of one type; first partons with momenta (3, n), flavours and scale."""
 
     jet: Floats
     mass: Floats
@@ -52,10 +53,11 @@ class SystemGroup(NamedTuple):
 
 
 def shower_particles(prongs: Prongs, rng: np.random.Generator, extra: bool = True) -> tuple[ParticleArray, Floats]:
-    """All particles of these jets before a detector, neutrinos too, and the vertices they come from.
+    """All particles of the jets before the detector, with neutrinos, and vertices.
 
-    They are in the jet's own frame (see decays.py); what has decayed is still there, as a kind above STABLE. Without
-    `extra` soft jets nothing is added to the prongs.
+    Momenta are in the frame of the jet (see decays.py). Decayed particles are included, with kinds above LAST_STABLE.
+
+    extra    add soft jets from elsewhere in the event
     """
     systems, p, tag, scale, tops = _start_systems(prongs, rng, extra)
     p, tag = shower(p, tag, scale, rng)
@@ -66,7 +68,7 @@ def shower_particles(prongs: Prongs, rng: np.random.Generator, extra: bool = Tru
     moving = np.empty((4, len(mass)), np.float32)
     moving[:3], moving[3] = p, energy
     free = systems.mass == 0
-    systems.frame[:, free] = np.array([[0], [0], [0], [1]])  # they are where they should be
+    systems.frame[:, free] = np.array([[0], [0], [0], [1]])  # identity: already in the jet frame
     frames, masses = systems.frame.astype(np.float32), np.where(free, 1, systems.mass).astype(np.float32)
     moving = boost(moving, frames.take(place, 1), masses.take(place))
     n = len(mass)
@@ -79,7 +81,7 @@ def shower_particles(prongs: Prongs, rng: np.random.Generator, extra: bool = Tru
 def _start_systems(
     prongs: Prongs, rng: np.random.Generator, extra: bool
 ) -> tuple[ShowerSystems, Floats, Floats, Floats, tuple[Floats, Floats]]:
-    """Systems, their first partons with tags and scales; and of the top quarks the systems, and those of their W."""
+    """Systems, first partons with tags and scales, and indices of top and W systems."""
     label, n = prongs.label, len(prongs)
     jets = np.arange(n)
     qcd, four, top = label == QCD, (label == H4Q) | (label == HQQL), label >= TBQQ
@@ -109,8 +111,7 @@ def _start_systems(
         groups.append(_draw_soft_jets(top, rng))
     sizes = np.array([len(group.jet) for group in groups])
     starts = np.cumsum(sizes) - sizes
-    jet, mass, frame = (np.concatenate([group[column] for group in groups], -1) for column in range(3))
-    systems = ShowerSystems(jet, mass, frame)
+    systems = ShowerSystems(*(np.concatenate(column, -1) for column in list(zip(*groups))[:3]))
     p, tag, scale = [], [], []
     for start, group in zip(starts, groups):
         place = np.arange(start, start + len(group.jet), dtype=np.int32) << FLAVOUR_BITS
@@ -134,7 +135,7 @@ def _draw_soft_jets(top: Floats, rng: np.random.Generator) -> SystemGroup:
 
 
 def _fragment_partons(p: Floats, tag: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
-    """Clusters and heavy hadrons of the last partons: momenta (3, n), kinds, masses, and the systems they are of."""
+    """Fragment partons to clusters and hadrons: momenta, kinds, masses, systems."""
     flavour, place = tag & (1 << FLAVOUR_BITS) - 1, (tag >> FLAVOUR_BITS).astype(np.intp)
     kind = np.full(len(tag), CLUSTER, np.int8)
     left, places = [p], [place]
@@ -165,13 +166,16 @@ def _rescale_momenta(
     tops: tuple[Floats, Floats],
     heavy: Floats,
 ) -> tuple[Floats, Floats, tuple[tuple[Floats, Floats], tuple[Floats, Floats]]]:
-    """Momenta and energies of all members at rest, so that each system has its mass; and where the W then fly."""
+    """Rescale momenta at rest so that each system has its mass.
+
+    Returns momenta, energies, and the boosted W of top quarks: (W systems, momenta) and (jets, momenta) if leptonic.
+    """
     count = len(systems.mass)
     rows = np.flatnonzero(prongs.label >= TBQQ)
     squared = (p * p).sum(0, dtype=np.float64)
     inner, away = prongs.inner[0, rows], (prongs.mass[rows] ** 2 - prongs.inner[0, rows] ** 2) / (2 * prongs.mass[rows])
     members, at = np.concatenate([squared, away**2]), np.concatenate([place, tops[0]])
-    # Clusters may take 70 % of what heavy hadrons and the W leave of a mass.
+    # Limit cluster masses to 70 % of the mass left by heavy hadrons and the W.
     fixed = np.bincount(at, np.concatenate([mass * heavy, inner]), count)
     light = np.bincount(place, mass * ~heavy, count)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -208,8 +212,6 @@ def _prompt_leptons(prongs: Prongs, leptonic: tuple[Floats, Floats], rng: np.ran
         kind = np.where(prongs.flavour[first, rows] == MUON, MUON_KIND, ELECTRON_KIND).astype(np.int8)
         assert np.isin(prongs.flavour[first, rows], (ELECTRON, MUON)).all()
         sign = np.where(rng.random(len(rows)) < 0.5, 1, -1).astype(np.int8)
-        zero, jet = np.zeros(len(rows), np.intp), rows
-        made.append(ParticleArray(charged.astype(np.float32), kind, sign, jet, zero))
-        neutral = np.full(len(rows), NEUTRINO_KIND, np.int8)
-        made.append(ParticleArray((frame - charged).astype(np.float32), neutral, zero.astype(np.int8), jet, zero))
+        lepton = ParticleArray(charged.astype(np.float32), kind, sign, rows, np.zeros(len(rows), np.intp))
+        made += [lepton, lepton.next((frame - charged).astype(np.float32), NEUTRINO_KIND)]
     return made
