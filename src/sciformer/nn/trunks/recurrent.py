@@ -91,7 +91,7 @@ class RecurrentCache:
         self.length = 0
 
     def reorder(self, index: Tensor) -> None:
-        """Take the samples `index` (B,), as beam search wants it."""
+        """Select the samples `index` (B,), as beam search needs it."""
         self.states = [tuple(part.index_select(0, index) for part in state) for state in self.states]
         if self.memory is not None:
             self.memory = self.memory.chosen(index)
