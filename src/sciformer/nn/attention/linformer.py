@@ -60,7 +60,7 @@ def compress_keys(
     if not isinstance(pattern, Full) or sight.bias is not None:
         found = "a pair bias" if sight.bias is not None else f"the pattern {pattern!r}"
         raise UserError(
-            f"compress cannot be used with {found}: it needs full attention, because it mixes the keys of all tokens"
+            f"compress cannot be used with {found}: it needs full attention, as it mixes the keys of all tokens"
         )
     assert sight.at is not None, "a stack passes the coordinates of its tokens"
     at, valid = sight.at, sight.valid
