@@ -1,1 +1,1 @@
-"""Graphs of models, one file for each; what they are made of is in `nn`, what they read is in `tokens`."""
+"""Models: encoder, decoder, encoder-decoder and masked autoencoder, from parts in `nn`."""

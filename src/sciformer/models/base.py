@@ -1,4 +1,4 @@
-"""What all models share: the `model:` section, and how it finds its trunk."""
+"""Base class of models: the `model:` section and its trunk."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ __all__ = ["Entrance", "Model", "Network", "ReadoutLayer", "parameters", "single
 
 
 class TrunkChoice(TrunkOptions):
-    """A trunk by its name, with the keys of that trunk."""
+    """Name of a trunk, with the keys of this trunk."""
 
     choices: ClassVar[Mapping[str, str]] = {"trunk": "trunk"}
 
     trunk: str = "transformer"
-    """Trunk: the network between embedding and head (default: transformer)."""
+    """Network between the embedding and the head (default: transformer)."""
     embedding_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout of the embedded tokens (default: as dropout)."""
+    """Dropout rate of the embedded tokens (default: dropout)."""
 
 
 class StreamOptions(TrunkChoice):
-    """Keys of a model that are different for one stream: `model.source.trunk`."""
+    """Model keys of a single stream, for example `model.source.trunk`."""
 
     @model_serializer
     def given(self) -> dict[str, Any]:
-        """The keys that were given; the others are the model's."""
+        """The keys set for this stream; all other keys are those of the model."""
         return {key: getattr(self, key) for key in type(self).model_fields if key in self.model_fields_set}
 
 
 class Model(TrunkChoice, Section):
-    """The `model:` section: a trunk of some kind and size. Its keys are these and those of the trunk that it names.
+    """The `model:` section, with the keys of its trunk.
 
-    A mapping under the name of a stream has keys that are different for that stream.
+    A mapping under the name of a stream overrides keys for this stream.
     """
 
     section = "model"
     streams: ClassVar[tuple[str, ...]] = ()
-    """Streams with keys of their own."""
+    """Names of streams with their own keys."""
 
     readout_layer: bool = False
-    """Whether a layer with activation and norm lies between trunk and token readout, as in BERT (default: false)."""
+    """Linear layer, activation and norm between trunk and token readout, as in BERT (default: false)."""
     readout_norm: bool = False
-    """Whether a norm lies between trunk and token readout, as in ASTROMER (default: false)."""
+    """Only a norm between trunk and token readout, as in ASTROMER (default: false)."""
 
     @classmethod
     def with_choices(cls, values: Mapping[str, Any]) -> type[Self]:
-        """This class with the keys of the trunk, and of the trunks of streams."""
+        """This class with the keys of its trunk and of the trunks of its streams."""
         plain: type[Any] = cls.plain or cls
         made = super().with_choices(values)
         streams = {key: own for key, own in values.items() if isinstance(own, Mapping) and key not in made.model_fields}
@@ -67,7 +67,7 @@ class Model(TrunkChoice, Section):
         return _with_streams(made, tuple(fields.items()))
 
     def for_stream(self, stream: str) -> Self:
-        """The model as it is for a stream: its keys over the model's, so far as its trunk has them."""
+        """Model section of a stream: its keys override those of the model."""
         if stream not in self.streams:
             return self
         plain: type[Any] = type(self).plain or type(self)
@@ -78,31 +78,31 @@ class Model(TrunkChoice, Section):
         return made
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
-        """The network for these tokens and this objective."""
+        """Build the network for these tokens and this objective."""
         raise NotImplementedError
 
     @property
     def entering(self) -> float:
-        """Dropout of tokens as they enter."""
+        """Dropout rate of the embedded tokens."""
         return self.dropout if self.embedding_dropout is None else self.embedding_dropout
 
     def make_trunk(self, tokens: Tokens, causal: bool = False, leading: int = 0) -> nn.Module:
-        """The trunk for these tokens, `leading` other ones in front of them."""
+        """Trunk for these tokens, with `leading` extra tokens in front."""
         if causal and not self.can_be_causal:
             raise UserError(
-                f"`model.kind: {self.kind}` needs a trunk that reads forwards, not `model.trunk: {self.trunk}`",
+                f"`model.kind: {self.kind}` needs a causal trunk, which `model.trunk: {self.trunk}` cannot be",
                 key="model.trunk",
             )
         return self.build_trunk(self.token_form(tokens, leading), causal)
 
     def token_form(self, tokens: Tokens, leading: int = 0) -> TokenForm:
-        """The form of the tokens as the trunk reads them."""
+        """Shape and positions of the tokens for the trunk."""
         width = tokens.width(self.dim)
         if self.keeps_width and width != self.dim:
             raise UserError(
-                f"`model.trunk: {self.trunk}` needs tokens of width {self.dim}, but these are not embedded "
+                f"`model.trunk: {self.trunk}` needs tokens of width {self.dim}, but these tokens are not embedded "
                 f"and have width {width}",
-                hint=f"Give them an embedding, or use one of the trunks {', '.join(_trunks_of_any_width())}.",
+                hint=f"Embed the tokens, or use one of the trunks {', '.join(_trunks_of_any_width())}.",
                 key="model.trunk",
             )
         raster = (lambda: tokens.raster) if isinstance(tokens, Gridded) else tuple
@@ -115,7 +115,7 @@ def _trunks_of_any_width() -> list[str]:
 
 @cache
 def _with_streams(cls: type[Model], streams: tuple[tuple[str, type[StreamOptions]], ...]) -> type[Any]:
-    """The class of a model with keys for each of these streams."""
+    """Model class with keys for each of these streams."""
     fields: dict[str, Any] = {name: (one, Field(description=f"Keys of the stream {name}.")) for name, one in streams}
     made: type[Model] = create_model(cls.__name__, __base__=cls, **fields)
     made.streams = tuple(fields)
@@ -123,7 +123,7 @@ def _with_streams(cls: type[Model], streams: tuple[tuple[str, type[StreamOptions
 
 
 def single(tokens: Mapping[str, Tokens], section: Model) -> Tokens:
-    """The only stream of tokens."""
+    """The only stream of tokens; an error if there are several."""
     if len(tokens) != 1:
         raise UserError(
             f"`model.kind: {section.kind}` takes one kind of tokens, not {len(tokens)}: {', '.join(tokens)}",

@@ -1,4 +1,4 @@
-"""Decoder: every token informed by those before it, and asked for the one that follows."""
+"""Decoder model: causal attention, and a prediction of the next token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import Model, Network, single
 
 
 class Decoder(Model):
-    """GPT: tokens in, the next token out."""
+    """`kind: decoder`: predict the next token, as GPT does."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         only = single(tokens, self)
@@ -22,9 +22,9 @@ class Decoder(Model):
 
 
 class DecoderNetwork(Network):
-    """embed -> trunk that sees the past alone -> readout."""
+    """Decoder network: embed -> causal trunk -> readout."""
 
     def decode(self, view: StreamView, watch: Watch | None = None, cache: Any = None) -> Tensor:
-        """Every token (B, N, D) informed by those before it; with a cache, the view holds only the new ones."""
+        """Hidden states (B, N, D) of the causal trunk; with a cache, the view holds only new tokens."""
         more = {} if cache is None else {"cache": cache}
         return self.run(self.embed(view), view, watch, **more)

@@ -1,4 +1,4 @@
-"""Encoder: every token informed by all others; one answer for the sample or one for each token."""
+"""Encoder model: full attention, and a prediction for the sample or for each token."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ from .base import Model, Network, single
 
 
 class Encoder(Model, PoolingOptions):
-    """BERT, ViT, Particle Transformer, ASTROMER: tokens in, one vector out."""
+    """`kind: encoder`: one vector per sample, as in BERT, ViT, Particle Transformer, ASTROMER."""
 
     choices: ClassVar[Mapping[str, str]] = {**Model.choices, "pool": "pooling"}
 
     pool: str = "auto"
-    """Pooling of the tokens to one vector (default: auto, the mean, or the last token of recurrent trunks). first: a
-    special token before each sample; blocks: mean of the tokens before and after every block, with learned weights
-    (ASTROMER 2); lstm, gru: last state of a recurrent network over the tokens (ASTROMER 1)."""
+    """Pooling of tokens to one vector. auto (default): the mean, or the last token for recurrent trunks; first: a
+    special token before each sample; blocks: the mean of tokens before and after every block, with learned weights
+    (ASTROMER 2); lstm, gru: the last state of a recurrent network over the tokens (ASTROMER 1)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         return EncoderNetwork(self, *self.make_parts(tokens, objective))
 
     def make_parts(self, tokens: Mapping[str, Tokens], objective: Any) -> tuple[Tokens, Any, nn.Module, nn.Module]:
-        """Tokens, objective, trunk and pooling. Without an objective that asks for it, a pooling has no weights, as
-        none may stay untrained."""
+        """Tokens, objective, trunk and pooling of the network.
+
+        If the objective does not train the pooling, a pooling without weights replaces it.
+        """
         only = single(tokens, self)
         trunk = self.make_trunk(only, leading=int(issubclass(type(self), ClassTokenOptions)))
         asked = not objective.reads_out or not self.has_weights
@@ -44,10 +46,10 @@ class Encoder(Model, PoolingOptions):
 
 
 class Encoded(NamedTuple):
-    """What an encoder made of tokens; with a class token in front, if there is one.
+    """Output of an encoder, including a class token in front.
 
-    states    what entered its first block and what left each, where a pooling asks for them
-    seen      which tokens these are, where hidden ones were left out
+    states    input of the first block and outputs of all blocks, if the pooling needs them
+    seen      the visible tokens (`Seen`), if hidden tokens were left out
     """
 
     x: Tensor
@@ -57,7 +59,7 @@ class Encoded(NamedTuple):
 
 
 class EncoderNetwork(Network):
-    """embed -> trunk -> pool -> heads, or -> readout."""
+    """Encoder network: embed -> trunk -> pool -> heads, or embed -> trunk -> readout."""
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class EncoderNetwork(Network):
             redraw(self.heads, section.init)
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
-        """Every token informed by all others."""
+        """Run embedding and trunk."""
         x = self.embed(view)
         if isinstance(self.pooling, BlockPool):
             return self._with_states(x, view, watch)
@@ -91,7 +93,7 @@ class EncoderNetwork(Network):
         return Encoded(self.trunk(x, valid, at=at, watch=watch, **more), valid)
 
     def _with_states(self, x: Tensor, view: StreamView, watch: Watch | None) -> Encoded:
-        """With what every block made of the tokens."""
+        """Run the trunk and keep the output of every block."""
         seen = Watch(attention=watch is not None and watch.wants_attention)
         if watch is not None:
             seen.attention, seen.kernels, seen.prefix = watch.attention, watch.kernels, watch.prefix
@@ -99,12 +101,12 @@ class EncoderNetwork(Network):
         if watch is not None and watch.wants_hidden:
             watch.hidden.update(seen.hidden)
         before = [_like(state, view.valid) for state in list(seen.hidden.values())[:-1]]
-        if not y.numel():  # nothing that a block could have made
+        if not y.numel():  # without tokens, blocks record no states
             before = [y] * (len(self.pooling.weight) - 1)  # type: ignore[arg-type]
         return Encoded(y, view.valid, (*before, y))
 
     def _places(self, x: Tensor, valid: Valid) -> Tensor:
-        """The places 0, 1, 2, ... of tokens, before a class token comes in front."""
+        """Default positions of the tokens without the class token."""
         if isinstance(valid, Ragged):
             return valid.position
         shape = getattr(self.trunk.position, "shape", None) if isinstance(self.trunk.position, Learned) else None
@@ -113,18 +115,18 @@ class EncoderNetwork(Network):
         return torch.arange(x.shape[1], device=x.device)
 
     def tokens(self, encoded: Encoded) -> Tensor:
-        """The tokens alone, (B, N, D) or (T, D)."""
+        """Tokens (B, N, D) or (T, D) without the class token."""
         return dropped(encoded.x, encoded.valid) if isinstance(self.pooling, ClassToken) else encoded.x
 
     def pool(self, encoded: Encoded, watch: Watch | None = None) -> Tensor:
-        """One vector (B, D) for each sample."""
+        """Pooled vector (B, D) of each sample."""
         if isinstance(self.pooling, BlockPool):
             return self.pooling(encoded.states, encoded.valid)
         return self.pooling(encoded.x, encoded.valid, watch=look(watch, "pool"))
 
 
 def _like(state: Tensor, valid: Valid) -> Tensor:
-    """A hidden state in the layout of its tokens: trunks show them packed (1, T, D), or padded where they had to."""
+    """Convert a recorded state, packed (1, T, D) or padded, to the layout of its tokens."""
     if not isinstance(valid, Ragged):
         return state
     return state[0] if state.shape[:2] == (1, valid.total) else valid.flatten(state)

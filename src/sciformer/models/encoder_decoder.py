@@ -1,4 +1,4 @@
-"""Encoder and decoder: a source is read whole, a target is written token by token while looking back at it."""
+"""Encoder-decoder model: encode a source, decode a target with attention to it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ SOURCE, TARGET = "source", "target"  # the names of the two streams
 
 
 class EncoderDecoder(Model):
-    """The Transformer of 2017, and the recurrent encoder-decoders before it: source in, target out."""
+    """`kind: encoder_decoder`: transformer (2017) or recurrent network from source to target."""
 
     share: bool = False
-    """Whether source and target share one embedding; they then need one vocabulary (tokens.*.learn) (default:
-    false)."""
+    """Share one embedding between source and target (default: false); needs one vocabulary (tokens.*.learn)."""
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
-        """The options of a recurrent decoder beside those of a recurrent trunk."""
+        """Options of the recurrent decoder, if the chosen trunk is recurrent."""
         return (RecurrentDecoderOptions,) if issubclass(chosen, RecurrentOptions) else ()
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
@@ -51,10 +50,10 @@ class EncoderDecoder(Model):
 
 
 class EncoderDecoderNetwork(nn.Module):
-    """source -> embed -> encoder;  target -> embed -> decoder that sees its past and the encoded source -> readout."""
+    """Network: source -> embed -> encoder;  target -> embed -> decoder with cross-attention -> readout."""
 
     encodes = SOURCE
-    """The only stream that is encoded."""
+    """Name of the encoded stream."""
 
     def __init__(self, section: EncoderDecoder, tokens: Mapping[str, Tokens], objective: Any) -> None:
         super().__init__()
@@ -65,7 +64,7 @@ class EncoderDecoderNetwork(nn.Module):
         if section.share:
             if not isinstance(source, Textual) or not source.same_vocabulary(target):
                 raise UserError(
-                    "`model.share` needs the same vocabulary for source and target, but they have two",
+                    "`model.share` needs one vocabulary for source and target, but their vocabularies differ",
                     hint="Let both learn from the same columns: tokens.source.learn and tokens.target.learn.",
                     key="model.share",
                 )
@@ -86,14 +85,14 @@ class EncoderDecoderNetwork(nn.Module):
         self.readout = written.readout(self.dim, self.target.embedding)
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
-        """The source, every token informed by all others."""
+        """Encode the source."""
         at = view.columns.get("at")
         return Encoded(self.encoder(self.source(view), view.valid, at=at, watch=look(watch, "encoder")), view.valid)
 
     def decode(self, view: StreamView, memory: Encoded | None, watch: Watch | None = None, cache: Any = None) -> Tensor:
-        """The target (B, N, D), every token informed by those before it and by the source.
+        """Hidden states (B, N, D) of the target, from its earlier tokens and the source.
 
-        With a cache the view holds only the new tokens, and the memory is needed at the first step alone.
+        With a cache the view holds only the new tokens, and the memory is needed only at the first step.
         """
         more: dict[str, Any] = {} if cache is None else {"cache": cache}
         if memory is not None:
@@ -105,7 +104,7 @@ class EncoderDecoderNetwork(nn.Module):
         return self.decoder(self.target(view), view.valid, watch=look(watch, "decoder"), **more)
 
     def translate(self, source: StreamView, target: StreamView, watch: Watch | None = None) -> Tensor:
-        """Both at once, where the target is known: teacher forcing."""
+        """Encode the source and decode a known target (teacher forcing)."""
         return self.decode(target, self.encode(source, watch), watch)
 
     def cache(self) -> Any:

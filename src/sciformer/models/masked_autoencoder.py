@@ -1,4 +1,4 @@
-"""Masked autoencoder: the encoder sees what is not hidden, a small decoder finds the rest (arXiv 2111.06377)."""
+"""Masked autoencoder: encode the visible tokens, decode the hidden ones (arXiv 2111.06377)."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from .encoder import Encoded, Encoder, EncoderNetwork
 
 
 class MaskedAutoencoder(Encoder):
-    """The encoder without the tokens that an objective hides; where nothing is hidden, it is the encoder.
+    """`kind: masked_autoencoder`: an encoder of the visible tokens and a decoder of all tokens.
 
-    Hidden tokens are left out of the trunk, so that it costs a quarter where three of four are hidden. A decoder gets
-    what the trunk made of the others, and a learned vector with its position for each hidden one. The weights of
-    embedding and trunk have the names of `kind: encoder`, which can begin with them (`sciformer finetune --from`).
+    Hidden tokens do not enter the trunk, so it costs a quarter if three of four tokens are hidden. The decoder gets the
+    encoded visible tokens, and a learned vector with a position for each hidden token. If nothing is hidden, the model
+    is an encoder. Embedding and trunk have the weight names of `kind: encoder`, which can start from them
+    (`sciformer finetune --from`).
     """
 
     decoder_dim: int | None = Field(default=None, ge=1)
-    """Width of the decoder (default: as dim)."""
+    """Width of the decoder (default: dim)."""
     decoder_depth: int = Field(default=8, ge=0)
-    """Number of decoder blocks (default: 8)."""
+    """Number of blocks of the decoder (default: 8)."""
     decoder_heads: int | None = Field(default=None, ge=1)
-    """Number of attention heads of the decoder (default: as heads)."""
+    """Attention heads of the decoder (default: heads)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
-        """The network; without a decoder where nothing is hidden."""
+        """Build the network, without a decoder if the objective hides no tokens."""
         if not isinstance(self, TransformerOptions):
             raise UserError(
-                f"model.trunk must be transformer, which can read any part of the tokens, not {self.trunk}",
+                f"`model.kind: {self.kind}` needs `model.trunk: transformer`, not {self.trunk}",
                 key="model.trunk",
             )
         hides = objective.hides and objective.reads_out
@@ -48,12 +49,12 @@ class MaskedAutoencoder(Encoder):
 
 
 class Seen(NamedTuple):
-    """What of a view is not hidden.
+    """Visible tokens of a view.
 
-    view      these tokens
+    view      the visible tokens
     whole     all tokens
-    visible   (B, N) or (T,) which of all they are
-    rank      (B, N) or (T,) where each is among them
+    visible   (B, N) or (T,) mask of the visible tokens among all
+    rank      (B, N) or (T,) index of each token among the visible tokens
     """
 
     view: StreamView
@@ -63,9 +64,9 @@ class Seen(NamedTuple):
 
 
 class MaskDecoder(nn.Module):
-    """Of encoded tokens and a learned vector for each hidden one: y = trunk([W x + b or m]), with positions.
+    """y = trunk(W x + b for visible tokens x, learned vector m for hidden tokens), with positions.
 
-    A class token enters too, with a vector of its own beside the position 0 where it stands.
+    A class token enters too, at position 0, with a learned vector added to it.
     """
 
     def __init__(self, section: MaskedAutoencoder, tokens: Tokens, dim: int) -> None:
@@ -85,7 +86,7 @@ class MaskDecoder(nn.Module):
         self.trunk = small.make_trunk(tokens)
 
     def forward(self, x: Tensor, first: Tensor | None, seen: Seen) -> Tensor:
-        """All tokens (B, N, D') or (T, D') from those that were seen (B, V, D) or (V, D), and a class token (B, D)."""
+        """All tokens (B, N, D') or (T, D') from visible tokens (B, V, D) or (V, D) and a class token (B, D)."""
         valid, at = seen.whole.valid, seen.whole.columns["at"]
         y = self.adapt(x)
         if not y.numel():
@@ -103,7 +104,7 @@ class MaskDecoder(nn.Module):
 
 
 class MaskedAutoencoderNetwork(EncoderNetwork):
-    """embed -> trunk over the visible tokens -> decoder over all -> readout; unhidden samples as an encoder."""
+    """Network: embed -> trunk over visible tokens -> decoder over all tokens -> readout."""
 
     def __init__(
         self, section: MaskedAutoencoder, tokens: Tokens, objective: Any, trunk: nn.Module, pool: nn.Module
@@ -113,18 +114,18 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         tied = {id(weight) for weight in self.entrance.embedding.parameters()}
         if wide != self.dim and any(id(weight) in tied for weight in self.readout.parameters()):  # type: ignore[union-attr]
             raise UserError(
-                f"model.decoder_dim must be {self.dim}, the width of the embedding that also reads the answer, "
-                f"not {wide}",
+                f"model.decoder_dim must be {self.dim}, not {wide}, because the readout shares its weights with the "
+                "embedding",
                 key="model.decoder_dim",
             )
         self.mask_decoder = MaskDecoder(section, tokens, self.dim)
         always = not overrides(tokens, Maskable.maskable)
         mixed = any(getattr(objective, key, None) for key in ("random", "same", "whole_words", "mask"))
         self.mask_ratio: float | None = getattr(objective, "mask_ratio", None) if always and not mixed else None
-        """Share of the tokens of every sample that is hidden, where that is always so."""
+        """Share of hidden tokens, if it is the same for every sample; else None."""
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
-        """Every visible token informed by all other visible ones."""
+        """Run embedding and trunk over the visible tokens."""
         if "hidden" not in view.columns:
             return super().encode(view, watch)
         seen = self.look(view)
@@ -135,21 +136,21 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         return found._replace(seen=seen)
 
     def tokens(self, encoded: Encoded) -> Tensor:
-        """All tokens, as the decoder finds them; of an unhidden sample as the trunk made them."""
+        """Output of the decoder for all tokens; if nothing was hidden, output of the trunk."""
         if encoded.seen is None:
             return super().tokens(encoded)
         first = self.pooling(encoded.x, encoded.valid) if isinstance(self.pooling, ClassToken) else None
         return self.mask_decoder(super().tokens(encoded), first, encoded.seen)
 
     def look(self, view: StreamView) -> Seen:
-        """The tokens that are not hidden, with the coordinates they have among all."""
+        """Select the visible tokens, with their original coordinates."""
         columns = {name: column for name, column in view.columns.items() if not name.startswith("target ")}
         hidden, valid = columns.pop("hidden").bool(), view.valid
         columns.pop("asked", None)
         if "at" not in columns:
             place = valid.position if isinstance(valid, Ragged) else torch.arange(hidden.shape[1], device=hidden.device)
             columns["at"] = place.expand(hidden.shape)
-        elif columns["at"].shape[: hidden.dim()] != hidden.shape:  # one for all samples
+        elif columns["at"].shape[: hidden.dim()] != hidden.shape:  # the same coordinates for all samples
             columns["at"] = columns["at"].expand(len(hidden), -1, -1)
         whole = StreamView({**view.columns, "at": columns["at"]}, valid)
         if isinstance(valid, Ragged):
@@ -174,7 +175,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         total, count = ragged.total, len(ragged)
         if not torch.compiler.is_compiling():
             room = int(visible.sum())
-        else:  # shapes may not depend on values: the most that rounding in every sample can leave
+        else:  # shapes may not depend on values: an upper bound, with rounding in every sample
             room = (
                 total if self.mask_ratio is None else min(total, math.ceil((1 - self.mask_ratio) * total + count / 2))
             )
@@ -188,7 +189,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         return Seen(StreamView(kept, short), whole, visible, (ends[1:] - 1).clamp(min=0, max=max(0, room - 1)))
 
     def _show(self, inner: Watch, watch: Watch, seen: Seen) -> None:
-        """What was seen of visible tokens, padded: spread over all, with zeros for those that are hidden."""
+        """Record attention and hidden states of visible tokens at their positions among all, 0 for hidden ones."""
         front = int(isinstance(self.pooling, ClassToken))
         packed = isinstance(seen.whole.valid, Ragged)
         rank = nn.functional.pad(seen.rank + front, (front, 0))

@@ -1,4 +1,4 @@
-"""What networks are made of: how tokens enter and are read out, and the ground of the models."""
+"""Network: embedding, trunk, heads and readout, shared by the models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Entrance(nn.Module):
-    """How tokens enter: their embedding, a learned vector where one is hidden, dropout; and what is known of pairs."""
+    """Token embedding, learned vector for hidden tokens, dropout, and pair bias."""
 
     def __init__(self, tokens: Tokens, section: Model, hides: bool, pairs: bool = True) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Entrance(nn.Module):
             self.pairs = tokens.pairs(section.heads)
 
     def forward(self, view: StreamView) -> Tensor:
-        """(B, N, D) or packed (T, D)."""
+        """Embedded tokens (B, N, D) or packed (T, D)."""
         x = embedded(self.embedding, view.columns, view.valid)
         if self.hidden is not None and "hidden" in view.columns:
             hidden = self.hidden if self.trace is None else self.hidden + self.trace(view.columns)
@@ -46,13 +46,15 @@ class Entrance(nn.Module):
         return self.dropout(x)
 
     def pair_bias(self, view: StreamView) -> Tensor | PairBias | None:
-        """The pair bias: (B, H, N, N), or for packed tokens a PairBias."""
+        """Pair bias (B, H, N, N), or a PairBias for packed tokens; None without pair features."""
         return None if self.pairs is None else self.pairs(view.columns, view.valid)
 
 
 class ReadoutLayer(Readout):
-    """A readout of norm(act(W h + b)) instead of h, as BERT has it, or of norm(h) with `readout_norm` alone; activation
-    and norm are the trunk's."""
+    """Readout of norm(act(W h + b)) as in BERT, or of norm(h) with only `readout_norm`.
+
+    Activation and norm are those of the trunk.
+    """
 
     def __init__(self, readout: Readout, dim: int, section: Model) -> None:
         super().__init__()
@@ -66,7 +68,7 @@ class ReadoutLayer(Readout):
         self.readout = readout
 
     def before(self, hidden: Tensor) -> Tensor:
-        """What the readout reads, (..., D)."""
+        """Input (..., D) of the readout."""
         return self.norm(hidden if self.layer is None else self.activation(self.layer(hidden)))
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -83,9 +85,9 @@ class ReadoutLayer(Readout):
 
 
 class Network(nn.Module):
-    """The ground of the models: entrance, trunk, heads, readout.
+    """Base class of networks: embedding, trunk, heads and readout.
 
-    read_dim   width of what is read out, where that comes of a decoder of hidden tokens; these then do not enter
+    read_dim   width of the readout of a masked autoencoder; its hidden tokens do not enter the trunk
     """
 
     def __init__(
@@ -94,8 +96,8 @@ class Network(nn.Module):
         super().__init__()
         if not hasattr(self, objective.asks):
             raise UserError(
-                f"`objective.kind: {objective.kind}` needs a model that can {objective.asks}, "
-                f"and `model.kind: {section.kind}` cannot",
+                f"`objective.kind: {objective.kind}` needs a model that can {objective.asks}, which "
+                f"`model.kind: {section.kind}` cannot",
                 key="model.kind",
             )
         if objective.hides and not section.tokens_interact:
@@ -120,7 +122,7 @@ class Network(nn.Module):
         return self.entrance(view)
 
     def run(self, x: Tensor, view: StreamView, watch: Watch | None = None, **more: Any) -> Tensor:
-        """The trunk over embedded tokens, where they are and with what is known of their pairs."""
+        """Run the trunk over embedded tokens, with their coordinates and pair bias."""
         bias = self.entrance.pair_bias(view)
         if bias is not None:
             more["bias"] = bias
@@ -129,5 +131,5 @@ class Network(nn.Module):
 
 
 def parameters(module: nn.Module) -> int:
-    """How many numbers are trained; tied ones once."""
+    """Number of trainable parameters; tied parameters count once."""
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)

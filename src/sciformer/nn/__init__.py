@@ -1,6 +1,8 @@
-"""The transformer, part by part: flat arguments, no configuration objects, no domain words.
+"""Neural network modules: attention, transformers, other trunks, poolings and heads.
 
-Shapes have one legend: B batch, N tokens, M memory tokens, D width, H heads, G key-value heads, E width of a head,
+They take plain arguments, without configuration objects, and know no scientific domain.
+
+Shapes: B batch, N tokens, M memory tokens, D width, H heads, G key-value heads, E width of a head,
 T packed tokens, A axes. A mask is called `valid` and is True where the token is real.
 """
 

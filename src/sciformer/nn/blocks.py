@@ -1,4 +1,4 @@
-"""Attention, MLP, norm, residual: the block that is stacked, and the block that asks with a class token."""
+"""Transformer blocks: attention, MLP, norms and residuals; class attention blocks."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "silu": F.silu,
     "tanh": torch.tanh,
-    "swiglu": F.silu,  # of the gate; see MLP
+    "swiglu": F.silu,  # activation of the gate; see MLP
 }
 
 
 class MLP(nn.Module):
     """y = W_2 act(W_1 x), or with `swiglu` y = W_2 (silu(W_g x) * W_1 x) (arXiv 2002.05202).
 
-    `norm` stands between the activation and W_2 (NormFormer, arXiv 2110.09456).
+    `norm` is applied between the activation and W_2 (NormFormer, arXiv 2110.09456).
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class MLP(nn.Module):
 
 
 class BlockArguments(AttentionArguments, total=False):
-    """The choices of a Block that a trunk passes on."""
+    """Keyword arguments of Block, passed on by trunks."""
 
     norm_position: str
     norm: str
@@ -85,26 +85,26 @@ class BlockArguments(AttentionArguments, total=False):
 
 
 def block_norm(dim: int, options: BlockArguments, wanted: bool = True) -> nn.Module:
-    """The norm of blocks with these options, or none where it is not `wanted`."""
+    """Norm of blocks with these options, or none if not `wanted`."""
     name = options.get("norm", "layer") if wanted else "none"
     return make_norm(name, dim, options.get("bias", True), options.get("epsilon"))
 
 
 class Block(nn.Module):
-    """One layer of a transformer.
+    """Transformer block: attention, optional cross-attention, MLP.
 
         pre:   x <- x + attention(norm(x));   x <- x + cross(norm(x), memory);   x <- x + mlp(norm(x))
         post:  x <- norm(x + attention(x));   x <- norm(x + cross(x, memory));   x <- norm(x + mlp(x))
 
-    cross      whether there is attention to a memory (a decoder's)
-    mlp_ratio  width of the MLP's hidden layer over the width of the block
-    dropout    of both branches, and of attention weights (`attention_dropout`) and hidden activations of the MLP
-               (`hidden_dropout`) unless these are given; `drop_path` leaves out whole branches
-    residual   whether x stands in these sums beside what a part made of it; without it (ASTROMER, arXiv 2205.01677)
-               post is x <- norm(attention(x)); x <- norm(mlp(x))
-    extras     of NormFormer (arXiv 2110.09456), any of NORMFORMER: `head_scale` learns a scale for each head,
+    cross      whether the block attends to a memory, as in a decoder
+    mlp_ratio  width of the hidden layer of the MLP divided by `dim`
+    dropout    dropout of both branches; also the default of `attention_dropout` (attention weights) and
+               `hidden_dropout` (hidden activations of the MLP). `drop_path` drops whole branches
+    residual   whether x is added to the output of each branch; without it (ASTROMER, arXiv 2205.01677) post is
+               x <- norm(attention(x)); x <- norm(mlp(x))
+    extras     of NormFormer (arXiv 2110.09456), any of NORMFORMER: `head_scale` learns a scale of each head,
                `attention_norm` normalises after attention, `hidden_norm` inside the MLP, `residual_scale` learns a
-               scale of the residual beside the MLP; or `output_scale`, a scale for each head's share of the width after
+               scale of the residual of the MLP; or `output_scale`, a scale of each of H equal parts of the width after
                W_o, which the Particle Transformer has in place of `head_scale` (arXiv 2202.03772)
     """
 
@@ -167,7 +167,7 @@ class Block(nn.Module):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """(B, N, D) -> (B, N, D); x sees itself through `sight`, and the memory (B, M, D) through `memory_sight`."""
+        """Output (B, N, D) for x (B, N, D), masked by `sight`; `memory_sight` masks the memory (B, M, D)."""
         ragged = _layout(sight)
         y = self.attention(
             self.attention_norm(x) if self.pre else x,
@@ -190,30 +190,30 @@ class Block(nn.Module):
         return self.feed(x, ragged)
 
     def settle(self, y: Tensor) -> Tensor:
-        """What attention found, as the extras scale and normalise it."""
+        """Output of the attention, scaled and normalised by the extras."""
         if self.output_scale is not None:
             y = (y.unflatten(-1, (len(self.output_scale), -1)) * self.output_scale).flatten(-2)
         return self.attention_out_norm(y)
 
     def join(self, x: Tensor, y: Tensor, norm: nn.Module, ragged: Ragged | None = None) -> Tensor:
-        """The residual sum of x and a branch y (or y alone), normalised here when norm_position is post."""
-        if self.training and self.drops:  # calls that do nothing cost a small model some time
+        """Residual sum of x and a branch y (or y alone), normalised if norm_position is post."""
+        if self.training and self.drops:  # skipping calls without effect saves time in small models
             y = self.drop_path(self.dropout(y), ragged)
         x = x + y if self.residual else y
         return x if self.pre else norm(x)
 
     def feed(self, x: Tensor, ragged: Ragged | None = None) -> Tensor:
-        """The MLP and its residual."""
+        """MLP with its norm and residual."""
         y = self.mlp(self.mlp_norm(x) if self.pre else x)
         return self.join(x if self.residual_scale is None else x * self.residual_scale, y, self.mlp_norm, ragged)
 
 
 class ClassBlock(nn.Module):
-    """Class attention (CaiT, arXiv 2103.17239): only the class token asks, of itself and the sequence.
+    """Class attention (CaiT, arXiv 2103.17239): the class token c is the only query.
 
         u = norm([c; x]);   c <- c + attention(query = u_0, keys and values = u);   c <- c + mlp(norm(c))
 
-    `raw_query` asks with c as it is instead of u_0, as the Particle Transformer does (arXiv 2202.03772).
+    With `raw_query` the query is c instead of u_0, as in the Particle Transformer (arXiv 2202.03772).
     """
 
     def __init__(self, dim: int, heads: int, *, raw_query: bool = False, **options: Unpack[BlockArguments]) -> None:
@@ -222,17 +222,17 @@ class ClassBlock(nn.Module):
         self.block = Block(dim, heads, **options)
 
     def forward(self, token: Tensor, x: Tensor, valid: Tensor | None = None, *, watch: Watch | None = None) -> Tensor:
-        """The new class token (B, 1, D) from the old one and the sequence x (B, N, D) with `valid` (B, N)."""
+        """New class token (B, 1, D) from the old token and x (B, N, D) with `valid` (B, N)."""
         if valid is not None:
             valid = F.pad(valid, (1, 0), value=True)
         return self._ask(token, torch.cat([token, x], 1), slice(0, 1), Sight(valid=valid), look(watch, "attention"))
 
     def packed(self, token: Tensor, x: Tensor, first: Tensor, sight: Sight) -> Tensor:
-        """The same of packed sequences: class tokens (1, B, D), and x (T + B, D) with room for them at `first` (B,)."""
+        """New class tokens (1, B, D) of packed sequences x (T + B, D), with free rows `first` (B,)."""
         return self._ask(token, x.index_copy(0, first, token[0])[None], first, sight, None)
 
     def _ask(self, token: Tensor, both: Tensor, place: slice | Tensor, sight: Sight, watch: Watch | None) -> Tensor:
-        """New class tokens from the old ones, which stand at `place` of `both`."""
+        """New class tokens from the old class tokens, at index `place` of `both`."""
         block, ragged = self.block, _layout(sight)
         keys = block.attention_norm(both) if block.pre else both
         y = block.attention(token if self.raw_query else keys[:, place], keys, sight, watch=watch)
@@ -240,7 +240,7 @@ class ClassBlock(nn.Module):
 
 
 def _layout(sight: Sight | None) -> Ragged | None:
-    """How the tokens are packed, if they are."""
+    """Layout of packed tokens, or None for padded tokens."""
     if sight is not None and isinstance(sight.pattern, Documents):
         return sight.pattern.queries
     return None

@@ -1,4 +1,4 @@
-"""Dropout with random numbers that do not cost more than the layers between them."""
+"""Dropout with fast random numbers on the CPU."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ LEVELS = 1 << 16
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """x with a share p of its numbers set to zero and the others divided by 1 - p."""
+    """Dropout: set a share p of the elements to zero, divide the rest by 1 - p."""
     if p == 0 or x.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(x, p)
     return x * keep(x.shape, p, x.dtype)
 
 
 def keep(shape: tuple[int, ...], p: float, dtype: torch.dtype) -> Tensor:
-    """Zeros for the share p, else 1 / (1 - p), on the CPU.
+    """Dropout mask on the CPU: 0 for a share p of the elements, else 1 / (1 - p).
 
-    PyTorch draws one random number for each there, with one core; four fit into the bits of one. The share is a
+    PyTorch draws one random number per element, on one core. Here 64 random bits serve four elements, so the share is a
     multiple of 2^-16.
     """
     count = math.prod(shape)
@@ -33,7 +33,7 @@ def keep(shape: tuple[int, ...], p: float, dtype: torch.dtype) -> Tensor:
 
 
 class Dropout(nn.Dropout):
-    """As PyTorch's, and quick on the CPU too."""
+    """Dropout like PyTorch's, but faster on the CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
         return dropout(x, self.p) if self.training else x

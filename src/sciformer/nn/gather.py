@@ -1,4 +1,4 @@
-"""Rows of all ranks as one tensor, with gradients: for losses that compare samples with each other."""
+"""Differentiable all-gather of rows, for contrastive losses over all ranks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class _GatherRows(torch.autograd.Function):
-    """Forward: rows of all ranks, in their order. Backward: the sum over ranks of the gradients of this rank's rows."""
+    """All-gather of rows; its backward pass sums the gradients of this rank's rows over ranks."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:
@@ -29,14 +29,14 @@ class _GatherRows(torch.autograd.Function):
 
 
 def own_rows(sizes: list[int]) -> slice:
-    """Where this rank's rows are among those of all ranks."""
+    """Slice of this rank's rows among the rows of all ranks."""
     rank = dist.get_rank()
     return slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def gather_rows(rows: Tensor) -> tuple[Tensor, slice]:
-    """The rows (n, ...) of all ranks, and which of them are this rank's; every rank must ask.
+    """Gather the rows (n, ...) of all ranks, with the slice of this rank; every rank must call it.
 
     A loss L of these rows is the same on every rank. Each rank gets the sum over ranks of dL/d(its rows), so the mean
     of the ranks' gradients of the weights is that of one process with all rows.

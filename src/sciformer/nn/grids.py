@@ -1,4 +1,4 @@
-"""Tokens on their grid: from a list of tokens to rows and columns, and back."""
+"""Token grids: scatter tokens to rows and columns, and gather them back."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ Shape = tuple[int, int]
 
 
 class Grid:
-    """Where the tokens of a padded batch stand on a grid of `shape` (rows, columns).
+    """Positions of the tokens of a padded batch on a grid of `shape` (rows, columns).
 
-    Tokens that are all there and lie row by row are only reshaped. Others are put where `cell` says: whatever is not
-    there is 0, and `real` tells.
+    Complete samples in row order are only reshaped. Other tokens go to the row and column in `cell`; empty cells are 0.
 
     real   (B, rows, columns) True where there is a token; None: everywhere
     """
 
     def __init__(self, shape: Shape, n: int, valid: Tensor | None = None, cell: Tensor | None = None) -> None:
-        """valid (B, N) which tokens are real; cell (B or 1, N, 2) or (N, 2), row and column of each."""
+        """`valid` (B, N): mask of real tokens; `cell` (B or 1, N, 2) or (N, 2): row and column of each."""
         self.shape = shape
         self.index: Tensor | None = None
         self.real: Tensor | None = None
         self.valid = valid
         count = shape[0] * shape[1]
-        if valid is None and n == count:  # nothing can be missing
+        if valid is None and n == count:  # the grid is complete
             return
         if cell is None:
             if n != count:
@@ -38,7 +37,7 @@ class Grid:
         cell = cell if cell.dim() == 3 else cell[None]
         index = cell[..., 0].long() * shape[1] + cell[..., 1].long()
         if valid is not None:
-            index = index.expand(valid.shape).masked_fill(~valid, count)  # beside the grid
+            index = index.expand(valid.shape).masked_fill(~valid, count)  # an extra cell for padding
         self.index = index
         self.real = torch.zeros(len(index), count + 1, dtype=torch.bool, device=index.device)
         self.real = self.real.scatter(1, index, True)[:, :-1].unflatten(1, shape)
@@ -47,9 +46,10 @@ class Grid:
     def of(
         cls, places: Shape, n: int, valid: Tensor | None, cell: Tensor | None, at: Tensor | None, training: bool
     ) -> Grid:
-        """The grid of tokens whose shapes vary, if there is a `cell`; else of those that stand `at` their places.
+        """Grid of tokens by `cell`, or without it by integer positions `at`.
 
-        In training no image is larger than `places`, and nobody waits for the device to know how large they are.
+        With `cell`, sizes may vary. In training no image is larger than `places`, so no device sync is needed to know
+        the size.
         """
         if cell is None:
             whole = at is not None and not at.is_floating_point()
@@ -61,7 +61,7 @@ class Grid:
 
     def lay(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, rows, columns, D)."""
-        x = zero_padding(x, self.valid)  # several may stand beside the grid
+        x = zero_padding(x, self.valid)  # padded tokens share one extra cell
         if self.index is None:
             return x.unflatten(1, self.shape)
         laid = x.new_zeros(len(x), self.shape[0] * self.shape[1] + 1, x.shape[-1])
@@ -69,7 +69,7 @@ class Grid:
         return laid.scatter(1, index, x)[:, :-1].unflatten(1, self.shape)
 
     def pick(self, laid: Tensor) -> Tensor:
-        """(B, rows, columns, D) -> (B, N, D), the way back; 0 where there is no token."""
+        """Inverse of `lay`: (B, rows, columns, D) -> (B, N, D), 0 at padding."""
         x = laid.flatten(1, 2)
         if self.index is not None:
             index = self.index.clamp(max=x.shape[1] - 1)[..., None].expand(len(x), -1, x.shape[-1])

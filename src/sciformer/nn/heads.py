@@ -1,4 +1,4 @@
-"""The last layer: classes, values with their uncertainty, tags."""
+"""Heads: classes, values with uncertainty, quantiles, and tags of tokens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _layer(
 
 
 class ClassHead(nn.Module):
-    """Logits (B, classes) of a pooled vector (B, D): W y + b, or an MLP with a `hidden` layer or several."""
+    """Logits (B, classes) of a pooled vector y (B, D): W y + b, or an MLP with `hidden` layers."""
 
     def __init__(
         self,
@@ -48,17 +48,17 @@ class ClassHead(nn.Module):
 
 
 class TagHead(ClassHead):
-    """Logits (..., N, tags) of every token (..., N, D), by the layers of a ClassHead."""
+    """Logits (..., N, tags) of every token (..., N, D), with the layers of a ClassHead."""
 
 
 class Gaussian(NamedTuple):
-    """A value and its standard deviation, each (B, values)."""
+    """Mean and standard deviation of predicted values, each (B, values)."""
 
     mean: Tensor
     std: Tensor
 
     def loss(self, target: Tensor) -> Tensor:
-        """The negative log likelihood: ln std + (target - mean)^2 / (2 std^2) + ln(2 pi) / 2, for each value."""
+        """Negative log-likelihood of each value: ln std + (target - mean)^2 / (2 std^2) + ln(2 pi) / 2."""
         if target.shape != self.mean.shape:
             raise UserError(
                 f"targets must have shape {tuple(self.mean.shape)}, like the values, not {tuple(target.shape)}"
@@ -87,9 +87,10 @@ class ValueHead(nn.Module):
 
 
 class QuantileHead(nn.Module):
-    """Quantiles (B, values, Q) of each value in rising order: the middle one W y + b, the others softplus steps away.
+    """Quantiles (B, values, Q) of each value, in rising order.
 
-    They cannot cross. `middle` is the number of the one from which the steps go down and up.
+    The quantile with index `middle` is W y + b. The other quantiles are softplus steps below and above it, so quantiles
+    cannot cross.
     """
 
     def __init__(
@@ -114,7 +115,9 @@ class QuantileHead(nn.Module):
 
 
 def pinball(quantiles: Tensor, levels: Tensor, target: Tensor) -> Tensor:
-    """The loss of quantiles (B, values, Q) at `levels` (Q,), for each value (B, values), summed over levels:
-    q (y - z) where the target y is above the quantile z, (1 - q) (z - y) where it is below."""
+    """Pinball loss (B, values) of quantiles (B, values, Q) at `levels` (Q,), summed over levels.
+
+    For the level q: q (y - z) if the target y is above the quantile z, else (1 - q) (z - y).
+    """
     above = target[..., None] - quantiles
     return torch.maximum(levels * above, (levels - 1) * above).sum(-1)

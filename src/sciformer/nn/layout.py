@@ -1,4 +1,4 @@
-"""Tokens of either layout as one flat run, for trunks that look at each token, at neighbours or at pairs."""
+"""Conversion between padded or packed tokens and one flat run of tokens."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .watch import Watch
 
 
 class Layout:
-    """The way from padded (B, N, ...) or packed tokens to a flat run (T, ...), and back.
+    """Conversion of padded (B, N, ...) or packed tokens to a flat run (T, ...), and back.
 
     real    (T,) True where a row of the run is a token; None: everywhere
-    valid   (B, N) where the square of `pad` holds a token, or None: everywhere. Real tokens come first there.
-    rows    (B, N) the row of the run that stands at each place of that square; T where there is none
-    ragged  the caller's packed layout, or None
+    valid   (B, N) mask of the padded tensor of `pad`, with real tokens first; None: all are real
+    rows    (B, N) row of the run at each position of that tensor; T at padding
+    ragged  packed layout of the caller, or None
 
-    On a CPU what is no token is left out of the run. Elsewhere shapes may not depend on values: it stays, and `real`
-    tells.
+    On a CPU the run has no padding. On other devices shapes may not depend on values, so padding stays in the run and
+    `real` marks it.
     """
 
     def __init__(self, x: Tensor, valid: Valid) -> None:
@@ -54,11 +54,13 @@ class Layout:
         start = n * torch.arange(batch, device=x.device)[:, None]
         self.valid = place < valid.sum(1, keepdim=True)
         self.slots = (start + (valid.long().cumsum(1) - 1).clamp(min=0)).flatten()
-        order = torch.argsort(torch.where(valid, place, place + n), dim=1)  # no two are equal, so that it is stable
+        order = torch.argsort(
+            torch.where(valid, place, place + n), dim=1
+        )  # no two keys are equal, so the sort is stable
         self.rows = torch.where(self.valid, start + order, self.total)
 
     def flat(self, x: Tensor) -> Tensor:
-        """The run of a column as the caller has it, zeros where there is no token."""
+        """Flat run of a column in the layout of the caller, 0 where there is no token."""
         if len(self.given) == 2:
             x = x.flatten(0, 1)
         if self.kept is not None:
@@ -66,7 +68,7 @@ class Layout:
         return x if self.real is None else x.masked_fill(~self.real.view(-1, *[1] * (x.dim() - 1)), 0)
 
     def back(self, run: Tensor) -> Tensor:
-        """The layout of the caller, zeros where there is no token."""
+        """Inverse of `flat`: the layout of the caller, 0 where there is no token."""
         if self.kept is not None:
             run = run.new_zeros(self.given.numel(), *run.shape[1:]).index_copy(0, self.kept, run)
         elif self.real is not None:
@@ -74,13 +76,13 @@ class Layout:
         return run.view(*self.given, *run.shape[1:])
 
     def pad(self, run: Tensor) -> Tensor:
-        """The square (B, N, ...), zeros where there is no token."""
+        """Padded tensor (B, N, ...) of a run, 0 at padding."""
         if self.valid is None:
             return run.view(*self.rows.shape, *run.shape[1:])
         return take(run, self.rows)
 
     def unpad(self, square: Tensor) -> Tensor:
-        """The run of a square; where a row is no token, whatever stands at some place."""
+        """Inverse of `pad`; rows of the run without a token get arbitrary values."""
         return square.flatten(0, 1)[self.slots]
 
     def show(self, run: Tensor, name: str, watch: Watch | None) -> None:
@@ -90,7 +92,7 @@ class Layout:
 
 
 def coordinates(at: Tensor, x: Tensor, layout: Layout) -> Tensor:
-    """Coordinates (T, A) as a run, from those of a caller: on a line or on axes, for every sample or for all alike."""
+    """Flat coordinates (T, A) from (N,), (N, A), (B, N) or (B, N, A), or packed (T,) or (T, A)."""
     lead = x.shape[:-1]
     if (at.dim() == len(lead) and at.shape == lead) or at.dim() == 1:
         at = at[..., None]
@@ -99,7 +101,7 @@ def coordinates(at: Tensor, x: Tensor, layout: Layout) -> Tensor:
 
 
 def take(run: Tensor, rows: Tensor) -> Tensor:
-    """Rows of a run (T, ...), zeros for row T. The gradient is summed in the same order every time."""
+    """Rows of a run (T, ...), 0 for row T; the order of summing gradients is deterministic."""
     wide = torch.cat([run, run.new_zeros(1, *run.shape[1:])])
     if wide.dim() == 2 and wide.is_floating_point():
         return F.embedding(rows, wide)

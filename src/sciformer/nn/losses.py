@@ -1,4 +1,4 @@
-"""Cross-entropy of a linear layer, without ever holding all its logits at once."""
+"""Cross-entropy of a linear layer, in chunks of the logits."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ IGNORE_INDEX = -100
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float = 0.0, bias: Tensor | None = None
 ) -> Tensor:
-    """-ln softmax(W h)[target], (n,) for hidden (n, D), weight (V, D), target (n,); 0 where the target is IGNORE_INDEX.
+    """Cross-entropy -ln softmax(W h)[target] (n,) of hidden h (n, D), weight W (V, D).
 
-    With a `bias` (V,) it is W h + b. With label smoothing s it is -(1 - s) ln p[target] - s / V sum_v ln p[v] (arXiv
-    1706.03762).
+    It is 0 where the target (n,) is IGNORE_INDEX. With a `bias` b (V,) the logits are W h + b. With label smoothing s
+    the loss is -(1 - s) ln p[target] - s / V sum_v ln p[v] (arXiv 1706.03762).
     """
     return _cross_entropy(hidden, weight, bias, target, smoothing, "none")
 
@@ -30,14 +30,14 @@ def total_cross_entropy(
     smoothing: float = 0.0,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """The sum of `linear_cross_entropy`.
+    """Sum of `linear_cross_entropy` over all tokens.
 
-    With many tokens and a large vocabulary the logits would be the largest tensor of a training step. In chunks of so
-    many tokens they never exist together: gradients are made with the loss, chunk by chunk.
+    With many tokens and a large vocabulary the logits would be the largest tensor of a training step. With `chunk`,
+    loss and gradients are computed for that number of tokens at a time, and the logits are never all in memory.
     """
     if not chunk or hidden.shape[0] <= chunk:
         return _cross_entropy(hidden, weight, bias, target, smoothing, "sum")
-    if bias is not None:  # one more column of the weight, beside hidden vectors with a 1 at their end
+    if bias is not None:  # as one more column of the weight, with a 1 appended to each hidden vector
         weight = torch.cat([weight, bias[:, None]], 1)
         hidden = torch.cat([hidden, hidden.new_ones(hidden.shape[0], 1)], 1)
     device = hidden.device.type
@@ -56,13 +56,13 @@ def _cross_entropy(
 
 
 def disagreement(first: Tensor, second: Tensor) -> Tensor:
-    """KL(p | q) + KL(q | p) = sum_v (p_v - q_v)(ln p_v - ln q_v), (n,) for logits (n, V) of p and q."""
+    """Symmetric KL divergence sum_v (p_v - q_v)(ln p_v - ln q_v) (n,) of two logits (n, V)."""
     p, q = _exact(first).log_softmax(-1), _exact(second).log_softmax(-1)
     return ((p.exp() - q.exp()) * (p - q)).sum(-1)
 
 
 def _exact(x: Tensor) -> Tensor:
-    """In single precision or better."""
+    """Convert to single precision, or keep a higher one."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 

@@ -1,4 +1,4 @@
-"""The norms, and the residual that may be dropped."""
+"""Norms and stochastic depth."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ NORMS = ("layer", "rms", "none")
 
 
 def make_norm(name: str, dim: int, bias: bool = True, epsilon: float | None = None) -> nn.Module:
-    """`layer`: g (x - mean) / std + b (arXiv 1607.06450), b if `bias`; `rms`: g x / rms (arXiv 1910.07467); `none`.
+    """Make a norm by its name: `layer`, `rms` or `none`.
 
-    `epsilon` stands beside the variance under the root: 1e-5 (layer) and 1e-6 (rms) unless given.
+    layer  g (x - mean) / std + b (arXiv 1607.06450), with b if `bias`; epsilon: 1e-5 by default
+    rms    g x / rms (arXiv 1910.07467); epsilon: 1e-6 by default
     """
     one_of("the norm", name, NORMS)
     if name == "none":
@@ -26,10 +27,10 @@ def make_norm(name: str, dim: int, bias: bool = True, epsilon: float | None = No
 
 
 class BatchNorm(nn.Module):
-    """y = g (x - mean) / std + b over all real rows of a batch (arXiv 1502.03167), a channel at a time.
+    """y = g (x - mean) / std + b of each channel, over all real rows of a batch (arXiv 1502.03167).
 
-    Rows that are no tokens count in no mean, so padded and packed batches learn the same. In evaluation mean and
-    deviation are the running ones.
+    Padding does not count in the statistics, so padded and packed batches give the same result. Evaluation uses the
+    running mean and variance.
     """
 
     running_mean: Tensor
@@ -43,7 +44,7 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(dim))
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """x (..., D); `real` (...) is True where a row counts, None: everywhere."""
+        """Normalise x (..., D); `real` (...) is True where a row is a token, None: everywhere."""
         rows = x.reshape(-1, self.dim)
         if not self.training or (real is None and len(rows) > 1):
             return self.plain(rows).view(x.shape)
@@ -59,7 +60,7 @@ class BatchNorm(nn.Module):
         return y.to(x.dtype).view(x.shape)
 
     def plain(self, x: Tensor) -> Tensor:
-        """The same of x (n, D, ...) where everything counts."""
+        """Normalise x (n, D, ...) without padding."""
         if not self.training:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.epsilon)
         mean, unbiased = torch.zeros_like(self.running_mean), torch.zeros_like(self.running_var)
@@ -68,9 +69,9 @@ class BatchNorm(nn.Module):
         return y
 
     def affine(self, found: tuple[Tensor, Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
-        """(D,) scale and shift, y = scale x + shift, by the mean, variance and number of rows that a caller has found.
+        """Scale and shift (D,) of y = scale x + shift, from mean, variance and row count `found`.
 
-        None: by the running mean and variance, which is what evaluation wants.
+        None: from the running mean and variance, as in evaluation.
         """
         mean, variance = self.running_mean, self.running_var
         if found is not None:
@@ -80,14 +81,14 @@ class BatchNorm(nn.Module):
         return scale, self.bias - scale * mean
 
     def _count(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
-        """Let so many rows count in the running statistics, none not at all."""
+        """Update the running statistics from a batch of `count` rows; no update if it is 0."""
         some = count.to(mean.dtype).clamp(min=1)
         unbiased = variance * (some / (some - 1).clamp(min=1))
         self._remember(mean, unbiased, self.momentum * (count > 0).to(some.dtype))
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor, share: float | Tensor) -> None:
-        """Let a batch count in the running statistics; where it is not finite, neither is its update of the weights."""
+        """Update the running statistics, except for channels of non-finite mean or variance."""
         fine = mean.isfinite() & variance.isfinite()
         for running, found in ((self.running_mean, mean), (self.running_var, variance)):
             running += torch.where(fine, share * (found.to(running.dtype) - running), 0)
@@ -97,7 +98,7 @@ class BatchNorm(nn.Module):
 
 
 class DropPath(nn.Module):
-    """Leave a branch out for whole samples (arXiv 1603.09382): y = x b / (1 - p), b ~ Bernoulli(1 - p)."""
+    """Stochastic depth per sample (arXiv 1603.09382): y = x b / (1 - p), b ~ Bernoulli(1 - p)."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -106,7 +107,7 @@ class DropPath(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor, ragged: Ragged | None = None) -> Tensor:
-        """x (B, N, D), or packed (1, T, D) with its layout."""
+        """Drop the branch x (B, N, D), or packed (1, T, D) with its layout."""
         if not self.training or self.p == 0:
             return x
         if ragged is None:

@@ -1,8 +1,8 @@
-"""What a recipe can say of a trunk, a position or a pooling, and how it is built from that.
+"""Recipe options of trunks, position codes and poolings: base classes.
 
-A trunk stands in a recipe under its registered name (`model.trunk: lstm`). The class registered there has the trunk's
-keys as fields and builds it; it stands in the file of the trunk. The same holds for positions and poolings. The modules
-themselves take plain arguments.
+A recipe names a trunk by its registered name (`model.trunk: lstm`). The class registered under this name has the keys
+of the trunk as fields and builds it; it is in the file of the trunk. The same holds for position codes and poolings.
+The modules themselves take plain arguments.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Width = Annotated[int, Field(ge=1)]
 
 
 class TokenForm(NamedTuple):
-    """The form of the tokens that a trunk reads.
+    """Shape and positions of the tokens read by a trunk.
 
-    kind         their name, for errors
-    width        numbers of an embedded token
-    axes         coordinates of a token
-    grid_shape   places for tokens, on a line or a grid; None where they are not counted
-    raster       sides and channels of a token that is a part of an image, else none; asked only where a trunk needs it
+    kind         kind of the tokens, for errors
+    width        width of an embedded token
+    axes         number of coordinates of a token
+    grid_shape   number of token positions, or shape of their grid; None if positions are not counted
+    raster       function that returns height, width and channels of an image patch, or an empty tuple
     initial_std  standard deviation of embedded tokens before training
-    leading      tokens in front of those with places: a class token
+    leading      number of tokens without a position in front, for example a class token
     """
 
     kind: str
@@ -44,7 +44,7 @@ class TokenForm(NamedTuple):
 
 
 class HeadForm(NamedTuple):
-    """The heads of an attention: their number, that of keys and values, the width of each."""
+    """Number of heads, number of key-value heads, and width of a head."""
 
     heads: int
     kv_heads: int | None
@@ -60,7 +60,7 @@ class PositionOptions(Options):
         return False
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
-        """The position code for a trunk of width `dim`; `heads` are None where the trunk has no attention."""
+        """Position code for a trunk of width `dim`; `heads` is None for trunks without attention."""
         raise NotImplementedError
 
 
@@ -68,20 +68,20 @@ class TrunkOptions(Options):
     """Options of a trunk, registered as `trunk`."""
 
     can_be_causal: ClassVar[bool] = False
-    """Whether the trunk can read forwards, so that a decoder can use it."""
+    """Whether the trunk can be causal, as a decoder needs it."""
     recurrent: ClassVar[bool] = False
-    """Whether the trunk reads token by token, so that its last state stands for all."""
+    """Whether the trunk is recurrent, so that its last state represents all tokens."""
     keeps_width: ClassVar[bool] = True
-    """Whether tokens must enter with the width `dim`, which every block keeps."""
+    """Whether input tokens and all blocks have the width `dim`."""
     tokens_interact: ClassVar[bool] = True
     """Whether tokens see each other."""
     takes_class_token: ClassVar[bool] = False
-    """Whether the first token sees all others."""
+    """Whether the first token sees all other tokens."""
 
     dim: int = Field(default=128, ge=1)
     """Width of the model (default: 128)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout probability in training (default: 0)."""
+    """Dropout rate: share of activations set to zero in training (default: 0)."""
 
     @property
     def blocks(self) -> int:
@@ -90,15 +90,15 @@ class TrunkOptions(Options):
 
     @property
     def reads_both_ways(self) -> bool:
-        """Whether half of the width comes from a reader that began at the end."""
+        """Whether half of the width comes from a backward pass over the tokens."""
         return False
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> nn.Module:
-        """The trunk for tokens of this form; with `memory_dim` it also attends to a memory of that width."""
+        """Trunk for tokens of this form; with `memory_dim` it also attends to a memory of that width."""
         raise NotImplementedError
 
     def build_decoder(self, form: TokenForm, memory_dim: int, memory_window: int | None) -> nn.Module:
-        """The decoder of an encoder-decoder, for a memory of this width and of at most this length."""
+        """Decoder for a memory of width `memory_dim` and at most `memory_window` tokens."""
         return self.build_trunk(form, causal=True, memory_dim=memory_dim)
 
 
@@ -117,15 +117,15 @@ class PoolingOptions(Options):
     """Options of a pooling, registered as `pooling`."""
 
     has_weights: ClassVar[bool] = False
-    """Whether the pooling learns; without an objective that asks for it, its weights would stay untrained."""
+    """Whether the pooling has weights; an objective without pooling would leave them untrained."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
-        """The pooling of tokens of width `dim`, made by this trunk."""
+        """Pooling of the tokens of width `dim` from this trunk."""
         raise NotImplementedError
 
 
 def needs_attention(name: str, heads: HeadForm | None) -> HeadForm:
-    """Refuse a position that acts inside attention where there is none."""
+    """Return `heads`, or raise an error if the trunk has no attention."""
     if heads is None:
         raise UserError(f"`model.position: {name}` needs a trunk with attention", key="model.position")
     return heads

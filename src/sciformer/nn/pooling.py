@@ -1,7 +1,6 @@
-"""From tokens to one vector a sample: mean, sum, largest, first, last, class token, class attention, attention pooling,
-a recurrent reader, a mean over tokens and blocks.
+"""Poolings: from the tokens of a sample to one vector.
 
-Every pooling takes padded (B, N, D) or packed (T, D) tokens and returns (B, D); a sample without tokens is finite.
+Every pooling takes padded (B, N, D) or packed (T, D) tokens and returns (B, D), finite also for samples without tokens.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from .watch import Watch, look
 
 
 class MeanPool(nn.Module):
-    """y = sum over real tokens of x_i / their number; zeros where there is none."""
+    """y = mean of x_i over real tokens; 0 without tokens."""
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         sums = _sum(x, valid)
@@ -38,7 +37,7 @@ class MeanPool(nn.Module):
 
 
 class SumPool(nn.Module):
-    """y = sum over real tokens of x_i (arXiv 1703.06114); zeros where there is none."""
+    """y = sum of x_i over real tokens (arXiv 1703.06114); 0 without tokens."""
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         return _sum(x, valid)
@@ -53,7 +52,7 @@ def _sum(x: Tensor, valid: Valid) -> Tensor:
 
 
 class MaxPool(nn.Module):
-    """y_d = max over real tokens of x_id (arXiv 1408.5882); zeros where there is none."""
+    """y_d = max of x_id over real tokens i (arXiv 1408.5882); 0 without tokens."""
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         x, mask = _padded(x, valid)
@@ -65,17 +64,16 @@ class MaxPool(nn.Module):
 
 
 class FirstPool(nn.Module):
-    """The first real token, which stands for all where each sample begins with a special one; zeros without any."""
+    """The first real token, for samples that begin with a special token; 0 without tokens."""
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         return _ends(x, valid)[0]
 
 
 class LastPool(nn.Module):
-    """The last real token: many-to-one for a trunk that reads forwards.
+    """The last real token, for recurrent trunks; 0 without tokens.
 
-    With `bidirectional` the second half of the width comes from the first real token, where the backward direction
-    ends.
+    With `bidirectional` the second half of the width comes from the first real token, where the backward pass ends.
     """
 
     def __init__(self, bidirectional: bool = False) -> None:
@@ -89,7 +87,7 @@ class LastPool(nn.Module):
 
 
 def _ends(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor]:
-    """First and last real token (B, D) of each sample; zeros without any."""
+    """First and last real token (B, D) of each sample; 0 without tokens."""
     x, mask = _padded(x, valid)
     if x.shape[1] == 0:
         return x.new_zeros(x.shape[0], x.shape[2]), x.new_zeros(x.shape[0], x.shape[2])
@@ -100,7 +98,7 @@ def _ends(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor]:
 
 
 class ClassToken(nn.Module):
-    """A learned token in front of every sequence (arXiv 1810.04805), read after the trunk.
+    """Learned class token in front of every sequence (arXiv 1810.04805), read after the trunk.
 
     x, valid, at = token.prepend(x, valid, at)
     y = token(trunk(x, valid, at=at), valid)
@@ -115,7 +113,7 @@ class ClassToken(nn.Module):
         return prepended(self.token, x, valid, at)
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
-        """The class token (B, D) of tokens that came through `prepend`."""
+        """Class token (B, D) of tokens made by `prepend`."""
         check_layout(x, valid)
         if isinstance(valid, Ragged):
             return x[valid.ends - valid.lengths]
@@ -125,10 +123,9 @@ class ClassToken(nn.Module):
 def prepended(
     token: Tensor, x: Tensor, valid: Valid = None, at: Tensor | None = None
 ) -> tuple[Tensor, Valid, Tensor | None]:
-    """Tokens, validity and coordinates with one more token (D,), or (B, D), first; it stands at coordinate 0.
+    """Prepend a token (D,) or (B, D) at coordinate 0 to tokens, mask and coordinates.
 
-    Coordinates (N, A) of as many tokens as samples on as many axes as tokens look like (B, N): expand them to
-    (B, N, A).
+    Coordinates (N, A) with N = B and A = N are taken for (B, N): expand them to (B, N, A) before.
     """
     check_layout(x, valid)
     if isinstance(valid, Ragged):
@@ -154,7 +151,7 @@ def prepended(
 
 
 def dropped(x: Tensor, valid: Valid = None) -> Tensor:
-    """The way back from `prepended`: the tokens (B, N, D) or (T, D) behind the first."""
+    """Inverse of `prepended`: the tokens (B, N, D) or (T, D) without the first."""
     if not isinstance(valid, Ragged):
         return x[:, 1:]
     count = len(valid)
@@ -163,7 +160,7 @@ def dropped(x: Tensor, valid: Valid = None) -> Tensor:
 
 
 class ClassAttention(nn.Module):
-    """A class token that asks the sequence through `depth` class-attention blocks (arXiv 2103.17239, 2202.03772)."""
+    """Learned class token after `depth` class-attention blocks (arXiv 2103.17239, 2202.03772)."""
 
     def __init__(
         self,
@@ -190,7 +187,7 @@ class ClassAttention(nn.Module):
         return self.norm(token[:, 0])
 
     def _packed(self, x: Tensor, ragged: Ragged) -> Tensor:
-        """Sequences that stay packed, each with room in front for its class token."""
+        """Class attention of packed sequences, each with a free row in front for its class token."""
         check_layout(x, ragged)
         count = len(ragged)
         longer = Ragged(ragged.lengths + 1, ragged.total + count, ragged.longest + 1)
@@ -225,7 +222,7 @@ class AttentionPool(nn.Module):
 
 
 class RecurrentPool(nn.Module):
-    """A recurrent reader of the tokens: the last state of `depth` layers (arXiv 2205.01677); zeros where there is none.
+    """Last state of `depth` recurrent layers over the tokens (arXiv 2205.01677); 0 without tokens.
 
     kind    rnn, gru or lstm
     """
@@ -239,9 +236,9 @@ class RecurrentPool(nn.Module):
 
 
 class BlockPool(nn.Module):
-    """y = sum_l w_l mean_i x_li over what entered the first block and what left every one (arXiv 2502.02717).
+    """y = sum_l w_l mean_i x_li over the input and the output of every block (arXiv 2502.02717).
 
-    w = softmax of learned numbers, one for each of the `states`; means are over real tokens.
+    w is the softmax of learned numbers, one for each of the `states`; means are over real tokens.
     """
 
     def __init__(self, states: int) -> None:
@@ -250,7 +247,7 @@ class BlockPool(nn.Module):
         self.mean = MeanPool()
 
     def forward(self, states: Sequence[Tensor], valid: Valid = None) -> Tensor:
-        """One vector (B, D) from the `states` of a trunk, each (B, N, D) or packed (T, D)."""
+        """Vector (B, D) from the `states` of a trunk, each (B, N, D) or packed (T, D)."""
         if len(states) != len(self.weight):
             raise UserError(
                 f"the trunk must give {len(self.weight)} states, its input and every block's output, not {len(states)}"
@@ -270,60 +267,60 @@ def _padded(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor | None]:
 
 
 class AutoPoolingOptions(PoolingOptions):
-    """`pool: auto`: mean, or last for recurrent trunks."""
+    """`pool: auto`: the mean, or the last token for recurrent trunks."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         return LastPool(trunk.reads_both_ways) if trunk.recurrent else MeanPool()
 
 
 class MeanOptions(PoolingOptions):
-    """`pool: mean`."""
+    """`pool: mean`: the mean of the tokens."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         return MeanPool()
 
 
 class SumOptions(PoolingOptions):
-    """`pool: sum`."""
+    """`pool: sum`: the sum of the tokens."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         return SumPool()
 
 
 class MaxOptions(PoolingOptions):
-    """`pool: max`."""
+    """`pool: max`: the maximum of each channel over the tokens."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         return MaxPool()
 
 
 class FirstOptions(PoolingOptions):
-    """`pool: first`: a special token before each sample."""
+    """`pool: first`: the first token of each sample, a special token."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         return FirstPool()
 
 
 class LastOptions(PoolingOptions):
-    """`pool: last`."""
+    """`pool: last`: the last token of each sample."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         return LastPool(trunk.reads_both_ways)
 
 
 class ClassTokenOptions(PoolingOptions):
-    """`pool: class_token`."""
+    """`pool: class_token`: a learned token in front of each sample."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         if not trunk.takes_class_token:
             raise UserError(
-                "`model.pool: class_token` needs a trunk whose first token sees all others", key="model.pool"
+                "`model.pool: class_token` needs a trunk whose first token sees all other tokens", key="model.pool"
             )
         return ClassToken(dim)
 
 
 class AttentionPoolOptions(PoolingOptions):
-    """`pool: attention`."""
+    """`pool: attention`: attention from a learned query to the tokens."""
 
     has_weights: ClassVar[bool] = True
 
@@ -335,7 +332,7 @@ class AttentionPoolOptions(PoolingOptions):
 
 
 class BlockPoolOptions(PoolingOptions):
-    """`pool: blocks`: the mean of tokens before and after every block, with learned weights (ASTROMER 2)."""
+    """`pool: blocks`: learned mean of the input and every block's output (ASTROMER 2)."""
 
     has_weights: ClassVar[bool] = True
 
@@ -348,16 +345,16 @@ class BlockPoolOptions(PoolingOptions):
 
 
 class ClassAttentionOptions(PoolingOptions):
-    """`pool: class_attention`: blocks of the form of the trunk's in which a class token asks the others."""
+    """`pool: class_attention`: blocks like those of the trunk with a class token as query."""
 
     has_weights: ClassVar[bool] = True
 
     class_depth: int = Field(default=2, ge=1)
     """Number of class attention blocks (default: 2)."""
     class_query: Literal["normal", "raw"] = "normal"
-    """Query of the class token: normalised like the tokens (normal), or not (raw) (default: normal)."""
+    """Query of class attention: the normalised class token (normal, default) or the class token itself (raw)."""
     class_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout of the class attention (default: 0)."""
+    """Dropout rate of the class attention (default: 0)."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         form = trunk if isinstance(trunk, TransformerOptions) else TransformerOptions()
@@ -369,7 +366,7 @@ class ClassAttentionOptions(PoolingOptions):
 
 
 class LSTMPoolOptions(PoolingOptions):
-    """`pool: lstm`: the last state of a recurrent reader of the tokens (ASTROMER 1)."""
+    """`pool: lstm`: the last state of an LSTM over the tokens (ASTROMER 1)."""
 
     has_weights: ClassVar[bool] = True
     reader: ClassVar[str] = "lstm"
@@ -377,13 +374,13 @@ class LSTMPoolOptions(PoolingOptions):
     class_depth: int = Field(default=2, ge=1)
     """Number of recurrent layers of the pooling (default: 2)."""
     class_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout between the recurrent layers of the pooling (default: 0)."""
+    """Dropout rate between the recurrent layers of the pooling (default: 0)."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         return RecurrentPool(dim, self.reader, self.class_depth, self.class_dropout)
 
 
 class GRUPoolOptions(LSTMPoolOptions):
-    """`pool: gru`: the same with a GRU."""
+    """`pool: gru`: the last state of a GRU over the tokens."""
 
     reader: ClassVar[str] = "gru"

@@ -1,13 +1,13 @@
-"""Where is a token? The ways a position enters the model.
+"""Position codes: learned, sinusoidal, rotary, Fourier, relative bias, modulation.
 
-A position code may act in three places, and a trunk asks it for all three:
+A position code has three methods, and trunks with attention call all of them:
 
-    embed(x, at)             added to the embedding before the first block
-    rotation(at, dtype)      turns queries and keys inside every attention
-    bias(at, memory_at)      added to the attention scores
+    embed(x, at)             add the code to the embedding before the first block
+    rotation(at, dtype)      rotation of queries and keys inside every attention
+    bias(at, memory_at)      bias of the attention scores
 
 `at` holds the coordinates of the tokens: (N,) or (B, N) on a line, (N, A) or (B, N, A) with A axes; integers or real
-numbers. Without it, tokens stand at 0, 1, 2, ...
+numbers. By default the coordinates are 0, 1, 2, ...
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Periods = tuple[float, float]
 
 
 class Position(nn.Module):
-    """No position at all; the ground of every other one. Tokens are a set.
+    """No position code: tokens are a set. Base class of all position codes.
 
-    `axes` is the number of coordinates; `inside` is True where the code acts inside attention, which a trunk without
-    attention refuses.
+    `axes` is the number of coordinates. `inside` is True if the code acts inside attention; trunks without attention
+    refuse it.
     """
 
     axes: int = 1
     inside: bool = False
 
     def fits(self, dim: int, heads: int, head_dim: int) -> None:
-        """Refuse a trunk of other widths than this code was made for."""
+        """Check that the widths of the trunk are those of this code."""
         for name, found in (("dim", dim), ("heads", heads), ("head_dim", head_dim)):
             made_for = getattr(self, name, found)
             if made_for != found:
@@ -48,7 +48,7 @@ class Position(nn.Module):
                 )
 
     def fits_without_attention(self, dim: int, trunk: nn.Module) -> None:
-        """Refuse a trunk that has no attention to act in."""
+        """Check that this code can be used in a trunk of width `dim` without attention."""
         if self.inside:
             raise UserError(
                 f"{type(self).__name__} acts inside attention, but {type(trunk).__name__} has no attention",
@@ -57,7 +57,7 @@ class Position(nn.Module):
         self.fits(dim, 1, dim)
 
     def place(self, n: int, start: int | Tensor, device: torch.device) -> Tensor:
-        """The coordinates of tokens start, start + 1, ... when the caller gives none."""
+        """Default coordinates of the tokens start, start + 1, ..."""
         if self.axes > 1:
             raise UserError(
                 f"{type(self).__name__} needs coordinates on {self.axes} axes", hint="Pass at=grid((height, width))."
@@ -65,13 +65,13 @@ class Position(nn.Module):
         return torch.arange(n, device=device) + start
 
     def locate(self, x: Tensor, at: Tensor | None, real: Tensor | None = None, start: int | Tensor = 0) -> Tensor:
-        """The coordinates (B or 1, N, A) of the tokens x (B, N, D): `at`, 0 where they are not `real`, or the default.
+        """Coordinates (B or 1, N, A) of the tokens x (B, N, D), 0 at padding.
 
-        at    (N,) or (B, N) on one axis, (N, A) or (B, N, A) on several
-        real  (B, N)
+        at    (N,) or (B, N) on one axis, (N, A) or (B, N, A) on several; None: the default coordinates
+        real  (B, N) mask of real tokens
         """
         batch, n = x.shape[:2]
-        if type(self) is Position:  # nobody asks where the tokens are
+        if type(self) is Position:  # coordinates are not used
             return torch.zeros(1, n, 1, device=x.device)
         if at is None:
             at = self.place(n, start, x.device)
@@ -88,19 +88,19 @@ class Position(nn.Module):
         return at if real is None else at.masked_fill(~real[..., None], 0)
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
-        """x (B, N, D) with its position."""
+        """Add the position code to x (B, N, D)."""
         return x
 
     def rotation(self, at: Tensor, dtype: torch.dtype) -> Rotation | None:
-        """What turns queries and keys of `dtype`, or None."""
+        """Rotation of queries and keys of `dtype`, or None."""
         return None
 
     def bias(self, at: Tensor, memory_at: Tensor) -> Tensor | None:
-        """(B or 1, H, N, M) to add to the scores, or None."""
+        """Bias (B or 1, H, N, M) of the attention scores, or None."""
         return None
 
     def columns(self, at: Tensor) -> Tensor:
-        """Coordinates as (..., N, A), refused where the number of axes does not fit."""
+        """Coordinates as (..., N, A); an error for a wrong number of axes."""
         if self.axes == 1 and ((at.dim() < 3 and at.shape[-1:] != (1,)) or at.dim() < 2):
             at = at[..., None]
         if at.shape[-1] != self.axes:
@@ -111,10 +111,10 @@ class Position(nn.Module):
 
 
 def grid(shape: tuple[int, ...], span: tuple[int, ...] | None = None) -> Tensor:
-    """The coordinates of the cells of a grid, row by row: (N, A) with N the product of the shape.
+    """Coordinates (N, A) of the N cells of a grid, row by row.
 
-    With `span`, the cells are spread over another grid of that shape, so that codes learned on `span` serve images of
-    other sizes.
+    With `span`, the cells are spread evenly over a grid of the shape `span`, so that codes learned there can be used
+    for images of other sizes.
     """
     lines = [torch.arange(size) for size in shape]
     if span is not None:
@@ -123,10 +123,10 @@ def grid(shape: tuple[int, ...], span: tuple[int, ...] | None = None) -> Tensor:
 
 
 class AddedCode(Position):
-    """A position code PE(p) that is added to the tokens: x <- x + PE(p)."""
+    """Abstract additive position code: x <- x + PE(p)."""
 
     def code(self, at: Tensor) -> Tensor:
-        """(..., N, D) for coordinates (..., N), or (..., N, A) with several axes."""
+        """Code (..., N, D) of coordinates (..., N), or (..., N, A) with several axes."""
         raise NotImplementedError
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
@@ -134,10 +134,10 @@ class AddedCode(Position):
 
 
 class Learned(AddedCode):
-    """PE(p) = table[p], learned; `shape` is the number of places, or (height, width) on a grid.
+    """Learned positions PE(p) = table[p]; `shape`: number of positions, or shape of a grid.
 
-    Real-valued coordinates are interpolated between the neighbouring places. The table starts as normal numbers of
-    standard deviation `scale`: that of the tokens, or these drown it.
+    Real-valued coordinates are interpolated between neighbouring positions. The initial table is normal with standard
+    deviation `scale`, which should be that of the embedded tokens: a much smaller code has no effect beside them.
     """
 
     def __init__(self, dim: int, shape: int | tuple[int, ...], scale: float = 0.02) -> None:
@@ -149,8 +149,8 @@ class Learned(AddedCode):
     def place(self, n: int, start: int | Tensor, device: torch.device) -> Tensor:
         if isinstance(start, int) and start + n > len(self.table):
             raise UserError(
-                f"{start + n} tokens are too many: there are {len(self.table)} learned places",
-                hint="Learn more places, or pass coordinates with at=grid(shape, span=learned_shape).",
+                f"there are {start + n} tokens, but only {len(self.table)} learned positions",
+                hint="Learn more positions, or pass coordinates with at=grid(shape, span=learned_shape).",
             )
         index = torch.arange(n, device=device) + start
         if self.axes == 1:
@@ -163,7 +163,7 @@ class Learned(AddedCode):
         if not at.is_floating_point():
             checked = not at.is_cuda and at.numel() and not torch.compiler.is_compiling()
             if checked and (at.amin() < 0 or (at >= at.new_tensor(self.shape)).any()):
-                raise UserError(f"places must be inside {self.shape}, not from {int(at.min())} to {int(at.max())}")
+                raise UserError(f"positions must be inside {self.shape}, not from {int(at.min())} to {int(at.max())}")
             return F.embedding(self._flat(at), self.table)  # indexing would sum gradients in varying order
         low = at.floor()
         part = at - low
@@ -186,8 +186,8 @@ class Learned(AddedCode):
 class Sinusoidal(AddedCode):
     """PE(p, 2i) = sin(p / base^(2i / d)),  PE(p, 2i + 1) = cos(p / base^(2i / d))   (arXiv 1706.03762).
 
-    p may be any real number. With several axes each takes an equal share of the width. With `periods` (shortest,
-    longest) the waves have these periods instead, evenly in their logarithm.
+    p may be any real number. With several axes, each axis has an equal share of the width. With `periods` (shortest,
+    longest) the periods of the waves are spaced evenly in their logarithm between these two.
     """
 
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0, periods: Periods | None = None) -> None:
@@ -204,13 +204,13 @@ class Sinusoidal(AddedCode):
 
 
 class Rotary(Position):
-    """RoPE (arXiv 2104.09864): the pair (x_2i, x_2i+1) of a query or key at p is turned by p / base^(2i / d).
+    """RoPE (arXiv 2104.09864): rotate the pair (x_2i, x_2i+1) at position p by p / base^(2i / d).
 
-    The product of query and key then depends on their distance alone. p may be any real number. With several axes each
-    takes an equal share of the head. `pairs="halves"` couples (x_i, x_i+d/2) instead, as LLaMA's weights have it.
-    With `periods` (shortest, longest) a pair is turned once in such a period, evenly in their logarithm over the pairs
-    of all `heads` together, head by head in turn: no two heads have the same. A `share` below 1 leaves the other
-    numbers of a head as they are.
+    The product of query and key then depends only on the difference of their positions. p may be any real number. With
+    several axes, each axis has an equal share of the head. `pairs="halves"` rotates (x_i, x_i+d/2) instead, as LLaMA
+    does. With `periods` (shortest, longest) the periods of rotation are spaced evenly in their logarithm over the pairs
+    of all `heads`, so that no two heads have the same periods. With a `share` below 1 the rest of a head is not
+    rotated.
     """
 
     inside = True
@@ -230,18 +230,18 @@ class Rotary(Position):
         one_of("pairs", pairs, ("neighbours", "halves"))
         if head_dim % (2 * axes):
             raise UserError(
-                f"the head width must be a multiple of {2 * axes} to turn pairs (axes: {axes}), not {head_dim}"
+                f"the head width must be a multiple of {2 * axes} for rotary positions (axes: {axes}), not {head_dim}"
             )
-        self.turned = round(share * head_dim / (2 * axes))  # pairs on each axis
+        self.turned = round(share * head_dim / (2 * axes))  # rotated pairs on each axis
         if not 0 < self.turned <= head_dim // (2 * axes):
             raise UserError(f"share must be above 0 (at least one pair of the head) and at most 1, not {share:g}")
         self.head_dim, self.axes, self.base, self.pairs = head_dim, axes, base, pairs
         self.periods, self.spread = checked(periods), 1 if heads is None or periods is None else heads
         if self.spread > 1:
-            self.heads = self.spread  # of the trunk; see fits
+            self.heads = self.spread  # checked against the trunk in `fits`
 
     def rotation(self, at: Tensor, dtype: torch.dtype) -> Rotation:
-        """cos and sin, each (B or 1, 1 or H, N, E / 2), in single precision or better."""
+        """Cosines and sines (B or 1, 1 or H, N, E / 2), in single precision or better."""
         at = self.columns(at)
         at = at if at.dim() == 3 else at[None]
         angle = angles(at, 2 * self.turned * self.spread, self.base, self.periods)  # (B, N, A, pairs of all heads)
@@ -254,7 +254,7 @@ class Rotary(Position):
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
-    """x (B, H, N, E) turned pair by pair: (a, b) -> (a cos - b sin, a sin + b cos)."""
+    """Rotate the pairs of x (B, H, N, E): (a, b) -> (a cos - b sin, a sin + b cos)."""
     cos, sin, halves = rotation
     a, b = x.chunk(2, -1) if halves else x.unflatten(-1, (-1, 2)).unbind(-1)
     turned = a * cos - b * sin, a * sin + b * cos
@@ -263,9 +263,9 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
 
 
 def angles(at: Tensor, dim: int, base: float, periods: Periods | None = None) -> Tensor:
-    """p / base^(2i / dim) for i < dim / 2, in double precision where the device has it.
+    """Angles p / base^(2i / dim) for i < dim / 2, in double precision except on MPS.
 
-    With `periods`: 2 pi p / P_i, the P_i from the shortest to the longest, each the same factor longer than the last.
+    With `periods`: 2 pi p / P_i, with P_i from the shortest to the longest, even in their logarithm.
     """
     exact = torch.float32 if at.device.type == "mps" else torch.float64
     power = torch.arange(0, dim, 2, dtype=exact, device=at.device) / dim
@@ -277,7 +277,7 @@ def angles(at: Tensor, dim: int, base: float, periods: Periods | None = None) ->
 
 
 def checked(periods: Periods | None) -> Periods | None:
-    """Refuse periods that are no range."""
+    """Return `periods`, or raise an error if they are no range."""
     if periods is not None and not 0 < periods[0] < periods[1]:
         raise UserError(
             f"periods must be (shortest, longest) with 0 < shortest < longest, not ({periods[0]:g}, {periods[1]:g})"
@@ -286,11 +286,11 @@ def checked(periods: Periods | None) -> Periods | None:
 
 
 class Fourier(Position):
-    """Continuous coordinates through learned frequencies: PE(p) = W [sin(2 pi F p); cos(2 pi F p)] (arXiv 2106.02795).
+    """Learned Fourier features: PE(p) = W [sin(2 pi F p); cos(2 pi F p)] (arXiv 2106.02795).
 
-    For real-valued time or space, also irregular. F starts as normal numbers of standard deviation `scale`: choose it
-    near one over the shortest distance that matters. Or give `periods` (shortest, longest): F starts as one over these,
-    evenly in their logarithm. Centre large coordinates before they come here.
+    For real-valued times or positions, also irregular ones. The initial frequencies F are normal with standard
+    deviation `scale`; choose about 1 / (shortest relevant distance). With `periods` (shortest, longest) they are
+    1 / period, even in the logarithm. Subtract the mean of large coordinates before.
     """
 
     def __init__(
@@ -314,9 +314,9 @@ class Fourier(Position):
 
 
 class RelativeBias(Position):
-    """bias_ij = table[head, clip(p_j - p_i, -span, span)], learned (in the manner of arXiv 1910.10683).
+    """Learned bias_ij = table[head, clip(p_j - p_i, -span, span)], similar to arXiv 1910.10683.
 
-    p are integers: the place in a sequence or, with several axes, on a grid.
+    p is an integer position in a sequence or, with several axes, on a grid.
     """
 
     inside = True
@@ -339,8 +339,8 @@ class RelativeBias(Position):
 class UnpairedSinusoidal(AddedCode):
     """PE(p, j) = sin(a_j) for even j, cos(a_j) for odd j, with a_j = p / base^(2j / d)   (ASTROMER, arXiv 2205.01677).
 
-    No two numbers share a frequency; these reach from 1 down to 1 / base^2. With several axes each takes an equal share
-    of the width.
+    Every channel has its own frequency, from 1 down to 1 / base^2. With several axes, each axis has an equal share of
+    the width.
     """
 
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0) -> None:
@@ -358,18 +358,18 @@ class UnpairedSinusoidal(AddedCode):
 
 
 class Modulation(Position):
-    """x <- x (1 + s(p)) + b(p), with s and b of each number learned Fourier series (TimeModAttn, arXiv 2201.08482):
+    """Time modulation x <- x (1 + s(p)) + b(p) (TimeModAttn, arXiv 2201.08482).
 
         s(p) = sum_k  u_k sin(2 pi k p / longest) + v_k cos(2 pi k p / longest),   k = 1 ... harmonics
 
-    and b likewise. Tokens are scaled and shifted by when they were. With several axes the series are added.
+    s and b are learned Fourier series of each channel. With several axes the series of the axes are added.
     """
 
     def __init__(self, dim: int, axes: int = 1, longest: float = 1000.0, harmonics: int = 12) -> None:
         super().__init__()
         if longest <= 0 or not 1 <= harmonics <= 512:
             raise UserError(
-                f"the longest period must be above 0 and have 1 to 512 harmonics, not {longest:g} with {harmonics}"
+                f"the longest period must be above 0, with 1 to 512 harmonics; they are {longest:g} and {harmonics}"
             )
         self.dim, self.axes, self.longest, self.harmonics = dim, axes, longest, harmonics
         self.linear = nn.Linear(2 * harmonics * axes, 2 * dim)
@@ -388,7 +388,7 @@ class Modulation(Position):
 
 
 class AutoPositionOptions(PositionOptions):
-    """`position: auto`: learned where places are counted, else sinusoidal; none in trunks without attention."""
+    """`position: auto`: learned for counted positions, else sinusoidal; none without attention."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
         if heads is None:
@@ -399,14 +399,14 @@ class AutoPositionOptions(PositionOptions):
 
 
 class NoPositionOptions(PositionOptions):
-    """`position: none`: tokens are a set, or a trunk knows their order by itself."""
+    """`position: none`: tokens are a set, or the trunk knows their order."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> None:
         return None
 
 
 class LearnedOptions(PositionOptions):
-    """`position: learned`."""
+    """`position: learned`: a learned table of positions."""
 
     position_scale: float | None = Field(default=None, gt=0)
     """Initial standard deviation of learned positions (default: that of the token embeddings; 0.02 in the published
@@ -415,47 +415,45 @@ class LearnedOptions(PositionOptions):
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Learned:
         if form.grid_shape is None:
             raise UserError(
-                f"`model.position: learned` needs tokens with counted places, which `tokens.kind: {form.kind}` "
-                "does not have",
+                f"`model.position: learned` needs tokens with a fixed number of positions, which `tokens.kind: "
+                f"{form.kind}` does not have",
                 key="model.position",
             )
         return Learned(dim, form.grid_shape, self.position_scale or form.initial_std)
 
 
 class PeriodOptions(PositionOptions):
-    """Waves whose periods can be given."""
+    """Options of position codes with a range of periods."""
 
     periods: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
-    """Shortest and longest period of the waves, in units of the coordinates (default: powers of 10,000). Periods are
-    evenly spaced in their logarithm. rotary distributes them over the heads, fourier starts from them, modulation uses
-    the longest divided by 1, 2, 3, ..."""
+    """Shortest and longest period of the waves, in units of the coordinates (default: the periods of each position
+    code). Periods between them are even in the logarithm; modulation has the longest period over 1, 2, 3, ... Rotary
+    spreads the periods over the heads, and fourier learns them from there."""
 
 
 class SinusoidalOptions(PeriodOptions):
-    """`position: sinusoidal`."""
+    """`position: sinusoidal`: sines and cosines (2017)."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Sinusoidal:
         return Sinusoidal(dim, form.axes, periods=self.periods)
 
 
 class UnpairedSinusoidalOptions(PositionOptions):
-    """`position: unpaired`: sinusoidal with a frequency for each number (ASTROMER)."""
+    """`position: unpaired`: sinusoidal with its own frequency for each channel (ASTROMER)."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> UnpairedSinusoidal:
         return UnpairedSinusoidal(dim, form.axes)
 
 
 class RotaryOptions(PeriodOptions):
-    """`position: rotary`."""
+    """`position: rotary`: RoPE, a rotation of queries and keys."""
 
     rotary_base: float = Field(default=10_000.0, gt=1)
-    """Base of the rotary wavelengths: the longest one divided by 2 pi; ignored if `periods` is set (default:
-    10,000)."""
+    """Base of the rotary frequencies, used without periods (default: 10,000)."""
     rotary_share: float = Field(default=1.0, gt=0, le=1)
     """Fraction of each head that is rotated (default: 1)."""
     rotary_values: bool = False
-    """Whether values are rotated too, so that a token receives a spectrum of the other tokens and not only a mean
-    (default: false)."""
+    """Rotate values too, so that a token gets a spectrum of the tokens around it, not only a mean (default: false)."""
 
     @property
     def turns_values(self) -> bool:
@@ -468,14 +466,14 @@ class RotaryOptions(PeriodOptions):
 
 
 class FourierOptions(PeriodOptions):
-    """`position: fourier`."""
+    """`position: fourier`: learned Fourier features of the coordinates."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Fourier:
         return Fourier(dim, form.axes, periods=self.periods)
 
 
 class ModulationOptions(PeriodOptions):
-    """`position: modulation`: tokens are scaled and shifted by learned waves (TimeModAttn)."""
+    """`position: modulation`: scale and shift tokens by learned waves (TimeModAttn)."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Modulation:
         if self.periods is None:
@@ -484,7 +482,7 @@ class ModulationOptions(PeriodOptions):
 
 
 class RelativeBiasOptions(PositionOptions):
-    """`position: relative`."""
+    """`position: relative`: a learned bias for each difference of positions."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> RelativeBias:
         places = form.grid_shape

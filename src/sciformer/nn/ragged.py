@@ -1,4 +1,4 @@
-"""Sequences of different length laid end to end: the packed layout, and the way to the padded one and back."""
+"""Packed layout of sequences of different lengths, and its conversion to the padded layout."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from ..errors import UserError
 
 
 class Ragged:
-    """B sequences of `lengths` (B,), stored as one flat run of T tokens.
+    """Layout of B packed sequences of `lengths` (B,) in T tokens.
 
-    sample    (T,) which sequence each token belongs to
-    position  (T,) its place in that sequence
-    inside    (T,) True where the token belongs to a sequence at all
+    sample    (T,) index of the sequence of each token
+    position  (T,) position of the token in its sequence
+    inside    (T,) True where the token belongs to a sequence
 
-    The run may be longer than the sum of the lengths (`total`), as fixed shapes on a GPU want it; the tokens at the
-    tail then belong to the sample B, which nobody sees and which is dropped wherever tokens are gathered by sample. On
-    a GPU, give `total` and the `longest` length (or a bound on it), and the host never waits for the device; so too
-    `pairs`, the pairs of tokens with themselves and those before (or a bound), where somebody looks at pairs. Without
-    `lay`, only the lengths are there: enough for one that is made again on another device.
+    T (`total`) may be larger than the sum of the lengths, because GPUs work best with fixed shapes. Tokens of this tail
+    belong to the sample B, which is masked and dropped. On a GPU, pass `total`, the `longest` length and, for models
+    with pair biases, the number of `pairs` (i, j), j <= i; upper bounds are enough. Then no device sync is needed. With
+    `lay=False` only the lengths are stored, for a layout that is made again on another device.
     """
 
     def __init__(
@@ -62,32 +61,32 @@ class Ragged:
 
     @property
     def longest(self) -> int:
-        """The length N of the padded layout."""
+        """Length N of the padded layout."""
         if self._longest is None:
             self._longest = int(self.lengths.max()) if len(self) else 0
         return self._longest
 
     @property
     def known_longest(self) -> int | None:
-        """The same where it is known without waiting for a device."""
+        """Length N of the padded layout, or None if it needs a device sync."""
         return self._longest
 
     @property
     def pairs(self) -> int:
-        """How many pairs of tokens (i, j), j <= i, the sequences have, each for itself."""
+        """Number of token pairs (i, j), j <= i, within the sequences."""
         if self._pairs is None:
             self._pairs = int((self.lengths * (self.lengths + 1) // 2).sum())
         return self._pairs
 
     @property
     def valid(self) -> Tensor:
-        """(B, N) True where the padded layout holds a token."""
+        """Mask (B, N) of the padded layout."""
         return torch.arange(self.longest, device=self.lengths.device) < self.lengths[:, None]
 
     def pad(self, flat: Tensor) -> Tensor:
-        """(T, ...) -> (B, N, ...), zeros where there is no token."""
+        """Convert packed (T, ...) to padded (B, N, ...), 0 at padding."""
         if flat.shape[0] != self.total:
-            raise UserError(f"there are {flat.shape[0]} flat tokens, but {self.total} according to the lengths")
+            raise UserError(f"there are {flat.shape[0]} packed tokens, but Ragged has {self.total}")
         if self.total == 0:
             return flat.new_zeros(len(self), self.longest, *flat.shape[1:])
         starts = self.ends - self.lengths
@@ -96,7 +95,7 @@ class Ragged:
         return dense.masked_fill(~valid.view(*valid.shape, *[1] * (flat.dim() - 1)), 0)
 
     def flatten(self, dense: Tensor) -> Tensor:
-        """(B, N, ...) -> (T, ...), the inverse of `pad`."""
+        """Convert padded (B, N, ...) to packed (T, ...), the inverse of `pad`."""
         inside = self.inside
         index = torch.where(inside, self.sample * self.longest + self.position, 0)
         if dense.shape[0] * dense.shape[1] == 0:
@@ -105,14 +104,14 @@ class Ragged:
         return flat.masked_fill(~inside.view(-1, *[1] * (flat.dim() - 1)), 0)
 
     def pad_heads(self, flat: Tensor) -> Tensor:
-        """(1, H, T, E) -> (B, H, N, E)."""
+        """Convert packed heads (1, H, T, E) to padded heads (B, H, N, E)."""
         return self.pad(flat[0].transpose(0, 1)).transpose(1, 2)
 
     def flatten_heads(self, dense: Tensor) -> Tensor:
-        """(B, H, N, E) -> (1, H, T, E), the inverse of `pad_heads`."""
+        """Convert padded heads (B, H, N, E) to packed heads (1, H, T, E)."""
         return self.flatten(dense.transpose(1, 2)).transpose(0, 1)[None]
 
 
 def zero_padding(x: Tensor, valid: Tensor | None) -> Tensor:
-    """x (B, N, D) with zeros where `valid` (B, N) is False: whatever stands at padding, even NaN, stays out."""
+    """Set x (B, N, D) to 0 where `valid` (B, N) is False, even if it is NaN there."""
     return x if valid is None else x.masked_fill(~valid[..., None], 0)

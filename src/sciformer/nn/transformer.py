@@ -1,11 +1,11 @@
-"""Stacks of blocks: Encoder, Decoder, and the two together.
+"""Transformer trunks: Encoder, Decoder, and EncoderDecoder.
 
-Every trunk is called alike. Tokens come padded or packed; `valid` says which layout it is:
+All trunks have the same call. Tokens are padded or packed; `valid` selects the layout:
 
     x (B, N, D)    valid (B, N), True where the token is real, or None
     x (T, D)       valid = Ragged(lengths): B sequences end to end
 
-and the result has the shape of x, with zeros where there is no token.
+The result has the shape of x, with zeros where there is no token.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXAMPLES = {"position": "Rotary(head_dim) or Sinusoidal(dim)", "pattern": "Causa
 
 
 class TransformerArguments(BlockArguments, total=False):
-    """The choices of a Transformer that a stack with a pattern of its own passes on."""
+    """Keyword arguments of Transformer, passed on by Decoder."""
 
     position: Position | None
     cross: bool
@@ -42,23 +42,23 @@ class TransformerArguments(BlockArguments, total=False):
 
 
 class Transformer(nn.Module):
-    """`depth` blocks of width `dim` with `heads` heads: embed positions, run the blocks, normalise.
+    """Position code, `depth` blocks of width `dim` with `heads` heads, and a last norm.
 
-    position  how the place of a token enters; None: tokens are a set
-    pattern   which token may see which, over positions in a sequence
-    cross     whether every block also attends to a memory, of width `memory_dim` (`dim` unless given)
-    drop_path the rate at the last block; it grows linearly with depth
+    position  position code; None: tokens are a set
+    pattern   attention pattern over positions in a sequence
+    cross     whether every block also attends to a memory of width `memory_dim` (default: `dim`)
+    drop_path rate of stochastic depth at the last block; it grows linearly with depth
     embedding_norm  whether tokens with their positions are normalised before the first block (BERT)
-    last_norm       whether the last block is followed by a norm, where blocks normalise before their parts
-    Every further option is the block's (norm_position, norm, activation, mlp_ratio, dropout, extras, residual) or the
-    attention's (kv_heads, head_dim, score, length, qk_norm, bias, epsilon, kernel, compress, places, lead).
+    last_norm       whether a norm follows the last block; only for norm_position pre
+    Further options are those of Block (norm_position, norm, activation, mlp_ratio, dropout, extras, residual) and of
+    Attention (kv_heads, head_dim, score, length, qk_norm, bias, epsilon, kernel, compress, places, lead).
 
-    Weights start as normal numbers of deviation 0.02; the matrices that write into the residual are divided by
-    sqrt(2 depth) (GPT-2).
+    Initial weights are normal with standard deviation 0.02, divided by sqrt(2 depth) for the output matrices of
+    attention and MLP (GPT-2).
     """
 
     columns: tuple[str, ...] = ()
-    """Columns of tokens that the call takes by name."""
+    """Token columns passed to the call as keyword arguments."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Transformer(nn.Module):
         if options.get("compress") is not None and (cross or not isinstance(pattern, Full)):
             found = "a memory" if cross else f"the pattern {pattern!r}"
             raise UserError(
-                f"compress cannot be used with {found}, because mixed keys need tokens that all see each other alike"
+                f"compress cannot be used with {found}: it needs full attention, as it mixes the keys of all tokens"
             )
         head_dim = options.get("head_dim") or dim // heads
         self.position.fits(dim, heads, head_dim)
@@ -105,17 +105,17 @@ class Transformer(nn.Module):
 
     @property
     def mixing(self) -> Position | None:
-        """What knows the places by which keys are mixed, if they are."""
+        """Position table of the Linformer projection, or None."""
         first = self.blocks[0].attention.compress if len(self.blocks) else None  # type: ignore[union-attr]
         return None if first is None else first.table  # type: ignore[union-attr, return-value]
 
     def reset(self, init: str = "normal") -> None:
-        """Draw the weights of the blocks afresh.
+        """Initialise the weights of the blocks again.
 
-        normal   of deviation 0.02, less for matrices that write into the residual
-        xavier   uniform, of deviation sqrt(2 / (inputs + outputs))
-        moco     the same with queries, keys and values each for itself (arXiv 2104.02057); the matrices of block l that
-                 write into the residual are divided by sqrt(2 l)
+        normal   normal with standard deviation 0.02, smaller for output matrices of attention and MLP
+        xavier   uniform with standard deviation sqrt(2 / (inputs + outputs))
+        moco     xavier, with queries, keys and values as separate matrices (arXiv 2104.02057); the output matrices of
+                 attention and MLP of block l are divided by sqrt(2 l)
         """
         for i, block in enumerate(self.blocks, 1):
             beside = getattr(block, "residual", True)
@@ -133,12 +133,12 @@ class Transformer(nn.Module):
         cache: Cache | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """The tokens x, each informed by those it may see.
+        """Run the blocks over the tokens x (B, N, D) or packed (T, D).
 
         at      coordinates of the tokens: (N,) or (B, N) on a line, (N, A) or (B, N, A) on axes; packed (T,), (T, A)
         bias    (B or 1, heads or 1, N, M) pair bias of the self-attention of every block; packed, also a PairBias
-        memory  (B, M, D') or packed (S, D'), with its own `memory_valid`; with a cache, needed at the first step alone
-        cache   keys and values of earlier tokens; x then holds only the new ones
+        memory  (B, M, D') or packed (S, D'), with its own `memory_valid`; with a cache, needed only at the first step
+        cache   keys and values of earlier tokens; x then holds only the new tokens
         """
         check_layout(x, valid, self.dim)
         ragged, mask = (valid, None) if isinstance(valid, Ragged) else (None, valid)
@@ -161,7 +161,7 @@ class Transformer(nn.Module):
             watch.saw_hidden(x, "input")
         for i, block in enumerate(self.blocks):
             watched = look(watch, f"blocks.{i}")
-            inner = watched if watched is not None and watched.wants_attention else None  # else no kernel need change
+            inner = watched if watched is not None and watched.wants_attention else None  # None: faster
             store = None if cache is None else cache.blocks[i]
             x = block(x, sight, memory, memory_sight, rotation=rotation, store=store, watch=inner)
             if watched is not None:
@@ -172,7 +172,7 @@ class Transformer(nn.Module):
         return x if ragged is None else x[0]
 
     def _packed_place(self, ragged: Ragged, device: torch.device) -> Tensor:
-        """Coordinates 0, 1, 2, ... in each of the packed sequences."""
+        """Default coordinates 0, 1, 2, ... in each packed sequence."""
         places = self.position.place(ragged.longest, 0, device)
         if not len(places):
             return places.new_zeros(ragged.total, *places.shape[1:])
@@ -187,13 +187,13 @@ class Transformer(nn.Module):
         cache: Cache | None,
         pattern: Pattern,
     ) -> Tensor | PairBias | None:
-        """The pair bias of the caller and that of the position together."""
+        """Sum of the pair bias of the caller and the bias of the position code."""
         if bias is not None:
             batch, n, _ = x.shape
             keys = n if cache is None else cache.capacity or cache.length + n
             Sight(pattern, bias=bias).check(batch, self.heads, n, keys)
             if mask is not None and not isinstance(bias, PairBias):
-                bias = bias.masked_fill(~mask[:, None, :, None], 0)  # what padding leans towards concerns nobody
+                bias = bias.masked_fill(~mask[:, None, :, None], 0)  # the bias of padded queries has no effect
         leaning = None
         if self.position.inside:
             keys_at = at if cache is None else cache.place(at, x.shape[0])
@@ -205,14 +205,14 @@ class Transformer(nn.Module):
     def _memory(
         self, memory: Tensor | None, valid: Valid, queries: Ragged | None, cache: Cache | None
     ) -> tuple[Tensor | None, Sight | None]:
-        """The memory in the width and layout of the queries, and what is seen of it."""
+        """Memory in the width and layout of the queries, and its mask."""
         if self.cross and cache is not None and cache.has_memory:  # given at the first step
             kept = cache.blocks[0].memory
             assert kept is not None
             return kept[0], Sight(valid=cache.memory_valid)
         if (memory is not None) != self.cross:
             if memory is None:
-                raise UserError("a trunk made with cross=True needs a memory, which is missing", hint="Pass memory.")
+                raise UserError("the memory is missing, which a trunk with cross=True needs", hint="Pass memory.")
             raise UserError(
                 f"a trunk made without cross=True cannot use a memory (of shape {tuple(memory.shape)})",
                 hint="Make the trunk with cross=True.",
@@ -234,8 +234,10 @@ class Transformer(nn.Module):
 
 
 def redraw(module: nn.Module, init: str, residual: float = 1.0) -> None:
-    """New weights for the matrices of a block, as `Transformer.reset` has them; those that write into the residual are
-    divided by `residual`, but for `xavier`."""
+    """Initialise the matrices of a block as described in `Transformer.reset`.
+
+    Output matrices of attention and MLP are divided by `residual`, except for `xavier`.
+    """
     for name, part in module.named_modules():
         if not isinstance(part, nn.Linear):
             continue
@@ -254,16 +256,16 @@ def redraw(module: nn.Module, init: str, residual: float = 1.0) -> None:
 
 
 def _rates(last: float, depth: int) -> list[float]:
-    """Drop path rates that grow linearly from 0 at the first block to `last` at the last."""
+    """Rates of stochastic depth, linear from 0 at the first block to `last` at the last."""
     return [last * i / (depth - 1) for i in range(depth)] if depth > 1 else [last] * depth
 
 
 class Encoder(Transformer):
-    """A stack whose tokens all see each other, unless a `pattern` says otherwise."""
+    """Transformer with full attention, or a `pattern`."""
 
 
 class Decoder(Transformer):
-    """A stack whose tokens see the past alone; with `cross=True` they also see a memory."""
+    """Transformer with causal attention; with `cross=True` also cross-attention to a memory."""
 
     def __init__(
         self,
@@ -278,12 +280,12 @@ class Decoder(Transformer):
         super().__init__(dim, depth, heads, pattern=past, **options)
 
     def cache(self, capacity: int | None = None) -> Cache:
-        """An empty cache for step by step decoding: growing, or of a fixed capacity."""
+        """Empty key-value cache for step-by-step decoding: growing, or of a fixed capacity."""
         return Cache(self.depth, capacity)
 
 
 class EncoderDecoder(nn.Module):
-    """The Transformer of 2017: the decoder reads what the encoder made of the source (arXiv 1706.03762)."""
+    """Encoder-decoder transformer: the decoder attends to the encoded source (arXiv 1706.03762)."""
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
         super().__init__()
@@ -300,7 +302,7 @@ class EncoderDecoder(nn.Module):
         target_at: Tensor | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """The target tokens (B, N, D), each informed by the source and by the target up to itself.
+        """Decoder output (B, N, D) from the source and the causal target.
 
         To decode step by step, call `encoder` once and `decoder` with a cache.
         """
@@ -312,10 +314,10 @@ class EncoderDecoder(nn.Module):
 
 
 def check_layout(x: Tensor, valid: Valid, dim: int | None = None) -> None:
-    """Refuse tokens that are neither padded (B, N, D) nor packed (T, D) as `valid` says, or not of width `dim`."""
+    """Check that tokens are padded (B, N, D) or packed (T, D), as `valid` is, of width `dim`."""
     if isinstance(valid, Ragged):
         if x.dim() != 2 or x.shape[0] != valid.total:
-            raise UserError(f"packed tokens must have shape ({valid.total}, D), as Ragged says, not {tuple(x.shape)}")
+            raise UserError(f"packed tokens must have shape ({valid.total}, D), like Ragged, not {tuple(x.shape)}")
     elif x.dim() != 3:
         raise UserError(
             f"tokens must have shape (B, N, D), not {tuple(x.shape)}", hint="Pass packed tokens with Ragged(lengths)."
@@ -340,41 +342,40 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     heads: int = Field(default=4, ge=1)
     """Number of attention heads (default: 4)."""
     kv_heads: int | None = Field(default=None, ge=1)
-    """Number of key and value heads (default: as heads). Fewer is grouped-query attention, 1 is multi-query
-    attention."""
+    """Heads of keys and values (default: heads). Fewer: grouped-query attention; 1: multi-query attention."""
     head_dim: int | None = Field(default=None, ge=1)
     """Width of a head (default: dim / heads)."""
     norm: Literal["layer", "rms", "none"] = "layer"
-    """Normalisation: layer (LayerNorm), rms (RMSNorm) or none (default: layer)."""
+    """Norm of the blocks: LayerNorm (layer, default), RMSNorm (rms) or none."""
     norm_epsilon: float | None = Field(default=None, gt=0)
     """Epsilon of the norms (default: 1e-5 for layer, 1e-6 for rms)."""
     norm_position: Literal["pre", "post"] = "pre"
-    """Position of the norms: pre (before attention and MLP, GPT-2) or post (after each residual sum, arXiv 1706.03762)
-    (default: pre)."""
+    """Norms of a block before attention and MLP (pre, as in GPT-2; default) or after each residual sum (post, as in
+    the transformer of 2017)."""
     embedding_norm: bool = False
-    """Whether tokens with their positions are normalised before the first block, as in BERT (default: false)."""
+    """Normalise tokens with their positions before the first block, as BERT does (default: false)."""
     last_norm: bool = True
-    """Whether a norm follows the last block, for `norm_position: pre` (default: true)."""
+    """Normalise after the last block (default: true); only for norm_position pre."""
     qk_norm: Literal["none", "layer", "rms"] = "none"
-    """Normalisation of queries and keys: none, layer or rms (default: none)."""
+    """Norm of queries and keys: none (default), layer or rms."""
     bias: bool = True
-    """Whether linear layers and norms have biases (default: true)."""
+    """Biases in linear layers and norms (default: true)."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout of attention weights (default: as dropout)."""
+    """Dropout rate of attention weights (default: dropout)."""
     init: Literal["normal", "xavier", "moco"] = "normal"
-    """Initial weights. normal: standard deviation 0.02 (GPT-2); xavier: Xavier uniform; moco: Xavier uniform with
-    smaller output layers in later blocks, also in class attention and heads (default: normal)."""
+    """Initial weights. normal (default): standard deviation 0.02 (GPT-2); xavier: Xavier uniform (2017); moco: Xavier
+    with smaller output matrices in later blocks, also for class attention and heads."""
     window: int | None = Field(default=None, ge=0)
     """Attention window: number of tokens on each side that a token attends to (default: all tokens)."""
     position: str = "auto"
-    """Position encoding (default: auto, learned for tokens on a grid, else sinusoidal). unpaired: sinusoidal with one
-    frequency per component (ASTROMER); modulation: tokens are scaled and shifted by learned waves (TimeModAttn)."""
+    """Position code. auto (default): learned if the number of positions is fixed, else sinusoidal. unpaired: sinusoidal
+    with its own frequency for each channel (ASTROMER); modulation: scale and shift by learned waves (TimeModAttn)."""
 
     def attention_options(self, form: TokenForm) -> dict[str, Any]:
-        """Arguments of a stack with attention, but for its size."""
+        """Keyword arguments of a trunk with attention, except its size."""
         if self.head_dim is None and self.dim % self.heads:
             raise UserError(
-                f"model.dim must be a multiple of model.heads, but they are {self.dim} and {self.heads}",
+                f"model.dim is {self.dim}, which is not a multiple of model.heads, {self.heads}",
                 key="model.heads",
             )
         heads = HeadForm(self.heads, self.kv_heads, self.head_dim or self.dim // self.heads)
@@ -389,31 +390,30 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
 
 
 class TransformerOptions(AttentionTrunkOptions):
-    """`trunk: transformer`."""
+    """`trunk: transformer`: attention and MLP in each block."""
 
     can_be_causal: ClassVar[bool] = True
     takes_class_token: ClassVar[bool] = True
 
     mlp_ratio: float = Field(default=4.0, gt=0)
-    """Hidden width of the MLP divided by the width of the model (default: 4)."""
+    """Width of the hidden layer of the MLP divided by dim (default: 4)."""
     activation: Literal["gelu", "gelu_tanh", "relu", "silu", "tanh", "swiglu"] = "gelu"
-    """Activation function of the MLP (default: gelu). gelu_tanh is the approximation used by GPT-2."""
+    """Activation of the MLP (default: gelu); gelu_tanh is the approximation used by GPT-2."""
     hidden_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout inside the MLP (default: as dropout)."""
+    """Dropout rate inside the MLP (default: dropout)."""
     drop_path: float = Field(default=0.0, ge=0, lt=1)
-    """Stochastic depth: probability that a sample skips the last block in training, smaller for earlier blocks
-    (default: 0)."""
+    """Rate of stochastic depth at the last block; it grows linearly with depth (default: 0)."""
     residual: bool = True
-    """Whether attention and MLP have residual connections (default: true; ASTROMER 1 has none)."""
+    """Residual connections around attention and MLP (default: true); ASTROMER 1 has none."""
     extras: tuple[Literal["head_scale", "output_scale", "attention_norm", "hidden_norm", "residual_scale"], ...] = ()
-    """Extras of NormFormer blocks (default: none). head_scale, output_scale: learned scale of each head before or after
-    the output layer; attention_norm: norm after attention; hidden_norm: norm inside the MLP; residual_scale: learned
-    scale of the residual of the MLP."""
+    """Extra parts of a block from NormFormer (default: none). head_scale, output_scale: a learned scale of each head
+    before or after the output layer; attention_norm: a norm after attention; hidden_norm: a norm inside the MLP;
+    residual_scale: a learned scale of the residual of the MLP."""
     compress: int | None = Field(default=None, ge=1)
-    """Number of learned mixtures of all tokens to attend to, instead of the tokens (Linformer) (default: none)."""
+    """Number of learned mixtures of tokens to attend to instead of the tokens, as in Linformer (default: none)."""
 
     def block_options(self) -> dict[str, Any]:
-        """Arguments of a block like those of this trunk, without dropout."""
+        """Keyword arguments of a block like the blocks of this trunk, without dropout."""
         names = ("kv_heads", "head_dim", "mlp_ratio", "activation", "norm", "norm_position", "residual", "qk_norm")
         return {name: getattr(self, name) for name in (*names, "bias", "extras")} | {"epsilon": self.norm_epsilon}
 
@@ -422,7 +422,8 @@ class TransformerOptions(AttentionTrunkOptions):
         if self.compress is not None:
             if form.grid_shape is None:
                 raise UserError(
-                    f"model.compress needs tokens with counted places, which `tokens.kind: {form.kind}` does not have",
+                    "model.compress needs tokens with a fixed number of positions, which "
+                    f"`tokens.kind: {form.kind}` does not have",
                     key="model.compress",
                 )
             options |= {"compress": self.compress, "places": form.grid_shape, "lead": form.leading}

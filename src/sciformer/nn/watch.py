@@ -1,4 +1,4 @@
-"""Looking into a forward pass: attention weights and hidden states as values, without hooks."""
+"""Watch: record attention weights and hidden states of a forward pass, without hooks."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from torch import Tensor
 
 
 class Watch:
-    """What a forward pass shows when it is handed one of these.
+    """Record of attention weights and hidden states of a forward pass.
 
         watch = Watch()
         y = encoder(x, valid, watch=watch)
         watch.attention["blocks.2.attention"]      (B, H, N, M) weights, rows sum to one
-        watch.hidden["blocks.2"]                   (B, N, D) what left block 2; "input" is what entered the first
+        watch.hidden["blocks.2"]                   (B, N, D) output of block 2; "input" is the input of block 0
         watch.kernels["blocks.2.attention"]        the kernel that computed the output
 
-    The weights are computed beside the fast kernel, never instead of it, so watching does not change the output.
-    With `kernel="reference"` they are the very tensors the output was made from, and gradients can be asked of them.
+    The weights are computed in addition to the fast kernel, so that a Watch does not change the output. With
+    `kernel="reference"` they are the tensors used for the output, and gradients with respect to them exist.
     """
 
     def __init__(self, attention: bool = True, hidden: bool = True) -> None:
@@ -26,14 +26,14 @@ class Watch:
         self.prefix = ""
 
     def at(self, name: str) -> Watch:
-        """The same record, one level further down: names it stores begin with `name`."""
+        """The same record, with `name` as a prefix of the stored names."""
         below = Watch(self.wants_attention, self.wants_hidden)
         below.attention, below.hidden, below.kernels = self.attention, self.hidden, self.kernels
         below.prefix = self._full(name)
         return below
 
     def saw_attention(self, weights: Tensor, kernel: str, name: str = "") -> None:
-        """Store attention weights (B, H, N, M) and the kernel that ran beside them."""
+        """Store attention weights (B, H, N, M) and the name of the kernel."""
         name = self._full(name) or "attention"
         self.attention[name] = weights
         self.kernels[name] = kernel
@@ -51,5 +51,5 @@ class Watch:
 
 
 def look(watch: Watch | None, name: str) -> Watch | None:
-    """`watch.at(name)`, or None where nobody watches."""
+    """Return `watch.at(name)`, or None without a watch."""
     return None if watch is None else watch.at(name)

@@ -1,1 +1,1 @@
-"""Attention: scores, masks, pair biases, key-value caches, and the kernels that compute it."""
+"""Attention: scores, masks, pair biases, key-value caches and kernels."""

@@ -1,4 +1,4 @@
-"""The one Attention: self or cross, any number of heads, any score, any kernel."""
+"""Multi-head attention: self or cross, with any score and any kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .scores import Dot, ScaledDot, Score, make_score
 
 
 class AttentionArguments(TypedDict, total=False):
-    """The choices of an Attention that a block or a trunk passes on."""
+    """Keyword arguments of Attention, passed on by blocks and trunks."""
 
     kv_heads: int | None
     head_dim: int | None
@@ -44,17 +44,17 @@ class Attention(nn.Module):
         head_h  = sum_j softmax_j(score(q_i, k_j) + bias_ij) v_j
         out     = [s_1 head_1, ..., s_H head_H] W_o
 
-    kv_heads    heads of keys and values: H (one each, the default), 1 (multi-query, arXiv 1911.02150), or any divisor
-                of H (grouped, arXiv 2305.13245)
+    kv_heads    heads of keys and values: H (default), 1 (multi-query, arXiv 1911.02150) or any divisor of H
+                (grouped-query, arXiv 2305.13245)
     score       content, additive, location, general, dot or scaled_dot; `length` is the longest memory of location
     qk_norm     `layer`, `rms` or `none`: normalise each head's queries and keys (arXiv 2302.05442)
-    turn_values whether a rotation turns values too, and what was found back: head_h = R_i^-1 sum_j a_ij R_j v_j (arXiv
-                2310.10375). With one angle for each of many frequencies, that is a spectrum about every token
+    turn_values rotate the values too, and the heads back: head_h = R_i^-1 sum_j a_ij R_j v_j (arXiv 2310.10375). With
+                many frequencies, each head is then a spectrum of the tokens around token i
     head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise they are 1
-    bias        of the projections, and of the norms of queries and keys; `epsilon` of these norms
-    kernel      auto, or a name of `kernels.KERNELS`
-    compress    let queries see so many learned mixtures of the tokens instead of these (Linformer, arXiv 2006.04768);
-                `places` says how many places there are for tokens, `lead` how many first tokens stand beside them
+    bias        whether the projections, and the norms of queries and keys, have biases; `epsilon`: of these norms
+    kernel      auto, or a name in `kernels.KERNELS`
+    compress    number of learned mixtures of the tokens that replace the keys and values (Linformer, arXiv 2006.04768);
+                `places`: number of token positions; `lead`: number of first tokens without a position
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Attention(nn.Module):
                 hint="Pass places, a number or the shape of a grid.",
             )
         self.compress = Compress(compress, places, lead) if compress is not None and places is not None else None
-        # Whether only a rotation lies between the projection and the comparison: then kernels may take the projection.
+        # If only a rotation lies between the projection and the score, kernels may read the projection itself.
         self.direct = not (qk_norm != "none" or turn_values or compress) and type(self.score) in (Dot, ScaledDot)
         self.scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
 
@@ -120,9 +120,10 @@ class Attention(nn.Module):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """(B, N, D) for queries x (B, N, D) and memory (B, M, D), seen through `sight`.
+        """Attention (B, N, D) of queries x (B, N, D) to the memory (B, M, D) or to x.
 
-        rotation  of queries and keys by their position, as `Rotary` makes it
+        sight     visible keys and the bias of the scores
+        rotation  rotation of queries and keys by their positions (`Rotary`)
         store     keys and values of earlier tokens (self) or of the memory (cross)
         """
         sight = Sight() if sight is None else sight
@@ -164,7 +165,7 @@ class Attention(nn.Module):
         return Request(self.score.query(q).to(v.dtype), k, v, sight, self.score, self.dropout if self.training else 0.0)
 
     def _memory(self, memory: Tensor, store: Store | None) -> tuple[Tensor, Tensor]:
-        """Keys and values of another sequence; a store computes them once."""
+        """Keys and values of the memory, computed once if there is a store."""
         if store is not None and store.memory is not None:
             return store.memory
         self._check(memory)
@@ -180,7 +181,7 @@ class Attention(nn.Module):
             raise UserError(f"tokens must have shape (B, N, {self.dim}), not {tuple(x.shape)}")
 
     def _key(self, k: Tensor) -> Tensor:
-        """Keys as the score compares them; scores that are no product have weights for every query head."""
+        """Keys prepared for the score; scores other than products need a copy for every query head."""
         return self.score.key(k if self.score.fused else repeat_heads(k, self.heads))
 
     def _project(self, x: Tensor, rows: slice) -> Tensor:

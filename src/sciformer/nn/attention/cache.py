@@ -1,4 +1,4 @@
-"""Keys and values of the tokens already decoded, so that each new token costs one step."""
+"""Key-value caches: keys and values of decoded tokens, so that a new token costs one step."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from ...errors import UserError
 
 
 class Store:
-    """The keys and values of one block: `extend` with new ones, get all of them back."""
+    """Key-value cache of one block; `extend` adds new keys and values and returns all."""
 
     def __init__(self, capacity: int | None) -> None:
         self.capacity = capacity
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
-        self.memory: tuple[Tensor, Tensor] | None = None  # of cross-attention; the same at every step
+        self.memory: tuple[Tensor, Tensor] | None = None  # keys and values of cross-attention, equal at every step
 
     def size(self, n: int, start: int | Tensor) -> int:
-        """How many keys there will be with n more from `start` on."""
+        """Number of keys after n new tokens at positions start, start + 1, ..."""
         if self.capacity is not None:
             return self.capacity
         assert isinstance(start, int)
         return start + n
 
     def extend(self, k: Tensor, v: Tensor, start: int | Tensor) -> tuple[Tensor, Tensor]:
-        """k, v (B, G, N, E) at positions start, start + 1, ... -> all keys and values (B, G, M, E)."""
+        """Add k and v (B, G, N, E) at positions start, start + 1, ...; return all (B, G, M, E)."""
         if self.capacity is None:
             assert isinstance(start, int)
             if self.keys is not None and self.values is not None:
-                # What a failed pass may have left behind `start` is forgotten.
+                # Drop keys at `start` and later: an earlier pass that failed may have left some.
                 whole = start + k.shape[2]
                 self.keys, self.values = _joined(self.keys, k, start), _joined(self.values, v, start)
                 return self.keys[:, :, :whole], self.values[:, :, :whole]
@@ -42,7 +42,7 @@ class Store:
         return keys, values
 
     def fixed(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """The buffers (B, G, capacity, E) of a fixed cache, made at first for keys and values like these."""
+        """Buffers (B, G, capacity, E) of a fixed cache, allocated at the first call."""
         assert self.capacity is not None
         if torch.is_grad_enabled() and k.requires_grad:
             raise UserError(
@@ -56,7 +56,7 @@ class Store:
         return self.keys, self.values
 
     def reorder(self, index: Tensor) -> None:
-        """Take the samples `index` (B,), as beam search wants it."""
+        """Select the samples `index` (B,), as beam search needs it."""
         fixed = self.capacity is not None
         self.keys, self.values = _chosen(self.keys, index, fixed), _chosen(self.values, index, fixed)
         if self.memory is not None:
@@ -64,10 +64,10 @@ class Store:
 
 
 def _joined(kept: Tensor, new: Tensor, start: int) -> Tensor:
-    """A tensor (B, G, M', E) that holds the first `start` of those kept and the new ones after them.
+    """Tensor (B, G, M', E) with the first `start` stored keys or values, then the new ones.
 
-    To copy all that was kept for every new token would cost more than the token itself in a long text; where no
-    gradient is wanted there is room to spare behind them.
+    In a long text, copying all stored keys for every new token would cost more than the token itself. Without
+    gradients, the tensor therefore has spare room at its end.
     """
     whole = start + new.shape[2]
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
@@ -82,7 +82,7 @@ def _joined(kept: Tensor, new: Tensor, start: int) -> Tensor:
 
 
 def _chosen(kept: Tensor | None, index: Tensor, fixed: bool) -> Tensor | None:
-    """The rows `index` of what was kept; a fixed buffer keeps its place in memory, as a captured graph needs it."""
+    """Rows `index` of a stored tensor; a fixed buffer keeps its memory address, for captured CUDA graphs."""
     if kept is None:
         return None
     rows = kept.index_select(0, index)
@@ -90,16 +90,16 @@ def _chosen(kept: Tensor | None, index: Tensor, fixed: bool) -> Tensor | None:
 
 
 def _fresh(x: Tensor, valid: Tensor | None) -> Tensor:
-    """The validity (B, N) of new tokens x (B, N, D)."""
+    """Mask (B, N) of the new tokens x (B, N, D)."""
     return torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if valid is None else valid
 
 
 class Cache:
-    """The stores of all blocks of a decoder, and what of them is valid.
+    """Key-value caches of all blocks of a decoder, and the mask of valid keys.
 
-    Growing (the default) or, with `capacity`, fixed: buffers are allocated at the first step and written in place,
-    and the position advances on the device, so that a decoding step can be compiled or captured as a CUDA graph. The
-    host's `length` does not see steps that a graph or a compiled call takes.
+    A growing cache is the default. With `capacity` it is fixed: buffers are allocated at the first step and written in
+    place, and the position advances on the device. A decoding step can then be compiled or captured as a CUDA graph.
+    `length` on the host does not count the steps of a graph or a compiled call.
     """
 
     def __init__(self, depth: int, capacity: int | None = None) -> None:
@@ -114,11 +114,11 @@ class Cache:
 
     @property
     def has_memory(self) -> bool:
-        """Whether the keys and values of a memory are here already."""
+        """Whether the keys and values of the memory are already stored."""
         return bool(self.blocks) and self.blocks[0].memory is not None
 
     def begin(self, x: Tensor, valid: Tensor | None) -> tuple[int | Tensor, Tensor | None]:
-        """For new tokens x (B, N, D): the position of the first, and the validity (B, M) of all keys."""
+        """Position of the first of the new tokens x (B, N, D), and the mask (B, M) of all keys."""
         batch, n, _ = x.shape
         kept = self.blocks[0].keys if self.blocks else None
         if kept is not None and len(kept) != batch:
@@ -146,7 +146,7 @@ class Cache:
         return self.slot, self.valid
 
     def place(self, at: Tensor, batch: int) -> Tensor:
-        """The coordinates (B, M, A) of all keys, from those of the new tokens (B or 1, N, A)."""
+        """Coordinates (B, M, A) of all keys; `at` (B or 1, N, A) are those of the new tokens."""
         at = at.expand(batch, -1, -1)
         if self.capacity is None:
             at = at if self.at is None else torch.cat([self.at, at], 1)
@@ -160,7 +160,7 @@ class Cache:
         return self.at
 
     def finish(self, n: int) -> None:
-        """Advance by n tokens, after all blocks have stored theirs."""
+        """Advance by n tokens; called after all blocks have stored their keys."""
         if self.capacity is None:
             self.valid, self.at = self.pending
             self.length += n
@@ -171,7 +171,7 @@ class Cache:
             self.length += n
 
     def reset(self) -> None:
-        """Empty a fixed cache, which keeps its place in memory; instead of a growing one, take a new one."""
+        """Empty a fixed cache without new buffers. Replace a growing cache by a new one instead."""
         assert self.capacity is not None
         self.length = 0
         for kept in (self.slot, self.valid):
@@ -179,7 +179,7 @@ class Cache:
                 kept.zero_()
 
     def reorder(self, index: Tensor) -> None:
-        """Take the samples `index` (B,), as beam search wants it."""
+        """Select the samples `index` (B,), as beam search needs it."""
         fixed = self.capacity is not None
         for store in self.blocks:
             store.reorder(index)

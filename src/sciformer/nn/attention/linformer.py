@@ -1,4 +1,4 @@
-"""Keys and values of all tokens as a few mixtures of them: attention at a cost linear in the number of tokens."""
+"""Linformer: attention to a few mixtures of keys and values, at a cost linear in the tokens."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .masks import Documents, Full, Sight
 class Compress(nn.Module):
     """k'_m = s sum_j E[p_j, m] k_j,  v'_m = s sum_j F[p_j, m] v_j  for m < `count` (Linformer, arXiv 2006.04768).
 
-    p_j is the place of token j, on a line or a grid of `places`; E and F are learned and shared by the heads. Real
-    coordinates are interpolated. s is the number of places over that of the tokens, 1 where all are there, so that
-    samples of other sizes give mixtures of the same scale. The first `lead` tokens of a sequence, which stand nowhere,
-    have rows of their own.
+    p_j is the position of token j, on a line or a grid of `places`; E and F are learned and shared by the heads.
+    Between positions, real coordinates are interpolated. s is the number of positions divided by the number of tokens
+    (1 for complete samples), so that samples of all sizes give mixtures of the same scale. The first `lead` tokens of a
+    sequence have no position, but rows of their own.
     """
 
     def __init__(self, count: int, places: int | tuple[int, ...], lead: int = 0) -> None:
@@ -28,10 +28,10 @@ class Compress(nn.Module):
         self.whole = math.prod(self.table.shape) + lead
         self.first = nn.Parameter(torch.empty(lead, 2 * count)) if lead else None
         for weight in self.parameters():
-            nn.init.normal_(weight, std=self.whole**-0.5)  # mixtures vary as keys and values do
+            nn.init.normal_(weight, std=self.whole**-0.5)  # mixtures have the variance of keys and values
 
     def forward(self, k: Tensor, v: Tensor, at: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Keys and values (B, G, N, E) of tokens at (B or 1, N, A) -> (B, G, count, E)."""
+        """Mixtures (B, G, count, E) of keys and values (B, G, N, E) at (B or 1, N, A)."""
         mixture = self.table.code(at)
         if self.first is not None:
             mixture = torch.cat([self.first.expand(mixture.shape[0], -1, -1), mixture[:, self.lead :]], 1)
@@ -51,18 +51,18 @@ class Compress(nn.Module):
 def compress_keys(
     mixing: Compress, q: Tensor, k: Tensor, v: Tensor, sight: Sight
 ) -> tuple[Tensor, Tensor, Tensor, Sight]:
-    """Queries, mixtures (B, G, count, E) in place of keys and values (B, G, M, E), and the sight of them: all.
+    """Queries, compressed keys and values (B, G, count, E), and a Sight of all of them.
 
-    Packed sequences are unpacked, the queries too.
+    Packed sequences are padded, the queries too.
     """
     packed = sight.pattern if isinstance(sight.pattern, Documents) else None
     pattern = sight.pattern if packed is None else packed.within
     if not isinstance(pattern, Full) or sight.bias is not None:
         found = "a pair bias" if sight.bias is not None else f"the pattern {pattern!r}"
         raise UserError(
-            f"compress cannot be used with {found}, because mixed keys need tokens that all see each other alike"
+            f"compress cannot be used with {found}: it needs full attention, as it mixes the keys of all tokens"
         )
-    assert sight.at is not None, "a stack says where its tokens are"
+    assert sight.at is not None, "a stack passes the coordinates of its tokens"
     at, valid = sight.at, sight.valid
     if packed is not None:
         ragged = packed.queries

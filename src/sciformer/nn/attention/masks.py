@@ -1,10 +1,10 @@
-"""Which token may see which.
+"""Attention masks: patterns over positions, padding masks and biases.
 
-A pattern is a rule over two positions: query i may see key j where `allows(i, j)` is True. Rules combine with
-`&` and `|`; kernels ask a rule for a dense mask, for how far it reaches, or evaluate it block by block.
+A pattern is a rule over two positions: query i may see key j where `allows(i, j)` is True. Rules combine with `&` and
+`|`. Kernels use the dense mask of a rule, its attention distance, or evaluate it block by block.
 
     Causal() & Window(128)        the last 128 tokens
-    Window(64) | Global(1)        a neighbourhood, and a class token that sees and is seen by all
+    Window(64) | Global(1)        a window, and a class token that sees all tokens and is seen by all
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Made = TypeVar("Made")
 
 
 class Pattern:
-    """A rule over positions; abstract. `uniform` rules depend on j - i alone."""
+    """Abstract rule over positions; a `uniform` rule depends on j - i alone."""
 
     uniform: bool = True
 
@@ -36,16 +36,16 @@ class Pattern:
         raise NotImplementedError
 
     def reach(self) -> AttentionDistance:
-        """How far to the left and to the right a query can see at most, in tokens."""
+        """Largest attention distance to the left and to the right, in tokens."""
         return math.inf, math.inf
 
     def mask(self, n: int, m: int, start: int | Tensor = 0, device: torch.device | None = None) -> Tensor:
-        """(n, m) the rule for queries at start, start + 1, ... and keys at 0, 1, ..."""
+        """Mask (n, m) for queries at start, start + 1, ... and keys at 0, 1, ..."""
         i = torch.arange(n, device=device)[:, None] + start
         return self.allows(i, torch.arange(m, device=device)[None, :])
 
     def __repr__(self) -> str:
-        """As one writes it: Causal() & Window(128)."""
+        """The expression that makes it: Causal() & Window(128)."""
         given = [getattr(self, name) for name in getattr(self, "__dataclass_fields__", ())]
         return f"{type(self).__name__}({', '.join(repr(value) for value in given if value is not None)})"
 
@@ -58,7 +58,7 @@ class Pattern:
 
 @dataclass(frozen=True, repr=False)
 class Full(Pattern):
-    """Every token sees every token."""
+    """Full attention: every token sees every token."""
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return torch.ones_like(i - j, dtype=torch.bool)
@@ -66,7 +66,7 @@ class Full(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Causal(Pattern):
-    """The future mask: j <= i."""
+    """Causal mask: j <= i."""
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return j <= i
@@ -77,14 +77,14 @@ class Causal(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Window(Pattern):
-    """A neighbourhood: i - left <= j <= i + right; `right` equals `left` unless given."""
+    """Sliding window: i - left <= j <= i + right (default of right: left)."""
 
     left: int
     right: int | None = None
 
     def __post_init__(self) -> None:
         if self.left < 0 or (self.right is not None and self.right < 0):
-            raise UserError(f"a window must reach 0 or more tokens to each side, not {self.left} and {self.right}")
+            raise UserError(f"a window must be 0 or more tokens wide on each side, not {self.left} and {self.right}")
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         left, right = self.reach()
@@ -96,9 +96,9 @@ class Window(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Strided(Pattern):
-    """The neighbourhood within a stride, and every stride-th token beyond (arXiv 1904.10509).
+    """Strided attention (arXiv 1904.10509): |i - j| < stride  or  (i - j) mod stride = 0.
 
-    |i - j| < stride  or  (i - j) mod stride = 0; add `& Causal()` for the paper's form.
+    Add `& Causal()` for the form of the paper.
     """
 
     stride: int
@@ -114,7 +114,7 @@ class Strided(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Global(Pattern):
-    """The first `count` tokens see and are seen by all (arXiv 2004.05150): i < count or j < count."""
+    """Global tokens, the first `count` (arXiv 2004.05150): i < count or j < count."""
 
     count: int
     uniform = False
@@ -129,7 +129,7 @@ class Global(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Combination(Pattern):
-    """Two rules as one; abstract."""
+    """Abstract combination of two rules."""
 
     first: Pattern
     second: Pattern
@@ -144,7 +144,7 @@ class Combination(Pattern):
 
 
 class Both(Combination):
-    """What the first rule and the second allow."""
+    """Intersection of two rules: pairs allowed by both."""
 
     sign = " & "
 
@@ -157,7 +157,7 @@ class Both(Combination):
 
 
 class Either(Combination):
-    """What the first rule or the second allows."""
+    """Union of two rules: pairs allowed by at least one of them."""
 
     sign = " | "
 
@@ -171,9 +171,9 @@ class Either(Combination):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Documents(Pattern):
-    """Packed sequences: a token sees its own sequence only, by the rule `within` over positions in the sequence.
+    """Block-diagonal mask of packed sequences, with the rule `within` inside each sequence.
 
-    Here i and j are places in the flat run. For cross-attention the keys have their own lengths, `keys`.
+    Here i and j are indices of packed tokens. For cross-attention the keys have their own layout, `keys`.
     """
 
     queries: Ragged
@@ -202,28 +202,28 @@ FULL = Full()
 
 
 def _may_keep(pattern: Pattern) -> bool:
-    """Whether a mask may outlive the pass: not while a compiler or a fake mode is at work, nor of packed sequences."""
+    """Whether a mask may be cached: not under a compiler or a fake mode, and not for packed sequences."""
     quiet = not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
     return quiet and not isinstance(pattern, Documents)
 
 
 @lru_cache(maxsize=32)
 def _small_mask(pattern: Pattern, n: int, m: int, start: int, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # a mask first asked for in inference must also serve training
+    with torch.inference_mode(False):  # a mask made in inference mode must also work in training
         return pattern.mask(n, m, start, device)
 
 
 class Sight:
-    """What the queries of one attention may see, and how much they lean towards it.
+    """Visible keys of one attention, and the bias of its scores.
 
-    pattern   the rule over positions; None: every key
-    valid     (B, M) True where the key is real; None: all are
+    pattern   rule over positions; None: every key is visible
+    valid     (B, M) True where the key is real; None: all are real
     bias      (B or 1, H or 1, N, M) added to the scores, or a PairBias of packed sequences; gradients flow into it
-    start     the position of the first query, when the keys began before it (a cache)
-    at        (B or 1, M, A) coordinates of the keys, where an attention mixes these by their places
+    start     position of the first query, if earlier keys are in a cache
+    at        (B or 1, M, A) coordinates of the keys, for attention with `compress`
 
-    A Sight lives for one forward pass. Blocks of a stack share it, so what a kernel prepares from it is prepared once
-    (`once`); change nothing in it afterwards, and make a new one for the next pass.
+    A Sight is made for one forward pass and shared by the blocks of a stack: a kernel prepares its mask once (`once`).
+    Do not change it afterwards.
     """
 
     def __init__(
@@ -240,18 +240,18 @@ class Sight:
 
     @property
     def plain(self) -> bool:
-        """Whether this is full or causal sight from the beginning, and nothing else."""
+        """Whether the mask is only full or causal, from position 0, without a bias."""
         begins = isinstance(self.start, int) and self.start == 0
         return self.valid is None and self.bias is None and begins and isinstance(self.pattern, (Full, Causal))
 
     @property
     def dense_bias(self) -> Tensor | None:
-        """The bias (B or 1, H or 1, N, M) as a tensor, whatever layout it has."""
+        """The bias as a dense tensor (B or 1, H or 1, N, M), or None."""
         bias = self.bias
         return self.once("dense bias", bias.flat) if isinstance(bias, PairBias) else bias
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
-        """The value stored under `key`, made on first use; a compiler makes it each time and keeps one by itself."""
+        """Value stored under `key`, made at the first use; under a compiler it is made at every call."""
         if torch.compiler.is_compiling():  # sizes in a key would compile anew for every length
             return make()
         if key not in self.prepared:
@@ -259,7 +259,7 @@ class Sight:
         return self.prepared[key]
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
-        """Refuse a mask or bias that does not fit B samples of H heads with N queries and M keys."""
+        """Check the shapes of mask and bias for B samples, H heads, N queries, M keys."""
         if self.valid is not None:
             if self.valid.dtype != torch.bool:
                 raise UserError(f"`valid` must be boolean, True where the key is real, not {self.valid.dtype}")
@@ -269,12 +269,12 @@ class Sight:
             packed = isinstance(self.pattern, Documents) and self.pattern.queries.total == self.bias.ragged.total
             if not packed or self.bias.heads not in (1, heads):
                 raise UserError(
-                    f"a PairBias must have {heads} heads and go with the packed tokens it was made from, "
-                    f"not {self.bias.heads} heads and {self.bias.ragged} with the pattern {type(self.pattern).__name__}"
+                    f"this PairBias has {self.bias.heads} heads for {self.bias.ragged}, but the attention has {heads} "
+                    f"heads and the pattern {type(self.pattern).__name__}; both must be the same packed tokens"
                 )
         elif self.bias is not None:
             if not self.bias.is_floating_point():
-                raise UserError(f"`bias` must be real numbers to add to the scores, not {self.bias.dtype}")
+                raise UserError(f"`bias` must have a floating-point dtype, not {self.bias.dtype}")
             b, h, *pair = self.bias.shape if self.bias.dim() == 4 else (0, 0, 0, 0)
             if pair != [n, m] or b not in (1, batch) or h not in (1, heads):
                 raise UserError(
@@ -290,7 +290,7 @@ class Sight:
                 )
 
     def simplified(self, n: int, m: int) -> Pattern:
-        """The pattern, or FULL where it cannot hide any of m keys from n queries."""
+        """The pattern, or FULL if it hides none of m keys from n queries."""
         start = self.start
         if isinstance(self.pattern, (Causal, Window)) and isinstance(start, int):
             left, right = self.pattern.reach()
@@ -299,7 +299,7 @@ class Sight:
         return self.pattern
 
     def allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
-        """Booleans that broadcast to (B, 1, N, M), or None where everything is allowed."""
+        """Mask of allowed pairs, broadcastable to (B, 1, N, M), or None if all are allowed."""
         return self.once(("allowed", n, m), lambda: self._allowed(n, m, device))
 
     def _allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:

@@ -1,8 +1,8 @@
-"""What is known about two tokens, as a bias of the attention: where the pairs are, and how they enter.
+"""Pair bias of packed attention: features of token pairs as a bias of the scores.
 
-Triangle        the pairs (i, j), j <= i, of the tokens of each sequence, end to end
-PairBias        a number for each head and pair, in that layout; packed sequences lean on it
-PairEmbedding   from features of a pair to these numbers
+Triangle        layout of the pairs (i, j), j <= i, of each packed sequence
+PairBias        bias of each head and pair, in that layout
+PairEmbedding   network from features of a pair to its bias
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..ragged import Ragged
 
 
 class Triangle:
-    """The pairs of tokens of packed sequences: sequence by sequence, row i by row, j = 0 ... i.
+    """Layout of token pairs of packed sequences: by sequence, then row i, then j = 0 ... i.
 
-    starts   (B,) where the pairs of each sequence begin: pair (i, j) of sequence b is at starts[b] + i (i + 1) / 2 + j
-    rows     (S,) the token i of each pair, as a place in the flat run of tokens
-    columns  (S,) the token j, j <= i
-    inside   (S,) True where the pair belongs to a sequence; the run may be longer than the pairs (`Ragged.pairs`)
+    starts   (B,) first pair of each sequence: pair (i, j) of sequence b has index starts[b] + i (i + 1) / 2 + j
+    rows     (S,) index of token i of each pair among the packed tokens
+    columns  (S,) index of token j, j <= i
+    inside   (S,) True where the pair belongs to a sequence; S may be larger than the number of pairs (`Ragged.pairs`)
     """
 
     def __init__(self, ragged: Ragged) -> None:
@@ -50,15 +50,15 @@ class Triangle:
 
 
 def unravel(place: Tensor) -> tuple[Tensor, Tensor]:
-    """The row i and column j <= i of a place i (i + 1) / 2 + j in a triangle."""
+    """Row i and column j <= i of the index i (i + 1) / 2 + j in a triangle."""
     i = ((8 * place.double() + 1).sqrt() / 2 - 0.5).long()
-    i = i - (i * (i + 1) // 2 > place).long()  # the root may be rounded across a whole number
+    i = i - (i * (i + 1) // 2 > place).long()  # the square root may be rounded across an integer
     i = i + ((i + 1) * (i + 2) // 2 <= place).long()
     return i, place - i * (i + 1) // 2
 
 
 def square(n: int, device: torch.device) -> Tensor:
-    """(n, n) where pairs (i, j) and (j, i) are in a triangle."""
+    """Index (n, n) of the pairs (i, j) and (j, i) in a triangle."""
     i = torch.arange(n, device=device)
     high, low = torch.maximum(i[:, None], i), torch.minimum(i[:, None], i)
     return high * (high + 1) // 2 + low
@@ -66,11 +66,11 @@ def square(n: int, device: torch.device) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class PairBias:
-    """A bias of the attention within packed sequences, the same for (i, j) and (j, i).
+    """Symmetric bias of the attention scores within packed sequences.
 
     values  (S, H) in the layout of `Triangle`: pair (i, j), j <= i, of sequence b at starts[b] + i (i + 1) / 2 + j
-    starts  (B,) where the pairs of each sequence begin
-    ragged  the layout of the tokens
+    starts  (B,) index of the first pair of each sequence
+    ragged  layout of the tokens
     """
 
     values: Tensor
@@ -89,7 +89,7 @@ class PairBias:
         return self.values.shape[1]
 
     def dense(self) -> Tensor:
-        """(B, H, N, N) for padded sequences, zeros where there is no pair."""
+        """Bias (B, H, N, N) of the padded layout, 0 at padding."""
         n, batch = self.ragged.longest, len(self.ragged)
         if n == 0 or batch == 0 or len(self.values) == 0:
             return self.values.new_zeros(batch, self.heads, n, n)
@@ -98,8 +98,10 @@ class PairBias:
         return self._at(index, valid[:, :, None] & valid[:, None, :]).transpose(0, 1)
 
     def flat(self) -> Tensor:
-        """(1, H, T, T) for the flat run of tokens, zeros between tokens of different sequences: for kernels that know
-        no better, as it grows with the square of all tokens together."""
+        """Bias (1, H, T, T) of the packed tokens, 0 between different sequences.
+
+        Its size grows with T^2; only kernels without a faster way use it.
+        """
         ragged = self.ragged
         if ragged.total == 0 or len(self.values) == 0:
             return self.values.new_zeros(1, self.heads, ragged.total, ragged.total)
@@ -110,7 +112,7 @@ class PairBias:
         return self._at(starts[:, None] + high * (high + 1) // 2 + low, same)[None]
 
     def after(self, count: int = 1) -> PairBias:
-        """The bias of sequences with `count` more tokens in front, whose pairs with all others have none."""
+        """Bias for sequences with `count` more tokens in front; the bias of their pairs is 0."""
         old = self.ragged
         longer = Ragged(old.lengths + count, old.total + count * len(old), old.longest + count, None)
         triangle = Triangle(longer)
@@ -122,16 +124,16 @@ class PairBias:
         return PairBias(values[index].masked_fill(~here[:, None], 0), triangle.starts, longer)
 
     def _at(self, index: Tensor, there: Tensor) -> Tensor:
-        """(H, ...) the values at these places, zeros where nothing is there."""
+        """Values (H, ...) at `index`, 0 where `there` is False."""
         return self.values.t()[:, torch.where(there, index, 0)].masked_fill(~there, 0)
 
 
 class PairEmbedding(nn.Module):
-    """b = f_K(... f_1(norm(u))),  f_k(x) = gelu(norm(W_k x + c_k)), for the features u of a pair (arXiv 2202.03772).
+    """Bias of a pair with features u: b = f_K(... f_1(norm(u))),  f_k(x) = gelu(norm(W_k x + c_k)) (arXiv 2202.03772).
 
-    widths  of the layers, the last one the heads; norms are over the pairs of the batch
-    last    whether the last layer has its activation too
-    bias    whether layers have c_k
+    widths  widths of the layers; the last width is the number of heads. Norms are over the pairs of the batch
+    last    whether the last layer has an activation
+    bias    whether the layers have biases c_k
     """
 
     def __init__(self, features: int, widths: Sequence[int], last: bool = True, bias: bool = True) -> None:
@@ -145,7 +147,7 @@ class PairEmbedding(nn.Module):
         self.last = last
 
     def forward(self, pairs: Tensor, real: Tensor | None = None) -> Tensor:
-        """(..., F) -> (..., H); where `real` (...) is False, a pair counts in no norm."""
+        """Bias (..., H) of pairs (..., F); pairs with `real` (...) False count in no norm."""
         x = self.norm(pairs, real)
         for k, (layer, norm) in enumerate(zip(self.layers, self.norms), 1):
             x = norm(layer(x), real)

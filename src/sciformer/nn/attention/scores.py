@@ -1,7 +1,7 @@
-"""The alignment scores: how well does a query match a key?
+"""Alignment scores between queries and keys.
 
-Each score prepares queries and keys once (`query`, `key`) and then compares them (`compare`). Where the comparison is
-a plain product, `fused` is True and every fast kernel can take over; the others are computed as they are written.
+Each score prepares queries and keys once (`query`, `key`) and then compares them (`compare`). If the comparison is a
+plain product, `fused` is True and every fast kernel can compute it; the other scores use the reference kernel.
 
     q (B, H, N, E)   k (B, H, M, E)   ->   score(q, k) (B, H, N, M)
 """
@@ -16,24 +16,24 @@ from ...errors import UserError, one_of
 
 
 class Score(nn.Module):
-    """score(q, k); abstract. The default comparison is scale * q k^T."""
+    """Abstract score(q, k); the default comparison is scale * q k^T."""
 
     fused: bool = True
 
     def query(self, q: Tensor) -> Tensor:
-        """The query as it enters the comparison."""
+        """Query prepared for the comparison."""
         return q
 
     def key(self, k: Tensor) -> Tensor:
-        """The key as it enters the comparison; computed once, also when queries come one by one."""
+        """Key prepared for the comparison; computed once, also in step-by-step decoding."""
         return k
 
     def scale(self, dim: int) -> float:
-        """The factor before the product of width `dim`."""
+        """Factor of the product of vectors of width `dim`."""
         return 1.0
 
     def compare(self, q: Tensor, k: Tensor, position: Tensor | None = None) -> Tensor:
-        """(B, H, N, M) from prepared queries and keys; `position` (M,) is the place of each key."""
+        """Scores (B, H, N, M) of prepared queries and keys at `position` (M,)."""
         return self.scale(q.shape[-1]) * (q @ k.transpose(-2, -1))
 
     def forward(self, q: Tensor, k: Tensor) -> Tensor:
@@ -54,8 +54,8 @@ class ScaledDot(Score):
 class Content(Score):
     """score(q, k) = beta cos(q, k) = beta q . k / (|q| |k|) (Graves 2014, arXiv 1410.5401).
 
-    The sharpness beta is learned for each head and starts at 1. Lengths below 1e-3 count as 1e-3, so that the
-    gradient of a vector near zero (a decoder's first state) stays bounded.
+    The sharpness beta is learned for each head and starts at 1. Norms |q| and |k| are at least 1e-3, so that the
+    gradient of a vector near zero (the first state of a decoder) stays bounded.
     """
 
     shortest = 1e-3
@@ -85,8 +85,8 @@ class General(Score):
 class Additive(Score):
     """score(q, k) = v . tanh(W_q q + W_k k) (Bahdanau 2015, arXiv 1409.0473).
 
-    The paper's W_a [q; k] is [W_q, W_k] side by side. Queries and keys must be compared pair by pair, so this
-    costs E times the memory of a product.
+    W_a [q; k] of the paper is [W_q, W_k] side by side. Queries and keys are compared pair by pair, which needs E times
+    the memory of a product.
     """
 
     fused = False
@@ -109,9 +109,9 @@ class Additive(Score):
 
 
 class Location(Score):
-    """score(q, k_j) = (W q)_j: the query alone says where to look (Luong 2015, arXiv 1508.04025).
+    """score(q, k_j) = (W q)_j, from the query and the position j (Luong 2015, arXiv 1508.04025).
 
-    W has one row for each of `length` places; the content of the keys plays no part.
+    W has one row for each of `length` positions; the content of the keys is not used.
     """
 
     fused = False
@@ -129,7 +129,7 @@ class Location(Score):
         if len(position) and (last := int(position.max())) >= places:
             raise UserError(
                 f"the Location score was made for at most {places} keys, not {last + 1}",
-                hint=f"Make it longer: Location(dim, heads, length={last + 1}).",
+                hint=f"Make it with Location(dim, heads, length={last + 1}).",
             )
         return q @ self.weight[:, position].transpose(-2, -1).to(q.dtype)
 
@@ -145,7 +145,7 @@ SCORES: dict[str, type[Score]] = {
 
 
 def make_score(name: str, dim: int, heads: int = 1, length: int = 512) -> Score:
-    """The score called `name` for heads of width `dim`; `length` matters to location alone."""
+    """Make the score called `name` for heads of width `dim`; only location uses `length`."""
     one_of("the score", name, SCORES)
     if name in ("dot", "scaled_dot"):
         return SCORES[name]()

@@ -1,1 +1,1 @@
-"""Rivals of the transformer with the same call: recurrent, convolutional, over sets and point clouds."""
+"""Other trunks with the call of the transformer: recurrent, convolutional, point clouds."""

@@ -1,4 +1,4 @@
-"""The call of every trunk without attention: checks, layouts and empty batches here, the blocks in each trunk."""
+"""Base classes of trunks without attention: checks, layouts and empty batches."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..watch import Watch
 
 
 class Trunk(nn.Module):
-    """A trunk that takes tokens of width `inputs` and gives as many of width `dim`; `blocks` or layers are its own."""
+    """Abstract trunk from tokens of width `inputs` to the same number of tokens of width `dim`."""
 
     columns: tuple[str, ...] = ()
-    """Columns of tokens that the call takes by name, where there are any."""
+    """Token columns passed to the call as keyword arguments."""
     inputs: int
     dim: int
 
@@ -32,7 +32,7 @@ class Trunk(nn.Module):
         watch: Watch | None = None,
         **more: Any,
     ) -> Tensor:
-        """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk; `more` is what `run` takes."""
+        """Run the trunk over tokens (B, N, D) or packed (T, D); `more` are arguments of `run`."""
         check_layout(x, valid, self.inputs)
         if bias is not None:
             raise UserError(
@@ -41,12 +41,12 @@ class Trunk(nn.Module):
         return self.lay(x, valid, at, watch, **more)
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
-        """The blocks over tokens in the one layout that they know."""
+        """Run the blocks over tokens in the layout of this class."""
         raise NotImplementedError
 
 
 class FlatTrunk(Trunk):
-    """A trunk over one flat run of tokens (T, D), for blocks that look at each token, at neighbours or at pairs."""
+    """Abstract trunk over flat tokens (T, D), for blocks over single tokens or neighbours."""
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
         layout = Layout(x, valid)
@@ -57,15 +57,15 @@ class FlatTrunk(Trunk):
         return layout.back(self.run(y, place, layout, watch, **more))
 
     def run(self, y: Tensor, at: Tensor | None, layout: Layout, watch: Watch | None) -> Tensor:
-        """The blocks over a run (T, D) with coordinates (T, A): a run (T, D'). `layout.show` records each state."""
+        """Run the blocks over tokens (T, D) at (T, A); `layout.show` records each hidden state."""
         raise NotImplementedError
 
 
 class PaddedTrunk(Trunk):
-    """A trunk over padded tokens (B, N, D), for blocks that follow an order or fill a grid."""
+    """Abstract trunk over padded tokens (B, N, D), for blocks over sequences or grids."""
 
     run: Callable[..., Tensor]
-    """The blocks over x (B, N, D), valid (B, N), at and watch, and what else the call of this trunk takes by name."""
+    """Run the blocks over x (B, N, D), valid (B, N), at and watch; further arguments are keywords of the call."""
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
         if isinstance(valid, Ragged):

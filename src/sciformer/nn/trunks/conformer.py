@@ -1,4 +1,4 @@
-"""Attention and then convolutions in every block: a trunk for series whose tokens are evenly spaced."""
+"""Conformer: attention and convolutions in every block, for evenly spaced series."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from ..watch import Watch, look
 class LineConv(nn.Module):
     """y_i = silu(BatchNorm(sum_k W_k x_i+k)), k from -(kernel // 2) to kernel // 2, within a sequence.
 
-    Beyond its ends, and where there is no token, x is zero. Packed sequences need no padding: a neighbour of another
-    sequence counts as none.
+    Beyond the ends of a sequence, and at padding, x is zero. In packed sequences, neighbours from another sequence are
+    zero too.
     """
 
     def __init__(self, dim: int, kernel: int = 3) -> None:
         super().__init__()
         if kernel % 2 == 0:
-            raise UserError(f"the kernel must be odd so that a token is in its middle, but it is {kernel}")
+            raise UserError(f"the width of the convolution must be odd, so that it has a middle token, not {kernel}")
         self.kernel = kernel
         self.linear = nn.Linear(kernel * dim, dim, bias=False)
         self.norm = BatchNorm(dim)
 
     def forward(self, x: Tensor, valid: Tensor | None = None, ragged: Ragged | None = None) -> Tensor:
-        """x (B, N, D) with `valid` (B, N), or packed (1, T, D) with its layout."""
+        """Convolve x (B, N, D) with `valid` (B, N), or packed x (1, T, D) with its layout."""
         real = valid if ragged is None else ragged.inside[None]
         reach, n = self.kernel // 2, x.shape[1]
         wide = F.pad(zero_padding(x, real), (0, 0, reach, reach))
@@ -52,7 +52,7 @@ class LineConv(nn.Module):
 
 
 class ConformerArguments(AttentionArguments, total=False):
-    """The choices of a ConformerBlock that the trunk passes on."""
+    """Keyword arguments of ConformerBlock, passed on by the trunk."""
 
     norm_position: str
     norm: str
@@ -61,12 +61,12 @@ class ConformerArguments(AttentionArguments, total=False):
 
 
 class ConformerBlock(nn.Module):
-    """Attention and `convolutions` in place of an MLP, f = LineConv (Astroconformer, arXiv 2309.16316).
+    """Attention, then convolutions f = LineConv instead of an MLP (Astroconformer, arXiv 2309.16316).
 
         post:  x <- norm(x + attention(x));   x <- norm(x + f(x)) for each convolution
         pre:   x <- x + attention(norm(x));   x <- x + f(norm(x)) for each convolution
 
-    width    of the convolutions, in tokens
+    width    width of the convolutions, in tokens
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class ConformerBlock(nn.Module):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """(B, N, D) -> (B, N, D), called as every block; there is no memory and no store."""
+        """Output (B, N, D) for x (B, N, D); the call of Block, but without memory and store."""
         assert memory is None
         assert store is None
         ragged = sight.pattern.queries if sight is not None and isinstance(sight.pattern, Documents) else None
@@ -122,10 +122,10 @@ class ConformerBlock(nn.Module):
 
 
 class Conformer(Encoder):
-    """`depth` blocks of attention and convolutions of so many tokens (`width`); in all else an encoder.
+    """Encoder with `depth` blocks of attention and convolutions over `width` tokens.
 
-    Convolutions look at neighbours in the order of the tokens: their spacing should be the same everywhere. Norms of
-    the convolutions are over all real tokens of a batch.
+    Convolutions act on neighbours in the order of the tokens, which should be evenly spaced. Batch norms of the
+    convolutions are over all real tokens of a batch.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Conformer(Encoder):
 
 
 class ConformerOptions(AttentionTrunkOptions):
-    """`trunk: conformer`: attention and two convolutions in each block, for tokens that are evenly spaced."""
+    """`trunk: conformer`: attention and two convolutions per block, for evenly spaced tokens."""
 
     kernel: int = Field(default=3, ge=1)
     """Width of the convolutions in tokens (default: 3)."""

@@ -1,4 +1,4 @@
-"""A small residual ConvNet over tokens on a line or a grid, with the call of every other trunk."""
+"""Residual ConvNet over tokens on a line or a grid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d]] = {1: nn.Conv1d, 2: n
 
 
 class ConvBlock(nn.Module):
-    """x <- x + conv(act(norm(conv(act(norm(x))))))  (arXiv 1603.05027), norms over the channels of each token."""
+    """x <- x + conv(gelu(norm(conv(gelu(norm(x))))))  (arXiv 1603.05027), with LayerNorm."""
 
     def __init__(self, dim: int, kernel: int, axes: int, dilation: int, dropout: float) -> None:
         super().__init__()
@@ -30,19 +30,19 @@ class ConvBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """x (B, D, ...) on its line or grid; `real` (B, 1, ...) is True where there is a token."""
+        """Run the block over x (B, D, ...) on a line or grid; `real` (B, 1, ...) is its mask."""
         y = x
         for norm, conv in zip(self.norms, self.convs):
             y = F.gelu(norm(y.movedim(1, -1))).movedim(-1, 1)
-            y = conv(y if real is None else y.masked_fill(~real, 0))  # padding looks like the edge
+            y = conv(y if real is None else y.masked_fill(~real, 0))  # padding is zero, like beyond the edge
         return x + self.dropout(y)
 
 
 class ConvNet(PaddedTrunk):
-    """`depth` residual blocks of two convolutions, on a line, or on a grid of `shape` (height, width).
+    """Residual ConvNet of `depth` blocks, on a line or on a grid of `shape` (height, width).
 
-    Each token sees a neighbourhood that grows by 2 (kernel // 2) dilation tokens a block; block i has the dilation
-    `dilation_growth`^i. Norms act on each token alone, so that padding and the other samples of a batch change nothing.
+    The receptive field grows on each side by 2 (kernel // 2) dilation tokens per block; block i has the dilation
+    `dilation_growth`^i. Norms act on each token alone, so the output depends neither on padding nor on other samples.
     """
 
     columns = ("cell",)
@@ -60,7 +60,7 @@ class ConvNet(PaddedTrunk):
     ) -> None:
         super().__init__()
         if kernel % 2 == 0:
-            raise UserError(f"the kernel must be odd so that a token is in its middle, but it is {kernel}")
+            raise UserError(f"the width of the convolution must be odd, so that it has a middle token, not {kernel}")
         self.inputs, self.dim, self.shape = dim, dim, shape
         self.position = Position() if position is None else position
         self.position.fits_without_attention(dim, self)
@@ -77,9 +77,10 @@ class ConvNet(PaddedTrunk):
         cell: Tensor | None = None,
         shape: tuple[int, int] | None = None,
     ) -> Tensor:
-        """The blocks over (B, N, D); on a grid N is height times width, of `shape` if given here.
+        """Run the blocks over tokens (B, N, D), on a grid N = height * width.
 
-        cell   row and column of each token, where samples have other shapes than that of the grid
+        cell   row and column of each token, for samples of other shapes than the grid
+        shape  shape of the grid (default: that of the trunk)
         """
         shape = shape or self.shape
         if line := shape is None:
@@ -107,7 +108,7 @@ def _cells(y: Tensor, line: bool) -> Tensor:
 
 
 class ConvNetOptions(DepthOptions, PositionOptions):
-    """`trunk: convolution`."""
+    """`trunk: convolution`: a residual ConvNet over a line or a grid."""
 
     choices: ClassVar[dict[str, str]] = {"position": "position"}
 
@@ -116,7 +117,7 @@ class ConvNetOptions(DepthOptions, PositionOptions):
     dilation_growth: int = Field(default=1, ge=1)
     """Factor of the dilation from one block to the next (default: 1)."""
     position: str = "auto"
-    """Position encoding (default: auto, which means none: convolutions know the neighbours)."""
+    """Position code. auto (default): none, because convolutions know the neighbours of a token."""
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ConvNet:
         shape = form.grid_shape if isinstance(form.grid_shape, tuple) and len(form.grid_shape) == 2 else None

@@ -1,4 +1,4 @@
-"""Every token by itself: the inner function of a deep set, with the call of every other trunk."""
+"""Deep sets: the same MLP for every token, without interaction."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .base import FlatTrunk
 
 
 class DeepSets(FlatTrunk):
-    """x <- relu(W x + b) for each token, `widths` one after the other (arXiv 1703.06114, 1810.05165).
+    """x <- relu(W x + b) for each token, for each of `widths` (arXiv 1703.06114, 1810.05165).
 
-    With a sum over tokens behind it and an MLP behind that, any function of a set can be written so.
+    Followed by a sum over tokens and an MLP, this can represent any function of a set.
     """
 
     def __init__(self, inputs: int, widths: Sequence[int]) -> None:
@@ -35,7 +35,7 @@ class DeepSets(FlatTrunk):
 
 
 class WidthOptions(DepthOptions):
-    """Options of trunks whose blocks have widths of their own; tokens may enter with any width."""
+    """Options of trunks with a width for each block; input tokens may have any width."""
 
     keeps_width: ClassVar[bool] = False
 
@@ -48,7 +48,7 @@ class WidthOptions(DepthOptions):
 
 
 class DeepSetsOptions(WidthOptions):
-    """`trunk: deep_sets`: each token by itself."""
+    """`trunk: deep_sets`: the same MLP for every token."""
 
     tokens_interact: ClassVar[bool] = False
 

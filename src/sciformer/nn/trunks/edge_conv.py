@@ -1,4 +1,4 @@
-"""Tokens that look at their nearest neighbours: EdgeConv, with the call of every other trunk."""
+"""EdgeConv: graph convolution over nearest neighbours."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..watch import Watch
 from .base import FlatTrunk
 from .deep_sets import WidthOptions
 
-MAX_EXACT_AXES = 4  # axes up to which a distance is a sum of squared differences: close points lose no digits
+MAX_EXACT_AXES = 4  # most axes for distances from differences, exact for close points; with more axes from products
 
 
 def nearest(at: Tensor, valid: Tensor | None, count: int, itself: bool = False) -> tuple[Tensor, Tensor]:
-    """The places (B, N, count) of the nearest tokens of each, nearest first, and whether there is one.
+    """Indices (B, N, count) of the nearest tokens, nearest first, and their mask.
 
-    at      (B, N, A) where tokens are; what stands at padding is not looked at
-    itself  whether a token is its own nearest
+    at      (B, N, A) coordinates of the tokens; padding is ignored
+    itself  whether a token counts as its own nearest neighbour
     """
     with torch.no_grad(), torch.autocast(at.device.type, enabled=False):
         at = at.to(torch.promote_types(at.dtype, torch.float32))
@@ -39,7 +39,7 @@ def nearest(at: Tensor, valid: Tensor | None, count: int, itself: bool = False) 
         apart = apart.masked_fill(own, -1 if itself else torch.inf)
         if valid is not None:
             apart = apart.masked_fill(~valid[:, None], torch.inf)
-        if torch.compiler.is_compiling() or at.shape[1] < count:  # compiled, the number of tokens may not be known
+        if torch.compiler.is_compiling() or at.shape[1] < count:  # a compiler may not know the number of tokens
             apart = F.pad(apart, (0, count), value=torch.inf)
         distance, place = apart.topk(count, largest=False)
         there = distance < torch.inf
@@ -49,10 +49,10 @@ def nearest(at: Tensor, valid: Tensor | None, count: int, itself: bool = False) 
 class EdgeConv(nn.Module):
     """y_i = relu(s(x_i) + mean over neighbours j of f(x_i, x_j - x_i))  (arXiv 1801.07829, 1902.08570).
 
-    f is `layers` times [W, BatchNorm, relu]; s is the shortcut: x, or [W, BatchNorm] where the width changes; without
-    it y_i is the mean alone. A neighbour that is not there (fewer tokens than `neighbours`) counts as x_j = 0.
+    f is `layers` times [W, BatchNorm, relu]. The shortcut s is x, or [W, BatchNorm] if the width changes; without a
+    shortcut, y_i is the mean alone. Missing neighbours (fewer tokens than `neighbours`) count as x_j = 0.
 
-    The first layer is W (x_i, x_j - x_i) = (W_1 - W_2) x_i + W_2 x_j: products for tokens, not for edges.
+    The first layer is W (x_i, x_j - x_i) = (W_1 - W_2) x_i + W_2 x_j, so its products are per token, not per edge.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class EdgeConv(nn.Module):
         self.change_norm = BatchNorm(dim) if shortcut and inputs != dim else None
 
     def forward(self, x: Tensor, at: Tensor, layout: Layout) -> Tensor:
-        """x (T, D) and at (T, A) as runs of a layout -> (T, D')."""
+        """Convolve flat tokens x (T, D) with neighbours by `at` (T, A); returns (T, D')."""
         place, there = nearest(layout.pad(at), layout.valid, self.neighbours, self.itself)
         rows = layout.rows.gather(1, place.flatten(1)).view_as(place)
         near = layout.unpad(torch.where(there, rows, layout.total))  # (T, K) rows of the run
@@ -96,8 +96,10 @@ class EdgeConv(nn.Module):
 
 
 class EdgeConvNet(FlatTrunk):
-    """BatchNorm, then EdgeConv blocks of `widths`: the first looks for neighbours in `at`, the others in what came out
-    before (ParticleNet, arXiv 1902.08570). Without coordinates the first looks in the tokens themselves.
+    """BatchNorm, then EdgeConv blocks of `widths` (ParticleNet, arXiv 1902.08570).
+
+    The first block finds neighbours by the coordinates `at`, or without them by the input features; each later block by
+    the output of the block before.
     """
 
     def __init__(self, inputs: int, widths: Sequence[int], neighbours: int = 16, layers: int = 3) -> None:
@@ -119,14 +121,14 @@ class EdgeConvNet(FlatTrunk):
 
 
 class NeighbourOptions(WidthOptions):
-    """Options of trunks that look for nearest neighbours."""
+    """Options of trunks with nearest neighbours."""
 
     neighbours: int = Field(default=16, ge=1)
-    """Number k of nearest neighbours of each token (default: 16)."""
+    """Number of nearest neighbours of each token (default: 16)."""
 
 
 class EdgeConvOptions(NeighbourOptions):
-    """`trunk: edge_conv`: nearest neighbours in every block (ParticleNet)."""
+    """`trunk: edge_conv`: graph convolutions over nearest neighbours (ParticleNet)."""
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> EdgeConvNet:
         return EdgeConvNet(form.width, self.all_widths(), self.neighbours)

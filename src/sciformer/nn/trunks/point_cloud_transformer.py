@@ -1,4 +1,4 @@
-"""The point cloud transformer: neighbours first, then attention to all, with the call of every other trunk."""
+"""Point cloud transformer: EdgeConv blocks, then offset attention."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from .edge_conv import EdgeConv, NeighbourOptions
 
 
 class OffsetAttention(nn.Module):
-    """x <- x + relu(BatchNorm(W (x - a))),   a_j = sum_i v_i A_ij / sum_i A_ij,   A_ij = softmax over j of q_i k_j.
+    """Offset attention x <- x + relu(BatchNorm(W (x - a))) (arXiv 2012.09688).
 
-    Queries, keys and values are BatchNorm(W x), queries and keys of a quarter of the width (arXiv 2012.09688): each
-    token i shares out its attention, and what a token j receives is weighed again.
+        a_j = sum_i v_i A_ij / sum_i A_ij,   A_ij = softmax over j of q_i k_j
+
+    Queries, keys and values are BatchNorm(W x); queries and keys have a quarter of the width. Weights are normalised
+    over j by the softmax, then over i by the sum.
     """
 
     def __init__(self, dim: int) -> None:
@@ -32,7 +34,7 @@ class OffsetAttention(nn.Module):
         self.out_norm = BatchNorm(dim)
 
     def forward(self, x: Tensor, layout: Layout, watch: Watch | None = None) -> Tensor:
-        """A run (T, D) -> the same."""
+        """Output (T, D) for flat tokens x (T, D)."""
         q, k, v = layout.pad(self.qkv_norm(self.qkv(x), layout.real)).split(self.widths, -1)
         with torch.autocast(x.device.type, enabled=False):
             exact = torch.promote_types(x.dtype, torch.float32)
@@ -51,10 +53,10 @@ class OffsetAttention(nn.Module):
 
 
 class PointCloudTransformer(FlatTrunk):
-    """EdgeConv blocks of `widths`, then `depth` layers of attention; all they made, and what entered them, as `dim`.
+    """EdgeConv blocks of `widths`, then `depth` layers of offset attention (arXiv 2102.05073).
 
-    (arXiv 2102.05073) The first block looks for neighbours in `at`, or without it in the tokens themselves. A token is
-    a neighbour of itself.
+    The input and all outputs of the attention layers are concatenated and projected to `dim`. The first EdgeConv block
+    finds neighbours by `at`, or without it by the tokens. A token is a neighbour of itself.
     """
 
     def __init__(self, inputs: int, dim: int, depth: int = 3, widths: Sequence[int] = (128, 64), neighbours: int = 20):
@@ -86,8 +88,7 @@ class PointCloudTransformer(FlatTrunk):
 
 
 class PointCloudTransformerOptions(NeighbourOptions):
-    """`trunk: point_cloud_transformer`; `widths` are those of the blocks before the attention (default: two of half of
-    dim)."""
+    """`trunk: point_cloud_transformer`; `widths` are of the EdgeConv blocks (default: two of dim / 2)."""
 
     def build_trunk(
         self, form: TokenForm, causal: bool = False, memory_dim: int | None = None

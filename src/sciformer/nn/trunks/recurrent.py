@@ -1,7 +1,7 @@
-"""RNN, GRU and LSTM: the trunks that the transformer replaced.
+"""Recurrent trunks: RNN, GRU and LSTM.
 
-The four shapes: one-to-one is a cell; many-to-many is `Recurrent`; many-to-one is `Recurrent` and `LastPool`;
-one-to-many is `RecurrentDecoder` started from a vector.
+Many-to-many is `Recurrent`, many-to-one `Recurrent` with `LastPool`, one-to-many `RecurrentDecoder` started from a
+vector, and one-to-one a `Cell`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ State = tuple[Tensor, ...]
 
 
 def step(kind: str, weights: list[Tensor], x: Tensor, state: State) -> State:
-    """One step of a cell: the definition that the fast kernels must agree with.
+    """One step of a recurrent cell: the reference for the fast kernels.
 
     rnn    h' = tanh(W x + U h + b)
     gru    r, z = sigmoid(W x + U h + b);   n = tanh(W_n x + b_n + r (U_n h + c_n));   h' = (1 - z) n + z h
     lstm   i, f, o = sigmoid(W x + U h + b);   g = tanh(W_g x + U_g h + b_g);   c' = f c + i g;   h' = o tanh(c')
 
-    x (B, D), state (h,) or (h, c), weights [W, U, b of x, b of h] with the gates one below the other, as torch.nn has
-    them.
+    x (B, D), state (h,) or (h, c), weights [W, U, bias of x, bias of h] with stacked gates, as in torch.nn.
     """
     of_x = nn.functional.linear(x, weights[0], weights[2])
     of_h = nn.functional.linear(state[0], weights[1], weights[3])
@@ -52,7 +51,7 @@ def step(kind: str, weights: list[Tensor], x: Tensor, state: State) -> State:
 
 
 def open_gate(bias: Tensor, kind: str, hidden: int, forget_bias: float) -> None:
-    """Add to the bias of the gate that keeps the state: the second one of both, in the order of torch.nn."""
+    """Add `forget_bias` to the bias of the forget gate (LSTM) or update gate (GRU), the second gate of torch.nn."""
     if forget_bias and kind != "rnn":
         bias.data[hidden : 2 * hidden] += forget_bias
 
@@ -61,8 +60,7 @@ class Cell(nn.Module):
     """One step of an RNN, GRU or LSTM, with the equations of `step`."""
 
     def __init__(self, kind: str, dim: int, hidden: int, forget_bias: float = 0.0) -> None:
-        """`forget_bias` is added to the initial bias of the gate that keeps the state (LSTM f, GRU z; Gers et al.
-        2000)."""
+        """`forget_bias` is added to the initial bias of the gate f (LSTM) or z (GRU) (Gers et al. 2000)."""
         super().__init__()
         one_of("the recurrent cell", kind, LAYERS)
         self.kind, self.hidden = kind, hidden
@@ -73,17 +71,17 @@ class Cell(nn.Module):
         open_gate(self.weights[2], kind, hidden, forget_bias)
 
     def start(self, x: Tensor) -> State:
-        """The state before the first step: zeros (B, hidden)."""
+        """Initial state: zeros (B, hidden)."""
         zeros = x.new_zeros(x.shape[0], self.hidden)
         return (zeros, zeros) if self.kind == "lstm" else (zeros,)
 
     def forward(self, x: Tensor, state: State) -> State:
-        """The next state, from an input (B, D) and the state before."""
+        """Next state from an input (B, D) and the previous state."""
         return step(self.kind, list(self.weights), x, state)
 
 
 class RecurrentCache:
-    """Where a recurrent trunk stands: the state of every layer, and for a decoder its memory with keys prepared."""
+    """State of every layer of a recurrent trunk; for a decoder also the prepared memory."""
 
     def __init__(self) -> None:
         self.states: list[State] = []
@@ -91,18 +89,17 @@ class RecurrentCache:
         self.length = 0
 
     def reorder(self, index: Tensor) -> None:
-        """Take the samples `index` (B,), as beam search wants it."""
+        """Select the samples `index` (B,), as beam search needs it."""
         self.states = [tuple(part.index_select(0, index) for part in state) for state in self.states]
         if self.memory is not None:
             self.memory = self.memory.chosen(index)
 
 
 class Recurrent(PaddedTrunk):
-    """`depth` recurrent layers; with `bidirectional` each reads the sequence both ways (arXiv 1303.5778).
+    """Recurrent network of `depth` layers, in one or both directions (arXiv 1303.5778).
 
-    The output has width `hidden` for each direction; `hidden` is chosen so that the whole is `dim`, unless given.
-    Padding is never read: the backward direction starts at the last real token, wherever it is. One direction is causal
-    and can go on from a cache.
+    The output has width `hidden` for each direction (default: `dim` in total). Padding is skipped: the backward
+    direction starts at the last real token. A network of one direction is causal and can continue from a cache.
     """
 
     def __init__(
@@ -117,7 +114,7 @@ class Recurrent(PaddedTrunk):
         position: Position | None = None,
         forget_bias: float = 0.0,
     ) -> None:
-        """`forget_bias`: as for a cell."""
+        """`forget_bias` as in `Cell`."""
         super().__init__()
         one_of("the recurrent layer", kind, LAYERS)
         self.kind, self.directions = kind, 2 if bidirectional else 1
@@ -149,7 +146,7 @@ class Recurrent(PaddedTrunk):
         watch: Watch | None,
         cache: RecurrentCache | None = None,
     ) -> Tensor:
-        """The layers over (B, N, D), from the state in a cache if there is one."""
+        """Run the layers over (B, N, D), from the state in the cache if there is one."""
         if cache is not None and (self.directions == 2 or valid is not None):
             found = "two directions (`bidirectional`)" if self.directions == 2 else "padding (`valid`)"
             raise UserError(f"a cache cannot be used with {found}")
@@ -174,11 +171,11 @@ class Recurrent(PaddedTrunk):
         return order.scatter(x)
 
     def cache(self) -> RecurrentCache:
-        """An empty state for step by step reading."""
+        """Empty cache for step-by-step calls."""
         return RecurrentCache()
 
     def _read(self, layer: nn.Module, x: Tensor, state: State | None) -> tuple[Tensor, State]:
-        """The outputs of one layer in one direction, and its last state, from the state (B, hidden) before."""
+        """Outputs and last state of one layer in one direction, from the previous state (B, hidden)."""
         first = None
         if state is not None:
             parts = tuple(part[None].contiguous() for part in state)
@@ -188,7 +185,7 @@ class Recurrent(PaddedTrunk):
 
 
 class _Order:
-    """Real tokens moved to the front, in their order, and back; a sequence reversed within its length."""
+    """Index maps of a padded batch: real tokens to the front and back, and sequences reversed."""
 
     def __init__(self, x: Tensor, valid: Tensor | None) -> None:
         self.valid = valid
@@ -197,7 +194,7 @@ class _Order:
             self.backward = place.flip(0).expand(x.shape[:2])
             return
         lengths = valid.sum(1, keepdim=True)
-        self.to_front = torch.argsort(torch.where(valid, place, place + x.shape[1]), dim=1)  # no two are equal
+        self.to_front = torch.argsort(torch.where(valid, place, place + x.shape[1]), dim=1)  # no two keys are equal
         self.to_place = torch.argsort(self.to_front, dim=1)
         self.backward = torch.where(place < lengths, lengths - 1 - place, place)
 
@@ -218,7 +215,7 @@ def _take(x: Tensor, index: Tensor) -> Tensor:
 
 
 class RecurrentOptions(DepthOptions, PositionOptions):
-    """Options of `trunk: rnn`, `gru` and `lstm`."""
+    """`trunk: rnn`, and base of `trunk: gru` and `trunk: lstm`: recurrent layers."""
 
     choices: ClassVar[dict[str, str]] = {"position": "position"}
     can_be_causal: ClassVar[bool] = True
@@ -226,9 +223,9 @@ class RecurrentOptions(DepthOptions, PositionOptions):
     cell: ClassVar[str] = "rnn"
 
     bidirectional: bool = True
-    """Whether to read the sequence in both directions, where the model sees all of it (default: true)."""
+    """Read the sequence in both directions (default: true); never in decoders."""
     position: str = "auto"
-    """Position encoding (default: auto, which means none: the trunk reads the tokens in order)."""
+    """Position code. auto (default): none, because the trunk reads the tokens in their order."""
 
     @property
     def reads_both_ways(self) -> bool:
@@ -247,16 +244,16 @@ class RecurrentOptions(DepthOptions, PositionOptions):
 
 
 class LSTMOptions(RecurrentOptions):
-    """`trunk: lstm`."""
+    """`trunk: lstm`: layers of LSTM cells."""
 
     cell: ClassVar[str] = "lstm"
 
     forget_bias: float = 0.0
-    """Initial bias of the forget gate of an LSTM, or of the update gate of a GRU (default: 0). With 1 the network
-    remembers longer at the start."""
+    """Addition to the initial bias of the forget gate (LSTM) or update gate (GRU) (default: 0). With 1 the memory is
+    longer at the start of training."""
 
 
 class GRUOptions(LSTMOptions):
-    """`trunk: gru`."""
+    """`trunk: gru`: layers of GRU cells."""
 
     cell: ClassVar[str] = "gru"

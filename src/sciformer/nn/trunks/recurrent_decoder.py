@@ -1,4 +1,4 @@
-"""The recurrent decoder, in which attention was born: it looks back at its source while it writes."""
+"""Recurrent decoder with attention to a memory."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .recurrent import Cell, RecurrentCache, RecurrentOptions, State
 
 
 class RecurrentDecoder(nn.Module):
-    """A recurrent decoder, which at every step looks back at the memory through an alignment score.
+    """Recurrent decoder with attention to the memory by an alignment score at every step.
 
         a_i = softmax_j(score(s_i-1, m_j));   c_i = sum_j a_ij m_j;   s_i = cell([y_i; c_i], s_i-1)   (arXiv 1409.0473)
         out_i = tanh(W [s_i; c_i])                                                                   (arXiv 1508.04025)
 
-    score   content, additive, location, general, dot or scaled_dot; None: no attention, the memory enters only as the
-            vector the decoder starts from
-    `depth` cells are stacked; the top one asks.
+    score   content, additive, location, general, dot or scaled_dot; None: no attention, the memory is used only for the
+            initial state
+    depth   number of stacked cells; the state s of the top cell is the query
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class RecurrentDecoder(nn.Module):
         self.adapt = nn.Linear(memory_dim, dim) if adapted else nn.Identity()
         context = 0 if score is None else dim
         self.cells = nn.ModuleList(Cell(kind, dim + context if i == 0 else dim, dim, forget_bias) for i in range(depth))
-        self.begin = nn.Linear(memory_dim, depth * dim * (2 if kind == "lstm" else 1))  # an LSTM also has a cell
+        self.begin = nn.Linear(memory_dim, depth * dim * (2 if kind == "lstm" else 1))  # an LSTM also has a cell state
         self.out = nn.Linear(dim + context, dim)
         self.dropout = nn.Dropout(dropout)
 
     def cache(self) -> RecurrentCache:
-        """An empty state for step by step decoding; `forward` fills it and goes on from it."""
+        """Empty cache for step-by-step decoding; `forward` fills it and continues from it."""
         return RecurrentCache()
 
     def forward(
@@ -71,11 +71,10 @@ class RecurrentDecoder(nn.Module):
         cache: RecurrentCache | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """The outputs (B, N, D) for inputs x (B, N, D), each knowing the memory and the inputs up to itself.
+        """Decode inputs x (B, N, D) to outputs (B, N, D), causally and with the memory.
 
-        memory  (B, M, D') states of an encoder, asked at every step if there is a score; with a cache, needed at the
-                first step alone
-        start   (B, D') the vector to begin from; the mean of the memory unless given, zeros if there is none
+        memory  (B, M, D') encoder states to attend to; with a cache, needed only at the first step
+        start   (B, D') vector for the initial state (default: the mean of the memory, or zeros without memory)
         """
         check_layout(x, valid, self.dim)
         if isinstance(valid, Ragged):
@@ -95,7 +94,7 @@ class RecurrentDecoder(nn.Module):
         outputs, weights = [], []
         for i in range(x.shape[1]):
             out, after, seen = self._step(x[:, i], states, asked, watch is not None)
-            if valid is not None:  # padding is not read: the state stays what it was
+            if valid is not None:  # padding does not change the state
                 real = valid[:, i, None]
                 after = [_where(real, new, old) for new, old in zip(after, states)]
             states = after
@@ -138,7 +137,7 @@ def _where(real: Tensor, new: State, old: State) -> State:
 
 
 class Memory:
-    """A memory with its keys prepared once, asked with one query at a time."""
+    """Memory with keys prepared once, for attention with one query at a time."""
 
     def __init__(self, decoder: RecurrentDecoder, memory: Tensor, valid: Valid) -> None:
         check_layout(memory, valid)
@@ -152,7 +151,7 @@ class Memory:
         self.keys = self.values if self.score is None else self.score.key(self.values)
 
     def chosen(self, index: Tensor) -> Memory:
-        """The samples `index` (B,) of it."""
+        """Select the samples `index` (B,)."""
         other = copy.copy(self)
         other.mean, other.values, other.keys = (x.index_select(0, index) for x in (self.mean, self.values, self.keys))
         other.valid = None if self.valid is None else self.valid.index_select(0, index)
@@ -169,13 +168,13 @@ class Memory:
 
 
 class RecurrentDecoderOptions(RecurrentOptions):
-    """Options of a recurrent trunk that also writes: the decoder of an encoder-decoder."""
+    """Options of a recurrent trunk as the decoder of an encoder-decoder."""
 
     score: Literal["none", "content", "additive", "location", "general", "dot", "scaled_dot"] = "additive"
-    """Alignment score between decoder and source (default: additive). none: the decoder only starts from the last state
-    of the source."""
+    """Alignment score of the attention to the source (default: additive). none: no attention, only the last state of
+    the source."""
     longest: int = Field(default=512, ge=1)
-    """Maximum number of source tokens, for `score: location` (default: 512)."""
+    """Largest number of source tokens, for `score: location` (default: 512)."""
 
     def build_decoder(self, form: TokenForm, memory_dim: int, memory_window: int | None) -> RecurrentDecoder:
         if not self.depth:

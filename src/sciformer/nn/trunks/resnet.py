@@ -1,4 +1,4 @@
-"""A residual network of convolutions along a line of tokens, with the call of every other trunk."""
+"""Residual network of 1D convolutions over a sequence of tokens."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .deep_sets import WidthOptions
 
 
 class ResidualUnit(nn.Module):
-    """x <- s(x) + f(f(x)), f = relu(BatchNorm(conv)) of kernel 3; s is x, or a convolution of kernel 1.
+    """x <- s(x) + f(f(x)), f = relu(BatchNorm(conv)) of width 3; s is x, or a convolution of width 1.
 
-    With a `stride` of 2 the first convolution looks at every other token.
+    The first convolution and s have the `stride`.
     """
 
     def __init__(self, inputs: int, dim: int, stride: int) -> None:
@@ -34,7 +34,7 @@ class ResidualUnit(nn.Module):
         self.change: nn.Module = nn.Identity() if same else nn.Conv1d(inputs, dim, 1, stride, bias=False)
 
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """x (B, D, N) -> (B, D', N'); `real` (B, N') is True where there is a token after the stride."""
+        """Output (B, D', N') for x (B, D, N); `real` (B, N') is the mask after the stride."""
         y = x
         for conv, norm in zip(self.convs, self.norms):
             y = convolved(conv, norm, y, real)
@@ -42,16 +42,16 @@ class ResidualUnit(nn.Module):
 
 
 def convolved(conv: nn.Module, norm: nn.Module, x: Tensor, real: Tensor | None) -> Tensor:
-    """relu(BatchNorm(conv(x))) of real tokens, zeros at the others: padding looks like the edge."""
+    """relu(BatchNorm(conv(x))) of real tokens, and 0 at padding."""
     y = F.relu(norm(conv(x).transpose(1, 2), real), inplace=True).transpose(1, 2)
     return y if real is None else y.masked_fill(~real[:, None], 0)
 
 
 class ResNet(FlatTrunk):
-    """BatchNorm, a convolution of the first of `widths`, then two units for each other one (P-CNN, arXiv 1902.08570).
+    """BatchNorm, a convolution of width `widths[0]`, two units for each later width (P-CNN, arXiv 1902.08570).
 
-    From the second stage on, a stage sees every other token of the one before. A token gets what was found for its
-    group: with three stages the groups are 0-3, 4-7, 8-11, ...
+    From the second stage on, each stage has stride 2. The output of a token is that of its group: with three stages the
+    groups are tokens 0-3, 4-7, 8-11, ...
     """
 
     def __init__(self, inputs: int, widths: Sequence[int]) -> None:
@@ -70,7 +70,7 @@ class ResNet(FlatTrunk):
         place, size = torch.arange(y.shape[2], device=y.device), 1
 
         def spread(y: Tensor) -> Tensor:
-            """From groups (B, D, N') back to tokens."""
+            """Repeat the output of groups (B, D, N') for their tokens."""
             return layout.unpad(y.transpose(1, 2)[:, place // size])
 
         y = convolved(self.stem, self.stem_norm, y, real)
@@ -84,7 +84,7 @@ class ResNet(FlatTrunk):
 
 
 class ResNetOptions(WidthOptions):
-    """`trunk: resnet`: convolutions along a line; `widths` are those of the first convolution and of the stages."""
+    """`trunk: resnet`: 1D convolutions; `widths` are of the first convolution and the stages."""
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ResNet:
         return ResNet(form.width, self.all_widths())

@@ -1,4 +1,4 @@
-"""The residual network of images, with the call of every other trunk: tokens are patches of pixels, put together."""
+"""ResNet of images; tokens are patches of pixels, assembled to the image."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..watch import Watch
 from .base import PaddedTrunk
 
 Pair = tuple[int, int]
-BOTTLENECK_EXPANSION = 4  # what leaves a block with a bottleneck, over its inner width
+BOTTLENECK_EXPANSION = 4  # output width of a bottleneck block divided by its inner width
 
 
 class ConvNorm(nn.Module):
-    """relu(BatchNorm(conv(x))), or without relu; nothing outside of the image, where zeros stand."""
+    """relu(BatchNorm(conv(x))), or without relu; 0 outside of the image."""
 
     def __init__(self, inputs: int, dim: int, kernel: int, stride: Pair = (1, 1), active: bool = True) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class ConvNorm(nn.Module):
         nn.init.kaiming_normal_(self.conv.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """x (B, D, height, width) -> (B, D', ...); `real` (B, 1, ...) is True inside of the images after the stride."""
+        """Output (B, D', ...) for x (B, D, height, width); `real` (B, 1, ...) masks images after the stride."""
         y = self.conv(x)
         if real is None and (y.numel() > y.shape[1] or not self.training):
             y = self.norm.plain(y)
@@ -45,7 +45,7 @@ class ConvNorm(nn.Module):
 class ResidualBlock(nn.Module):
     """x <- relu(s(x) + f(x)), f two convolutions of 3 x 3, or 1 x 1, 3 x 3, 1 x 1 with a `bottleneck`.
 
-    s(x) is x, or a convolution of 1 x 1 where width or size change (arXiv 1512.03385); the stride is that of the 3 x 3.
+    s(x) is x, or a convolution of 1 x 1 if width or size change (arXiv 1512.03385). The first 3 x 3 has the stride.
     """
 
     def __init__(self, inputs: int, dim: int, stride: Pair, bottleneck: bool) -> None:
@@ -60,7 +60,7 @@ class ResidualBlock(nn.Module):
         self.change = None if same else ConvNorm(inputs, self.dim, 1, stride, active=False)
 
     def forward(self, x: Tensor, before: Tensor | None, real: Tensor | None) -> Tensor:
-        """x (B, D, height, width) -> (B, D', ...); `before` and `real` tell what is inside before and after."""
+        """Output (B, D', ...) for x (B, D, height, width); `before` and `real` mask input and output."""
         y, inside = x, before
         for layer in self.layers:
             inside = inside if layer.conv.stride == (1, 1) else real
@@ -69,17 +69,17 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet2d(PaddedTrunk):
-    """A stem, then `stages` of residual blocks, each stage wider and smaller than the one before (arXiv 1512.03385).
+    """ResNet (arXiv 1512.03385): a stem, then stages of residual blocks.
 
-    raster      height, width and channels of the patches that enter, pixels row by row, channels last
-    places      rows and columns of patches of the images that it is made for
-    stages      blocks of each stage
+    raster      height, width and channels of the input patches; pixels row by row, channels last
+    places      rows and columns of patches in the images
+    stages      number of blocks of each stage
     widths      inner width of each stage
-    bottleneck  blocks of three convolutions, which leave with four times that width
+    bottleneck  blocks of three convolutions, with an output of four times the inner width
 
-    As many vectors leave as patches enter, so the strides of all layers together are the sides of a patch. At 32 pixels
-    these are those of the paper: a stem of 7 x 7, a pooling, and all stages but the first, by 2 each. Smaller patches
-    go without the pooling, then with a stem of 3 x 3 and no stride, then without the strides of the last stages.
+    There is one output vector per patch, so the product of all strides is the side of a patch. Patches of 32 pixels
+    have the strides of the paper: 2 in the stem of 7 x 7, the max pooling, and every stage but the first. Smaller
+    patches have no pooling, then a stem of 3 x 3 without stride, then no strides in the last stages.
     """
 
     columns = ("cell",)
@@ -114,9 +114,9 @@ class ResNet2d(PaddedTrunk):
     def run(
         self, x: Tensor, valid: Tensor | None, at: Tensor | None, watch: Watch | None, cell: Tensor | None = None
     ) -> Tensor:
-        """The stages over patches (B, N, pixels).
+        """Run stem and stages over patches (B, N, pixels).
 
-        cell   row and column of each patch, where images have other shapes than `places`; else `at` may have them
+        cell   row and column of each patch, for images of other shapes than `places` (default: `at`, if integers)
         """
         grid = Grid.of(self.places, x.shape[1], valid, cell, at, self.training)
         inside = Inside(grid.real, self.raster)
@@ -124,7 +124,7 @@ class ResNet2d(PaddedTrunk):
         if watch is not None:
             watch.saw_hidden(zero_padding(x, valid), "input")
         y = self.stem(y, inside.shrunk(self.down))
-        if 2 in self.pool:  # after relu zeros change no maximum
+        if 2 in self.pool:  # zeros at padding do not change a maximum after relu
             y = F.max_pool2d(y, 3, self.pool, padding=1)
             real = inside.shrunk(self.pool)
             y = y if real is None else y.masked_fill(~real, 0)
@@ -144,10 +144,10 @@ class ResNet2d(PaddedTrunk):
 
 
 class Inside:
-    """What of a batch of images is inside of them, at the size that strides have left.
+    """Mask of the pixels inside of the images, at the resolution after the strides so far.
 
-    real   (B, 1, height, width), or None: everything
-    left   pixels on the sides of a patch at this size
+    real   (B, 1, height, width), or None if all pixels are inside
+    left   height and width of a patch in pixels at this resolution
     """
 
     def __init__(self, cells: Tensor | None, raster: tuple[int, int, int]) -> None:
@@ -155,7 +155,7 @@ class Inside:
         self.real = self._grown()
 
     def shrunk(self, stride: Pair) -> Tensor | None:
-        """What is inside after a layer of this stride."""
+        """Mask after a layer of this stride."""
         if stride != (1, 1):
             self.left = self.left[0] // stride[0], self.left[1] // stride[1]
             self.real = self._grown()
@@ -168,7 +168,7 @@ class Inside:
 
 
 def _strides(side: int, stages: int) -> list[int]:
-    """Strides of stem, pooling and the stages after the first on one axis; their product is the side of a patch."""
+    """Strides of stem, pooling and later stages on one axis, with the side of a patch as product."""
     power = side.bit_length() - 1
     if side != 1 << power or power > stages + 1:
         most = 1 << (stages + 1)
@@ -179,29 +179,28 @@ def _strides(side: int, stages: int) -> list[int]:
 
 
 class ResNet2dOptions(TrunkOptions):
-    """`trunk: resnet2d`: over the image that the tokens make (tokens.embed: none)."""
+    """`trunk: resnet2d`: a ResNet of the whole image (needs tokens.embed: none)."""
 
     keeps_width: ClassVar[bool] = False
 
     widths: list[Width] = Field(default_factory=list)
-    """Widths of the stages (default: dim, doubled from stage to stage)."""
+    """Inner widths of the stages (default: dim, doubled from stage to stage)."""
     stages: list[Width] = Field(default=[2, 2, 2, 2], min_length=1)
     """Number of blocks in each stage (default: [2, 2, 2, 2])."""
     bottleneck: bool = False
-    """Whether blocks are bottlenecks of three convolutions with four times their inner width as output, as in ResNet-50
-    (default: false)."""
+    """Blocks of three convolutions with an output of four times the inner width, as in ResNet-50 (default: false)."""
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ResNet2d:
         raster, grid = form.raster(), form.grid_shape
         if len(raster) != 3 or not isinstance(grid, tuple) or len(grid) != 2:
             raise UserError(
-                f"`model.trunk: resnet2d` needs tokens that are parts of an image, not `tokens.kind: {form.kind}`",
+                f"`model.trunk: resnet2d` needs image patches as tokens, not `tokens.kind: {form.kind}`",
                 key="model.trunk",
             )
         if form.width != raster[0] * raster[1] * raster[2]:
             raise UserError(
-                f"`model.trunk: resnet2d` needs the pixels as they are, not vectors of width {form.width} made from "
-                "them",
+                f"`model.trunk: resnet2d` needs patches of {raster[0] * raster[1] * raster[2]} numbers without an "
+                f"embedding, not embedded tokens of width {form.width}",
                 hint="Set tokens.embed: none.",
                 key="tokens.embed",
             )

@@ -1,16 +1,16 @@
-"""How attention is computed: one definition, several kernels, all in agreement.
+"""Attention kernels: a reference implementation and faster kernels that agree with it.
 
-Each kernel is a module with `supports(request)`, the reason why it cannot take a request or None, and `run(request)`.
-`choose` asks from top to bottom and takes the first that supports the request and, where it is in SAVES, saves time:
+Each kernel is a module with `supports(request)`, which returns None or the reason against it, and `run(request)`.
+`choose` goes from top to bottom and takes the first kernel that supports the request and is worth it (SAVES):
 
-    decode_step   Triton: a query of each sequence against a cache of fixed capacity, on CUDA
-    packed_bias   Triton: many small packed sets, with a bias of their pairs, on CUDA
+    decode_step   Triton: one query per sequence against a cache of fixed capacity, on CUDA
+    packed_bias   Triton: many small packed sequences with a pair bias, on CUDA
     flash         FlashAttention: packed sequences without a bias, in half precision on CUDA
-    grouped       packed sets on the CPU, those of similar length together
+    grouped       packed sequences grouped by similar length, on the CPU
     flex          FlexAttention: sparse patterns on CUDA
     chunked       windows in blocks and packed sequences, linear in the number of tokens, made for the CPU
-    sdpa          PyTorch's fused kernels, CPU and CUDA
-    reference     the definition, short and readable; takes every score and every option
+    sdpa          fused kernels of PyTorch, CPU and CUDA
+    reference     the definition, short and readable, with every score and every option
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = ["KERNELS", "Kernel", "Request", "attend", "choose", "compute"]
 
 
 class Kernel(Protocol):
-    """The two functions of every kernel."""
+    """Interface of a kernel: two functions of its module."""
 
     def supports(self, request: Request) -> str | None:
-        """Reason why this kernel cannot take the request, or None."""
+        """Reason why this kernel does not support the request, or None."""
 
     def run(self, request: Request) -> Tensor:
-        """The heads (B, H, N, E)."""
+        """Compute the heads (B, H, N, E)."""
 
 
 KERNELS: dict[str, Kernel] = {  # in the order of the choice
@@ -51,9 +51,9 @@ KERNELS: dict[str, Kernel] = {  # in the order of the choice
     "sdpa": sdpa,
     "reference": reference,
 }
-# Those to ask where a query sees all keys, or all before it, and no pair can be skipped.
+# The kernels to try for full and causal attention, where no pair can be skipped.
 DENSE_KERNELS = ("decode_step", "sdpa", "reference")
-# Whether a kernel that supports a request is faster than those below it; the other kernels always are.
+# Whether a kernel is faster for this request than the kernels below it; kernels without an entry always are.
 SAVES: dict[str, Callable[[Request], bool]] = {
     "flash": flash.saves,
     "grouped": grouped.saves,
@@ -63,7 +63,7 @@ SAVES: dict[str, Callable[[Request], bool]] = {
 
 
 def choose(request: Request) -> str:
-    """The name of the fastest kernel that supports the request."""
+    """Name of the fastest kernel for the request."""
     for name in DENSE_KERNELS if isinstance(request.sight.pattern, (Full, Causal)) else KERNELS:
         if KERNELS[name].supports(request) is None and (name not in SAVES or SAVES[name](request)):
             return name
@@ -71,7 +71,7 @@ def choose(request: Request) -> str:
 
 
 def compute(request: Request, kernel: str = "auto", watch: Watch | None = None) -> Tensor:
-    """The heads (B, H, N, E) by the fastest kernel, or by the one that is named; `watch` gets the weights beside it."""
+    """Heads (B, H, N, E) by the named kernel or the fastest (auto); `watch` records the weights."""
     if request.q.shape[2] == 0 or request.k.shape[2] == 0:
         return _empty(request)
     if watch is None or not watch.wants_attention:
@@ -86,7 +86,7 @@ def compute(request: Request, kernel: str = "auto", watch: Watch | None = None) 
 
 
 def _name(kernel: str, request: Request) -> str:
-    """The kernel to run: the fastest for `auto`, else the one that is named, refused if it does not support this."""
+    """Name of the kernel to run; an error if the named kernel does not support the request."""
     if kernel == "auto":
         return choose(request)
     one_of("the kernel", kernel, ["auto", *KERNELS])
@@ -97,7 +97,7 @@ def _name(kernel: str, request: Request) -> str:
 
 
 def _empty(request: Request) -> Tensor:
-    """Sums over no keys, or for no queries: zeros, through which gradients still flow."""
+    """Heads without queries or keys: zeros with gradients of zero."""
     (_, heads, n, _), bias = request.q.shape, request.sight.bias
     out = request.v[:, :1, :0].sum(2, keepdim=True).expand(-1, heads, n, -1)
     return out + 0 * bias.values.sum() if isinstance(bias, PairBias) else out
@@ -113,7 +113,7 @@ def attend(
     dropout: float = 0.0,
     kernel: str = "auto",
 ) -> Tensor:
-    """out_i = sum_j softmax_j(score(q_i, k_j) + bias_ij) v_j over the keys that `sight` lets query i see.
+    """out_i = sum_j softmax_j(score(q_i, k_j) + bias_ij) v_j over the keys visible by `sight`.
 
     q (B, H, N, E), k and v (B, G, M, E) with G dividing H: shared key-value heads. Returns (B, H, N, E).
     """
@@ -122,7 +122,7 @@ def attend(
         found = type(sight if isinstance(score, Score) else score).__name__
         raise UserError(
             f"attend needs a Sight and a Score, not {found}",
-            hint="Write a mask as Sight(valid=mask) and a score as ScaledDot().",
+            hint="Pass a mask as Sight(valid=mask) and a score as ScaledDot().",
         )
     queries, keys, values = q.shape, k.shape, v.shape
     if (
@@ -135,7 +135,7 @@ def attend(
         raise UserError(
             "queries must have shape (B, H, N, E), and keys and values (B, G, M, E) with H a multiple of G, "
             f"not {tuple(queries)}, {tuple(keys)} and {tuple(values)}",
-            hint="Write a single head of a single sample as x[None, None].",
+            hint="Pass a single head of a single sample as x[None, None].",
         )
     sight.check(queries[0], queries[1], queries[2], keys[2])
     k = k if score.fused else repeat_heads(k, queries[1])

@@ -1,13 +1,12 @@
-"""Attention piece by piece, in linear time: windows in blocks with a halo, packed sequences one beside the other.
+"""Attention in linear time: windows in blocks with a halo, packed sequences after padding.
 
-A pattern that reaches `left` and `right` tokens is cut into blocks of b queries. Block c sees the b + left + right keys
+For a window of `left` and `right` tokens, the queries are cut into blocks of b. Block c sees the b + left + right keys
 around it, so N tokens cost N (b + left + right) instead of N^2, forward and backward:
 
     queries          [ c b ............ c b + b )
     keys    [ c b - left ...................... c b + b + right )
 
-The first `count` tokens of a `Global` pattern are added to the keys of every block, and their own rows are computed
-in full.
+The first `count` tokens of a `Global` pattern are keys of every block. As queries they see all keys.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from .request import Request, no_product
 
 
 def supports(request: Request) -> str | None:
-    """Reason why this kernel cannot take the request, or None."""
+    """Reason why this kernel does not support the request, or None."""
     sight = request.sight
     if not isinstance(sight.pattern, Documents):
         local, _ = split(sight.pattern)
         if max(local.reach()) == float("inf"):
-            return "the pattern has no bounded reach"
+            return "the attention distance of the pattern is not bounded"
         if request.q.shape[2] != request.keys or not isinstance(sight.start, int) or sight.start:
             return "queries and keys are not the same tokens"
     return no_product(request)
 
 
 def saves(request: Request) -> bool:
-    """Whether packed sequences are unpacked, or on the CPU blocks are less work than the whole square."""
+    """Whether sequences are packed, or on the CPU blocks are less work than all pairs."""
     pattern = request.sight.pattern
     if isinstance(pattern, Documents) or request.q.is_cuda:
         return isinstance(pattern, Documents)
@@ -45,7 +44,7 @@ def saves(request: Request) -> bool:
 
 
 def split(pattern: Pattern) -> tuple[Pattern, int]:
-    """A pattern as (what is local, how many global tokens)."""
+    """Split a pattern into its local rule and the number of global tokens."""
     if isinstance(pattern, Either):
         if isinstance(pattern.second, Global):
             return pattern.first, pattern.second.count
@@ -55,13 +54,13 @@ def split(pattern: Pattern) -> tuple[Pattern, int]:
 
 
 def block_size(left: float, right: float) -> int:
-    """Queries a block: about half of what they see beyond it, a power of two from 32 to 512."""
+    """Queries per block: about half of the halo, a power of two from 32 to 512."""
     half = int(left + right) // 2
     return min(512, max(32, 1 << (half - 1).bit_length()))
 
 
 def run(request: Request) -> Tensor:
-    """The heads (B, H, N, E)."""
+    """Compute the heads (B, H, N, E)."""
     request = request.prepare()
     q, k, v, sight, dropout = request.q, request.k, request.v, request.sight, request.dropout
     if isinstance(sight.pattern, Documents):
@@ -70,7 +69,7 @@ def run(request: Request) -> Tensor:
     cut = Cut(sight.pattern, n)
     mask = sight.once(("chunked", q.shape[0], n, q.dtype), lambda: sdpa.opened(cut.mask(sight, q)))
     out = cut.join(sdpa.masked(cut.queries(q), cut.keys(k), cut.keys(v), mask, request.scale, dropout), q.shape[0])
-    if cut.count:  # the rows of the global tokens see everything
+    if cut.count:  # global tokens see all keys
         bias = None if sight.dense_bias is None else sight.dense_bias[:, :, : cut.count]
         seen = Sight(None, sight.valid, bias)
         whole = sdpa.run(Request(q[:, :, : cut.count], k, v, seen, request.score, dropout))
@@ -79,7 +78,7 @@ def run(request: Request) -> Tensor:
 
 
 class Cut:
-    """N tokens cut into blocks of `size` queries, each with its halo and the `count` global tokens as keys."""
+    """N tokens in blocks of `size` queries; keys are the block, its halo and `count` global tokens."""
 
     def __init__(self, pattern: Pattern, n: int) -> None:
         self.local, count = split(pattern)
@@ -87,7 +86,7 @@ class Cut:
         self.left, self.right = (int(min(side, n - 1)) for side in self.local.reach())
         self.size = min(block_size(self.left, self.right), n)
         self.blocks = -(-n // self.size)
-        self.rest = self.blocks * self.size - n  # queries that fill the last block
+        self.rest = self.blocks * self.size - n  # padding of the last block
         self.span = self.left + self.size + self.right
 
     def queries(self, q: Tensor) -> Tensor:
@@ -109,7 +108,7 @@ class Cut:
         return out.unflatten(0, (batch, self.blocks)).transpose(1, 2).flatten(2, 3)[:, :, : self.n]
 
     def mask(self, sight: Sight, q: Tensor) -> Tensor:
-        """(B * blocks, H or 1, size, count + span) what each block may see, with the bias where there is one."""
+        """Mask (B * blocks, H or 1, size, count + span) of each block, with the bias if there is one."""
         first = torch.arange(self.blocks, device=q.device)[:, None, None] * self.size
         i = first + torch.arange(self.size, device=q.device)[:, None]
         j = first - self.left + torch.arange(self.span, device=q.device)
@@ -126,7 +125,7 @@ class Cut:
         return mask.expand(q.shape[0], -1, -1, -1, -1).flatten(0, 1)
 
     def band(self, bias: Tensor) -> Tensor:
-        """The bias (B, H, N, N) along the blocks: (B, blocks, H, size, count + span)."""
+        """Bias (B, blocks, H, size, count + span) of the blocks from the bias (B, H, N, N)."""
         wide = F.pad(bias, (self.left, self.right + self.rest, 0, self.rest))
         wide = wide.unflatten(2, (self.blocks, self.size))
         band = wide.unfold(4, self.span, self.size).diagonal(dim1=2, dim2=4).permute(0, 4, 1, 2, 3)
@@ -137,7 +136,7 @@ class Cut:
 
 
 def _documents(request: Request, pattern: Documents) -> Tensor:
-    """Unpack to the padded layout, attend there by the rule within each sequence, and pack again."""
+    """Attention of packed sequences: pad, attend by the rule `within`, pack again."""
     from . import compute
 
     q, k, v, sight = request.q, request.k, request.v, request.sight
@@ -146,7 +145,7 @@ def _documents(request: Request, pattern: Documents) -> Tensor:
         return v.sum(2, keepdim=True)[:, :1].expand(1, q.shape[1], q.shape[2], -1) * 0
 
     def inner() -> Sight:
-        # Padding lies to the right: a rule that never looks right cannot see it, and the fast causal path stays open.
+        # Padding lies to the right: a causal rule cannot see it, so the fast causal path can be used without a mask.
         padded = not (keys is queries and pattern.within.reach()[1] == 0)
         valid = keys.valid if padded else None
         if sight.valid is not None:

@@ -1,8 +1,8 @@
-"""One query of each sequence against a fixed cache, on CUDA: the attention of a decoding step.
+"""Attention of a decoding step on CUDA: one query per sequence against a fixed cache.
 
-The other kernels read the whole cache and hide what is not filled yet. This one (Triton) turns the query and the new
-key by their position, stores key and value, and reads only what is there: how many that are stands on the device, so
-that one recorded step serves every length.
+The other kernels read the whole cache and mask its empty part. This kernel (Triton) rotates the query and the new key
+by their position, stores key and value, and reads only the filled part. The number of filled slots is on the device, so
+one captured CUDA graph serves every length.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from .request import Request, no_triton
 
 
 def supports(request: Request) -> str | None:
-    """Reason why this kernel cannot take the request, or None."""
+    """Reason why this kernel does not support the request, or None."""
     store, sight = request.store, request.sight
     if store is None or store.capacity is None or request.q.shape[2] != 1:
-        return "it takes one new token of each sequence and a cache of fixed capacity"
+        return "it needs one new token per sequence and a cache of fixed capacity"
     if request.qkv is None:
-        return "it takes queries, keys and values as the projection made them"
+        return "it needs the unchanged projection of queries, keys and values"
     if sight.bias is not None or sight.valid is None or not isinstance(sight.start, Tensor):
-        return "it takes no bias, and needs validity and position on the device, as a decoder's cache has them"
+        return "it has no bias, and needs mask and position on the device, as in the cache of a decoder"
     if reach(sight.pattern) is None:
-        return "it takes Causal(), alone or with a Window"
+        return "it supports only Causal(), alone or with a Window"
     return no_triton(request.qkv)
 
 
 def reach(pattern: Pattern) -> int | None:
-    """How many earlier tokens are seen at most, -1 for all of them; None where a pattern is not of that kind."""
+    """Number of visible earlier tokens, -1 for all; None for other patterns than causal ones."""
     if isinstance(pattern, Causal):
         return -1
     if isinstance(pattern, Both) and isinstance(pattern.first, Causal) and isinstance(pattern.second, Window):
@@ -40,7 +40,7 @@ def reach(pattern: Pattern) -> int | None:
 
 
 def run(request: Request) -> Tensor:
-    """The heads (B, H, 1, E)."""
+    """Compute the heads (B, H, 1, E)."""
     store, sight, rotation = request.store, request.sight, request.rotation
     back = reach(sight.pattern)
     assert store is not None
@@ -58,9 +58,10 @@ def run(request: Request) -> Tensor:
     tags=(torch.Tag.flexible_layout,),
 )
 def attend_one(*inputs: Any) -> Tensor:
-    """The heads (B, H, 1, E) of a new token at `start` of keys (B, G, M, E); it sees `back` tokens before, -1: all.
+    """Heads (B, H, 1, E) of the new token at position `start` of the keys (B, G, M, E).
 
-    Query, key and value come side by side, qkv (B, 1, (H + 2 G) E): cut apart, a compiler would copy each of them.
+    The token sees `back` earlier tokens (-1: all). Query, key and value come as one tensor qkv (B, 1, (H + 2 G) E),
+    because a compiler would copy three separate ones.
     """
     from .decode_step_triton import launch
 

@@ -1,4 +1,4 @@
-"""The Triton kernel of `decode_step`; imported where it is launched, for Triton may not be installed."""
+"""Triton kernel of `decode_step`; imported at the launch, because Triton is optional."""
 
 # Triton reads the annotations of a kernel, so they must not become strings.
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-def, no-untyped-call, untyped-decorator, misc"
@@ -17,7 +17,7 @@ def attend_one_kernel(
     TURN: tl.constexpr, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One program for each head of each sequence: a softmax that is put right while the keys pass by."""
+    """Online softmax over the keys; one program for each head of each sequence."""
     b = tl.program_id(0) // HEADS
     h = tl.program_id(0) % HEADS
     g = h // (HEADS // KV_HEADS)
@@ -45,7 +45,7 @@ def attend_one_kernel(
     first = tl.zeros_like(place)
     if back >= 0:
         first = tl.maximum(place - back, 0)
-    # The new token sees itself: it opens the sum.
+    # The new token sees itself: it is the first term of the sum.
     highest = tl.sum(query * new_key.to(tl.float32), 0)
     weight = highest * 0 + 1.0
     total = new_value.to(tl.float32)
@@ -81,7 +81,7 @@ def launch(
     scale: float,
     back: int,
 ) -> Tensor:
-    """(B, H, 1, E)."""
+    """Launch the kernel; returns the heads (B, H, 1, E)."""
     (batch, kv_heads, _, width), wide = keys.shape, triton.next_power_of_2(keys.shape[3])
     heads = qkv.shape[-1] // width - 2 * kv_heads
     qkv = qkv if qkv.stride(-1) == 1 else qkv.contiguous()

@@ -1,9 +1,10 @@
-"""FlashAttention of packed sequences (PyTorch's `varlen_attn`), on CUDA in half precision: no bias, no dropout.
+"""FlashAttention of packed sequences (PyTorch's `varlen_attn`), on CUDA in half precision.
 
-For sequences that are longer than `packed_bias` takes, or have wider heads. Where both can do it, `packed_bias` is the
-faster one on an H200 at all lengths tried: 512 sequences forwards and backwards in 0.08 against 0.40 ms with 30 tokens,
-0.30 against 0.53 with 100 and 0.46 against 0.88 with 125 of up to 200 (8 heads of width 16; with 4 of 64 in 0.11
-against 0.35, 0.36 against 0.55 and 0.51 against 0.83), by `python benchmarks/packed.py`.
+It has no bias and no dropout. It serves sequences too long, and heads too wide, for `packed_bias`. If both support a
+request, `packed_bias` was faster on an H200 at all lengths tried. For 512 sequences, forward and backward, of 30, 100
+and (at most 200) 125 tokens on average, `packed_bias` took 0.08, 0.30 and 0.46 ms against 0.40, 0.53 and
+0.88 ms with 8 heads of width 16, and 0.11, 0.36 and 0.51 ms against 0.35, 0.55 and 0.83 ms with 4 heads of width 64
+(`python benchmarks/packed.py`).
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from ...ragged import Ragged
 from ..masks import Causal, Documents, Full
 from .request import Request, not_packed, repeat_heads
 
-MIN_MEAN_LENGTH = 64  # tokens of a sequence, on average, from which this kernel is taken where `packed_bias` cannot
+MIN_MEAN_LENGTH = 64  # mean tokens per sequence from which this kernel is chosen
 MAX_HEAD_WIDTH = 256
 
 
 def supports(request: Request) -> str | None:
-    """Reason why this kernel cannot take the request, or None."""
+    """Reason why this kernel does not support the request, or None."""
     q, width = request.q, request.q.shape[3]
     if not q.is_cuda or q.dtype not in (torch.bfloat16, torch.float16):
         return "it runs only on CUDA, in half precision"
@@ -32,14 +33,14 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether sequences are seen whole and are long enough."""
+    """Whether attention is full within each sequence and sequences are long enough."""
     pattern = request.sight.pattern
     assert isinstance(pattern, Documents)
     return isinstance(pattern.within, Full) and pattern.queries.total > MIN_MEAN_LENGTH * len(pattern.queries)
 
 
 def run(request: Request) -> Tensor:
-    """The heads (1, H, T, E)."""
+    """Compute the heads (1, H, T, E)."""
     from torch.nn.attention.varlen import varlen_attn
 
     request = request.prepare()
@@ -56,7 +57,7 @@ def run(request: Request) -> Tensor:
 
 
 def borders(ragged: Ragged) -> Tensor:
-    """Where sequences begin and end; the tail is cut into sequences too, for nothing is written outside of them."""
+    """Cumulative lengths of the sequences, and of pieces of the tail, because every row must be written."""
     longest = max(1, ragged.longest)
     ends = torch.cat([ragged.ends.new_zeros(1), ragged.ends])
     pieces = -(-ragged.total // longest)

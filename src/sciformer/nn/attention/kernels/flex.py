@@ -1,8 +1,8 @@
 """FlexAttention: sparse patterns on CUDA, fused, forward and backward.
 
-One callable is compiled for each pattern. The compiled kernel skips the blocks of 128 x 128 that a pattern hides, so a
-window costs N rather than N^2. PyTorch quietly falls back to an unfused path (all pairs in memory) when it has
-compiled too often; here that is an error.
+One callable is compiled for each pattern. The compiled kernel skips hidden blocks of 128 x 128 pairs, so a window costs
+N rather than N^2. After too many compilations PyTorch silently falls back to an unfused path (all pairs in memory);
+here that is an error.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Modify = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def supports(request: Request) -> str | None:
-    """Reason why this kernel cannot take the request, or None."""
+    """Reason why this kernel does not support the request, or None."""
     q = request.q
     if request.dropout:
         return "FlexAttention has no dropout"
     if isinstance(request.sight.bias, PairBias):
-        return "a bias of packed pairs is not in memory as a square"
+        return "a PairBias is not in memory as a square"
     if q.is_cuda:
         if q.dtype == torch.float64:
             return "FlexAttention has no float64 on CUDA"
@@ -44,12 +44,12 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether there are many pairs, on CUDA."""
+    """Whether the device is CUDA and there are many pairs."""
     return request.q.is_cuda and request.q.shape[2] * request.keys >= MIN_PAIRS
 
 
 def run(request: Request) -> Tensor:
-    """The heads (B, H, N, E)."""
+    """Compute the heads (B, H, N, E)."""
     request = request.prepare()
     q, k, v, sight = request.q, request.k, request.v, request.sight
     (_, heads, n, _), (_, kv_heads, m, _) = q.shape, k.shape
@@ -64,9 +64,9 @@ def run(request: Request) -> Tensor:
         if type(error).__name__ != "FailOnRecompileLimitHit":  # by name: torch._dynamo is slow to import
             raise
         raise UserError(
-            f"queries of shape {tuple(q.shape)} need more than the {torch._dynamo.config.recompile_limit} compilations "
-            "that are allowed for a pattern",
-            hint="Bring the lengths to fewer sizes, or raise torch._dynamo.config.recompile_limit.",
+            f"FlexAttention was compiled {torch._dynamo.config.recompile_limit} times for one pattern, the limit; "
+            f"queries of shape {tuple(q.shape)} need another compilation",
+            hint="Pad sequences to fewer different lengths, or raise torch._dynamo.config.recompile_limit.",
         ) from error
 
 
@@ -78,15 +78,15 @@ def _dense_bias(bias: Tensor) -> Modify:
 
 
 def _kind(pattern: Pattern) -> Any:
-    """What a compiled callable is kept by: the rule, without the lengths of packed sequences."""
+    """Cache key of a compiled callable: the rule, without the lengths of packed sequences."""
     return (Documents, pattern.within) if isinstance(pattern, Documents) else pattern
 
 
 @lru_cache(maxsize=128)
 def compiled(kind: Any, valid: bool, bias: bool) -> Callable[..., Tensor]:
-    """A compiled call of its own for each kind of pattern.
+    """Compile flex_attention separately for each kind of pattern.
 
-    PyTorch counts recompilations by code object, so each gets a copy of the code; `fullgraph` turns the unfused
+    PyTorch counts recompilations by code object, so each kind gets a copy of the code. `fullgraph` turns the unfused
     fallback at the limit into an error.
     """
 
@@ -101,7 +101,7 @@ def compiled(kind: Any, valid: bool, bias: bool) -> Callable[..., Tensor]:
 
 
 def block_mask(sight: Sight, q: Tensor, k: Tensor) -> BlockMask | None:
-    """The blocks that `sight` leaves open, or None where it hides nothing."""
+    """Block mask of `sight`, or None if it hides nothing."""
     n, m = q.shape[2], k.shape[2]
     pattern = sight.simplified(n, m)
     if isinstance(pattern, Full) and sight.valid is None:
@@ -120,7 +120,7 @@ def _kept(pattern: Pattern, n: int, m: int, start: int, device: torch.device) ->
 def build(
     pattern: Pattern, n: int, m: int, start: int | Tensor, valid: Tensor | None, device: torch.device
 ) -> BlockMask:
-    """A block mask made from which blocks hold some allowed pair, and which hold nothing else."""
+    """Make a block mask from the blocks with some allowed pair and the blocks of only allowed pairs."""
     some, every = open_blocks(pattern, n, m, start, device)
     some, every = some[None, None], every[None, None]
     if valid is not None:
@@ -143,10 +143,10 @@ def build(
 
 
 def open_blocks(pattern: Pattern, n: int, m: int, start: int | Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """(N / 128, M / 128) twice: blocks with some allowed pair, and blocks where every pair is allowed."""
+    """Blocks with some allowed pair and blocks of only allowed pairs, each (N / 128, M / 128)."""
     rows, columns = -(-n // BLOCK), -(-m // BLOCK)
     if pattern.uniform and isinstance(start, int):
-        # Only j - i matters, and a block meets 2 * 128 - 1 neighbouring differences: one table serves all.
+        # Only j - i matters, and a block has 2 * 128 - 1 consecutive differences: one table serves all blocks.
         low, high = -(rows * BLOCK - 1) - start, columns * BLOCK - 1 - start
         allowed = pattern.allows(
             torch.zeros((), dtype=torch.long, device=device), torch.arange(low, high + 1, device=device)

@@ -1,13 +1,13 @@
-"""Attention within packed sets on the CPU: sets of nearly the same length together, each group as one small square.
+"""Attention within packed sets on the CPU, in groups of sets of similar length.
 
-Padding all sets to the longest would cost several times the work. A group ends where a set is so much shorter that
-filling it up would cost more than another group:
+Padding all sets to the longest would cost several times the work. A set that is much shorter than the longest of its
+group begins a new group, because padding it would cost more than another group:
 
-    lengths 61 58 57 | 49 48 44 43 | 36 33 ...      squares of 61, 49, 36 ...
+    lengths 61 58 57 | 49 48 44 43 | 36 33 ...      padded to 61, 49, 36 ...
 
-The bias of pairs is laid out once for all blocks of a stack; weights and what dropout kept are stored for the backward
-pass, which PyTorch's own kernels would compute in more passes over memory. Longer sets without such a bias are worked
-through one by one, where they lie.
+The pair bias is padded once for all blocks of a stack. Weights and dropout masks are stored for the backward pass;
+PyTorch's own kernels would need more passes over memory. Longer sets without a pair bias are computed one by one,
+without copies.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from .request import Request, not_packed
 
 MAX_LENGTH = 512  # tokens of a set
 SHORT_SET_LENGTH = 128  # longest set up to which this kernel is always taken
-MIN_PADDING_RATIO = 1.2  # pairs, if all sets were as long as the longest, over pairs that are there
-MIN_LENGTH_RATIO = 0.9  # the shortest set of a group over its longest
-MIN_MEAN_LENGTH_ALONE = 48  # mean length from which sets are better worked through one by one
-MAX_STORED_LENGTH = 256  # length of sets whose weights may be stored in place of PyTorch's kernel
-ONE_GROUP_LENGTH = 12  # sets up to so many tokens are one group
+MIN_PADDING_RATIO = 1.2  # pairs with all sets padded to the longest, divided by real pairs
+MIN_LENGTH_RATIO = 0.9  # length of the shortest set of a group divided by that of its longest
+MIN_MEAN_LENGTH_ALONE = 48  # mean length from which sets are computed one by one
+MAX_STORED_LENGTH = 256  # longest set for which storing the weights beats PyTorch's kernel
+ONE_GROUP_LENGTH = 12  # all sets up to this length form one group
 
 
 def supports(request: Request) -> str | None:
-    """Reason why this kernel cannot take the request, or None."""
+    """Reason why this kernel does not support the request, or None."""
     if (why := not_packed(request)) is not None:
         return why
     if request.q.device.type != "cpu" or torch.compiler.is_compiling():
@@ -45,7 +45,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether PyTorch's kernel would have to form the weights as well, or the sets are small, or of uneven length."""
+    """Whether there is a bias or dropout, or the sets are short or of uneven length."""
     sight, ragged = request.sight, _layout(request)
     if sight.bias is not None or request.dropout > 0 or ragged.longest <= SHORT_SET_LENGTH:
         return True
@@ -62,13 +62,13 @@ def _layout(request: Request) -> Ragged:
 
 
 def _uneven(ragged: Ragged) -> bool:
-    """Whether sets filled up to the longest would be much more work."""
+    """Whether padding all sets to the longest would be much more work."""
     pairs = float(ragged.lengths.double().square().sum())
     return len(ragged) * float(ragged.longest) ** 2 > MIN_PADDING_RATIO * pairs
 
 
 def run(request: Request) -> Tensor:
-    """The heads (1, H, T, E)."""
+    """Compute the heads (1, H, T, E)."""
     qkv, heads, scale, dropout = request.join(), request.q.shape[1], request.scale, request.dropout
     sight, ragged = request.sight, _layout(request)
     lengths = sight.once("lengths", ragged.lengths.tolist)
@@ -79,14 +79,14 @@ def run(request: Request) -> Tensor:
     plan, biases = sight.once(("grouped", qkv.dtype), lambda: _prepared(ragged, sight.bias, heads, qkv.dtype))
     if plan.groups:
         out = Grouped.apply(qkv[0], heads, scale, dropout, plan, *biases)
-    else:  # no token at all: zeros, through which gradients still flow
+    else:  # no tokens: zeros with gradients of zero
         nothing = qkv[0, :, : qkv.shape[-1] // 3] * 0
         out = nothing + 0 * sight.bias.values.sum() if isinstance(sight.bias, PairBias) else nothing
     return out.unflatten(1, (heads, -1)).transpose(0, 1)[None]
 
 
 def _alone(x: Tensor, heads: int, lengths: list[int], scale: float) -> Tensor:
-    """(1, H, T, E), each set by itself where it lies, without a copy."""
+    """Heads (1, H, T, E), set by set, without copies and without gradients."""
     q, k, v = (part[None] for part in _three(x, heads))
     out = x.new_zeros(1, len(x), heads, q.shape[-1])
     for rows in _stretches(lengths):
@@ -96,7 +96,7 @@ def _alone(x: Tensor, heads: int, lengths: list[int], scale: float) -> Tensor:
 
 
 class Alone(torch.autograd.Function):
-    """(T, H, E) out_i = sum_j d_ij softmax_j(scale q_i k_j) v_j with d the dropout, each set by itself as it lies."""
+    """out_i = sum_j d_ij softmax_j(scale q_i k_j) v_j (T, H, E), set by set; d is the dropout mask."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, heads: int, scale: float, p: float, lengths: list[int]) -> Tensor:
@@ -134,12 +134,12 @@ class Alone(torch.autograd.Function):
 
 
 def _three(x: Tensor, heads: int) -> tuple[Tensor, ...]:
-    """Queries, keys and values (H, T, E) of a run (T, 3 H E), where they lie."""
+    """Views (H, T, E) of queries, keys and values in a tensor (T, 3 H E)."""
     return x.view(len(x), 3, heads, -1).permute(1, 2, 0, 3).unbind(0)
 
 
 def _stretches(lengths: list[int]) -> Iterator[slice]:
-    """The rows of each set that has any."""
+    """Rows of each set with tokens."""
     first = 0
     for length in lengths:
         if length:
@@ -148,10 +148,10 @@ def _stretches(lengths: list[int]) -> Iterator[slice]:
 
 
 class Group:
-    """Sets of nearly the same length, the `sets` (count,) of all, whose tokens begin at `first` (count,) of the run.
+    """Sets of similar length: indices `sets` (count,), first tokens `first` (count,).
 
     valid   (count, width) True where there is a token
-    rows    (count * width,) the places of tokens in the run, 0 where there is none; `rows_or_none` has T there
+    rows    (count * width,) index of each token among the T packed tokens; 0 at padding (in `rows_or_none`: T)
     """
 
     def __init__(self, sets: Tensor, first: Tensor, lengths: Tensor, width: int, total: int) -> None:
@@ -163,7 +163,7 @@ class Group:
 
 
 class Plan:
-    """The groups of packed sets, and the way back: token t of the flat run is row `back[t]` of all groups' rows."""
+    """Groups of packed sets; packed token t is row `back[t]` of the rows of all groups."""
 
     def __init__(self, ragged: Ragged) -> None:
         self.groups = list(_groups(ragged))
@@ -173,7 +173,7 @@ class Plan:
         self.back[whole[real]] = torch.arange(len(whole))[real]
 
     def packed(self, parts: list[Tensor], width: int) -> Tensor:
-        """(T, width) the rows of the groups as they were packed, zeros where there is no token."""
+        """Packed rows (T, width) from the rows of the groups, 0 where there is no token."""
         return torch.cat([*parts, parts[0].new_zeros(1, width)])[self.back]
 
 
@@ -199,16 +199,16 @@ def _prepared(ragged: Ragged, bias: Any, heads: int, dtype: torch.dtype) -> tupl
 
 
 def _hidden(group: Group, heads: int, dtype: torch.dtype) -> Tensor:
-    """(H count, width, width) zeros, and -inf where there is no key."""
+    """Mask (H count, width, width) to add to the scores: 0, and -inf at padded keys."""
     n, valid = group.width, group.valid
     mask = torch.zeros(valid.shape, dtype=dtype).masked_fill(~valid, -torch.inf)
     return mask[None, :, None].expand(heads, -1, n, -1).reshape(-1, n, n)
 
 
 class Laid(torch.autograd.Function):
-    """The bias (S, H) of a triangle as squares (H count, width, width) of groups.
+    """Padded bias (H count, width, width) of each group from the bias (S, H) of a triangle.
 
-    It is -inf where there is no key, and 0 where there is a key but no query.
+    It is -inf at padded keys, and 0 for padded queries with real keys.
     """
 
     @staticmethod
@@ -247,7 +247,7 @@ class Laid(torch.autograd.Function):
 
 
 class Grouped(torch.autograd.Function):
-    """out_i = sum_j d_ij softmax_j(scale q_i k_j + b_ij) v_j, with d the dropout."""
+    """out_i = sum_j d_ij softmax_j(scale q_i k_j + b_ij) v_j in groups; d is the dropout mask."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, heads: int, scale: float, p: float, plan: Plan, *biases: Tensor) -> Tensor:

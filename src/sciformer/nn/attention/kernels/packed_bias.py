@@ -1,17 +1,18 @@
-"""Attention within many small sets, on CUDA: packed sequences whose pairs have a bias.
+"""Attention within many small packed sequences on CUDA, with or without a pair bias.
 
-The other kernels unpack: they read and write squares of the longest sequence, and the gradient of the bias as well.
-These (Triton) read queries, keys and values where the projection left them, and of the bias the triangle alone:
+The other kernels pad: they read and write squares of the longest sequence, also for the gradient of the bias. These
+Triton kernels read queries, keys and values from the projection itself, and only the triangle of the bias:
 
     out_i = sum_j d_ij softmax_j(scale q_i k_j + b_ij) v_j,   d_ij = 0 or 1 / (1 - p): dropout
     g_ij  = dL / d(score_ij),   db_ij = g_ij + g_ji  for j < i,   db_ii = g_ii
 
-What is dropped follows from random bits of each query, which PyTorch draws on the device, and from the number of the
-key, forwards and backwards: nothing of the size of the squares is stored, and a recorded step draws anew each time.
+The dropout mask is a hash of random bits of each query, drawn by PyTorch on the device, and of the index of the key.
+Forward and backward passes compute it alike: no mask of the size of the squares is stored, and a captured CUDA graph
+draws new bits at every replay.
 
-Bytes that must move in one layer, for T tokens of width D and S pairs of H heads at 2 bytes a number: forwards
-2 (4 T D + S H), backwards 2 (8 T D + 2 S H). For 512 sets of 45 tokens on average (T = 23,000, S = 589,000, D = 128,
-H = 8) that is 33 MB and 66 MB: 8 and 16 microseconds at 4.2 TB/s.
+Memory traffic of one layer, for T tokens of width D and S pairs of H heads at 2 bytes a number: 2 (4 T D + S H) bytes
+forward, 2 (8 T D + 2 S H) backward. For 512 sets of 45 tokens on average (T = 23,000, S = 589,000, D = 128, H = 8) that
+is 33 MB and 66 MB: 8 and 16 microseconds at 4.2 TB/s.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MAX_HEAD_WIDTH = 64
 
 
 def supports(request: Request) -> str | None:
-    """Reason why this kernel cannot take the request, or None."""
+    """Reason why this kernel does not support the request, or None."""
     pattern, width = request.sight.pattern, request.q.shape[3]
     if (why := no_triton(request.q) or not_packed(request, cross=True)) is not None:
         return why
@@ -42,7 +43,7 @@ def supports(request: Request) -> str | None:
 
 
 def run(request: Request) -> Tensor:
-    """The heads (1, H, T, E)."""
+    """Compute the heads (1, H, T, E)."""
     request = request.prepare()
     sight, pattern, heads, dropout = request.sight, request.sight.pattern, request.q.shape[1], request.dropout
     assert isinstance(pattern, Documents)
@@ -55,7 +56,7 @@ def run(request: Request) -> Tensor:
     bias = starts = bits = None
     if isinstance(sight.bias, PairBias):
         given, starts = sight.bias, sight.bias.starts
-        # Head by head, so that each program reads its own in a row; once for all blocks of a stack.
+        # Heads first, so that each program reads contiguous memory; transposed once for all blocks of a stack.
         bias = sight.once(("packed_bias", x.dtype), lambda: given.values.to(x.dtype).t().contiguous())
     if dropout:
         bits = torch.randint(2**31 - 1, (heads, len(x)), dtype=torch.int32, device=x.device)
@@ -77,13 +78,13 @@ OPTIONS = "SymInt heads, float scale, float dropout, SymInt longest"
     schema=f"(Tensor x, Tensor? memory, {LAYOUT}, {PAIRS}, {OPTIONS}) -> (Tensor, Tensor)",
 )
 def attend_packed(*inputs: Any) -> tuple[Tensor, Tensor]:
-    """The heads (T, H E) side by side, and for each the logarithm of the sum of its exponentials (H, T).
+    """Heads (T, H E), and the logsumexp (H, T) of their scores.
 
-    x        (T, 3 H E) queries, keys and values side by side; or (T, H E) queries
-    memory   (M, 2 H E) keys and values of other tokens
-    bias     (H, S) of the pairs; `starts` (B,) where the pairs of each set begin
-    bits     (H, T) random whole numbers, for dropout
-    longest  a bound on the lengths
+    x        (T, 3 H E) queries, keys and values; or, with a memory, (T, H E) queries
+    memory   (M, 2 H E) keys and values of cross-attention
+    bias     (H, S) bias of the pairs; `starts` (B,): index of the first pair of each set
+    bits     (H, T) random integers, for dropout
+    longest  upper bound of the lengths
     """
     from .packed_bias_triton import forward
 
@@ -103,7 +104,7 @@ def _(x: Tensor, memory: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
     " -> (Tensor, Tensor, Tensor)",
 )
 def attend_packed_backward(up: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x, of the memory and of the bias, for that of the heads (T, H E); empty where there is none."""
+    """Gradients of x, memory and bias from that of the heads (T, H E); empty for missing inputs."""
     from .packed_bias_triton import backward
 
     return backward(up.to(x.dtype).contiguous(), x, *rest)

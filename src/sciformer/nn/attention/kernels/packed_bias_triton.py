@@ -1,4 +1,4 @@
-"""The Triton kernels of `packed_bias`; imported where they are launched, for Triton may not be installed."""
+"""Triton kernels of `packed_bias`; imported at the launch, because Triton is optional."""
 
 # Triton reads the annotations of a kernel, so they must not become strings.
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-def, no-untyped-call, untyped-decorator, misc"
@@ -10,17 +10,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 64  # the most rows of a block
-MAX_BLOCK_FLOAT32 = 32  # the same in single precision, whose products take many registers, where pairs have no bias
-# By the rows of a block, how a program is laid out; where sets are one block, there is nothing to fetch ahead.
+BLOCK = 64  # most rows of a block
+MAX_BLOCK_FLOAT32 = 32  # most rows in single precision without a bias, where products need many registers
+# Launch options by the rows of a block; sets of a single block need only one stage.
 LAYOUT: dict[str, dict[int, dict[str, Any]]] = {
     "along": {32: {"num_warps": 4, "num_stages": 1}, 64: {"num_warps": 4, "num_stages": 3}},
     "forward": {rows: {"num_warps": rows // 16, "num_stages": 1} for rows in (16, 32, 64)},
     "backward": {rows: {"num_warps": rows // 16, "num_stages": 1, "maxnreg": 128} for rows in (16, 32, 64)},
     "more": {rows: {"num_warps": rows // 8, "num_stages": 1} for rows in (16, 32, 64)},
 }
-# Rows of a program's own block, rows of those that it goes along, and how it is laid out; `exact` in single precision.
-# In half precision they have at most 128 registers (64 wide, no dropout): four programs on a processor of an H200.
+# Rows of the block of a program (ROWS), rows of each step along the other tokens (STEP), and launch options; `exact`:
+# single precision. In half precision (heads 64 wide, no dropout) a program has at most 128 registers, so that four
+# programs fit on a multiprocessor of an H200.
 LONG_LAYOUT: dict[str, dict[str, int]] = {
     "exact": {"ROWS": 32, "STEP": 32, "num_warps": 4, "num_stages": 1},
     "queries": {"ROWS": 64, "STEP": 32, "num_warps": 4, "num_stages": 2},
@@ -30,13 +31,13 @@ LONG_LAYOUT: dict[str, dict[str, int]] = {
 
 @triton.jit
 def _tile(base, rows, there, apart, e, E: tl.constexpr):
-    """(BLOCK, WIDE) one head of tokens that lie `apart` numbers from each other, zeros where there is none."""
+    """Load one head (BLOCK, WIDE) of tokens with stride `apart`, 0 where there is no token."""
     return tl.load(base + rows[:, None] * apart + e[None, :], mask=there[:, None] & (e < E)[None, :], other=0.0)
 
 
 @triton.jit
 def _dense_bias(bias, i, j, seen):
-    """(BLOCK, BLOCK) the bias of pairs from the triangle of a set, which holds (i, j) and (j, i) once."""
+    """Load the bias (BLOCK, BLOCK) from the triangle of a set; (i, j) and (j, i) share one entry."""
     high = tl.maximum(i[:, None], j[None, :])
     low = tl.minimum(i[:, None], j[None, :])
     return tl.load(bias + (high * (high + 1) >> 1) + low, mask=seen, other=0.0).to(tl.float32)
@@ -44,7 +45,7 @@ def _dense_bias(bias, i, j, seen):
 
 @triton.jit
 def _kept(word, j, rare):
-    """Whether a weight is kept, from the bits of its query and the number of its key: a hash with avalanche."""
+    """Dropout mask: an avalanche hash of the random bits of the query and the index of the key."""
     x = word.to(tl.uint32, bitcast=True) ^ (j.to(tl.uint32) * 0x9E3779B1)
     x = (x ^ (x >> 16)) * 0x7FEB352D
     x = (x ^ (x >> 15)) * 0x846CA68B
@@ -59,7 +60,7 @@ def forward_kernel(
     H: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr, LEAN: tl.constexpr,
     DROP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One program for a block of queries of one head of one set: a softmax put right while the keys pass by."""
+    """Online softmax over the keys; one program for a block of queries of one head of one set."""
     b = tl.program_id(0) // H
     h = tl.program_id(0) % H
     n = tl.load(lengths + b).to(tl.int32)
@@ -91,7 +92,7 @@ def forward_kernel(
                 score += _dense_bias(bias, i, j, seen)
             score = tl.where(seen, score, -float("inf"))
             top = tl.maximum(highest, tl.max(score, 1))
-            ground = tl.where(top == -float("inf"), 0.0, top)  # of a query that sees nothing yet
+            ground = tl.where(top == -float("inf"), 0.0, top)  # queries without a visible key so far
             share = tl.exp(score - ground[:, None])
             fade = tl.exp(highest - ground)
             weight = weight * fade + tl.sum(share, 1)
@@ -115,14 +116,15 @@ def backward_kernel(
     H: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr, LEAN: tl.constexpr,
     DROP: tl.constexpr, PRECISION: tl.constexpr, MORE: tl.constexpr,
 ):  # fmt: skip
-    """One program for a block of tokens I of one head of one set, as queries and as keys.
+    """Gradients of a block of tokens I of one head of one set, as queries and as keys.
 
         queries I, keys J   p = exp(q_I k_J + b_IJ - lse_I),   g = p (d dp - delta_I),   dq_I = sum_J g k_J
-        keys I, queries J   the same turned round (p', g'),    dk_I = sum_J g' q_J,      dv_I = sum_J p' d do_J
+        keys I, queries J   the same transposed (p', g'),      dk_I = sum_J g' q_J,      dv_I = sum_J p' d do_J
 
-    b_IJ is the same in both, for the bias is symmetric; its gradient on the triangle is g + g', on the diagonal g.
-    First the blocks meet themselves, which is all for most sets: there g' is g turned round. Then, with MORE, they
-    meet the others, and what they get is added. Nobody else writes there, so results do not depend on who comes first.
+    The bias is symmetric, so both use b_IJ; its gradient is g + g' below the diagonal and g on it. The first launch
+    computes the pairs within each block, which is all for most sets: there g' is the transpose of g. The second launch
+    (MORE) adds the pairs with the other blocks. Each output is written by one program only, so results are
+    deterministic.
     """
     b = tl.program_id(0) // H
     h = tl.program_id(0) % H
@@ -240,9 +242,9 @@ def queries_kernel(
     H: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr,
     DROP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dq_I = sum_J g_IJ k_J with g = p (d dp - delta_I); delta is left for the other kernel.
+    """dq_I = sum_J g_IJ k_J with g = p (d dp - delta_I); delta is stored for `keys_kernel`.
 
-    Queries that are not there are not written.
+    Rows without a query are not written.
     """
     b = tl.program_id(0) // H
     h = tl.program_id(0) % H
@@ -288,7 +290,7 @@ def keys_kernel(
     H: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr,
     DROP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dk_I = sum_J g_JI q_J and dv_I = sum_J d p_JI do_J; to a query that is not there nothing has a weight."""
+    """dk_I = sum_J g_JI q_J and dv_I = sum_J d p_JI do_J; rows without a query have weight 0."""
     b = tl.program_id(0) // H
     h = tl.program_id(0) % H
     n = tl.load(lengths + b).to(tl.int32)
@@ -346,7 +348,7 @@ def _options(width: int, heads: int, longest: int, x: Tensor, bias: Tensor | Non
 
 
 def _chance(p: float) -> tuple[int, float]:
-    """Below which of 2^24 a weight is dropped, and by what the others grow."""
+    """Threshold, in units of 2^-24, below which a weight is dropped, and the factor of the kept weights."""
     return round(p * 2**24), 1 / (1 - p)
 
 
@@ -355,15 +357,15 @@ def _long_gradients(
     lse: Tensor, up: Tensor, dx: Tensor, dkeys: Tensor, scale: float, rng: tuple[int, float],
     longest: int, options: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Write the gradients of the queries of x into dx and of keys and values into dkeys.
+    """Write the gradients of queries into dx and of keys and values into dkeys.
 
-    For sets of more than one block without a bias of pairs:
+    For sets of more than one block without a pair bias:
 
-        queries   one program for a block of queries goes along the keys:      3 products for each pair of blocks
-        keys      one program for a block of keys goes along the queries:      4 products
+        queries   one program per block of queries, loop over the keys:      3 products for each pair of blocks
+        keys      one program per block of keys, loop over the queries:      4 products
 
-    Scores are made twice, but a program holds little, so that several share a processor and one works while others
-    wait. Nobody else writes where a program does: results do not depend on who comes first.
+    Scores are computed twice, but each program needs few registers, so several programs share a multiprocessor and hide
+    each other's waiting times. Each output is written by one program only, so results are deterministic.
     """
     total, delta = x.shape[0], lse.new_empty(lse.shape)
     drawn = sets[0] if bits is None else bits
@@ -387,7 +389,7 @@ def forward(
     bias: Tensor | None, starts: Tensor | None, bits: Tensor | None, heads: int, scale: float, dropout: float,
     longest: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """As `packed_bias.attend_packed`."""
+    """Implement `packed_bias.attend_packed`."""
     total, width = x.shape[0], x.shape[1] // (heads * (3 if memory is None else 1))
     out, lse = x.new_zeros(total, heads * width), x.new_zeros(heads, total, dtype=torch.float32)
     if not total or not longest or not len(lengths):
@@ -409,7 +411,7 @@ def backward(
     memory_lengths: Tensor, bias: Tensor | None, starts: Tensor | None, bits: Tensor | None, out: Tensor, lse: Tensor,
     heads: int, scale: float, dropout: float, longest: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """As `packed_bias.attend_packed_backward`."""
+    """Implement `packed_bias.attend_packed_backward`."""
     total, width = x.shape[0], x.shape[1] // (heads * (3 if memory is None else 1))
     dx, dmemory, dbias = (x.new_zeros(0) if one is None else one.new_zeros(one.shape) for one in (x, memory, bias))
     if not total or not longest or not len(lengths):

@@ -1,4 +1,4 @@
-"""One call of attention, as every kernel is asked for it."""
+"""Request: the arguments of one attention call, for every kernel."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ..pair_bias import PairBias
 from ..scores import ScaledDot, Score
 
 DEFAULT_SCORE = ScaledDot()
-HAS_TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compiler cannot trace the question
+HAS_TRITON = importlib.util.find_spec("triton") is not None  # at import: a compiler cannot trace find_spec
 TRITON_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 class Request(NamedTuple):
-    """One call of attention.
+    """Arguments of one attention call.
 
-    q         (B, H, N, E) queries, as the score compares them (`score.query`) but for the rotation
-    k, v      (B, G, M, E) keys, likewise, and values; with a store those of the new tokens
-    sight     which keys a query may see, and the bias of the scores
+    q         (B, H, N, E) queries prepared for the score (`score.query`), before the rotation
+    k, v      (B, G, M, E) keys prepared for the score, before the rotation, and values; with a store, of new tokens
+    sight     visible keys and the bias of the scores
     score     comparison of queries with keys
-    dropout   share of the weights that is set to zero
-    qkv       (B, N, (H + 2 G) E) the projection, where q, k and v are its parts as they are
-    rotation  of queries and keys by their positions, still to be applied
-    store     keys and values of earlier tokens, still to be extended
+    dropout   share of the weights set to zero
+    qkv       (B, N, (H + 2 G) E) the projection, if q, k and v are views of it
+    rotation  rotation of queries and keys by their positions, not yet applied
+    store     keys and values of earlier tokens, not yet extended
 
-    A kernel that takes the projection applies rotation and store by itself; the others call `prepare`. It is a named
-    tuple because every attention of every step makes one, and a frozen dataclass takes four times as long.
+    A kernel that reads the projection applies rotation and store itself; the other kernels call `prepare`. The class is
+    a named tuple because every attention makes one, and a frozen dataclass takes four times as long.
     """
 
     q: Tensor
@@ -48,16 +48,16 @@ class Request(NamedTuple):
 
     @property
     def keys(self) -> int:
-        """The number M of keys, with those of the store."""
+        """Number M of keys, including the store."""
         return self.k.shape[2] if self.store is None else self.store.size(self.q.shape[2], self.sight.start)
 
     @property
     def scale(self) -> float:
-        """The factor before the product of query and key."""
+        """Factor of the product of query and key."""
         return self.score.scale(self.q.shape[3])
 
     def prepare(self) -> Request:
-        """The call with queries and keys rotated and the store extended; itself if there is nothing to do."""
+        """The request with queries and keys rotated and the store extended."""
         if self.rotation is None and self.store is None:
             return self
         q, k, v = self.q, self.k, self.v
@@ -68,7 +68,7 @@ class Request(NamedTuple):
         return Request(q, k, v, self.sight, self.score, self.dropout)
 
     def join(self) -> Tensor:
-        """(B, N, 3 H E) queries, keys and values side by side: the projection itself where that serves, or a copy."""
+        """Queries, keys and values as one tensor (B, N, 3 H E): the projection if possible, else a copy."""
         ready = self.prepare()
         heads = ready.q.shape[1]
         if ready.qkv is not None and ready.k.shape[1] == heads:
@@ -77,7 +77,7 @@ class Request(NamedTuple):
 
 
 def repeat_heads(x: Tensor, heads: int) -> Tensor:
-    """(B, G, M, E) -> (B, H, M, E): each shared key-value head serves H / G query heads in a row."""
+    """Repeat key-value heads (B, G, M, E) to (B, H, M, E), H / G times each."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
@@ -95,18 +95,18 @@ def no_triton(x: Tensor) -> str | None:
 
 
 def not_packed(request: Request, *, causal: bool = False, cross: bool = False) -> str | None:
-    """Reason why this is not attention within packed sequences, without a bias or with a PairBias, or None.
+    """Reason why this is not attention within packed sequences with at most a PairBias, or None.
 
-    causal  whether a sequence may be seen up to the query instead of whole
-    cross   whether the keys may be other tokens than the queries
+    causal  whether causal attention within a sequence is supported
+    cross   whether cross-attention is supported
     """
     sight, pattern, bias = request.sight, request.sight.pattern, request.sight.bias
     if not isinstance(pattern, Documents) or not isinstance(pattern.within, (Full, Causal) if causal else Full):
-        return f"it takes packed sequences that are seen whole{' or causally' if causal else ''}"
+        return f"it supports only packed sequences with full{' or causal' if causal else ''} attention"
     if pattern.keys is not None and not cross:
         return "queries and keys are not the same tokens"
     if sight.valid is not None or not isinstance(sight.start, int) or sight.start:
-        return "some keys are hidden (`valid`) or come from a cache"
+        return "it supports neither hidden keys (`valid`) nor a cache"
     heads, width = request.q.shape[1], request.q.shape[3]
     if bias is not None and not (isinstance(bias, PairBias) and pattern.keys is None and bias.heads == heads):
         return f"`bias` must be a PairBias of {heads} heads for the same packed tokens"

@@ -1,6 +1,6 @@
-"""PyTorch's fused attention: the everyday kernel on CPU and CUDA.
+"""PyTorch's scaled_dot_product_attention: the default kernel on CPU and CUDA.
 
-It never forms the weights; masks and biases enter as one additive term, prepared once for all blocks of a stack.
+It never stores the weights. Mask and bias are one additive term, prepared once for all blocks of a stack.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Mask = tuple[Tensor | None, Tensor | None]
 
 
 def supports(request: Request) -> str | None:
-    """Reason why this kernel cannot take the request, or None."""
+    """Reason why this kernel does not support the request, or None."""
     return no_product(request)
 
 
 def run(request: Request) -> Tensor:
-    """The heads (B, H, N, E)."""
+    """Compute the heads (B, H, N, E)."""
     request = request.prepare()
     q, k, v, sight, dropout = request.q, request.k, request.v, request.sight, request.dropout
     if sight.plain:
@@ -33,7 +33,7 @@ def run(request: Request) -> Tensor:
 
 
 def masked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: float) -> Tensor:
-    """The fused call with a mask that was `opened`."""
+    """Fused attention with a mask made by `opened`."""
     heads, allowed, empty = q.shape[1], *mask
     shared = k.shape[1] != heads
     if shared and allowed is not None and q.is_cuda:
@@ -44,9 +44,10 @@ def masked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: f
 
 
 def opened(mask: Tensor | None) -> Mask:
-    """A mask, and on CUDA the queries without any key.
+    """The mask, and on CUDA also the queries without a visible key.
 
-    Some CUDA kernels make NaN of a row that is hidden whole, so there it is opened, and its output is zeroed later.
+    Some CUDA kernels return NaN for a row without visible keys. There all keys are made visible, and the output is set
+    to zero later.
     """
     if mask is None or not mask.is_cuda:
         return mask, None
@@ -58,7 +59,7 @@ def opened(mask: Tensor | None) -> Mask:
 
 
 def _mask(sight: Sight, n: int, m: int, q: Tensor) -> Tensor | None:
-    """Booleans, or the bias with -inf where nothing may be seen."""
+    """Boolean mask, or the bias with -inf at hidden keys."""
     mask = sight.allowed(n, m, q.device)
     if (dense := sight.dense_bias) is None:
         return mask
