@@ -138,7 +138,7 @@ class Parts(TaggedFiles):
 
 
 def key_of(part: str) -> str:
-    """The key of `data:` that names the files of a part."""
+    """Key of `data:` with the files of a part."""
     return {"train": "files"}.get(part, part if part in STANDARD_PARTS else f"extra_parts.{part}")
 
 
