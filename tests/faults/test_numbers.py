@@ -194,7 +194,7 @@ def test_worker_killed(tmp_path, texts, impatient):
 
     with listening() as said, at_step(5, kill):
         run = go(recipe.change({"train.workers": 2}), tmp_path)
-    assert any("a data worker was lost" in text for text in said)
+    assert any("data worker" in text for text in said)
     assert_same(run, reference)
 
 

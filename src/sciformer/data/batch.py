@@ -26,7 +26,7 @@ MAX_PLACES_PER_VALUE = 8  # largest ratio of table cells to values that is worth
 
 @dataclass(frozen=True)
 class Stream:
-    """Token columns (T, ...), flat over all samples of the batch, with shared lengths (B,)."""
+    """Token columns (T, ...), flat over all samples, with lengths (B,)."""
 
     columns: dict[str, Column]
     lengths: Array
@@ -134,7 +134,7 @@ class Batch:
         return sum(int(stream.lengths.sum()) for stream in self.streams.values())
 
     def widest(self, packed: bool = False) -> int:
-        """Length of the longest sample in any stream; if packed, total tokens of the largest stream."""
+        """Length of the longest sample; if packed, total length of the largest stream."""
         lengths = [stream.lengths for stream in self.streams.values()]
         return max((int(some.sum() if packed else some.max()) for some in lengths if len(some)), default=0)
 
@@ -148,7 +148,7 @@ class Batch:
         moves: bool = False,
         shares: bool = False,
     ) -> ModelInputs:
-        """Tensors on a device, padded to the longest sample (rounded up to a `multiple`) or packed.
+        """Tensors on a device, padded (to a `multiple` of tokens) or packed.
 
         width    pad every stream to this number of tokens, for fixed shapes; if packed, the total of all samples
         rows     pad the batch with empty samples to this number of rows; `real` is False for them
@@ -177,7 +177,7 @@ class Batch:
 
 
 def join(batches: list[Batch]) -> Batch:
-    """Concatenate batches along the sample axis; sample columns missing in some batches are dropped."""
+    """Concatenate batches; sample columns missing in some batches are dropped."""
     first = batches[0]
     streams = {}
     for name in first.streams:

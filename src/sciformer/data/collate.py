@@ -25,7 +25,11 @@ DTYPES: dict[str, Any] = {"f": np.float32, "i": np.int64, "u": np.int64}  # tens
 
 @dataclass
 class StreamView:
-    """Tensors of a stream: padded (B, N, ...) with `valid` (B, N) or None, or packed (T, ...) with a Ragged."""
+    """Tensors of a stream, padded or packed.
+
+    columns  padded (B, N, ...) or packed (T, ...)
+    valid    mask (B, N) or None if padded, a `Ragged` layout if packed
+    """
 
     columns: dict[str, Tensor]
     valid: Valid
@@ -75,7 +79,7 @@ class ModelInputs:
         return replace(self, streams=views, samples=samples, real=real)
 
     def shape(self) -> tuple[Any, ...]:
-        """Hashable description of layout and shapes; batches with equal values run the same kernels."""
+        """Layout and shapes; batches with equal values run the same kernels."""
         names = tuple((name, *view.columns) for name, view in self.streams.items())
         every = [view.valid for view in self.streams.values()]
         laid = tuple(
@@ -179,7 +183,7 @@ def run_of(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
 
 
 def parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
-    """Tensors over a byte buffer; no views, because a compiler would trace their base tensor."""
+    """Tensors over a byte buffer; not views, which a compiler would trace to their base."""
     storage = run.untyped_storage()
     return [
         torch.empty(0, dtype=tensor.dtype, device=run.device).set_(
@@ -213,7 +217,7 @@ def filled(column: Array, rows: int) -> Array:
 
 
 def packed_view(stream: Stream, device: torch.device, width: int | None, most: int | None, lay: bool) -> StreamView:
-    """Packed columns (T, ...); with `width`, padded at the end, and the longest length is an upper bound."""
+    """Packed columns (T, ...); `width` pads their end and bounds the longest length."""
     lengths, columns = stream.lengths, stream.columns
     total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0
     pairs = int((lengths.astype(np.int64) * (lengths + 1) // 2).sum())
@@ -226,7 +230,7 @@ def packed_view(stream: Stream, device: torch.device, width: int | None, most: i
 
 
 def padded_view(stream: Stream, device: torch.device, wide: int, masked: bool, shares: bool) -> StreamView:
-    """Padded columns (B, wide, ...); no mask if all samples have the length `wide`, unless `masked`."""
+    """Padded columns (B, wide, ...), without a mask if none is needed or `masked`."""
     lengths = stream.lengths
     if not masked and len(lengths) and (lengths == wide).all():
         shaped = {

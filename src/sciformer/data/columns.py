@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Lists:
-    """A column of lists of different length: concatenated `values` (t, ...) and `lengths` (n,)."""
+    """A column of lists: concatenated `values` (t, ...) and `lengths` (n,)."""
 
     values: Array
     lengths: Array
@@ -63,7 +63,7 @@ def select(table: Table, rows: Array) -> dict[str, Array | Lists]:
 
 
 def concatenate(tables: Sequence[Table]) -> dict[str, Array | Lists]:
-    """Concatenate tables along the sample axis; columns missing in some tables are dropped."""
+    """Concatenate tables; columns missing in some tables are dropped."""
     if len(tables) == 1:
         return dict(tables[0])
     known: dict[tuple[int, ...], Array] = {}  # keeps `lengths` arrays shared

@@ -36,7 +36,7 @@ class Dataset:
     windows   rule for cutting a stream into windows, by its name; at most one stream. The other streams of a window
               are uncut. Without windows, samples are complete; but with several streams, a stream longer than the
               window of its tokens is truncated, and `shortened` counts these samples. Loose windows start where
-              `rng` of `dataset.batch(ids, rng)` says, without `rng` in the middle.
+              `rng` of `dataset.batch(ids, rng)` draws; without `rng` in the middle.
     near      number of pieces kept in memory; inside `reading`, up to two more are loaded ahead
     labels    columns of lists with a label for each word (or each token, if tokens are not parts of words). The
               lists stay with the samples. The first token of a word has the index of its label in the column `item`,
@@ -59,7 +59,9 @@ class Dataset:
         self.source, self.tokens, self.near, self.labels = source, dict(tokens), near, labels
         self.until, self.asked = until, asked
         if until is not None and labels:
-            raise UserError(f"truncated samples cannot be evaluated with a list of labels per sample, {labels[0]}")
+            raise UserError(
+                f"truncated samples cannot be evaluated: `{labels[0]}` has a list of labels for each sample"
+            )
         if windows and len(windows) > 1:
             raise UserError(f"only one stream of tokens can be cut into windows, not {', '.join(windows)}")
         self.windowed: str = next(iter(windows), "") if windows else ""
@@ -85,7 +87,7 @@ class Dataset:
 
     @property
     def shortened(self) -> int:
-        """Number of samples truncated because a stream was longer than the window of its tokens."""
+        """Number of samples truncated to the window of their tokens."""
         return sum(self.short.values())
 
     @property
@@ -116,7 +118,7 @@ class Dataset:
 
     @property
     def bucket_lengths(self) -> Array | None:
-        """Lengths (n,) for batches of similar length; None if all windows have the same length."""
+        """Lengths (n,) for batches of similar length; None if windows have equal length."""
         if self.windows is None:
             return self.lengths
         return self.widths if self.windows.rule != "full" and self.width is None else None
@@ -129,7 +131,7 @@ class Dataset:
         return np.concatenate([index.whole_lengths for index in self.indices.values()])
 
     def _counted(self, which: int) -> Array:
-        """Number of tokens of every sample: 0 summed over the streams, 1 in the longest stream."""
+        """Tokens per sample: 0 summed over the streams, 1 in the longest stream."""
         if self.waits:
             counts = next(iter(self.tokens.values())).count_tokens(partial(known_column, self.source))
             if counts is not None:
@@ -141,7 +143,7 @@ class Dataset:
 
     @cached_property
     def width(self) -> int | None:
-        """Common number of tokens of all samples or windows, in their longest stream; None if it varies."""
+        """Tokens per sample or window, in the longest stream; None if it varies."""
         windows = self.windows if len(self.tokens) == 1 else None
         shapes = [index.shapes for index in self.indices.values()]
         if windows is not None and windows.rule == "full" and all((some >= windows.size).all() for some in shapes):
@@ -223,7 +225,7 @@ class Dataset:
             pool.shutdown(cancel_futures=True)
 
     def expect(self, pieces: Iterable[int]) -> None:
-        """Start loading the pieces needed next, if there is a thread; cancel pieces no longer needed."""
+        """Let the thread load the pieces needed next, and cancel all other pieces."""
         if self.pool is None:
             return
         wanted = [piece for piece in pieces if piece not in self.kept][:PIECES_AHEAD]
@@ -282,7 +284,7 @@ class Dataset:
         return tokens.truncate(stream, self.until) if isinstance(tokens, Windowed) else truncate(stream, self.until)
 
     def _cut(self, piece: int, streams: dict[str, Stream]) -> dict[str, Stream]:
-        """Truncate the streams to the windows of their tokens, except the stream cut into windows."""
+        """Truncate streams to the windows of their tokens, except the windowed stream."""
         made, long = {}, np.zeros((len(streams), len(next(iter(streams.values())))), bool)
         for number, (name, stream) in enumerate(streams.items()):
             tokens = self.tokens[name]

@@ -37,7 +37,7 @@ MAX_FILES_PER_PIECE, MAX_TAGS_PER_PIECE = 16, 64
 
 
 class TaggedFiles(Data):
-    """Files with an optional class tag, CLASS:FILE, and optional validation and test files."""
+    """Files with optional class tags, CLASS:FILE, for train, valid and test."""
 
     files: list[str] = Field(default_factory=list)
     """Training files: names or globs; CLASS:FILE gives all samples of the files a class."""
@@ -100,7 +100,7 @@ def check_tags(files: Sequence[Tagged]) -> None:
 
 @dataclass(frozen=True)
 class Words:
-    """A column of strings with few different values: the values, and an index for each sample."""
+    """Column of strings, encoded as different values and an index per sample."""
 
     words: Array
     numbers: Array
@@ -163,7 +163,7 @@ class Rows:
 
 
 class Seen(NamedTuple):
-    """Scan of some rows: kept row numbers, their columns and list lengths, and all present columns."""
+    """Scan of some rows: kept rows, their columns and list lengths, and present columns."""
 
     kept: Array
     columns: dict[str, Array]
@@ -175,7 +175,7 @@ class FilePlan:
     """Base class: how to read each file of a set."""
 
     wishes: tuple[str, ...]
-    """Optional columns."""
+    """Names of optional columns."""
     keeps_files: ClassVar[bool] = False
     """Whether a scan keeps its file open; the file must then survive pickling and forking."""
 
@@ -266,7 +266,7 @@ def note_overlaps(groups: Mapping[str, Any], what: str) -> list[str]:
     known = set(groups["train"].tolist())
     counts = {part: sum(one in known for one in own.tolist()) for part, own in groups.items() if part != "train"}
     return [
-        f"{count:,} of {len(groups[part]):,} {what} of {part} are among those to train on."
+        f"{count:,} of {len(groups[part]):,} {what} of {part} are also in the training files."
         for part, count in counts.items()
         if count
     ]
@@ -325,7 +325,7 @@ class FileSet(TaggedFiles):
         return plan.without(note_missing_columns(scans, (), notes))
 
     def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
-        """Group column and stratification column (n,) of the samples to split; None if not used."""
+        """Group and stratification columns (n,) of the samples to split, or None."""
         by, strata = (known_columns(scans, name) if name else None for name in (split.by, split.stratify))
         return by, strata
 
@@ -516,7 +516,7 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def _shares(group: Sequence[Part], count: int, longest: int) -> list[list[Rows]]:
-    """Divide the samples of a group into `count` nearly equal shares, ended at nearby edges of the files."""
+    """Divide a group into `count` nearly equal shares that end at nearby file edges."""
     sizes = [len(rows) for _, rows in group]
     firsts = np.cumsum([0, *sizes])
     total = int(firsts[-1])

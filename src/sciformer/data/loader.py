@@ -114,7 +114,7 @@ def load(
 
 
 def _here(fetch: Fetch, first: int, last: int, log: Callable[[str], None]) -> Generator[Batch]:
-    """Batches prepared in this process; logs once if preparation dominates the step time."""
+    """Batches prepared in this process; logs once if preparation is slow."""
     watched = range(first + TIMED_STEPS, first + 2 * TIMED_STEPS)  # the first steps are slow for other reasons
     began = preparing = 0.0
     for step in range(first, last):

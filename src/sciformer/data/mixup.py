@@ -12,7 +12,7 @@ MAX_ROUNDS = 200  # rejection rounds; remaining samples get the weight 0.5
 
 
 def partners(dataset: Dataset, rng: SampleRandom) -> tuple[Array, SampleRandom]:
-    """Draw a partner sample (B,) for each sample, and random numbers for its augmentation.
+    """Draw a partner (B,) for each sample, with random numbers for its augmentation.
 
     If the data have more pieces than fit in memory, the partner comes from the same piece.
     """
@@ -27,7 +27,7 @@ def partners(dataset: Dataset, rng: SampleRandom) -> tuple[Array, SampleRandom]:
 
 
 def shares(alpha: float, rng: SampleRandom) -> Array:
-    """Mixing weights (B,) from the distribution Beta(alpha, alpha), by Jöhnk's rejection method."""
+    """Mixing weights (B,) from Beta(alpha, alpha), by Jöhnk's rejection method."""
     found = np.full(len(rng.ids), 0.5)
     todo = np.arange(len(found))
     for turn in range(MAX_ROUNDS):

@@ -1,4 +1,4 @@
-"""Prepare a batch for the model: augmentation, mixup, corruption by the objective, normalisation."""
+"""Preparation of batches: augmentation, mixup, corruption, normalisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers as a pure function of seed, epoch, sample id, name and token position.
+"""Random numbers as pure functions of seed, epoch, sample, name and token.
 
 They do not depend on the order of calls or on the process. A counter goes through the mixing function of SplitMix64
 (Steele, Lea, Flood 2014), vectorised over the batch.
@@ -38,7 +38,7 @@ def key(*parts: int | str) -> Words:
 
 
 def permute(index: Any, count: int, word: Words) -> Integers:
-    """Image of each index under a keyed permutation of 0 .. count - 1, computed per index.
+    """Image of each index under a keyed permutation of 0 .. count - 1.
 
     A Feistel network permutes the range up to the next power of four. Indices that land beyond `count` are permuted
     again until they are inside.
@@ -58,7 +58,7 @@ def permute(index: Any, count: int, word: Words) -> Integers:
 
 
 class SampleRandom:
-    """Random numbers of a batch of samples, from the seed of the run, the epoch and the sample ids."""
+    """Random numbers of a batch, from the seed, the epoch and the sample ids."""
 
     def __init__(self, seed: int, epoch: int, ids: Any) -> None:
         self.seed, self.epoch, self.ids = seed, epoch, ids
@@ -76,7 +76,7 @@ class SampleRandom:
         return mix(np.repeat(words, lengths) + mix(place))
 
     def uniform(self, name: str, lengths: Integers | None = None) -> Floats:
-        """Uniform numbers in [0, 1), one per sample (B,), or with lengths (B,) one per token (T,)."""
+        """Uniform numbers in [0, 1): per sample (B,), or with lengths per token (T,)."""
         return (self._draw(name, lengths) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def integers(self, name: str, high: int, lengths: Integers | None = None) -> Integers:

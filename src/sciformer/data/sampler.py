@@ -20,7 +20,7 @@ Room = tuple[int, int]  # rows and width of a padded batch
 
 
 class BatchSampler:
-    """Shuffled batches of fixed size: `order(epoch, step)` returns the ids of the global batch.
+    """Shuffled batches of fixed size; `order(epoch, step)` returns sample ids.
 
     count    number of samples in the dataset
     batch    number of samples in a global batch; an epoch drops the (random) rest
@@ -60,11 +60,11 @@ class BatchSampler:
         """Number of batches per epoch."""
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room | None:
-        """Fixed rows and width for the batch of any rank; None if the shape follows from the samples."""
+        """Fixed rows and width of the batch of any rank; None if they vary."""
         return None
 
     def shapes(self, multiple: int) -> int:
-        """Number of different batch shapes if samples are padded to multiples of `multiple` tokens."""
+        """Number of different batch shapes with padding to a `multiple` of tokens."""
         return 1 if self.lengths is None else len(np.unique(rounded(self.lengths, multiple)))
 
     def widest(self) -> int:
@@ -76,7 +76,7 @@ class BatchSampler:
         return divmod(step, self.batches)
 
     def runs(self, first: int, last: int) -> Iterator[range]:
-        """Split the steps first .. last - 1 into runs that need the same pieces (single steps for one piece)."""
+        """Split the steps first .. last - 1 into runs that need the same pieces."""
         while first < last:
             stop = first + 1
             if len(self.chunks) > 1:
@@ -87,7 +87,7 @@ class BatchSampler:
             first = stop
 
     def ahead(self, epoch: int, step: int) -> Integers:
-        """Pieces needed around this step, then the pieces needed next; empty for a single piece."""
+        """Pieces needed around this step, then next; empty for a single piece."""
         if len(self.chunks) == 1:
             return self.chunks[:0]
         group = self._group(epoch, step)
@@ -153,7 +153,7 @@ class BatchSampler:
 
 
 class TokenBudgetSampler(BatchSampler):
-    """Batches of at most `tokens` tokens with padding: few long or many short samples (as in fairseq).
+    """Batches of at most `tokens` tokens with padding (as in fairseq).
 
     widths    (count,) number of tokens of each sample, in its longest stream
     multiple  samples whose widths round up to the same multiple share batches (default: 16, growing with the width:

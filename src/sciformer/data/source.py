@@ -27,12 +27,12 @@ class Source(Protocol):
     """Number of samples in each piece."""
 
     def load(self, piece: int) -> Table:
-        """Read one piece."""
+        """Read a piece as a table."""
         ...
 
 
 def known_column(source: Source, name: str, lists: bool = False) -> Array | None:
-    """A column of all samples (or the lengths of its `lists`) from metadata; None if unknown."""
+    """A column of all samples, or its list lengths, from metadata; None if unknown."""
     asked = getattr(source, "known_column", None)
     return None if asked is None else asked(name, lists)
 
@@ -76,7 +76,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Splits:
-    """Opened data: a source for each part (train, valid, test, ...), file fingerprints and notes for the user."""
+    """Opened data: sources of train, valid, test, ..., file fingerprints, and notes."""
 
     sources: dict[str, Source]
     fingerprint: dict[str, str] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def order_parts(sources: dict[str, Source]) -> dict[str, Source]:
 
 
 class Data(Section):
-    """The `data:` section of a recipe: the files or the simulation, and the split into parts."""
+    """Base class of the `data:` section of a recipe: files or a simulation."""
 
     section = "data"
 
@@ -131,7 +131,7 @@ class Data(Section):
         raise UserError(f"data.kind {self.kind} simulates its data and cannot read files", key="data.kind")
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
-        """Like `read`, but keeps empty samples, so that predictions align with the input rows."""
+        """Like `read`, but keeps empty samples, to align predictions with the input."""
         return self.read(files)
 
 
@@ -159,7 +159,7 @@ def fingerprint_files(paths: Sequence[Path]) -> dict[str, str]:
 
 
 def locate(name: str) -> str:
-    """Absolute path of a file or glob; a link itself is not resolved, to keep the name of the file."""
+    """Absolute path of a file or glob; the file itself keeps its name if it is a link."""
     path = Path(name).expanduser()
     marked = [number for number, part in enumerate(path.parts) if any(mark in part for mark in GLOB_CHARACTERS)]
     if path.exists() or not marked:
@@ -200,8 +200,8 @@ def _beside(path: Path) -> str:
     folder = path.parent if path.parent.is_dir() else Path(".")
     names = [entry.name for entry in folder.iterdir()]
     near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.6)
-    place = f"there is no file of that name in {folder.resolve()}"
-    return f"there is no file of that name, but {folder}/{near[0]} is there" if near else place
+    place = f"the folder {folder.resolve()} has no such file"
+    return f"it does not exist, but {folder}/{near[0]} does" if near else place
 
 
 def pieces(source: Source) -> Iterator[Table]:

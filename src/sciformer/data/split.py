@@ -47,7 +47,7 @@ Rows = NDArray[np.int64]
 
 
 class Split(BaseModel):
-    """Random split of the data into train, valid and test; a group of samples stays in one part."""
+    """Random split into train, valid and test; a group of samples stays together."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -87,7 +87,10 @@ class Split(BaseModel):
         return self.model_copy(update={"valid": 0.0 if valid else self.valid, "test": 0.0 if test else self.test})
 
     def of_table(self, table: Mapping[str, Any], count: int, rows: Rows | None = None) -> dict[str, Rows]:
-        """Split the rows of a table by its own columns; `rows` (count,) restricts it to a subset, renumbered."""
+        """Split a table by its own columns.
+
+        rows   (count,) subset of rows to split; the result counts within it (default: all rows)
+        """
         columns = []
         for where, name in (("by", self.by), ("stratify", self.stratify)):
             if name:
@@ -109,7 +112,7 @@ class Split(BaseModel):
             )
         if self.stratify and strata is None:
             raise UserError(
-                f"data.split.stratify cannot be {self.stratify}: this reader knows no such column before the split",
+                f"data.split.stratify cannot be {self.stratify}: this reader does not know it before the split",
                 key="data.split.stratify",
             )
         names, first, group = (

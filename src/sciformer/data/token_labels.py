@@ -17,7 +17,10 @@ ITEMS = "items of"  # sample column: number of labels of the whole sample
 
 
 def labelled(batch: Batch, name: str, table: Table, tokens: Tokens, labels: tuple[str, ...]) -> Batch:
-    """Add lists of labels to the samples, and the column `item`, the label index, to the tokens of a stream."""
+    """Add label lists to the samples, and label indices to the tokens.
+
+    The column `item` of the stream has the index of the label of each token, -1 for no label.
+    """
     stream = batch.streams[name]
     wordy = "word" in stream.columns
     word = stream.columns.get("word", stream.position)

@@ -20,7 +20,7 @@ def make_folder(path: Path, advice: str = OUT_HINT) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        why = "there is a file of that name" if isinstance(error, FileExistsError) else f"{error.strerror}"
+        why = "a file of that name exists" if isinstance(error, FileExistsError) else f"{error.strerror}"
         raise UserError(f"the folder {path} cannot be created: {why}", hint=advice, file=path) from error
     return path
 
@@ -32,7 +32,7 @@ def check_name(path: Path, endings: Sequence[str], what: str = "a file") -> None
         raise UserError(f"'{path}' is a folder, not {what} to write", hint=hint, file=path)
     if path.suffix not in endings:
         listed = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
-        hint = f"Call it {path.with_suffix(endings[0])}"
+        hint = f"Use the name {path.with_suffix(endings[0])}"
         raise UserError(f"the name of {what} must end in {listed}, not {path}", hint=hint, file=path)
 
 
@@ -54,7 +54,7 @@ def check_writable(path: Path) -> None:
         raise UserError(f"{path} is a folder, not a file to write", file=path)
     make_folder(path.parent)
     if not os.access(path.parent, os.W_OK):
-        message = f"there is no permission to write into the folder {path.parent}"
+        message = f"no permission to write into the folder {path.parent}"
         raise UserError(message, hint=OUT_HINT, file=path.parent)
 
 

@@ -25,7 +25,7 @@ def table_suffixes() -> list[str]:
 
 
 def check_table(path: Path, suffixes: Sequence[str] = (), overwrite: bool = True) -> type[TableWriter]:
-    """Check that a table can be written to a file, before the work; returns the writer class.
+    """Check in advance that a table can be written; returns the writer class.
 
     suffixes   accepted suffixes (default: all formats that can be written)
     """

@@ -84,7 +84,7 @@ UNCONVERTED_FUNCTIONS = ("where", "ones_like", "zeros_like")  # functions that k
 class Formula:
     """A checked formula: `names` are its columns, `of(table)` computes it.
 
-    Operators: + - * / // % ** < <= > >= == != & | ^ ~ and or not. Functions: those of `FUNCTIONS`, and sum, max, min,
+    Operators: + - * / // % ** < <= > >= == != & | ^ ~ and or not. Functions: all in `FUNCTIONS`, and sum, max, min,
     mean, count, any, all and first over the list of a sample. x[:, 2] is the third entry of each list, NaN if the list
     is shorter. The max, min and mean of an empty list are NaN. The prefixes `np.`, `ak.` and `math.` are ignored.
     """
@@ -386,7 +386,7 @@ def function(node: ast.expr) -> str:
 
 
 def column_of(node: ast.AST) -> str | None:
-    """Column name of a node, `name` or `outer.inner`; None for other nodes. It is only looked up."""
+    """Column name of a node, `name` or `outer.inner`; None for other nodes."""
     words: list[str] = []
     while isinstance(node, ast.Attribute) and not node.attr.startswith("_"):
         words.append(node.attr)

@@ -14,7 +14,7 @@ SEQUENCES = ("file", "train", "valid", "test", "agree")  # independent sequences
 
 
 def sample_sequence(number: int, first: int, size: int, make: Callable[[int], Table]) -> dict[str, Any]:
-    """Samples first .. first + number - 1 of a sequence made in chunks of `size`; returns a copy."""
+    """Samples first .. first + number - 1 of a sequence made in chunks of `size`."""
     tables = []
     indices = range(first // size, (first + number - 1) // size + 1)
     for index in indices:

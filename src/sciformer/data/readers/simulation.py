@@ -31,7 +31,7 @@ LISTS = "lists"  # array of a cached piece: names of its list columns, which sha
 
 
 class Simulation(Data):
-    """Base class of simulations: samples are a pure function of the keys, including the seed."""
+    """Base class of simulations; samples are a pure function of the keys."""
 
     noun: ClassVar[str] = "samples"
     """Plural noun for the samples, in messages."""
@@ -40,7 +40,7 @@ class Simulation(Data):
     recipe_keys: ClassVar[tuple[str, ...]] = ()
     """Keys only for training, which are not options of `sciformer simulate`."""
     class_files: ClassVar[Mapping[str, str]] = {}
-    """File name of each class, for `--by-class FOLDER` (default: no such option)."""
+    """File name of each class, for `--by-class FOLDER` (default: the option does not exist)."""
 
     number: int = Field(default=20_000, ge=1)
     """Number of samples to train on, or to write (default: 20000)."""
@@ -138,7 +138,7 @@ class SimulatedSequence(Simulation):
     test: int | None = Field(default=None, ge=0)
     """Number of test samples, for the final evaluation (default: a tenth of `number`)."""
     chunk_size: int | None = Field(default=None, ge=16)
-    """Samples per piece (default: 4096 or less); training shuffles across several pieces in memory."""
+    """Samples per piece (default: 4096, or as the simulation sets it); training shuffles across several pieces."""
     cache: str = ""
     """Folder that caches simulated pieces for later runs (default: no cache)."""
 
@@ -148,7 +148,7 @@ class SimulatedSequence(Simulation):
     # To be defined by a simulation
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        """Simulate a chunk of samples with class numbers `label` (n,), empty without classes."""
+        """Simulate a chunk of samples with class numbers `label` (n,), if any."""
         raise NotImplementedError
 
     def chunk_rows(self) -> int:
@@ -186,7 +186,7 @@ class SimulatedSequence(Simulation):
         return {name: one for name, one in table.items() if not isinstance(one, Lists) or name in names}
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
-        """A column of the first `count` samples of a part, if known without simulating; else None."""
+        """A column of the first `count` samples, without simulating; None if unknown."""
         return self.draw_labels(count, 0, part) if name == "label" and self.class_names() else None
 
     # Derived
@@ -294,7 +294,7 @@ class SimulatedPart:
 
 
 def load_or_make(path: Path | None, make: Callable[[], Table], write: bool = True, packed: bool = False) -> Table:
-    """Read a table from a file, or make it if the file is missing or damaged (default: no file).
+    """Read a table from a file, or make it if the file is missing or damaged.
 
     write    whether to write a new table to the file
     packed   whether to compress the file (smaller, slower)

@@ -24,7 +24,7 @@ Column = Array | Lists
 
 
 class TableWriter:
-    """Base class of the writers: opened with the first table, then filled table by table.
+    """Base class of writers: opened with the first table, filled table by table.
 
     Columns are numbers or strings, arrays (n, ...) or `Lists`. A format refuses a column that it cannot hold.
     """
@@ -40,7 +40,7 @@ class TableWriter:
         raise NotImplementedError
 
     def close(self, about: Mapping[str, Array]) -> None:
-        """Finish the file; `about` has arrays that describe the whole table, for formats that can store them."""
+        """Finish the file; `about` has arrays on the whole table, if the format can store them."""
         raise NotImplementedError
 
     def stop(self) -> None:
@@ -89,7 +89,7 @@ def format_of(path: Path) -> Format:
 
 
 def recognise(path: Path) -> tuple[Format | None, bytes]:
-    """Format of a file to read, by its first bytes (decompressed for .gz), and these bytes."""
+    """Format of a file, by its first bytes (decompressed for .gz), and these bytes."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             begin: bytes = file.read(SNIFFED_BYTES)
@@ -198,7 +198,7 @@ class TableFile:
         return UserError(message, hint=hint, key=key, file=self.path if isinstance(self.path, Path) else None)
 
     def find(self, name: str) -> str | None:
-        """Full name of a column, from its name or its unique last part; None if there is none."""
+        """Full name of a column, from its name or unique last part; None if missing."""
         if name in self.columns:
             return name
         if not hasattr(self, "_ends"):
@@ -210,7 +210,10 @@ class TableFile:
         return found[0] if len(found) == 1 else None
 
     def need(self, name: str, why: str, hint: str = "") -> str:
-        """Like `find`, but a missing column is an error; `why` is the key or part that needs the column."""
+        """Like `find`, but a missing column is an error.
+
+        why   recipe key or component that needs the column, for the message
+        """
         found = self.find(name)
         if found is not None:
             return found
@@ -226,7 +229,7 @@ class TableFile:
         raise self.error(f"{needed} is missing in {self.path}", near, key)
 
     def read(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """Columns of the rows start .. stop - 1; lists of equal length share one `lengths` array."""
+        """Columns of the rows start .. stop - 1; lists of equal length share `lengths`."""
         try:
             found = self.get(names, start, stop)
         except UserError:

@@ -40,7 +40,7 @@ REAL_PATTERN = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows with equal numbers of cells, their line numbers, and the column names if the file has a header.
+    """Rows of cells, with line numbers and optional column names.
 
     plain   whether the file is plain text, read as one cell per line
     """
@@ -68,7 +68,7 @@ def form_of(path: Path, text: str) -> str:
 
 
 def read_rows(path: Path, form: Format = "auto", errors: Errors = "strict") -> Grid:
-    """Read the rows of a text file; plain text has one cell per line, also for empty lines."""
+    """Read the rows of a text file; plain text has one cell per line."""
     text = read_text(path, errors)
     found = form_of(path, text) if form == "auto" else form
     if found == "jsonl":
@@ -95,7 +95,7 @@ def _even(path: Path, rows: list[list[str]], lines: list[int]) -> Grid:
 
 
 def _csv(path: Path, text: str) -> tuple[list[list[str]], list[int]]:
-    """Split CSV text at the most frequent of comma, semicolon and tab in the first line; honour quotes."""
+    """Split CSV text at comma, semicolon or tab, the most frequent in its first line."""
     head = re.sub(r'"[^"]*"', "", text[: text.find("\n") if "\n" in text else None])
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
     rows, lines, line = [], [], 1
@@ -148,7 +148,7 @@ def _cell(value: Any) -> str:
 
 
 def typed(cells: Sequence[str]) -> Array:
-    """Convert cells to integers, floats (empty: NaN) or strings: the first type that fits all cells."""
+    """Convert cells to integers, floats (empty: NaN) or strings, the first that fits."""
     if cells and all(INTEGER_PATTERN.fullmatch(cell) for cell in cells):
         return np.array([int(cell) for cell in cells], np.int64)
     if any(cells) and all(not cell or REAL_PATTERN.fullmatch(cell) for cell in cells):
@@ -184,10 +184,10 @@ def is_number(cell: str) -> bool:
 
 
 def read_delimited(path: Path, layout: Layout) -> MemoryTable:
-    """Read a text table with commas, semicolons, tabs, bars or blanks between cells, and names in its first line.
+    """Read a text table with column names in its first line.
 
-    Lines that begin with # are comments, but the last comment before the numbers may hold the column names. A file
-    without names uses those of the layout.
+    Cells are separated by commas, semicolons, tabs, bars or blanks. Lines that begin with # are comments, but the last
+    comment before the numbers may hold the column names. A file without names uses the names of the layout.
     """
     every = [(number, line) for number, line in enumerate(read_text(path).split("\n"), 1) if line.strip()]
     lines = [(number, line) for number, line in every if not line.startswith("#")]
@@ -202,7 +202,7 @@ def read_delimited(path: Path, layout: Layout) -> MemoryTable:
         names = names or list(layout.usual_names[:width])
         if len(names) != width:
             message = f"{path} has {width} columns, but {len(names)} names are known for them"
-            hint = "Name them in order: --data.columns time value error ..."
+            hint = "Give them in order: --data.columns time value error ..."
             raise UserError(message, hint=hint, key="data.columns", file=path)
     else:
         cells, lines = cells[1:], lines[1:]

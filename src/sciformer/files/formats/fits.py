@@ -30,7 +30,7 @@ class FITSTable(MemoryTable):
 
 
 def read_fits(path: Path, layout: Layout) -> FITSTable:
-    """Read the first table of a FITS file, or the table with the name or number `layout.tree`."""
+    """Read the first table of a FITS file, or the table `layout.tree`."""
     fits, table = require("astropy.io.fits", "FITS files"), layout.tree
     with warnings.catch_warnings(record=True) as caught, path.open("rb") as raw:
         warnings.simplefilter("always")

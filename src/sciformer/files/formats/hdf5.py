@@ -121,7 +121,7 @@ class HDF5File(PaddedFile):
         )
 
     def _columns(self) -> None:
-        """Sort columns: NAME_0, NAME_1, ... are a zero-padded list NAME, other columns are values."""
+        """Sort columns into values and zero-padded lists, NAME_0, NAME_1, ..."""
         self.lists: dict[str, list[tuple[int, int]]] = {}  # column -> block and index of each entry
         self.single: dict[str, tuple[int, int]] = {}
         numbered: dict[str, dict[int, tuple[int, int]]] = {}
@@ -185,7 +185,7 @@ SPARE_BYTES = 1 << 20  # bytes to keep free on the disk
 
 
 class HDF5Writer(TableWriter):
-    """Writer of one growing dataset per column; lists become flat values and NAME_lengths."""
+    """Writer of a growing dataset per column; lists also have NAME_lengths."""
 
     tabular = False
 
@@ -198,7 +198,7 @@ class HDF5Writer(TableWriter):
             self.file.create_dataset(name, (0, *rest), kind, maxshape=(None, *rest), chunks=(64, *rest))
 
     def add(self, table: Table) -> None:
-        """Append to the datasets after a check of the free disk space: a full disk corrupts HDF5 files."""
+        """Append to the datasets; checks the disk first, as a full disk corrupts HDF5."""
         columns = flat_arrays(table)
         if shutil.disk_usage(self.path.parent).free < sum(column.nbytes for column in columns.values()) + SPARE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

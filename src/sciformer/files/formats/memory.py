@@ -18,7 +18,7 @@ SINGLE_VALUES = (int, float, str, np.integer, np.floating)  # types of header va
 
 
 class MemoryTable(TableFile):
-    """Columns by name, with a number, a string or a list for every row; unreadable columns are None.
+    """Columns by name, of numbers, strings or lists; unreadable columns are None.
 
     units   units of columns, as strings
     odd     first cell of a mostly numeric column that is not a number, with its line
@@ -78,7 +78,7 @@ def _word(value: Any) -> str:
 
 
 def as_column(values: Any) -> Column | None:
-    """Convert an array to a column, of lists if its entries are arrays; None for other types."""
+    """Convert an array to a column of values or lists; None for other types."""
     if values.ndim > 1 or (values.dtype.kind == "O" and any(np.ndim(row) for row in values)):
         rows = [unmasked(row).reshape(-1) for row in values]
         filled = [row for row in rows if len(row)]
@@ -93,7 +93,7 @@ def as_column(values: Any) -> Column | None:
 
 
 def unmasked(values: Any) -> Array:
-    """Convert a masked array to a plain array: masked numbers are NaN, masked strings empty."""
+    """Convert a masked array to a plain array, with NaN or "" for masked values."""
     mask = np.asarray(getattr(values, "mask", False))
     data = np.asarray(getattr(values, "unmasked", getattr(values, "data", values)))
     if not mask.any():
@@ -118,7 +118,10 @@ def from_mapping(columns: Mapping[str, Any], path: Path | str) -> MemoryTable:
 
 
 def from_astropy(table: Any, path: Path | str, layout: Layout | None = None) -> MemoryTable:
-    """Convert an astropy Table, QTable, TimeSeries or LightCurve; times in days, masked values NaN."""
+    """Convert an astropy Table, QTable, TimeSeries or LightCurve.
+
+    Times become days, masked values NaN.
+    """
     made, units = dict[str, Column | None](), dict[str, str]()
     for name in map(str, table.colnames):
         column = table[name]

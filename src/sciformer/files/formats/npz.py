@@ -17,7 +17,7 @@ from .padded import PaddedFile, flat_arrays
 
 
 def write_arrays(path: Path, columns: Mapping[str, Any], advice: str, packed: bool = False) -> None:
-    """Write columns atomically to an .npz file; `packed` compresses it (smaller, slower)."""
+    """Write columns atomically to an .npz file; `packed` compresses it."""
     make_folder(path.parent, advice)
     with atomic_write(path, advice) as partial, partial.open("wb") as file:
         (np.savez_compressed if packed else np.savez)(file, allow_pickle=False, **columns)

@@ -41,7 +41,7 @@ class PaddedFile(TableFile):
         self.edges = np.append(np.arange(0, self.rows, max(chunks, default=1024)), self.rows)
 
     def _rows(self) -> int:
-        """Number of events: the length of the mask, or the most frequent length of the arrays."""
+        """Number of events: length of the mask, or most frequent length of the arrays."""
         if self.layout.mask not in ("", ZEROS):
             array = self.arrays.get(self.layout.mask)
             if array is None and not any(self.layout.mask in (one.dtype.names or ()) for one in self.arrays.values()):
@@ -271,7 +271,7 @@ LENGTHS = "_lengths"
 
 
 def flat_arrays(table: Table) -> dict[str, Array]:
-    """Columns of a table as plain arrays; lists become their flat values and NAME_lengths."""
+    """Columns as plain arrays; lists become flat values and NAME_lengths."""
     made: dict[str, Array] = {}
     for name, column in table.items():
         made[name] = as_text(column.values if isinstance(column, Lists) else column)

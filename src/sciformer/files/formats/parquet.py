@@ -99,7 +99,7 @@ def _whole(chunked: Any) -> Any:
 
 
 def _column(arrays: Mapping[str, Any], name: str) -> Column:
-    """Convert to numbers, strings or lists; missing values become NaN, "" or an empty list."""
+    """Convert to numbers, strings or lists, with NaN, "" or [] for missing values."""
     arrow, (root, _, inner) = arrow_package(), name.partition(".")
     array = arrays[name] if name in arrays else arrays[root]
     if name not in arrays and not _is_list(array.type):

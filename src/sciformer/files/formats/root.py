@@ -128,7 +128,7 @@ class RootFile(TableFile):
             ) from error
 
     def _column(self, branch: Any, start: int, stop: int) -> Column:
-        """Read numbers directly from the baskets, which is faster than joining uproot's arrays."""
+        """Read numbers directly from the baskets, faster than joining uproot's arrays."""
         meaning, offsets = branch.interpretation, branch.entry_offsets
         listed = type(meaning).__name__ == "AsJagged"
         inner = meaning.content if listed else meaning

@@ -147,7 +147,7 @@ def test_objects_stay_in_one_part(tmp_path):
     assert not parts[0] & parts[1] | parts[0] & parts[2] | parts[1] & parts[2]
     assert any(note.startswith("30 of 70 curves") for note in opened.notes)
     opened = section(first, test=[again], split=Split(valid=0.2)).open()
-    assert "30 of 30 objects of test are among those to train on." in opened.notes
+    assert any(note.startswith("30 of 30 objects of test") for note in opened.notes)
 
 
 def test_few_labels_folds_and_strata(tmp_path):
@@ -164,7 +164,7 @@ def test_bands_that_are_chosen_and_other_names(tmp_path):
     found = whole(opened.sources["train"])
     assert set(found["band"].values) == {"r"}
     assert "data.bands" in opened.notes[0]
-    assert "No point has the band z of data.bands; there are g, r." in opened.notes
+    assert any("band z" in note and "g, r" in note for note in opened.notes)
     found = whole(section(path, split=ALL, band="none", error="none", label="none").open().sources["train"])
     assert not {"band", "error", "label"} & set(found)
     found = whole(section(path, split=ALL, value="magerr", error="none", time="MJD").open().sources["train"])

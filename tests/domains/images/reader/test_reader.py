@@ -73,7 +73,7 @@ def test_equal_pictures_stay_in_one_part(tmp_path):
     seen = [{image.tobytes() for image in joined(source)["image"]} for source in found.sources.values()]
     assert sum(map(len, seen)) == len(set.union(*seen)) == 40
     apart = opened([tmp_path / "a" / "cat"], truth=(), valid=[str(tmp_path / "a" / "cat" / "copy*.png")])
-    assert "10 of 10 images of valid are among those to train on." in apart.notes
+    assert any(note.startswith("10 of 10 images of valid") for note in apart.notes)
 
 
 def test_tables_name_pictures_relative_to_themselves(tmp_path):

@@ -1,4 +1,4 @@
-"""Reader of events in ROOT, HDF5, Parquet or NPZ files, with numbers and lists of numbers."""
+"""Reader of events (numbers and lists) in ROOT, HDF5, Parquet or NPZ files."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ TRUE_CLASSES = "true classes"  # temporary column (n, classes)
 
 
 class EventFiles(FileSet):
-    """Events in files: numbers and lists of numbers; only the columns in use are read, in pieces.
+    """Events in files: numbers and lists of numbers, read in pieces.
 
-    List entries that are not finite in some column are left out, and so are samples without entries; both are
-    counted. Formulas are those of `sciformer.data.readers.formula`: hypot(px, py), sum(energy) > 500, x[:, 0].
+    Only the columns in use are read. List entries that are not finite in some column are left out, and so are samples
+    without entries; both are counted. Formulas follow `sciformer.data.readers.formula`: hypot(px, py),
+    sum(energy) > 500, x[:, 0].
     """
 
     what: ClassVar[str] = "files of events"
@@ -54,7 +55,7 @@ class EventFiles(FileSet):
     """Training files: names or globs. CLASS:FILE sets the column `label` of all events in the files:
     [signal:data/signal_*.root, other:data/other_*.root]."""
     tree: str = ""
-    """Name of the tree in ROOT files, or of the pandas table in HDF5 files (default: the only one)."""
+    """Name of the tree in ROOT files, or of the pandas table in HDF5 files (default: the only tree)."""
     mask: str = ""
     """Mask of padded arrays in HDF5 and NPZ files: an array (n, m), true for real entries, or a count (n,); `zeros` if
     zeros are padding (default: an array named mask, valid, lengths, counts, count or n)."""
@@ -68,7 +69,7 @@ class EventFiles(FileSet):
     """Selection for prediction on other files; empty keeps all samples (default: `select`)."""
     classes: dict[str, str] = Field(default_factory=dict)
     """Class names, each with a column or formula that is true for its samples: {one: is_one, other: is_two + is_three}.
-    They set the column `label`. Exactly one must be true for each sample."""
+    They set the column `label`. Each sample must have exactly one class."""
     label: str = ""
     """Column of the class, copied to `label`: a number or, in Parquet and NPZ files, a name."""
     observers: list[str] = Field(default_factory=list)
@@ -320,7 +321,7 @@ class Plan(FilePlan):
     def _trace(
         self, file: TableFile, name: str, why: str, raw: dict[str, str], order: list[str], inside: tuple[str, ...]
     ) -> None:
-        """Collect the columns to read, and the order of the formulas to compute, for a column."""
+        """Collect the columns to read and the formulas to compute for a column."""
         if name in raw or name in order:
             return
         if name in inside:

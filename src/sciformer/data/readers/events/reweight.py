@@ -102,7 +102,7 @@ class Reweight(BaseModel):
 
 @dataclass(frozen=True)
 class Weights:
-    """Fitted weights (classes, x bins, y bins), and the number of samples outside the edges."""
+    """Fitted weights (classes, x bins, y bins), and the number of samples outside."""
 
     section: Reweight
     names: Array

@@ -1,4 +1,4 @@
-"""Cleaning of light curves: filter, sort and merge observations, and count the changes.
+"""Cleaning of light curves: filter, sort and merge observations.
 
 Points are dropped if their time or value is not finite, if they are flagged, if they have no band or a band that is not
 selected, or if their error is not positive. The rest is sorted by time, and points of equal time and band are merged.
@@ -38,7 +38,7 @@ class Rules:
 
 
 def clean(table: Mapping[str, Column], rules: Rules, where: Path | str, counts: Counts) -> dict[str, Column]:
-    """Clean the observations of all objects; the column `quality` is applied and dropped.
+    """Clean the observations of all objects; `quality` is applied and dropped.
 
     table   `time`, `value`, optionally `error`, `band`, `limit`, `quality`, and further lists and columns
     counts  counter for points found and left out; with selected bands also points per band, as ("band", NAME)
@@ -115,7 +115,7 @@ def _sorted(points: dict[str, Array], sample: Array, counts: Counts) -> tuple[di
 
 
 def _single(points: dict[str, Array], sample: Array, way: SameTime, counts: Counts) -> tuple[dict[str, Array], Array]:
-    """Merge points of equal object, time and band; upper limits are not merged with detections."""
+    """Merge points of equal object, time and band (upper limits separately)."""
     time = points["time"]
     if not ((np.diff(time) == 0) & (np.diff(sample) == 0)).any():
         return points, sample
@@ -163,7 +163,7 @@ def numbers(values: Array, kind: Any) -> Array:
 
 
 def truths(values: Any) -> Array:
-    """Convert flags of upper limits to booleans: numbers other than 0, or words such as <, true, yes."""
+    """Convert flags to booleans: true are numbers other than 0, and <, true, yes, ..."""
     values = np.asarray(values)
     if values.dtype.kind in "biuf":
         return np.nan_to_num(values) != 0
@@ -201,5 +201,7 @@ def describe_cleaning(found: Counts, objects: int, kept: int, rules: Rules, whos
     for band in rules.bands:
         if not found["band", band]:
             known = sorted(key[1] for key in found if isinstance(key, tuple) and key[0] == "band" and found[key])
-            notes.append(f"No point{whose} has the band {band} of data.bands; there are {', '.join(known) or 'none'}.")
+            notes.append(
+                f"No point{whose} has the band {band} of data.bands; the bands are {', '.join(known) or 'none'}."
+            )
     return notes

@@ -81,7 +81,7 @@ class Objects:
         self.label = found[0] if found else ""
 
     def get(self, name: str, ids: Array) -> Array:
-        """A column for these objects; NaN or an empty string for objects missing in the table."""
+        """A column for these objects; NaN or "" for objects missing in the table."""
         column, place = self.columns[name], np.array([self.rows.get(one, -1) for one in ids.tolist()], np.int64)
         lacking = place < 0
         if not lacking.any():
@@ -160,7 +160,7 @@ class CurveFile:
     # Objects in a long table
 
     def _runs(self, given: Names) -> None:
-        """Find the first row of each object, and a sorting order if its rows are not contiguous."""
+        """Find the first row of each object, and sort rows that are not contiguous."""
         if self.single:
             self.starts = np.array([0, self.table.rows])
             self.rows, self.edges = 1, np.array([0, 1])
@@ -213,7 +213,7 @@ class CurveFile:
     # Reading
 
     def read(self, more: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """Columns of all roles for the objects start .. stop - 1, and further columns by name."""
+        """Columns of all roles, and further columns, of the objects start .. stop - 1."""
         used = self.names.used()
         wanted = list(dict.fromkeys([*used.values(), *(name for name in more if name in self.columns)]))
         found = self.table.read(wanted, start, stop) if self.listed else self._folded(wanted, start, stop)
@@ -247,7 +247,11 @@ class CurveFile:
             seen = sorted(set(map(str, label.take(np.array([row])).values.tolist())))
             which = f" {words(rows[self.names.id][firsts])[row]}" if self.names.id else ""
             several = f"`{self.names.label}` has several values for object{which} of {self.path}: {', '.join(seen[:4])}"
-            raise self.error(several, "Give the column of the class: --data.label NAME, or none", "data.label")
+            raise self.error(
+                several,
+                "Give the column of the class: --data.label NAME. If there is none: --data.label none",
+                "data.label",
+            )
         return made
 
     def _ids(self, found: Column | None, start: int, stop: int) -> Array:
@@ -263,7 +267,7 @@ class CurveFile:
         return np.array([str(given).strip()])
 
     def _bands(self, band: Column, time: Column, start: int) -> Column:
-        """Band of each point, from lists, a string with a letter per point, or one name per object."""
+        """Band of each point, from lists, strings of letters, or one name per object."""
         assert isinstance(time, Lists)
         if isinstance(band, Lists):
             return Lists(words(band.values), band.lengths)
@@ -280,7 +284,7 @@ class CurveFile:
         return Lists(letters, time.lengths)
 
     def _spelled(self) -> bool:
-        """Whether a band is a string with a letter per observation, judging by the first rows."""
+        """Whether bands are strings with a letter per observation, in the first rows."""
         if not (self.listed and self.names.band and not self.columns[self.names.band].listed):
             return False
         found = self.table.read([self.names.band, self.names.time], 0, min(self.rows, max(1, int(self.edges[1]))))

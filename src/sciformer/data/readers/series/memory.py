@@ -48,9 +48,10 @@ def read_series(
     bad_errors: BadErrors = "drop",
     bands: Sequence[str] = (),
 ) -> Table:
-    """Convert light curves to a table of samples for `Run.predict`, `embed` and `write_series`.
+    """Convert light curves to a table of samples.
 
-    Points and objects that are left out are reported as warnings. `what` has one of two forms:
+    The table is the input of `Run.predict`, `embed` and `write_series`. Points and objects that are left out are
+    reported as warnings. `what` has one of two forms:
 
     arrays  times (n,) of one object, or a list of arrays for several objects. `value`, `error`, `band` and `limit` have
             the same form. `id`, `label` and the values of `meta` are single values, or lists with one per object.
@@ -152,14 +153,14 @@ def _arrays(
 
 
 def _each(entry: Any, count: int) -> Any:
-    """One entry per point, from a string with one letter per point or from a single value."""
+    """One entry per point, from a string of letters or from a single value."""
     if isinstance(entry, str) and len(entry) == count:
         return np.array(list(entry))
     return entry if np.ndim(entry) else np.full(count, entry)
 
 
 def write_series(path: str | Path, table: Table, overwrite: bool = False) -> Path:
-    """Write a table of samples to a Parquet file, a row with lists per object; returns the path."""
+    """Write a table of samples to a Parquet file, a row per object."""
     path = Path(path).expanduser()
     check_name(path, (".parquet",))
     if path.exists() and not overwrite:

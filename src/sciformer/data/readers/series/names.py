@@ -1,4 +1,4 @@
-"""Roles of the columns of light curves: given by the user, or guessed from names of surveys."""
+"""Roles of the columns of light curves, from the user or from common names."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class Names:
 
 
 def plain(name: str) -> str:
-    """Normalise a column name: lower case, only letters and digits, without the outer column."""
+    """Normalise a column name: lower case letters and digits of the inner name."""
     return re.sub(r"[^a-z0-9]", "", name.rpartition(".")[2].lower())
 
 
 def find(name: str, names: Iterable[str]) -> list[str]:
-    """Columns that match a name: exactly, ignoring case, or by the inner name of a nested column."""
+    """Columns that match a name exactly, ignoring case, or by their inner name."""
     known = list(names)
     if name in known:
         return [name]
@@ -100,7 +100,7 @@ def need(name: str, names: Iterable[str], path: Path | str, why: str, key: str |
 
 
 def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
-    """Find the column of each role, as given or by common names; times and values are required."""
+    """Find the column of each role; times and values are required."""
     named = {
         role: need(name, kinds, path, f"for data.{role}", f"data.{role}")
         for role, name in given.used().items()
@@ -191,7 +191,7 @@ def _unclear(role: str, found: Sequence[str], names: Iterable[str], path: Path |
 
 
 def _value(names: Sequence[str], path: Path | str) -> str:
-    """Column of the values; columns with errors are preferred, then fluxes, then magnitudes."""
+    """Column of the values; prefers columns with errors, then fluxes."""
     usual = [name for one in (*FLUX, *MAGNITUDE) for name in names if plain(name) == one]
     paired = [name for name in usual if error_of(name, [other for other in names if other != name])]
     if usual:

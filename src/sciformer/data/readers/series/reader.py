@@ -1,4 +1,4 @@
-"""Reader of light curves and other irregular time series, in files of common formats."""
+"""Reader of light curves and other irregular time series."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SPLIT = "data.split"
 
 
 class SeriesFiles(FileSet):
-    """Observations of objects: times, values, and optionally errors, bands and upper limits.
+    """Time series of objects: times, values, optional errors, bands and limits.
 
     Formats: Parquet (a row for each object, with lists or nested columns, or a row for each observation), CSV and other
     text, ECSV, and FITS (a table of observations or of objects, or a file for each object, as from lightkurve). Columns
@@ -141,7 +141,10 @@ class SeriesFiles(FileSet):
         return notes
 
     def agree(self, plan: Plan, scans: Sequence[Scan], notes: list[str], training: bool) -> Plan:
-        """Adapt the plan to the columns of all files: refuse missing errors or bands, drop optional columns."""
+        """Adapt the plan to files with different columns.
+
+        Errors and bands must be in all files or in none; other columns missing in some files are dropped.
+        """
         for role in ("error", "band"):
             without = [scan for scan in scans if role not in scan.has]
             if without and len(without) < len(scans):
@@ -240,7 +243,7 @@ class Plan(FilePlan):
         return clean(raw, self.rules, file.path, counts)
 
     def _more(self, file: CurveFile, tag: str) -> dict[str, str]:
-        """Further columns to return, with their names in the file (empty for columns of `objects`)."""
+        """Further columns to return, with their names in the file ("" for `objects`)."""
         kinds, roles = file.kinds, {*file.names.used(), *file.told, "id"}
         outside = self.objects.columns if self.objects is not None else {}
         if tag or (self.objects is not None and self.objects.label):
