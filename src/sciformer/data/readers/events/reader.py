@@ -60,7 +60,8 @@ class EventFiles(FileSet):
     """Mask of padded arrays in HDF5 and NPZ files: an array (n, m), true for real entries, or a count (n,); `zeros` if
     zeros are padding (default: an array named mask, valid, lengths, counts, count or n)."""
     axes: dict[str, list[str]] = Field(default_factory=dict)
-    """Column names for the last axis of an array: {points: [x, y, z]} for a shape (n, m, 3) or (n, 3)."""
+    """Column names for the last axis of an array: {points: [x, y, z]} for a shape (n, m, 3) or (n, 3)
+    (default: NAME_0, NAME_1, ...)."""
     new: dict[str, str] = Field(default_factory=dict)
     """New columns by formulas, which may use each other: {pt: "hypot(px, py)"} (default: none)."""
     select: str = ""
@@ -69,13 +70,13 @@ class EventFiles(FileSet):
     """Selection for prediction on other files; empty keeps all samples (default: `select`)."""
     classes: dict[str, str] = Field(default_factory=dict)
     """Class names, each with a column or formula that is true for its samples: {one: is_one, other: is_two + is_three}.
-    They set the column `label`. Each sample must have exactly one class."""
+    They set the column `label`. Each sample must have exactly one class (default: none)."""
     label: str = ""
-    """Column of the class, copied to `label`: a number or, in Parquet and NPZ files, a name."""
+    """Column of the class, copied to `label`: a number or, in Parquet and NPZ files, a name (default: none)."""
     observers: list[str] = Field(default_factory=list)
     """Columns copied to the predictions; `entry` is the row number in the file, `file` its name (default: none)."""
     weight: str = ""
-    """Formula of the sample weight, stored in the column `weight`; used if objective.weight is `weight`."""
+    """Formula of the sample weight, for the column `weight`; used if objective.weight is `weight` (default: none)."""
     reweight: Reweight | None = None
     """Reweighting of all classes to a common spectrum in two columns; multiplies `weight` (default: none)."""
     empty: Literal["drop", "keep"] = "drop"
