@@ -1,4 +1,4 @@
-"""What changed since a run was begun is noticed before it goes on."""
+"""Changes since the start of a run are detected before it continues."""
 
 import os
 import re

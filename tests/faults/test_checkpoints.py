@@ -1,4 +1,4 @@
-"""Files that are cut, flipped, lost, smuggled in or cannot be written."""
+"""Truncated, corrupt, missing, foreign and unwritable files."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def test_all_checkpoints_damaged(tmp_path, texts):
 
 
 def until_full(recipe, folder, step, room):
-    """What a training says when from this step on no file can be longer than `room`."""
+    """Error of a training in which no file can exceed `room` bytes from this step on."""
 
     def limit(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

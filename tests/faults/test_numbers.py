@@ -1,4 +1,4 @@
-"""Numbers that are not finite, memory that runs out, data workers that die."""
+"""Non-finite numbers, out of memory, and lost data workers."""
 
 import multiprocessing
 import os
@@ -39,12 +39,12 @@ SMOOTH = {"train.epsilon": 1e-4}  # otherwise Adam makes steps of full length ou
 
 
 def distance(tensors, expected):
-    """The largest difference of two models' weights."""
+    """Largest difference between the weights of two models."""
     return max(float((tensors[name] - expected[name]).abs().max()) for name in expected if name.startswith("weights"))
 
 
 def poison(patch, steps, value=np.nan, rank=0):
-    """Spoil one number of the first sample that a rank gets in each of these steps (counted from 0)."""
+    """Corrupt one number of the first sample of a rank in each of these steps (from 0)."""
     fetch = Fetch.__getitem__
 
     def spoilt(self, step):
@@ -58,7 +58,7 @@ def poison(patch, steps, value=np.nan, rank=0):
 
 
 def first_samples(recipe, folder, steps):
-    """The id of the first sample of each of these steps."""
+    """Id of the first sample of each of these steps."""
     ids = {}
     with noting(ids):
         go(recipe, folder)

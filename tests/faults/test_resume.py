@@ -1,4 +1,4 @@
-"""A run that is stopped, killed or moved ends as if it had never been disturbed."""
+"""A run that is stopped, killed or moved ends like an undisturbed run."""
 
 import ast
 import os

@@ -1,4 +1,4 @@
-"""Being asked to stop, once and twice, alone and in company; losing a rank."""
+"""Signals to one or several processes, once and twice; loss of a rank."""
 
 import multiprocessing
 import os
@@ -125,7 +125,7 @@ def test_signal_to_one_rank(tmp_path, texts):
 
 
 def lose(tmp_path, recipe, number, patience):
-    """What the first of two ranks says, and after how long, when the second gets a signal it cannot handle."""
+    """Message of the first of two ranks, and its delay, after an uncaught signal to the second."""
     with at_step(6, send(number), rank=1):
         began = time.monotonic()
         first, second = start_ranks(lambda: go(recipe, tmp_path / "run"), tmp_path, SCIFORMER_PATIENCE=patience)

@@ -105,7 +105,7 @@ class Batch:
 
     @property
     def stream(self) -> Stream:
-        """The only stream."""
+        """The stream of a batch with a single stream."""
         return self.streams[stream_name(self.streams)]
 
     def with_columns(self, stream: Stream | None = None, name: str = "", /, **samples: Array) -> Batch:

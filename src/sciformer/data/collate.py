@@ -110,7 +110,7 @@ class ModelInputs:
 
     @property
     def stream(self) -> StreamView:
-        """The only stream."""
+        """The stream of a batch with a single stream."""
         return self.streams[stream_name(self.streams)]
 
     def view(self, stream: str = "") -> StreamView:

@@ -25,7 +25,7 @@ class Lists:
         return len(self.lengths)
 
     def take(self, rows: Array) -> Lists:
-        """The lists of these rows."""
+        """Select the lists of these rows."""
         return Lists(self.values[self.places(rows)], self.lengths[rows])
 
     def places(self, rows: Array) -> Array:

@@ -116,7 +116,7 @@ class WindowIndex:
 
 
 def unravel(number: Array, shapes: Array) -> list[Array]:
-    """Indices along each axis of row-major numbers (n,) in grids of these shapes (n, A)."""
+    """Indices along each axis of row-major numbers (n,) in grids of shapes (n, A)."""
     found: list[Array] = []
     for axis in reversed(range(shapes.shape[1])):
         number, index = np.divmod(number, shapes[:, axis])

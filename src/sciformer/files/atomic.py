@@ -69,7 +69,7 @@ def atomic_write(path: Path, advice: str = OUT_HINT) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file."""
+    """Write a text file atomically, in UTF-8."""
     check_writable(path)
     with atomic_write(path) as partial:
         partial.write_text(text, "utf-8")

@@ -57,7 +57,7 @@ class TableOutput:
         return self.writer.tabular
 
     def add(self, table: Table) -> None:
-        """Write the rows of a table."""
+        """Append the rows of a table."""
         self._names = self._names or set(table)
         if odd := sorted(self._names ^ set(table)):
             raise UserError(

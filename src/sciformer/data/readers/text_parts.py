@@ -42,7 +42,7 @@ class Parts(TaggedFiles):
     extra_parts: dict[str, list[str]] = Field(default_factory=dict)
     """Files of further test sets, by name, each evaluated separately: {test2017: [NAME, ...]} (default: none)."""
     split: Split = Split(valid=0.1, test=0.0)
-    """Fractions of `files` for validation and test, where `valid` or `test` names no files (default: 0.1 and 0)."""
+    """Split of `files` into train, valid and test, for parts without files (default: valid 0.1, test 0)."""
     errors: Errors = "strict"
     """Invalid UTF-8: refuse the file (strict, default), or replace and count invalid bytes as U+FFFD (replace)."""
 

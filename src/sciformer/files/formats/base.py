@@ -36,7 +36,7 @@ class TableWriter:
         self.path = path
 
     def add(self, table: Table) -> None:
-        """Write the rows of a table."""
+        """Append the rows of a table."""
         raise NotImplementedError
 
     def close(self, about: Mapping[str, Array]) -> None:

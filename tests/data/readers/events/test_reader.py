@@ -19,7 +19,7 @@ def files(tmp_path):
 
 
 def sorted_by(found, name):
-    """The rows in the order of a column."""
+    """Rows of a table sorted by a column."""
     return select(found, np.argsort(found[name], kind="stable"))
 
 

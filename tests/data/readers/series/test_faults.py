@@ -1,4 +1,4 @@
-"""Light curves that are not as they should be: counted, handled as said, or refused with a way out."""
+"""Invalid light curves: counted, cleaned by the rules, or refused with a hint."""
 
 import gzip
 
@@ -175,7 +175,7 @@ def test_objects_that_do_not_fit(tmp_path):
 
 
 def _long(rows):
-    """Long enough that letters are known to be letters."""
+    """Curves long enough to recognise bands spelled by letters."""
     return [
         {n: np.tile(v, 4) if np.ndim(v) else v * 4 if n == "filter" and len(v) > 1 else v for n, v in r.items()}
         for r in rows

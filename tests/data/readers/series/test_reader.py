@@ -1,4 +1,4 @@
-"""Light curves of every form, read alike; what is chosen and divided."""
+"""Light curves of every format are read equally; selection and split."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Real light curves, where the folder with them exists."""
+"""Real light curves of the shared folder, skipped without it."""
 
 import numpy as np
 import pytest
