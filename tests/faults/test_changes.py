@@ -31,10 +31,7 @@ def test_changed_recipe(tmp_path, texts):
     assert_same(go(other, tmp_path), left(run))  # and now this is the recipe
 
 
-@fault(
-    "averaging of weights (ema) switched on after the checkpoint",
-    "the average starts from the weights of the checkpoint",
-)
+@fault("train.ema switched on after the checkpoint", "the average starts from its weights")
 def test_averaging_begun_late(tmp_path, texts):
     recipe, _ = texts
     go(recipe.change({"train.ema": 0.0}), tmp_path, stop_after=4)
@@ -42,10 +39,7 @@ def test_averaging_begun_late(tmp_path, texts):
     assert any(name.startswith("average") for name in tensors)
 
 
-@fault(
-    "a model other than that of the checkpoint, accepted by mistake",
-    "refused, with the names of the weights that do not fit",
-)
+@fault("another model than in the checkpoint, accepted by mistake", "refused, with the weights that do not fit")
 def test_other_model(tmp_path, texts):
     recipe, _ = texts
     go(recipe, tmp_path, stop_after=4)
@@ -92,10 +86,7 @@ def test_changed_data(tmp_path):
     assert any("the data changed" in text for text in said)
 
 
-@fault(
-    "the data changed since the training, and the run is evaluated",
-    "refused, with the name of the file; the old scores are kept",
-)
+@fault("the data changed before an evaluation", "refused, with the name of the file; the old scores are kept")
 def test_changed_data_judged(tmp_path):
     run = go(text_recipe(tmp_path), tmp_path / "run", report=True)
     path, scores = tmp_path / "lines.txt", tmp_path / "run" / "scores.json"
@@ -127,9 +118,7 @@ class Following(NextToken):
 """
 
 
-@fault(
-    "a plugin of the run is missing now, or its content changed", "refused, with its name; never imported automatically"
-)
+@fault("a plugin of the run missing or changed", "refused, with its name; never imported automatically")
 @pytest.mark.usefixtures("own_plugins")
 def test_missing_plugin(tmp_path, monkeypatch):
     path = tmp_path / "following.py"
