@@ -28,7 +28,9 @@ def flip(path):
     path.write_bytes(data)
 
 
-@fault("the last checkpoint truncated, corrupt, or missing a file", "the previous one is used; the same result")
+@fault(
+    "the last checkpoint truncated, corrupt, or missing a file", "reported; the previous one is used; the same result"
+)
 @pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
 @pytest.mark.parametrize("damage", [cut, flip, os.unlink])
 def test_damaged_checkpoint(tmp_path, texts, name, damage):

@@ -93,7 +93,7 @@ def test_second_signal_while_waiting(tmp_path, texts, monkeypatch):
     os.close(ring)
 
 
-@fault("a signal to the process group (Ctrl-C, `scancel`)", "saved as with one signal; the same result")
+@fault("a signal to the process group and its workers (Ctrl-C, `scancel`)", "saved as with one signal; the same result")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_to_the_group(tmp_path, texts, number, impatient):
     recipe, reference = texts
@@ -133,7 +133,7 @@ def lose(tmp_path, recipe, number, patience):
     return (tmp_path / "rank-0").read_text(), seconds
 
 
-@fault("one of two ranks killed", "the other reports it and ends; the same command continues")
+@fault("one of two ranks killed", "the other reports it and ends; the same command continues from the last save")
 def test_lost_rank(tmp_path, texts):
     recipe = texts[0].change({"model.dropout": 0.0})
     reference = left(go(recipe, tmp_path / "one"))
