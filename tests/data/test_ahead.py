@@ -1,4 +1,4 @@
-"""Data in many pieces: read ahead by a thread, shared out among workers, and not read before they are needed."""
+"""Data in many pieces: read ahead by a thread, divided among workers, loaded on use."""
 
 import os
 import threading
@@ -22,7 +22,7 @@ TEXTS = ["".join(chr(97 + (i * j) % 7) for j in range(3 + i % 9)) for i in range
 
 
 class Cut:
-    """A table in pieces; a file gets the name of each that is loaded, and of the process."""
+    """A table in pieces; every load is recorded as a file named by process and piece."""
 
     def __init__(self, folder=None, slow=0.0):
         self.table, self.sizes = {**as_table(TEXTS), "n": np.arange(len(TEXTS))}, list(SIZES)

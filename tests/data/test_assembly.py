@@ -95,7 +95,7 @@ def test_nothing_is_learned_from_what_is_kept_apart(images, tmp_path):
 
 
 class Rank:
-    """One of several processes, one after the other."""
+    """One of several ranks, simulated one after another."""
 
     def __init__(self, rank, parts):
         self.rank, self.world, self.parts, self.whole = rank, len(parts), parts, False

@@ -25,7 +25,7 @@ def stream_of(lengths, seed=0):
 
 
 def samples(stream):
-    """Each sample's columns, by a loop."""
+    """Columns of each sample, computed by a loop."""
     found, start = [], 0
     for n in stream.lengths.tolist():
         found.append({name: column[start : start + n] for name, column in stream.columns.items()})

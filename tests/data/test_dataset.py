@@ -18,7 +18,7 @@ TEXT = Text(kind="text", unit="bytes")
 
 
 class Cut:
-    """A table in pieces, which counts how often each is read."""
+    """A table in pieces that counts how often each piece is loaded."""
 
     def __init__(self, table, sizes):
         self.table, self.sizes, self.loads = table, list(sizes), []

@@ -12,7 +12,7 @@ from tests.errors import refuses
 
 
 def scans(sizes, tags, edge, kept):
-    """Files of these sizes, in which a share of the rows is kept."""
+    """Scans of files of these sizes, with a fraction of the rows kept."""
     rng = np.random.default_rng(0)
     for number, size in enumerate(sizes):
         rows = np.flatnonzero(rng.random(size) < kept)
@@ -74,7 +74,7 @@ def test_runs_end_where_reading_can_begin():
 
 
 class Clip:
-    """A file of numbers, of which each is a sample."""
+    """A file of numbers; each number is a sample."""
 
     def __init__(self, path):
         self.values = np.array(path.read_text().split(), float)

@@ -1,4 +1,4 @@
-"""Recipes with few labels and in folds: every run planned, one table and verdict for each number of labels."""
+"""Comparison of recipes with few labels and in folds."""
 
 import json
 import math
@@ -115,7 +115,7 @@ def test_what_is_planned_and_what_cannot_be(tree):
 
 
 def row(recipe, folds, labels="20", **point):
-    """A row with a score for each fold, the same for each of three seeds but for a little."""
+    """A row with a score for each fold, nearly equal for three seeds."""
     trials = [
         Trial(recipe, point, seed, "", "test", {"macro_f1": value + 0.001 * seed}, labels=labels, fold=fold)
         for fold, value in enumerate(folds)

@@ -1,4 +1,4 @@
-"""Mixtures of samples are the same whatever the batch, the rank or the worker."""
+"""Mixup does not depend on the batch, the rank or the worker."""
 
 import numpy as np
 import pytest

@@ -34,7 +34,7 @@ def test_the_numbers_of_a_place_do_not_know_the_length(word, lengths):
 
 
 def streams():
-    """Numbers that should have nothing to do with each other."""
+    """Random numbers that must be independent."""
     rng, wide = SampleRandom(0, 0, MANY), np.full(2, 10_000)
     yield rng.uniform("a")
     yield rng.uniform("b")

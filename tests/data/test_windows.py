@@ -1,4 +1,4 @@
-"""Windows on any number of axes against plain loops, and of the samples of a data set."""
+"""Windows on any number of axes compared with loops, and windows of a dataset."""
 
 from itertools import product
 
@@ -25,7 +25,7 @@ from tests.errors import refuses
 
 
 def starts_along(places, size, stride, rule, where):
-    """Where windows begin along one axis."""
+    """Starts of the windows along one axis."""
     if rule == "loose":
         return [int(where * (max(0, places - size) + 1))]
     if rule == "full":
@@ -157,7 +157,7 @@ def series():
 
 
 def test_a_long_series_has_one_answer(series, tmp_path):
-    """The mean of those of its windows."""
+    """The prediction for a long series is the mean over its windows."""
     run = train(Recipe.from_dict(series), tmp_path / "run", show=False, report=False)
     table = curves((33, 7), seed=9)
     found = run.predict(table)["probabilities"]
@@ -172,7 +172,7 @@ def test_a_long_series_has_one_answer(series, tmp_path):
 
 
 def test_one_of_several_streams_is_cut_into_windows(series):
-    """The others are whole in each window; texts too long for the model are cut off, as without windows."""
+    """Other streams are uncut in each window; texts too long for the model are truncated."""
     texts = {"kind": "text", "unit": "bytes", "context": 8}
     made = Assembly.open(Recipe.from_dict({**series, "tokens": {"curve": series["tokens"], "note": texts}}))
     data = made.dataset("valid")

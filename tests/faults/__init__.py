@@ -1,10 +1,10 @@
-"""Each fault has a test, and docs/faults.md is the list of them: `python tests/faults/collect.py` writes it."""
+"""Fault tests; `python tests/faults/collect.py` lists them in docs/faults.md."""
 
 ROWS = []  # (what goes wrong, what happens, the test)
 
 
 def fault(wrong, happens):
-    """Put a test into the table, and the same words into its docstring."""
+    """Add a test to the table of faults, and set its docstring."""
 
     def note(test):
         test.__doc__ = f"{wrong} -> {happens}"

@@ -8,9 +8,9 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "faults.md"
 HEAD = """# Faults, and what happens
 
-Every line is a test in `tests/faults`, run with all others by `make test`; this table is written from them by
-`python tests/faults/collect.py`. *The same result* means: weights, optimizer, averaged weights, log and samples are
-those of a run that was never disturbed, bit for bit on the same machine and layout.
+Every line is a test in `tests/faults`, run by `make test`; `python tests/faults/collect.py` writes this table from the
+tests. *The same result* means that weights, optimizer, averaged weights, log and samples are bit for bit equal to those
+of an undisturbed run on the same machine and layout.
 
 | fault | what happens | test |
 | --- | --- | --- |
@@ -18,7 +18,7 @@ those of a run that was never disturbed, bit for bit on the same machine and lay
 
 
 def page():
-    """The page, from the rows that the tests register; files in order of their names, tests as they stand there."""
+    """Text of the page, from the rows registered by the tests; sorted by file."""
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         importlib.import_module(f"tests.faults.{path.stem}")
     from tests.faults import ROWS

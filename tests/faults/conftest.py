@@ -1,4 +1,4 @@
-"""What an undisturbed run leaves, made once."""
+"""Undisturbed reference runs, trained once."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from tests.train.tiny import go, image_recipe, left, text_recipe
 
 @pytest.fixture(scope="session")
 def texts(tmp_path_factory):
-    """A recipe, and what its undisturbed run left."""
+    """A text recipe, and the result of its undisturbed run."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("texts")
     recipe = text_recipe(folder)
@@ -18,7 +18,7 @@ def texts(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def images(tmp_path_factory):
-    """The same for images."""
+    """An image recipe, and the result of its undisturbed run."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("images")
     recipe = image_recipe(folder)
@@ -27,5 +27,5 @@ def images(tmp_path_factory):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """PyTorch looks after its workers every five seconds; not here."""
+    """Let PyTorch check its workers every 0.2 s instead of 5 s."""
     monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))

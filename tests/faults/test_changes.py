@@ -1,4 +1,4 @@
-"""What changed since a run was begun is noticed before it goes on."""
+"""Changes since the start of a run are detected before it continues."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from tests.faults import fault
 from tests.train.tiny import assert_same, go, left, listening, text_recipe
 
 
-@fault("the recipe changed since the last checkpoint", "refused with the difference; `--accept-changes` goes on")
+@fault("the recipe changed since the last checkpoint", "refused with the difference; `--accept-changes` continues")
 def test_changed_recipe(tmp_path, texts):
     recipe, _ = texts
     go(recipe, tmp_path, stop_after=4)
@@ -31,7 +31,7 @@ def test_changed_recipe(tmp_path, texts):
     assert_same(go(other, tmp_path), left(run))  # and now this is the recipe
 
 
-@fault("weights averaged only since a change", "they begin with the weights of the checkpoint")
+@fault("train.ema switched on after the checkpoint", "the average starts from its weights")
 def test_averaging_begun_late(tmp_path, texts):
     recipe, _ = texts
     go(recipe.change({"train.ema": 0.0}), tmp_path, stop_after=4)
@@ -39,7 +39,7 @@ def test_averaging_begun_late(tmp_path, texts):
     assert any(name.startswith("average") for name in tensors)
 
 
-@fault("another model than the checkpoint's, accepted by mistake", "refused, naming weights that do not fit")
+@fault("another model than in the checkpoint, accepted by mistake", "refused, with the weights that do not fit")
 def test_other_model(tmp_path, texts):
     recipe, _ = texts
     go(recipe, tmp_path, stop_after=4)
@@ -48,8 +48,8 @@ def test_other_model(tmp_path, texts):
 
 
 @fault(
-    "settings changed on which the weights do not depend (workers, saves, log, max_skipped, about)",
-    "goes on; the same weights",
+    "changed settings that do not affect the weights (workers, saves, log, max_skipped, about)",
+    "continues; the same weights",
 )
 def test_neutral_keys(tmp_path, texts):
     recipe, reference = texts
@@ -61,7 +61,7 @@ def test_neutral_keys(tmp_path, texts):
     assert [name for name in expected if name != "log sums" and not tensors[name].equal(expected[name])] == []
 
 
-@fault("the recipe changed before the first checkpoint", "there is nothing to lose: the new one is taken")
+@fault("the recipe changed before the first checkpoint", "the new recipe is used, as nothing is lost")
 def test_changed_recipe_before_a_checkpoint(tmp_path, texts):
     recipe, _ = texts
     go(recipe.change({"tokens.unit": "bytes", "model.dim": 4}), tmp_path, stop_after=0)
@@ -69,9 +69,9 @@ def test_changed_recipe_before_a_checkpoint(tmp_path, texts):
 
 
 @fault(
-    "the data changed since the last checkpoint (files up to 256 MiB are compared whole, longer ones by their size and "
-    "66 places of 64 KiB)",
-    "refused, naming the file; `--accept-changes` goes on",
+    "the data changed since the last checkpoint (files up to 256 MiB are compared completely, larger files by size and "
+    "66 blocks of 64 KiB)",
+    "refused, with the name of the file; `--accept-changes` continues",
 )
 def test_changed_data(tmp_path):
     recipe = text_recipe(tmp_path)
@@ -86,7 +86,7 @@ def test_changed_data(tmp_path):
     assert any("the data changed" in text for text in said)
 
 
-@fault("the data changed since the training, and a run is judged", "refused, naming the file; its scores are kept")
+@fault("the data changed before an evaluation", "refused, with the name of the file; the old scores are kept")
 def test_changed_data_judged(tmp_path):
     run = go(text_recipe(tmp_path), tmp_path / "run", report=True)
     path, scores = tmp_path / "lines.txt", tmp_path / "run" / "scores.json"
@@ -98,7 +98,7 @@ def test_changed_data_judged(tmp_path):
     assert scores.read_text() == before
 
 
-@fault("started again from another folder, naming the same files otherwise", "goes on; the same result")
+@fault("restarted from another folder, with other paths to the same files", "continues; the same result")
 def test_other_folder(tmp_path, texts, monkeypatch):
     recipe, reference = texts
     path = Path(recipe.data.files[0])
@@ -118,9 +118,7 @@ class Following(NextToken):
 """
 
 
-@fault(
-    "a plugin of the run not given now, or given with another content", "refused, naming it; never imported by itself"
-)
+@fault("a plugin of the run missing or changed", "refused, with its name; never imported automatically")
 @pytest.mark.usefixtures("own_plugins")
 def test_missing_plugin(tmp_path, monkeypatch):
     path = tmp_path / "following.py"
@@ -140,7 +138,7 @@ def test_missing_plugin(tmp_path, monkeypatch):
     assert left(go(recipe, tmp_path / "run", plugins=[changed], accept_changes=True))[1]["step"] == 14
 
 
-@fault("`--fresh` in a folder that holds other files too", "only what a training wrote is removed; the same result")
+@fault("`--fresh` in a folder with other files", "only files of the training are removed; the same result")
 def test_fresh_removes_only_its_own(tmp_path, texts):
     recipe, reference = texts
     go(recipe.change({"model.dim": 4, "train.steps": 6}), tmp_path)
@@ -162,7 +160,7 @@ def test_fresh_removes_only_its_own(tmp_path, texts):
     assert_same(run, reference)
 
 
-@fault("a folder that holds a recipe.yaml but no run", "refused: that file would be overwritten")
+@fault("a folder with a recipe.yaml but no run", "refused, because that file would be overwritten")
 @pytest.mark.parametrize("fresh", [False, True])
 def test_folder_with_a_recipe_of_the_user(tmp_path, texts, fresh):
     (tmp_path / "recipe.yaml").write_text("mine")

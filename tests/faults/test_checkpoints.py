@@ -1,4 +1,4 @@
-"""Files that are cut, flipped, lost, smuggled in or cannot be written."""
+"""Truncated, corrupt, missing, foreign and unwritable files."""
 
 import json
 import os
@@ -29,8 +29,7 @@ def flip(path):
 
 
 @fault(
-    "the last checkpoint cut short, one bit of it flipped, or a file of it lost",
-    "said; the one before is used; the same result",
+    "the last checkpoint truncated, corrupt, or missing a file", "reported; the previous one is used; the same result"
 )
 @pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
 @pytest.mark.parametrize("damage", [cut, flip, os.unlink])
@@ -46,7 +45,7 @@ def test_damaged_checkpoint(tmp_path, texts, name, damage):
     assert_same(tmp_path, reference)
 
 
-@fault("all checkpoints damaged", "refused, with what is wrong with each; nothing is overwritten")
+@fault("all checkpoints damaged", "refused, with the reason for each; nothing is overwritten")
 def test_all_checkpoints_damaged(tmp_path, texts):
     recipe, _ = texts
     go(recipe, tmp_path, stop_after=10)
@@ -58,7 +57,7 @@ def test_all_checkpoints_damaged(tmp_path, texts):
 
 
 def until_full(recipe, folder, step, room):
-    """What a training says when from this step on no file can be longer than `room`."""
+    """Error of a training in which no file can exceed `room` bytes from this step on."""
 
     def limit(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
@@ -75,7 +74,7 @@ def until_full(recipe, folder, step, room):
     return (folder / "answer").read_text()
 
 
-@fault("the disk full while a checkpoint is written", "stops and says so; nothing partial; the same command goes on")
+@fault("the disk full while a checkpoint is written", "stops; no partial files; the same command continues")
 @pytest.mark.parametrize("room", [100, 4000])
 def test_disk_full(tmp_path, texts, room):
     recipe, reference = texts
@@ -88,7 +87,7 @@ def test_disk_full(tmp_path, texts, room):
     assert_same(go(recipe, tmp_path / "run"), reference)
 
 
-@fault("the disk full while the best model is written", "stops and says so; the older best model stays whole")
+@fault("the disk full while the best model is written", "stops with an error; the older best model stays intact")
 def test_disk_full_at_the_best_model(tmp_path, texts):
     recipe, reference = texts
     said = until_full(recipe, tmp_path, 10, 4000)
@@ -100,7 +99,7 @@ def test_disk_full_at_the_best_model(tmp_path, texts):
     assert_same(go(recipe, tmp_path / "run"), reference)
 
 
-@fault("the disk full for the first of two ranks", "both stop, with the same words")
+@fault("the disk full for the first of two ranks", "both stop with the same message")
 def test_disk_full_for_one_rank(tmp_path, texts):
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -125,7 +124,7 @@ def test_folder_that_cannot_be_written(tmp_path, texts, monkeypatch):
         go(texts[0], tmp_path / "run")
 
 
-@fault("a pickle smuggled into a run", "never opened; said")
+@fault("a pickle file placed into a run folder", "never opened; reported")
 def test_smuggled_pickle(tmp_path, texts):
     recipe, reference = texts
     go(recipe, tmp_path, stop_after=10)
@@ -153,7 +152,7 @@ def test_smuggled_pickle(tmp_path, texts):
     assert not (tmp_path / "exploded").exists()
 
 
-@fault("links in a run folder that was received", "never written through: replaced, or refused")
+@fault("symbolic links in a run folder from elsewhere", "never followed when writing: replaced or refused")
 @pytest.mark.parametrize("name", [".lock", "metrics.jsonl", "checkpoints", "model", ".run.json.partial"])
 def test_links(tmp_path, texts, name):
     recipe, _ = texts
@@ -178,7 +177,7 @@ def test_links(tmp_path, texts, name):
     assert seen() == before
 
 
-@fault("the weights of a finished model tampered with or damaged", "refused: their hash differs")
+@fault("the weights of a finished model modified or damaged", "refused, because the hash differs")
 def test_tampered_model(tmp_path, texts):
     run = go(texts[0], tmp_path)
     path = tmp_path / "model" / "weights.safetensors"
@@ -190,7 +189,7 @@ def test_tampered_model(tmp_path, texts):
         _ = Run(run.path).model
 
 
-@fault("two processes in one run folder", "the second is refused and told the first one's number and host")
+@fault("two processes in one run folder", "the second is refused, with the process id and host of the first")
 def test_two_processes(tmp_path, texts):
     recipe, reference = texts
     began, ring = os.pipe()
@@ -211,7 +210,7 @@ def test_two_processes(tmp_path, texts):
         os.close(descriptor)
 
 
-@fault("a log whose last line was torn by a kill", "the torn line goes; the same result")
+@fault("a log whose last line is incomplete after a kill", "the incomplete line is removed; the same result")
 def test_torn_log(tmp_path, texts):
     recipe, reference = texts
     go(recipe, tmp_path, stop_after=10)

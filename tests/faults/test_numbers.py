@@ -1,4 +1,4 @@
-"""Numbers that are not finite, memory that runs out, data workers that die."""
+"""Non-finite numbers, out of memory, and lost data workers."""
 
 import multiprocessing
 import os
@@ -39,12 +39,12 @@ SMOOTH = {"train.epsilon": 1e-4}  # otherwise Adam makes steps of full length ou
 
 
 def distance(tensors, expected):
-    """The largest difference of two models' weights."""
+    """Largest difference between the weights of two models."""
     return max(float((tensors[name] - expected[name]).abs().max()) for name in expected if name.startswith("weights"))
 
 
 def poison(patch, steps, value=np.nan, rank=0):
-    """Spoil one number of the first sample that a rank gets in each of these steps (counted from 0)."""
+    """Corrupt one number of the first sample of a rank in each of these steps (from 0)."""
     fetch = Fetch.__getitem__
 
     def spoilt(self, step):
@@ -58,7 +58,7 @@ def poison(patch, steps, value=np.nan, rank=0):
 
 
 def first_samples(recipe, folder, steps):
-    """The id of the first sample of each of these steps."""
+    """Id of the first sample of each of these steps."""
     ids = {}
     with noting(ids):
         go(recipe, folder)
@@ -66,7 +66,8 @@ def first_samples(recipe, folder, steps):
 
 
 @fault(
-    "NaN or infinity in a batch", "the sample is named, the update left out, the optimizer as before; training goes on"
+    "NaN or infinity in a batch",
+    "the sample is reported, the update skipped, the optimizer unchanged; training continues",
 )
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nan_in_a_batch(tmp_path, images, monkeypatch, value):
@@ -88,7 +89,7 @@ def test_nan_in_a_batch(tmp_path, images, monkeypatch, value):
     assert {float(value) for name, value in left(run)[0].items() if name.startswith("optimizer step")} == {STEPS - 1}
 
 
-@fault("NaN in a batch, and a stop right after it", "the same result as without the stop")
+@fault("NaN in a batch, and a stop directly after it", "the same result as without the stop")
 @pytest.mark.parametrize("stop", [6, 7, 8])
 def test_nan_and_resume(tmp_path, images, monkeypatch, stop):
     recipe = images[0].change({"train.log_every": 3})
@@ -100,7 +101,7 @@ def test_nan_and_resume(tmp_path, images, monkeypatch, stop):
 
 
 @fault(
-    "NaN in as many batches in a row as train.max_skipped", "stops, naming the samples; checkpoint and model are sound"
+    "NaN in as many batches in a row as train.max_skipped", "stops with the sample ids; checkpoint and model are intact"
 )
 @pytest.mark.parametrize("stops", [(), (5, 6)])
 def test_nan_in_a_row(tmp_path, images, monkeypatch, stops):
@@ -118,7 +119,7 @@ def test_nan_in_a_row(tmp_path, images, monkeypatch, stops):
     go(recipe.change({"train.max_skipped": 9}), tmp_path / "run")  # neutral: one may go on
 
 
-@fault("NaN on one of two ranks", "all leave the update out together, and the sample is named")
+@fault("NaN on one of two ranks", "all ranks skip the update, and the sample is reported")
 @pytest.mark.parametrize("shard", ["none", "full"])
 def test_nan_on_one_rank(tmp_path, images, monkeypatch, shard):
     recipe = images[0].change({"train.shard": shard, "train.log_every": 2, **SMOOTH})
@@ -144,7 +145,7 @@ def test_nan_on_one_rank(tmp_path, images, monkeypatch, shard):
     assert distance(tensors, expected) < 1e-6
 
 
-@fault("NaN or infinity in a sample of the validation part", "stops, naming the sample: nothing can be chosen by it")
+@fault("NaN or infinity in a sample of the validation part", "stops with the sample id, as no best model can be chosen")
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nan_in_validation(tmp_path, value, ranks):
@@ -168,7 +169,7 @@ def test_nan_in_validation(tmp_path, value, ranks):
         assert all(word in said for word in words)
 
 
-@fault("a validation loss of NaN though the data are finite", "said; it is neither kept for better nor in the way")
+@fault("a validation loss of NaN for finite data", "reported; never the best loss, and no obstacle for later ones")
 def test_nan_of_a_model(tmp_path, images, monkeypatch):
     real, calls = engine.evaluate, []
 
@@ -185,7 +186,7 @@ def test_nan_of_a_model(tmp_path, images, monkeypatch):
     assert left(run)[1]["about"]["step"] == 10
 
 
-@fault("a data worker killed", "replaced, and said; the same result")
+@fault("a data worker killed", "restarted and reported; the same result")
 def test_worker_killed(tmp_path, texts, impatient):
     recipe, reference = texts
 
@@ -194,11 +195,11 @@ def test_worker_killed(tmp_path, texts, impatient):
 
     with listening() as said, at_step(5, kill):
         run = go(recipe.change({"train.workers": 2}), tmp_path)
-    assert any("a data worker was lost" in text for text in said)
+    assert any("data worker" in text for text in said)
     assert_same(run, reference)
 
 
-@fault("data workers killed again and again", "stops after three tries, with advice; the same command goes on")
+@fault("data workers killed repeatedly", "stops after three restarts, with a hint; the same command continues")
 def test_workers_killed_for_ever(tmp_path, texts, monkeypatch, impatient):
     recipe, reference = texts
     parent, fetch = os.getpid(), Fetch.__getitem__
@@ -214,7 +215,10 @@ def test_workers_killed_for_ever(tmp_path, texts, monkeypatch, impatient):
     assert_same(go(recipe, tmp_path), reference)
 
 
-@fault("no memory for a batch", "worked on in halves, and said; weights within 1e-6 without dropout, also after a stop")
+@fault(
+    "out of memory for a batch",
+    "processed in halves, and reported; weights within 1e-6 without dropout, also after a stop",
+)
 def test_out_of_memory(tmp_path, texts, monkeypatch):
     recipe = texts[0].change({"model.dropout": 0.0, **SMOOTH})
     reference = left(go(recipe, tmp_path / "whole"))
@@ -239,7 +243,7 @@ def test_out_of_memory(tmp_path, texts, monkeypatch):
     assert distance(left(run)[0], reference[0]) < 1e-6
 
 
-@fault("no memory where a model is judged", "judged in halves; the weights are the same")
+@fault("out of memory in evaluation", "evaluated in halves; the weights are the same")
 def test_out_of_memory_in_judging(tmp_path, texts, monkeypatch):
     recipe, reference = texts
     forward, sizes = Step.forward, []
@@ -259,7 +263,7 @@ def test_out_of_memory_in_judging(tmp_path, texts, monkeypatch):
     assert_near(run, reference, 1e-5)
 
 
-@fault("no memory for a single sample", "stops with advice")
+@fault("out of memory for a single sample", "stops with a hint")
 def test_out_of_memory_for_good(tmp_path, texts, monkeypatch):
     def full(step, inputs, outputs=False):
         raise torch.OutOfMemoryError("no memory")
@@ -269,7 +273,7 @@ def test_out_of_memory_for_good(tmp_path, texts, monkeypatch):
         go(texts[0], tmp_path)
 
 
-@fault("another number of threads or cores", "promised only for equal numbers: run.json records them")
+@fault("another number of threads or cores", "run.json records them; only equal numbers promise the same result")
 def test_threads_are_recorded(tmp_path, texts, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     go(texts[0], tmp_path / "run", stop_after=1)

@@ -1,4 +1,4 @@
-"""Being asked to stop, once and twice, alone and in company; losing a rank."""
+"""Signals to one or several processes, once and twice; loss of a rank."""
 
 import multiprocessing
 import os
@@ -26,7 +26,7 @@ def send(number, times=1):
     return act
 
 
-@fault("SIGINT, SIGTERM or SIGUSR1 once", "the step ends and is saved, `Stopped` names the signal; the same result")
+@fault("SIGINT, SIGTERM or SIGUSR1 once", "the step is finished and saved, `Stopped` names the signal; the same result")
 @pytest.mark.parametrize("number", WATCHED)
 def test_one_signal(tmp_path, texts, number):
     recipe, reference = texts
@@ -39,21 +39,21 @@ def test_one_signal(tmp_path, texts, number):
     assert_same(go(recipe, tmp_path), reference)
 
 
-@fault("a signal during the last step", "the run ends as if there had been none")
+@fault("a signal during the last step", "the run ends as without the signal")
 def test_signal_at_the_last_step(tmp_path, texts):
     recipe, reference = texts
     with at_step(13, send(signal.SIGTERM)):
         assert_same(go(recipe, tmp_path), reference)
 
 
-@fault("one wish that arrives twice at once, as under torchrun", "taken as one: the step ends and is saved")
+@fault("one signal delivered twice at the same time, as by torchrun", "counted once: the step is finished and saved")
 def test_echo(tmp_path, texts):
     recipe, _ = texts
     with at_step(6, send(signal.SIGINT, 3)), pytest.raises(Stopped):
         go(recipe, tmp_path)
 
 
-@fault("a second signal", "stops at once; no lock, no worker, nothing partial stays behind; the same result")
+@fault("a second signal", "stops immediately; no lock, worker or partial file is left; the same result")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_two_signals(tmp_path, texts, workers, monkeypatch):
     recipe, reference = texts
@@ -67,7 +67,7 @@ def test_two_signals(tmp_path, texts, workers, monkeypatch):
     assert_same(go(recipe, tmp_path), reference)
 
 
-@fault("a second signal while the loop waits for a data worker", "stops at once; no worker stays behind")
+@fault("a second signal while the loop waits for a data worker", "stops immediately; no worker is left")
 def test_second_signal_while_waiting(tmp_path, texts, monkeypatch):
     from sciformer.data.loader import Fetch
 
@@ -93,7 +93,7 @@ def test_second_signal_while_waiting(tmp_path, texts, monkeypatch):
     os.close(ring)
 
 
-@fault("a signal to the whole group, data workers too (Ctrl-C, `scancel`)", "saved as with one signal; the same result")
+@fault("a signal to the process group and its workers (Ctrl-C, `scancel`)", "saved as with one signal; the same result")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_to_the_group(tmp_path, texts, number, impatient):
     recipe, reference = texts
@@ -108,7 +108,7 @@ def test_signal_to_the_group(tmp_path, texts, number, impatient):
     assert_same(go(recipe, tmp_path / "run"), reference)
 
 
-@fault("a signal to one of two ranks", "both stop at the same step; the same command goes on")
+@fault("a signal to one of two ranks", "both stop at the same step; the same command continues")
 def test_signal_to_one_rank(tmp_path, texts):
     recipe = texts[0].change({"model.dropout": 0.0})
     reference = left(go(recipe, tmp_path / "one"))
@@ -122,7 +122,7 @@ def test_signal_to_one_rank(tmp_path, texts):
 
 
 def lose(tmp_path, recipe, number, patience):
-    """What the first of two ranks says, and after how long, when the second gets a signal it cannot handle."""
+    """Message of the first of two ranks, and its delay, after an uncaught signal to the second."""
     with at_step(6, send(number), rank=1):
         began = time.monotonic()
         first, second = start_ranks(lambda: go(recipe, tmp_path / "run"), tmp_path, SCIFORMER_PATIENCE=patience)
@@ -133,7 +133,7 @@ def lose(tmp_path, recipe, number, patience):
     return (tmp_path / "rank-0").read_text(), seconds
 
 
-@fault("one of two ranks killed", "the other says so at once and ends; the same command goes on from the last save")
+@fault("one of two ranks killed", "the other reports it and ends; the same command continues from the last save")
 def test_lost_rank(tmp_path, texts):
     recipe = texts[0].change({"model.dropout": 0.0})
     reference = left(go(recipe, tmp_path / "one"))
@@ -145,9 +145,7 @@ def test_lost_rank(tmp_path, texts):
     assert_near(go(recipe, tmp_path / "run"), reference, 1e-6)
 
 
-@fault(
-    "one of two ranks silent (stopped, hanging)", "given up after SCIFORMER_PATIENCE seconds, half an hour unless given"
-)
+@fault("one of two ranks silent (stopped, hanging)", "abandoned after SCIFORMER_PATIENCE seconds (default: 1800)")
 def test_silent_rank(tmp_path, texts):
     said, seconds = lose(tmp_path, texts[0], signal.SIGSTOP, "2")
     assert said.startswith("UserError: ")
@@ -156,7 +154,7 @@ def test_silent_rank(tmp_path, texts):
     assert seconds < 30
 
 
-@fault("the first of two ranks refuses to begin (a locked folder, another recipe)", "all refuse, with the same words")
+@fault("the first of two ranks refuses to start (a locked folder, another recipe)", "all refuse with the same message")
 def test_first_rank_refuses(tmp_path, texts):
     recipe, _ = texts
     go(recipe, tmp_path / "run", stop_after=4)

@@ -1,4 +1,4 @@
-"""The page lists what the tests of this folder show, all of it."""
+"""The page docs/faults.md lists all tests of this folder."""
 
 import re
 from pathlib import Path

@@ -194,7 +194,7 @@ def test_fields_with_a_flag_for_the_real_ones(tmp_path):
 
 
 def write_frame(path, layout, names=True):
-    """A table as pandas writes it with pytables: names of columns are pickled lists."""
+    """Write a table as pandas does with pytables: column names are pickled lists."""
     wide, _ = padded(LISTS, 200)
     four = [wide[f"part_{axis}"] for axis in ("e", "px", "py", "pz")]
     numbers = np.stack(four, -1).reshape(len(wide["part_px"]), -1).astype(np.float32)
@@ -325,7 +325,7 @@ class ToyTable(TableFile):
 
 
 class ToyWriter(TableWriter):
-    """The same, written in one piece."""
+    """Writer of a `ToyTable`, in one piece."""
 
     def add(self, table):
         lists = {name: jagged(column).tolist() for name, column in table.items()}

@@ -1,4 +1,4 @@
-"""Tables in files of every format: whole or not there, in the order of the rows, read back the same."""
+"""Tables in files of every format: atomic, in order, and read back unchanged."""
 
 import csv
 import errno
@@ -28,7 +28,7 @@ RAGGED = {
 
 
 def read(path):
-    """The columns of a table, whatever its format."""
+    """Columns of a table file of any format."""
     if path.suffix == ".root":
         with uproot.open(path) as file:
             found = file["tree"].arrays()

@@ -1,6 +1,6 @@
-"""From files to batches: sources, splits, tokenised samples, their order and their randomness.
+"""From files to batches: sources, splits, datasets, samplers and random numbers.
 
-read_series, write_series   light curves in memory, as a table of samples and as a file
+read_series, write_series   light curves in memory: convert to a table of samples, write to a file
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .readers.series.memory import read_series as read_series
     from .readers.series.memory import write_series as write_series
 
-if not TYPE_CHECKING:  # imported when they are asked for
+if not TYPE_CHECKING:  # imported on first use
 
     def __getattr__(name: str) -> Any:
         if name not in ("read_series", "write_series"):

@@ -1,7 +1,7 @@
-"""A batch: named streams of ragged columns, and beside them one value a sample.
+"""A batch: named streams of ragged token columns, and sample columns.
 
-Batch    in the data's hands: NumPy, flat, ragged; read, tokenised, corrupted and normalised there
-Inputs   in the model's hands: tensors on its device, padded (or packed) as a kernel wants them
+Batch         NumPy arrays, flat and ragged, for reading, tokenisation, corruption and normalisation
+ModelInputs   tensors on the device of the model, padded or packed
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .columns import Array
 __all__ = ["Batch", "ModelInputs", "Stream", "StreamView", "Valid", "describe", "join", "stream_name"]
 
 Column = Array
-MAX_SHOWN_LETTERS = 32  # of a text that are shown
-MAX_PLACES_PER_VALUE = 8  # places of a table for each value in it, up to which it is worth its room
+MAX_SHOWN_LETTERS = 32  # characters of a string in `describe`
+MAX_PLACES_PER_VALUE = 8  # largest ratio of table cells to values that is worth the memory
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Columns that share their lengths (B,): each is flat over all tokens (T, ...), with its own dtype and shape."""
+    """Token columns (T, ...), flat over all samples, with lengths (B,)."""
 
     columns: dict[str, Column]
     lengths: Array
@@ -35,28 +35,28 @@ class Stream:
         total = int(self.lengths.sum())
         for name, column in self.columns.items():
             if len(column) != total:
-                raise UserError(f"column `{name}` has {len(column)} tokens, but the lengths add up to {total}")
+                raise UserError(f"column `{name}` has {len(column)} tokens, but the sum of the lengths is {total}")
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     @cached_property
     def starts(self) -> Array:
-        """(B,) where each sample begins in the flat columns."""
+        """Start (B,) of each sample in the flat columns."""
         return np.asarray(self.lengths.cumsum() - self.lengths)
 
     @property
     def sample(self) -> Array:
-        """(T,) which sample each token belongs to."""
+        """Sample index (T,) of each token."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     @property
     def position(self) -> Array:
-        """(T,) the place of each token in its sample."""
+        """Position (T,) of each token in its sample."""
         return np.arange(int(self.lengths.sum())) - np.repeat(self.starts, self.lengths)
 
     def cut(self, starts: Array, lengths: Array) -> Stream:
-        """Runs of tokens out of the flat columns: one sample for each start and length."""
+        """Cut runs of tokens from the flat columns: one sample per start and length."""
         if len(lengths) and (lengths == lengths[0]).all():
             index = (starts[:, None] + np.arange(lengths[0])).reshape(-1)
         else:
@@ -64,39 +64,39 @@ class Stream:
         return Stream({name: column.take(index, axis=0) for name, column in self.columns.items()}, lengths)
 
     def take(self, rows: Array) -> Stream:
-        """The samples of these rows."""
+        """Select samples by row."""
         return self.cut(self.starts[rows], self.lengths[rows])
 
     def keep(self, tokens: Array) -> Stream:
-        """The tokens where the mask (T,) is True."""
+        """Select tokens by a mask (T,)."""
         lengths = np.bincount(self.sample[tokens], minlength=len(self)).astype(np.int64)
         return Stream({name: column[tokens] for name, column in self.columns.items()}, lengths)
 
     def reorder(self, order: Array) -> Stream:
-        """The same tokens in another order (T,), each sample with as many as before."""
+        """Permute the tokens by `order` (T,); the lengths stay."""
         return Stream({name: column[order] for name, column in self.columns.items()}, self.lengths)
 
     def as_one_sample(self) -> Stream:
-        """All samples as one, end to end."""
+        """Concatenate all samples to a single sample."""
         return Stream(self.columns, self.lengths.sum(keepdims=True))
 
     def with_columns(self, **columns: Column) -> Stream:
-        """The same tokens with these columns added or replaced."""
+        """A copy with columns added or replaced."""
         return Stream({**self.columns, **columns}, self.lengths)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples: streams of tokens, columns of one value a sample, and their ids in the data set."""
+    """Samples: streams of tokens, sample columns (B, ...), and ids (B,) in the dataset."""
 
     streams: dict[str, Stream]
     samples: dict[str, Array] = field(default_factory=dict)
     ids: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    count: float = 0  # what the loss is divided by: tokens or samples, as the objective has it
-    sent: tuple[str, ...] | None = None  # columns of samples that the model's side needs; all numbers unless said
-    room: tuple[int, int] | None = None  # rows and width of the largest batch of its kind, for steps of fixed shape
-    most: dict[str, int] = field(default_factory=dict)  # places that a model has for the tokens of a stream
-    aside: dict[str, tuple[str, ...]] = field(default_factory=dict)  # columns of a stream that no model reads
+    count: float = 0  # divisor of the loss: number of tokens or samples, by the objective
+    sent: tuple[str, ...] | None = None  # sample columns for ModelInputs (default: all numeric columns)
+    room: tuple[int, int] | None = None  # rows and width to pad to, for steps of fixed shape
+    most: dict[str, int] = field(default_factory=dict)  # maximum tokens of a stream in the model
+    aside: dict[str, tuple[str, ...]] = field(default_factory=dict)  # columns of a stream that stay on the host
 
     def __len__(self) -> int:
         if self.streams:
@@ -105,20 +105,20 @@ class Batch:
 
     @property
     def stream(self) -> Stream:
-        """The only stream."""
+        """The stream of a batch with a single stream."""
         return self.streams[stream_name(self.streams)]
 
     def with_columns(self, stream: Stream | None = None, name: str = "", /, **samples: Array) -> Batch:
-        """The same batch with a stream replaced (default: the only one), or columns of samples added."""
+        """A copy with a stream replaced (default: the only stream), or sample columns added."""
         new = {} if stream is None else {stream_name(self.streams, name): stream}
         return replace(self, streams={**self.streams, **new}, samples={**self.samples, **samples})
 
     def only(self, stream: str) -> Batch:
-        """The same samples with this stream alone."""
+        """A copy with only this stream."""
         return replace(self, streams={stream: self.streams[stream]})
 
     def take(self, rows: Array) -> Batch:
-        """The samples of these rows, uncounted."""
+        """Select samples by row; `count` is reset."""
         return Batch(
             {name: stream.take(rows) for name, stream in self.streams.items()},
             {name: column[rows] for name, column in self.samples.items()},
@@ -130,11 +130,11 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """How many tokens there are in all streams."""
+        """Total number of tokens in all streams."""
         return sum(int(stream.lengths.sum()) for stream in self.streams.values())
 
     def widest(self, packed: bool = False) -> int:
-        """Tokens of the longest sample of any stream; packed, of all samples of the longest stream."""
+        """Length of the longest sample; if packed, total length of the largest stream."""
         lengths = [stream.lengths for stream in self.streams.values()]
         return max((int(some.sum() if packed else some.max()) for some in lengths if len(some)), default=0)
 
@@ -148,13 +148,12 @@ class Batch:
         moves: bool = False,
         shares: bool = False,
     ) -> ModelInputs:
-        """Tensors on a device: padded to the longest sample, rounded up to a `multiple`; or packed end to end.
+        """Tensors on a device, padded (to a `multiple` of tokens) or packed.
 
-        width    pad every stream to so many tokens, so that shapes do not depend on the samples; packed, all its
-                 samples together
-        rows     add samples without tokens up to so many; `real` then tells them from samples
-        moves    these go to another device at once, and what can be made there is left to it
-        shares   coordinates on several axes that are the same in all samples are one for all: `at` (N, A)
+        width    pad every stream to this number of tokens, for fixed shapes; if packed, the total of all samples
+        rows     pad the batch with empty samples to this number of rows; `real` is False for them
+        moves    whether the tensors are moved to another device next, which then computes the packed layout
+        shares   whether coordinates on several axes that are equal in all samples are stored once: `at` (N, A)
         """
         device = torch.device(device)
         views = {}
@@ -167,7 +166,7 @@ class Batch:
                 continue
             longest = int(stream.lengths.max()) if len(stream) else 0
             wide = width if width is not None and longest <= width else -(-longest // multiple) * multiple
-            wide = max(longest, min(wide, self.most.get(name, wide)))  # no further than a model has places
+            wide = max(longest, min(wide, self.most.get(name, wide)))  # not beyond the maximum of the model
             views[name] = padded_view(stream, device, wide, width is not None, shares)
         samples = {
             name: tensor_of(column if rows is None else filled(column, rows), device)
@@ -178,7 +177,7 @@ class Batch:
 
 
 def join(batches: list[Batch]) -> Batch:
-    """Batches one after the other, as one; columns of samples that not all have are dropped."""
+    """Concatenate batches; sample columns missing in some batches are dropped."""
     first = batches[0]
     streams = {}
     for name in first.streams:
@@ -191,10 +190,14 @@ def join(batches: list[Batch]) -> Batch:
 
 
 def sorted_rows(values: Array, group: Array, number: Array) -> Array | None:
-    """(B, most) the values of each group in their order, NaN behind them; None where they are so uneven that most of
-    it would be empty. Values come group by group, `number` (B,) of each.
+    """Sort the values of each group into a row of a table (B, most), padded with NaN.
 
-    Rows of a table are sorted many times faster than all values by two keys.
+    Returns None if the groups are so uneven that the table would be mostly empty. Sorting rows of a table is many
+    times faster than sorting all values by two keys.
+
+    values  (t,) values, group by group
+    group   (t,) group of each value
+    number  (B,) number of values in each group
     """
     most = int(number.max(initial=0))
     if len(number) * most > MAX_PLACES_PER_VALUE * len(values):
@@ -206,7 +209,7 @@ def sorted_rows(values: Array, group: Array, number: Array) -> Array | None:
 
 
 def describe(samples: Mapping[str, Array]) -> dict[str, str]:
-    """Each column of samples in a few words, for the report."""
+    """Short description of each sample column, for the report."""
     words = {}
     for name, column in samples.items():
         if column.dtype.kind == "f" and column.ndim == 1 and np.isfinite(column).any():
@@ -225,7 +228,7 @@ def describe(samples: Mapping[str, Array]) -> dict[str, str]:
 
 
 def _short(text: str) -> str:
-    """A text; of a long one its end, of the path of a file its name."""
+    """Shorten a string: a path to its file name, other strings to their end."""
     if len(text) <= MAX_SHOWN_LETTERS:
         return text
     name = text.rpartition("/")[2]

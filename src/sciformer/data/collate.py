@@ -1,4 +1,4 @@
-"""A batch in the model's hands: tensors on its device, padded or packed as a kernel wants them."""
+"""Collation: batches as tensors on the device of the model, padded or packed."""
 
 from __future__ import annotations
 
@@ -20,50 +20,54 @@ if TYPE_CHECKING:
     from .batch import Stream
 
 Valid = Tensor | Ragged | None
-DTYPES: dict[str, Any] = {"f": np.float32, "i": np.int64, "u": np.int64}  # of numbers in a model's hands, by kind
+DTYPES: dict[str, Any] = {"f": np.float32, "i": np.int64, "u": np.int64}  # tensor dtypes by NumPy kind
 
 
 @dataclass
 class StreamView:
-    """A stream as a model sees it: columns (B, N, ...) with `valid` (B, N) or None, or (T, ...) with a Ragged."""
+    """Tensors of a stream, padded or packed.
+
+    columns  padded (B, N, ...) or packed (T, ...)
+    valid    mask (B, N) or None if padded, a `Ragged` layout if packed
+    """
 
     columns: dict[str, Tensor]
     valid: Valid
     name: str = ""
     streams: Mapping[str, StreamView] = field(default_factory=dict)
-    """All streams of the batch by name, this one too, where a model is asked about it (`ModelInputs.view`)."""
+    """All streams of the batch by name, including this stream; set by `ModelInputs.view`."""
 
     @property
     def real(self) -> Tensor | None:
-        """Mask of the real tokens, in the layout of the columns; None: all are real."""
+        """Mask of the real tokens, in the layout of the columns; None if all are real."""
         return self.valid.inside if isinstance(self.valid, Ragged) else self.valid
 
     def pad(self, tokens: Tensor) -> Tensor:
-        """A column (B, N, ...) of one in the layout of the columns."""
+        """Convert a column from the layout of the stream to padded (B, N, ...)."""
         return self.valid.pad(tokens) if isinstance(self.valid, Ragged) else tokens
 
 
 @dataclass
 class ModelInputs:
-    """A batch as a model sees it."""
+    """A batch as tensors: streams, sample columns, and masks of padding."""
 
     streams: dict[str, StreamView]
     samples: dict[str, Tensor]
     real: Tensor | None = None
-    """(B,) True where a row is a sample, False where it only fills the batch; None: all are samples."""
+    """Mask (B,) of real samples, False for padding rows; None if all are real."""
     carried: dict[str, Tensor] = field(default_factory=dict)
-    """Tensors that the objective carries from step to step."""
+    """Tensors that the objective keeps from step to step."""
     divided: bool = False
-    """Whether other ranks have the rest of the batch."""
+    """Whether the batch is distributed over several ranks."""
 
     def to(self, device: torch.device) -> ModelInputs:
-        """The same on another device: in one piece, and the host does not wait for a GPU."""
+        """Copy to another device in one transfer, without waiting for a GPU."""
         if device.type == "cpu":
             return self
         return self.placed(iter(_sent(list(self.tensors()), device)))
 
     def placed(self, moved: Iterator[Tensor]) -> ModelInputs:
-        """The same made of other tensors, in the order of `tensors`."""
+        """A copy with other tensors, in the order of `tensors`."""
         views = {}
         for name, view in self.streams.items():
             columns, valid = {key: next(moved) for key in view.columns}, view.valid
@@ -75,7 +79,7 @@ class ModelInputs:
         return replace(self, streams=views, samples=samples, real=real)
 
     def shape(self) -> tuple[Any, ...]:
-        """What two batches have in common for which the same kernels run."""
+        """Layout and shapes; batches with equal values run the same kernels."""
         names = tuple((name, *view.columns) for name, view in self.streams.items())
         every = [view.valid for view in self.streams.values()]
         laid = tuple(
@@ -85,7 +89,7 @@ class ModelInputs:
         return names, laid, sizes, tuple(self.samples), self.real is None
 
     def tensors(self) -> Iterator[Tensor]:
-        """All of them, those of a packed layout without what follows from its lengths."""
+        """All tensors; for packed streams only `lengths`, since the rest is derived."""
         for view in self.streams.values():
             yield from view.columns.values()
             if view.valid is not None:
@@ -95,28 +99,28 @@ class ModelInputs:
             yield self.real
 
     def counted(self, loss: Tensor) -> Tensor:
-        """The loss (B,) of samples, with nothing for the rows that only fill the batch."""
+        """Loss (B,) with 0 for padding rows."""
         return loss if self.real is None else loss.masked_fill(~self.real, 0)
 
     def gathered(self, rows: Tensor) -> tuple[Tensor, slice]:
-        """The rows (B, ...) of all samples of the batch on all ranks, and which are this rank's; with gradients."""
+        """Gather rows (B, ...) of all ranks with gradients; also the slice of this rank."""
         if self.real is not None:
             rows = rows[self.real]
         return gather_rows(rows) if self.divided else (rows, slice(0, len(rows)))
 
     @property
     def stream(self) -> StreamView:
-        """The only stream."""
+        """The stream of a batch with a single stream."""
         return self.streams[stream_name(self.streams)]
 
     def view(self, stream: str = "") -> StreamView:
-        """What a model is asked about: a stream (default: the only one), which knows the others beside it."""
+        """A stream (default: the only stream), with access to all streams of the batch."""
         name = stream_name(self.streams, stream)
         return StreamView(self.streams[name].columns, self.streams[name].valid, name, self.streams)
 
 
 def stream_name(streams: Iterable[str], name: str = "") -> str:
-    """The name of a stream that is asked for; without a name, of the only one."""
+    """Check the name of a stream (default: the name of the only stream)."""
     names = list(streams)
     if name in names:
         return name
@@ -124,17 +128,17 @@ def stream_name(streams: Iterable[str], name: str = "") -> str:
         one_of("the stream of tokens", name, names, key="objective.stream")
     if len(names) != 1:
         raise UserError(
-            f"there are {len(names)} streams of tokens ({', '.join(names)}), and none is named",
-            hint="Name one, as objective.stream does.",
+            f"there are {len(names)} streams of tokens ({', '.join(names)}), but none is chosen",
+            hint="Choose one with objective.stream.",
             key="objective.stream",
         )
     return names[0]
 
 
 class AsyncTensors:
-    """Tensors on their way to the host: what comes after them on the device need not wait.
+    """Asynchronous copy of tensors to the host.
 
-    `read()` waits for these alone. (Asking a tensor for its values would wait for all that was queued since.)
+    `read()` waits only for these copies. (Reading a tensor directly would also wait for all work queued after it.)
     """
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
@@ -146,20 +150,20 @@ class AsyncTensors:
             self.arrived.record()
 
     def read(self) -> dict[str, Tensor]:
-        """The same tensors on the host."""
+        """Wait for the copies and return the tensors on the host."""
         if self.arrived is not None:
             self.arrived.synchronize()
         return {name: tensor.cpu() for name, tensor in self.tensors.items()}
 
 
 def _fetched(tensor: Tensor) -> Tensor:
-    """A copy in memory that a GPU can write to by itself."""
+    """Start a copy into pinned memory."""
     there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     return there.copy_(tensor, non_blocking=True)
 
 
 def _sent(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
-    """Copies on the device, sent as one run of bytes from memory that a GPU can fetch from by itself."""
+    """Copy tensors to the device; to a GPU as one buffer of pinned memory."""
     if device.type != "cuda":
         return [tensor.to(device) for tensor in tensors]
     run, starts = run_of(tensors, pinned=True)
@@ -167,19 +171,19 @@ def _sent(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
 
 
 def run_of(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
-    """The bytes of tensors, each at a place that kernels can read in wide steps."""
+    """Pack tensors into one byte buffer, each aligned to 256 bytes."""
     starts, end = [], 0
     for tensor in tensors:
         starts.append(end)
         end += -(-tensor.nbytes // 256) * 256
     run = torch.empty(end, dtype=torch.uint8, pin_memory=pinned)
     for there, tensor in zip(parts(run, tensors, starts), tensors):
-        there.numpy()[...] = tensor.numpy()  # PyTorch would wake all cores for it, and wait for the last of them
+        there.numpy()[...] = tensor.numpy()  # copy_ of PyTorch would wake all CPU cores
     return run, starts
 
 
 def parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
-    """Tensors in a run of bytes; none is a view of another, for a compiler would look at the whole."""
+    """Tensors over a byte buffer; not views, which a compiler would trace to their base."""
     storage = run.untyped_storage()
     return [
         torch.empty(0, dtype=tensor.dtype, device=run.device).set_(
@@ -190,19 +194,21 @@ def parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
 
 
 def numeric(column: Array) -> bool:
-    """Whether a column can be a tensor."""
+    """Whether a column can become a tensor."""
     return column.dtype.kind in "biuf"
 
 
 def tensor_of(column: Array, device: torch.device) -> Tensor:
-    """Whole numbers as int64, real ones in single precision, on the device."""
+    """Convert a column to a tensor on the device: integers to int64, floats to float32."""
     dtype = DTYPES.get(column.dtype.kind, column.dtype)
-    tensor = torch.from_numpy(np.require(column, dtype, ["C", "W"]))  # a copy where bytes are swapped or read-only
+    tensor = torch.from_numpy(
+        np.require(column, dtype, ["C", "W"])
+    )  # copies arrays of other byte order and read-only arrays
     return tensor.to(device)
 
 
 def filled(column: Array, rows: int) -> Array:
-    """A column with zeros up to so many rows."""
+    """Pad a column with zeros to `rows` rows."""
     return (
         column
         if len(column) == rows
@@ -211,7 +217,7 @@ def filled(column: Array, rows: int) -> Array:
 
 
 def packed_view(stream: Stream, device: torch.device, width: int | None, most: int | None, lay: bool) -> StreamView:
-    """Columns (T, ...), with a tail up to `width` that belongs to nobody; the longest length then is a bound."""
+    """Packed columns (T, ...); `width` pads their end and bounds the longest length."""
     lengths, columns = stream.lengths, stream.columns
     total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0
     pairs = int((lengths.astype(np.int64) * (lengths + 1) // 2).sum())
@@ -224,7 +230,7 @@ def packed_view(stream: Stream, device: torch.device, width: int | None, most: i
 
 
 def padded_view(stream: Stream, device: torch.device, wide: int, masked: bool, shares: bool) -> StreamView:
-    """Columns (B, wide, ...); where all samples are as wide, without a mask unless it is asked for."""
+    """Padded columns (B, wide, ...), without a mask if none is needed or `masked`."""
     lengths = stream.lengths
     if not masked and len(lengths) and (lengths == wide).all():
         shaped = {

@@ -1,4 +1,4 @@
-"""Tables of columns: a column is an array with an entry for each sample, or lists of different length."""
+"""Tables of columns: a column is an array or a `Lists` with one entry per sample."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Lists:
-    """A column of lists of different length: all `values` end to end, and the `lengths` (n,)."""
+    """A column of lists: concatenated `values` (t, ...) and `lengths` (n,)."""
 
     values: Array
     lengths: Array
@@ -25,31 +25,31 @@ class Lists:
         return len(self.lengths)
 
     def take(self, rows: Array) -> Lists:
-        """The lists of these rows."""
+        """Select the lists of these rows."""
         return Lists(self.values[self.places(rows)], self.lengths[rows])
 
     def places(self, rows: Array) -> Array:
-        """Where the values of these rows stand."""
+        """Indices of the values of these rows."""
         starts, lengths = (self.lengths.cumsum() - self.lengths)[rows], self.lengths[rows]
         return np.repeat(starts - (lengths.cumsum() - lengths), lengths) + np.arange(int(lengths.sum()))
 
 
 Table = Mapping[str, Array | Lists]
-"""Columns by name, each with one entry (a number, an array, a string, a list) for every sample."""
+"""Columns by name, with one entry (number, array, string or list) per sample."""
 
 
 def rows_of(table: Table) -> int:
-    """How many samples a table has."""
+    """Number of samples in a table; columns of different length are refused."""
     sizes = {name: len(column) for name, column in table.items()}
     if len(set(sizes.values())) > 1:
         told = ", ".join(f"`{name}` has {size}" for name, size in sizes.items())
-        raise UserError(f"the columns differ in length: {told}")
+        raise UserError(f"the columns have different lengths: {told}")
     return next(iter(sizes.values()), 0)
 
 
 def select(table: Table, rows: Array) -> dict[str, Array | Lists]:
-    """The samples of these rows."""
-    known: dict[int, tuple[Array, Array]] = {}  # columns that share their lengths are cut at the same places
+    """Select rows of a table."""
+    known: dict[int, tuple[Array, Array]] = {}  # indices for each shared `lengths` array
     made: dict[str, Array | Lists] = {}
     for name, column in table.items():
         if isinstance(column, Lists):
@@ -63,10 +63,10 @@ def select(table: Table, rows: Array) -> dict[str, Array | Lists]:
 
 
 def concatenate(tables: Sequence[Table]) -> dict[str, Array | Lists]:
-    """Tables of the same columns, one after the other; a column that some of them have not is left out."""
+    """Concatenate tables; columns missing in some tables are dropped."""
     if len(tables) == 1:
         return dict(tables[0])
-    known: dict[tuple[int, ...], Array] = {}  # columns that share their lengths still do
+    known: dict[tuple[int, ...], Array] = {}  # keeps `lengths` arrays shared
     made: dict[str, Array | Lists] = {}
     for name in tables[0]:
         columns = [table[name] for table in tables if name in table]
@@ -77,7 +77,7 @@ def concatenate(tables: Sequence[Table]) -> dict[str, Array | Lists]:
             made[name] = np.concatenate([np.asarray(column) for column in columns])
             continue
         if len(lists) < len(columns):
-            raise UserError(f"column `{name}` has lists in some files and single values in others")
+            raise UserError(f"column `{name}` has lists in some files, but single values in others")
         alike = tuple(id(column.lengths) for column in lists)
         if alike not in known:
             known[alike] = np.concatenate([column.lengths for column in lists])

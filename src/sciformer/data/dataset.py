@@ -1,4 +1,4 @@
-"""Tokenised samples by number, in memory or piece by piece."""
+"""Dataset of tokenised samples, in memory or loaded piece by piece."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from .windows import START, WINDOW, WindowIndex, Windows, truncate
 if TYPE_CHECKING:
     from .random import SampleRandom
 
-ADDED_COLUMNS = (WINDOW, START, ITEMS)  # columns of samples that are not of the source
-PIECES_AHEAD = 2  # pieces made ahead of the time when they are wanted
-LOCKS: dict[int, Lock] = {}  # of each process: one that is forked must not wait for a thread that it has not
+ADDED_COLUMNS = (WINDOW, START, ITEMS)  # sample columns added here, not read from the source
+PIECES_AHEAD = 2  # pieces loaded in advance
+LOCKS: dict[int, Lock] = {}  # one per process: a forked process must not wait for a thread of its parent
 
 
 class Dataset:
-    """The samples of a source, tokenised: `dataset.batch(ids)`.
+    """Tokenised samples of a source: `dataset.batch(ids)`.
 
-    windows   how a stream is cut into windows, by its name, at most one; a window has the other streams whole. Where
-              none is cut, samples stay whole; but of several streams, one that is longer than its tokens' own window
-              is cut off there, and `shortened` counts such samples. Loose windows are where `rng` puts them,
-              `dataset.batch(ids, rng)`, otherwise in the middle.
-    near      pieces kept in memory at a time; while `reading`, up to two more are made ahead
-    labels    columns of lists with a label for each word (or each token where tokens are no parts of words):
-              they stay with the samples, and the first token of a word has the number of its label in the
-              column `item`, others -1
-    asked     the stream of these tokens (default: the only one)
-    until     only the beginning of each sample: tokens at most so far after its first, of that stream or else of all
+    windows   rule for cutting a stream into windows, by its name; at most one stream. The other streams of a window
+              are uncut. Without windows, samples are complete; but with several streams, a stream longer than the
+              window of its tokens is truncated, and `shortened` counts these samples. Loose windows start where
+              `rng` of `dataset.batch(ids, rng)` draws; without `rng` in the middle.
+    near      number of pieces kept in memory; inside `reading`, up to two more are loaded ahead
+    labels    columns of lists with a label for each word (or each token, if tokens are not parts of words). The
+              lists stay with the samples. The first token of a word has the index of its label in the column `item`,
+              all other tokens have -1.
+    asked     stream of the labels and of `until` (default: the only stream for labels, all streams for `until`)
+    until     truncate samples at this distance from their first token (default: no truncation)
     """
 
     def __init__(
@@ -60,24 +60,23 @@ class Dataset:
         self.until, self.asked = until, asked
         if until is not None and labels:
             raise UserError(
-                f"the beginnings of samples cannot be judged because each sample has a list of {labels[0]}, "
-                "not a single answer"
+                f"truncated samples cannot be evaluated: `{labels[0]}` has a list of labels for each sample"
             )
         if windows and len(windows) > 1:
             raise UserError(f"only one stream of tokens can be cut into windows, not {', '.join(windows)}")
         self.windowed: str = next(iter(windows), "") if windows else ""
         self.windows = windows[self.windowed] if windows else None
         if until is not None and self.windows is not None and len(self.windows.size) > 1:
-            raise UserError("the beginnings of samples cannot be judged where windows are cut on several axes")
+            raise UserError("truncated samples cannot be evaluated with windows on several axes")
         self.kept: OrderedDict[int, Batch] = OrderedDict()
-        self.found: dict[int, tuple[Array, Array]] = {}  # lengths and widths of the samples of a piece
-        self.indices: dict[int, WindowIndex] = {}  # the windows of a piece
-        self.short: dict[int, int] = {}  # samples of a piece that were cut
+        self.found: dict[int, tuple[Array, Array]] = {}  # per piece: lengths and widths of its samples
+        self.indices: dict[int, WindowIndex] = {}  # per piece: its windows
+        self.short: dict[int, int] = {}  # per piece: number of truncated samples
         self.pool: ThreadPoolExecutor | None = None
-        self.coming: dict[int, Future[Batch]] = {}  # pieces that are made by a thread, ahead of time
+        self.coming: dict[int, Future[Batch]] = {}  # pieces being loaded by the thread
         plain = self.windows is None and until is None and len(self.tokens) == 1 and not labels
         self.waits = plain and len(source.sizes) > 1 and hasattr(source, "known_column") and not self._joins
-        """Whether no piece is loaded before it is needed."""
+        """Whether pieces are loaded only on use."""
         self.sizes = list(source.sizes)
         if not self.waits:
             self.sizes = [self._size(piece) for piece in range(len(source.sizes))]
@@ -88,7 +87,7 @@ class Dataset:
 
     @property
     def shortened(self) -> int:
-        """How many samples were cut at their end, for a stream was longer than its tokens' window."""
+        """Number of samples truncated to the window of their tokens."""
         return sum(self.short.values())
 
     @property
@@ -97,7 +96,7 @@ class Dataset:
         return isinstance(only, Windowed) and only.concatenates
 
     def _size(self, piece: int) -> int:
-        """Samples or windows of a piece; how long they are is noted."""
+        """Number of samples or windows of a piece; also stores their lengths."""
         if self.windows is not None:
             return len(self._index(piece))
         whole = self._load(piece)
@@ -107,32 +106,32 @@ class Dataset:
 
     @cached_property
     def lengths(self) -> Array | None:
-        """Tokens of every sample, of all streams together; None where windows make them alike."""
+        """Number of tokens (n,) of every sample, summed over the streams; None with windows."""
         return None if self.windows is not None or not self.sizes else self._counted(0)
 
     @cached_property
     def widths(self) -> Array:
-        """(n,) tokens of every sample or window, in its longest stream."""
+        """Number of tokens (n,) of every sample or window, in its longest stream."""
         if self.windows is None:
             return self._counted(1) if self.sizes else np.zeros(0, np.int64)
         return np.concatenate([np.zeros(0, np.int64), *(index.widths for index in self.indices.values())])
 
     @property
     def bucket_lengths(self) -> Array | None:
-        """Tokens of every sample or window, for batches of similar length; None where windows are alike."""
+        """Lengths (n,) for batches of similar length; None if windows have equal length."""
         if self.windows is None:
             return self.lengths
         return self.widths if self.windows.rule != "full" and self.width is None else None
 
     @property
     def whole_lengths(self) -> Array:
-        """Tokens of every whole sample, in the stream that is cut into windows, or in the longest one."""
+        """Number of tokens of every uncut sample, in the windowed or the longest stream."""
         if self.windows is None:
             return self.widths
         return np.concatenate([index.whole_lengths for index in self.indices.values()])
 
     def _counted(self, which: int) -> Array:
-        """Tokens of every sample, of all streams (0) or of the longest (1)."""
+        """Tokens per sample: 0 summed over the streams, 1 in the longest stream."""
         if self.waits:
             counts = next(iter(self.tokens.values())).count_tokens(partial(known_column, self.source))
             if counts is not None:
@@ -144,15 +143,15 @@ class Dataset:
 
     @cached_property
     def width(self) -> int | None:
-        """Tokens of every sample or window, in its longest stream, where all have as many; else None."""
+        """Tokens per sample or window, in the longest stream; None if it varies."""
         windows = self.windows if len(self.tokens) == 1 else None
         shapes = [index.shapes for index in self.indices.values()]
         if windows is not None and windows.rule == "full" and all((some >= windows.size).all() for some in shapes):
-            return windows.tokens  # known without a number for each of many windows
+            return windows.tokens  # no need to compute the width of every window
         return int(self.widths[0]) if len(self) and np.ptp(self.widths) == 0 else None
 
     def batch(self, ids: Array, rng: SampleRandom | None = None) -> Batch:
-        """The samples with these numbers, in this order."""
+        """Batch of the samples with these ids, in this order."""
         ids = np.asarray(ids, np.int64)
         if len(ids) and not (ids.min() >= 0 and ids.max() < len(self)):
             raise IndexError(f"samples {ids.min()} to {ids.max()} of {len(self)}")
@@ -171,7 +170,7 @@ class Dataset:
         return join(parts).take(back)
 
     def _draw_places(self, count: int, rng: SampleRandom | None) -> Array:
-        """(n, A) how far along their samples loose windows begin."""
+        """Relative starts (n, A) of loose windows."""
         axes = 0 if self.windows is None else len(self.windows.size)
         if rng is None or self.windows is None or self.windows.rule != "loose":
             return np.full((count, axes), 0.5)
@@ -213,7 +212,7 @@ class Dataset:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Within it a thread makes pieces that are expected."""
+        """Context in which a thread loads the pieces announced by `expect`."""
         if len(self.sizes) < 2 or self.pool is not None:
             yield
             return
@@ -226,7 +225,7 @@ class Dataset:
             pool.shutdown(cancel_futures=True)
 
     def expect(self, pieces: Iterable[int]) -> None:
-        """Begin to make pieces that will be wanted soon, if there is a thread to do it; forget what is no more."""
+        """Let the thread load the pieces needed next, and cancel all other pieces."""
         if self.pool is None:
             return
         wanted = [piece for piece in pieces if piece not in self.kept][:PIECES_AHEAD]
@@ -237,7 +236,7 @@ class Dataset:
                 self.coming[piece] = self.pool.submit(self._made, piece)
 
     def _bring(self, pieces: Iterable[int]) -> None:
-        """Have these pieces in memory: the thread makes some, while others are made here."""
+        """Load these pieces, shared between the thread and the caller."""
         missing = [piece for piece in pieces if piece not in self.kept]
         if self.pool is None or not missing or len(missing) > self.near:
             return
@@ -258,7 +257,7 @@ class Dataset:
         return batch
 
     def _made(self, piece: int) -> Batch:
-        with LOCKS.setdefault(os.getpid(), Lock()):  # readers of any data set need not care for threads
+        with LOCKS.setdefault(os.getpid(), Lock()):  # readers need not be thread-safe
             table = self.source.load(piece)
         streams = {name: tokens.tokenize(table) for name, tokens in self.tokens.items()}
         if self.until is not None:
@@ -273,7 +272,7 @@ class Dataset:
             if name not in used and not isinstance(column, Lists)
         }
         batch = Batch(streams, samples, np.arange(rows_of(table)))
-        if self._joins:  # what belonged to one sample is lost
+        if self._joins:  # sample columns have no meaning after concatenation
             batch = Batch({name: stream.as_one_sample() for name, stream in streams.items()}, {}, np.arange(1))
         if self.labels:
             name = stream_name(self.tokens, self.asked)
@@ -285,7 +284,7 @@ class Dataset:
         return tokens.truncate(stream, self.until) if isinstance(tokens, Windowed) else truncate(stream, self.until)
 
     def _cut(self, piece: int, streams: dict[str, Stream]) -> dict[str, Stream]:
-        """The streams as long as their tokens allow, but for the one that is cut into windows."""
+        """Truncate streams to the windows of their tokens, except the windowed stream."""
         made, long = {}, np.zeros((len(streams), len(next(iter(streams.values())))), bool)
         for number, (name, stream) in enumerate(streams.items()):
             tokens = self.tokens[name]
@@ -297,16 +296,16 @@ class Dataset:
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """Threads stay in their process."""
+        """State without threads, for pickling."""
         return self.__dict__ | {"pool": None, "coming": {}}
 
     def all(self, limit: int | None = None) -> Batch:
-        """Every sample, or the first `limit`, in one batch: for looking, not for training."""
+        """All samples, or the first `limit`, in one batch; for inspection, not for training."""
         count = len(self) if limit is None else min(limit, len(self))
         return self.batch(np.arange(count))
 
     def sample_column(self, name: str) -> Array:
-        """A column of samples of the whole data set."""
+        """A sample column of the whole dataset."""
         if self.waits and (column := known_column(self.source, name)) is not None:
             return column
         parts = []

@@ -1,7 +1,7 @@
-"""Sets of files: found, scanned, divided into parts and dealt into pieces, and what was left out of them is counted.
+"""Base classes of file readers: find, scan and split files, and read them in pieces.
 
-A reader of a new kind of file is a `FileSet`, the section of a recipe, with a `FilePlan` that says how the rows of one
-file become a table.
+A new reader is a `FileSet`, the section of a recipe, with a `FilePlan` that converts rows of a file to a table. Samples
+left out are counted and reported in notes.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from .source import Data, Source, Splits, find_files, fingerprint_files, locate,
 from .split import Split, sample_per_class
 
 Tagged = tuple[str, Path]
-"""The class of all samples of a file, or nothing, and the file."""
+"""Class of all samples of a file (empty if none), and the file."""
 Counts = Counter[Hashable]
-"""How much was found and left out, by the reason."""
-LABEL = "label"  # the column that has the class
-FOR_TOKENS, FOR_OBJECTIVE = "the tokens", "the objective"  # what needs a column
+"""Number of samples or entries found and left out, by reason."""
+LABEL = "label"  # column of the class
+FOR_TOKENS, FOR_OBJECTIVE = "the tokens", "the objective"  # users of a column, in messages
 TAG = re.compile(r"([^:/\\*?\[\]]+):(.+)", re.DOTALL)
-MAX_PIECES_IN_MEMORY = 8  # pieces that a data set keeps in memory
-MAX_FILES_PER_PIECE, MAX_TAGS_PER_PIECE = 16, 64  # in a piece, at most
+MAX_PIECES_IN_MEMORY = 8  # pieces kept in memory by a dataset
+MAX_FILES_PER_PIECE, MAX_TAGS_PER_PIECE = 16, 64
 
 
 class TaggedFiles(Data):
-    """Files of which each may have a class before its name, with files of their own for validation and test."""
+    """Files with optional class tags, CLASS:FILE, for train, valid and test."""
 
     files: list[str] = Field(default_factory=list)
-    """Training files: names or globs. CLASS:NAME gives all samples of a file the class CLASS."""
+    """Training files: names or globs; CLASS:FILE gives all samples of the files a class."""
     valid: list[str] = Field(default_factory=list)
-    """Validation files, written like `files` (default: none; `split` then sets the validation part)."""
+    """Validation files, to choose the best model (default: samples of `files`, by `split`)."""
     test: list[str] = Field(default_factory=list)
-    """Test files, written like `files` (default: none; `split` then sets the test part)."""
+    """Test files, for the final evaluation (default: samples of `files`, by `split`)."""
     split: Split = Split()
-    """Fractions of `files` for validation and test, where `valid` or `test` names no files (default: 0.1 and 0.1)."""
+    """Split of `files` into train, valid and test; parts with their own files are not split off."""
 
     def named(self) -> dict[str, list[str]]:
-        """The names of files of the parts that have some; to train on there must be."""
+        """File names of each part that has files; the part train is always present."""
         given = {"train": self.files, "valid": self.valid, "test": self.test}
         return {part: names for part, names in given.items() if names or part == "train"}
 
     def absolute_paths(self) -> Self:
-        """The same section with absolute names of files."""
+        """A copy with absolute paths."""
         found = {}
         for part in ("files", "valid", "test"):
             pairs = [split_tag(name) for name in getattr(self, part)]
@@ -63,51 +63,51 @@ class TaggedFiles(Data):
 
 
 def split_tag(name: str | Path) -> tuple[str, str]:
-    """The class before the colon, if there is one, and the name of the files."""
+    """Split CLASS:FILES into the class (may be empty) and the file name."""
     match = None if Path(name).expanduser().exists() else TAG.fullmatch(str(name))
     if match and os.name == "nt" and len(match[1]) == 1:  # a drive
         match = None
     tag, rest = (match[1].strip(), match[2].strip()) if match else ("", str(name))
     if rest.startswith("//") or "://" in rest:
-        raise UserError(f"{str(name)!r} is not on this machine", hint="Fetch it first, for example with xrdcp.")
+        raise UserError(f"{str(name)!r} is a remote file", hint="Download it first, for example with xrdcp.")
     return tag, rest
 
 
 def find_tagged_files(names: Sequence[str | Path], what: str) -> list[Tagged]:
-    """Files with the class of all their samples, or nothing."""
+    """Expand names and globs with class tags to files with their class."""
     found: dict[Path, str] = {}
     for tag, name in map(split_tag, names):
         for path in find_files([name], what):
             if found.setdefault(path, tag) != tag:
                 pair = " and ".join(f"with the class {one}" if one else "without a class" for one in (found[path], tag))
-                raise UserError(f"{path} is named twice, {pair}", file=path)
+                raise UserError(f"{path} is given twice, {pair}", file=path)
     if not names:
         find_files([], what)
     return [(tag, path) for path, tag in found.items()]
 
 
 def check_tags(files: Sequence[Tagged]) -> None:
-    """Refuse files of which some have a class and others none."""
+    """Refuse a mixture of files with and without a class tag."""
     bare = [path for tag, path in files if not tag]
     if bare and len(bare) < len(files):
-        message = f"{bare[0]} has no class before its name, but other files have"
-        hint = "Write a class before every name of files (NAME:FILES), or before no name."
+        message = f"{bare[0]} has no class tag, but other files have one"
+        hint = "Give a class to all files (CLASS:FILES), or to none."
         raise UserError(message, hint=hint, file=bare[0])
 
 
-# What is found in a file
+# Scan of a file
 
 
 @dataclass(frozen=True)
 class Words:
-    """A column of words of which few differ: the words, and for each sample the number of its own."""
+    """Column of strings, encoded as different values and an index per sample."""
 
     words: Array
     numbers: Array
 
     @classmethod
     def of(cls, column: Array) -> Words:
-        """The same column in less memory."""
+        """Encode a column of strings to save memory."""
         words, numbers = np.unique(column, return_inverse=True)
         return cls(words, numbers.astype(np.min_scalar_type(len(words))))
 
@@ -117,14 +117,17 @@ class Words:
 
 @dataclass(frozen=True)
 class Scan:
-    """What was found in a file.
+    """Result of scanning a file.
 
-    rows      samples in it, of which those numbered `kept` are used
-    edges     rows at which it can be read from anew
-    columns   those known before it is read: the class, and what divides and weighs the samples
-    counts    how much was left out, by the reason
-    lacks     columns that may be missing, and are; `has` are the others
-    lengths   of the lists of each sample
+    rows      number of samples in the file
+    kept      row numbers of the samples to use
+    edges     rows at which reading can start
+    columns   columns needed before loading: the class, and columns for the split and the weights
+    counts    number of samples and entries left out, by reason
+    lacks     optional columns that are missing
+    has       columns that are present
+    lengths   list lengths of each sample, by column
+    file      the open file, if the plan keeps files
     """
 
     path: Path
@@ -142,7 +145,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of a file: from `start` on, those numbered `kept`, or all up to `stop`."""
+    """Rows of a file: start .. stop - 1, or only start + `kept`."""
 
     path: Path
     tag: str
@@ -155,12 +158,12 @@ class Rows:
 
     @property
     def numbers(self) -> Array:
-        """The number of each row in the file."""
+        """Row numbers in the file."""
         return self.start + (np.arange(self.stop - self.start) if self.kept is None else self.kept)
 
 
 class Seen(NamedTuple):
-    """What was found in some rows: the numbers of those kept, and of these the columns and the lengths of lists."""
+    """Scan of some rows: kept rows, their columns and list lengths, and present columns."""
 
     kept: Array
     columns: dict[str, Array]
@@ -169,39 +172,39 @@ class Seen(NamedTuple):
 
 
 class FilePlan:
-    """How to read any of the files of a set."""
+    """Base class: how to read each file of a set."""
 
     wishes: tuple[str, ...]
-    """Columns that are handed out where they are there."""
+    """Names of optional columns."""
     keeps_files: ClassVar[bool] = False
-    """Whether a scan keeps its file, which must then survive a pickle and a fork."""
+    """Whether a scan keeps its file open; the file must then survive pickling and forking."""
 
     def open(self, path: Path) -> Any:
-        """An open file, with `rows` and `edges`."""
+        """Open a file; the result has `rows` and `edges`."""
         raise NotImplementedError
 
     def look(self, file: Any, tag: str, start: int, stop: int, counts: Counts) -> Seen:
-        """What is in the rows start .. stop - 1; what is left out is counted."""
+        """Scan the rows start .. stop - 1, and add samples left out to `counts`."""
         raise NotImplementedError
 
     def load(self, scan: Any, rows: Rows) -> Table:
-        """The samples of these rows."""
+        """Read samples as a table."""
         raise NotImplementedError
 
     def aligned(self) -> Self:
-        """The same plan with nothing left out."""
+        """A copy that leaves out no samples."""
         raise NotImplementedError
 
     def without(self, names: Collection[str]) -> Self:
-        """The same plan without columns that may be missing."""
+        """A copy without these optional columns."""
         return replace(self, wishes=tuple(name for name in self.wishes if name not in names))  # type: ignore[type-var]
 
     def own(self, tag: str) -> Collection[str]:
-        """Columns that are made here, whether or not a file has some of that name."""
+        """Columns computed by the plan, which hide columns of the file with the same name."""
         return ()
 
     def scan(self, path: Path, tag: str, size: int) -> Scan:
-        """Look at all rows of a file, `size` at a time."""
+        """Scan all rows of a file, `size` rows at a time."""
         file, counts, has = self.open(path), Counts(), set[str]()
         seen, firsts = list[Seen](), list[int]()
         for start, stop in stretches(file.edges, file.rows, size):
@@ -225,7 +228,7 @@ class FilePlan:
 
 
 def stretches(edges: Array, rows: int, size: int) -> Iterator[tuple[int, int]]:
-    """Runs of at most `size` rows, ended where reading can begin anew if there is such a place in their last half."""
+    """Runs of at most `size` rows; each ends at an edge if its second half has an edge."""
     start = 0
     while start < rows:
         stop = min(start + size, rows)
@@ -237,16 +240,18 @@ def stretches(edges: Array, rows: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def known_columns(scans: Sequence[Scan], name: str, unit: str = "samples") -> Array:
-    """A column of all samples, which was found when the files were scanned."""
+    """A column of all samples, from the scans."""
     if lacking := [scan.path for scan in scans if name not in scan.columns]:
-        message = f"{lacking[0]} has no column `{name}`, which divides the {unit}"
+        message = f"{lacking[0]} has no column `{name}`, needed to split the {unit}"
         raise UserError(message, key="data.split", file=lacking[0])
     return np.concatenate([scan.columns[name][:] for scan in scans])
 
 
 def note_missing_columns(scans: Sequence[Scan], asked: Collection[str], notes: list[str], but: str = "") -> list[str]:
-    """Columns (`but` one) that are missing in some files; those that only some lack, or that were `asked` for, are
-    told in the notes."""
+    """Optional columns (except `but`) missing in some files.
+
+    A note is added for columns missing in only some files, and for missing columns in `asked`.
+    """
     names = list(dict.fromkeys(name for scan in scans for name in scan.lacks if name != but))
     for name in names:
         without = [scan.path for scan in scans if name in scan.lacks]
@@ -257,114 +262,113 @@ def note_missing_columns(scans: Sequence[Scan], asked: Collection[str], notes: l
 
 
 def note_overlaps(groups: Mapping[str, Any], what: str) -> list[str]:
-    """Notes on samples of a part's own files that stand in those to train on too, by what they are told apart."""
+    """Notes on samples of other parts that are also in the training files, by their ids."""
     known = set(groups["train"].tolist())
     counts = {part: sum(one in known for one in own.tolist()) for part, own in groups.items() if part != "train"}
     return [
-        f"{count:,} of {len(groups[part]):,} {what} of {part} are among those to train on."
+        f"{count:,} of {len(groups[part]):,} {what} of {part} are also in the training files."
         for part, count in counts.items()
         if count
     ]
 
 
 def in_files(sizes: Iterable[int], rows: Array) -> list[Array]:
-    """Sorted numbers of samples, counted over files of these sizes, as numbers within each."""
+    """Convert sorted sample numbers over all files to row numbers within each file."""
     ends = np.cumsum([0, *sizes])
     cuts = np.searchsorted(rows, ends)
     return [rows[low:high] - first for (low, high), first in zip(pairwise(cuts), ends)]
 
 
-# Files of samples as a section of a recipe
+# Section of a recipe
 
 
 class FileSet(TaggedFiles):
-    """Samples of many files, found by scanning them, and read piece by piece.
+    """Base class of readers that scan many files and load them in pieces.
 
-    A subclass says in `plan` how the rows of a file become a table, and in `describe_counts` what was left out; the
-    other methods below may be changed where a field needs it.
+    A subclass defines `plan`, which converts rows of a file to a table, and `describe_counts`, which reports samples
+    left out. The other methods may be overridden.
     """
 
     what: ClassVar[str] = "files"
-    """What the files are called."""
+    """Plural noun for the files, in messages."""
     unit: ClassVar[str] = "sample"
-    """What a sample is called."""
+    """Singular noun for a sample, in messages."""
 
     bad_files: Literal["stop", "skip"] = "stop"
-    """Files that cannot be read: stop refuses them, skip leaves them out with a note (default: stop)."""
+    """Unreadable files: stop with an error, or skip the file with a note (default: stop)."""
     chunk_size: int = Field(default=4096, ge=16)
-    """Number of samples read at a time (default: 4096). A training keeps several chunks in memory and mixes some of
-    them."""
+    """Samples per chunk (default: 4096); training shuffles across several chunks in memory."""
 
     def plan(self, training: bool) -> Any:
-        """How to read the files: those to train on, or others."""
+        """Plan for reading training files, or other files."""
         raise NotImplementedError
 
     def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
-        """Sentences on what was left out of the samples, of which `kept` of `total` are used."""
+        """Notes on samples left out, where `kept` of `total` are used."""
         return []
 
     def find(self, names: Sequence[str | Path]) -> list[Tagged]:
-        """Files with the class of all their samples, or nothing."""
+        """Expand names and globs to files with their class."""
         found = find_tagged_files(names, self.what)
         check_tags(found)
         return found
 
     def rows_per_scan(self) -> int:
-        """Samples looked at at a time."""
+        """Number of samples per scan step."""
         return self.chunk_size
 
     def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
-        """Refuse a part that cannot be used, after its files were scanned."""
+        """Check a part after its files are scanned; raise an error if it is unusable."""
 
     def agree(self, plan: Any, scans: Sequence[Scan], notes: list[str], training: bool) -> Any:
-        """The plan for files that have not all the same columns."""
+        """Adapt the plan to files with different columns."""
         return plan.without(note_missing_columns(scans, (), notes))
 
     def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
-        """Of all samples to divide, what may not be in two parts, and what has its share in each."""
+        """Group and stratification columns (n,) of the samples to split, or None."""
         by, strata = (known_columns(scans, name) if name else None for name in (split.by, split.stratify))
         return by, strata
 
     def learn(self, plan: Any, scans: Sequence[Scan], train: Array, notes: list[str]) -> Any:
-        """The plan with what is learned from the samples to train on, by number."""
+        """Fit the plan to the training samples (row numbers `train`)."""
         return plan
 
     def overlaps(self, scans: Mapping[str, Sequence[Scan]]) -> list[str]:
-        """Notes on samples that are in several parts."""
+        """Notes on samples that occur in several parts."""
         return []
 
     def fingerprint(self, scans: Sequence[Scan]) -> dict[str, str]:
-        """What tells whether the files changed."""
+        """Fingerprints of the files, by path."""
         return fingerprint_files([scan.path for scan in scans])
 
     def slow(self, source: FilePieces, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
-        """Notes on what makes reading slow."""
+        """Notes on slow reading."""
         packed = [scan.edges for scan in scans if not getattr(scan.file, "in_memory", False)]
         widest = max((int(np.diff(edges).max(initial=0)) for edges in packed), default=0)
         size = max(rows.stop - rows.start for rows in source.pieces[0])
         if len(source.sizes) <= MAX_PIECES_IN_MEMORY or widest <= 2 * size:
             return []
         return [
-            f"Files are packed in runs of {widest:,} {self.unit}s, of which {size:,} are used at a time: "
-            f"a larger data.chunk_size than {self.chunk_size:,} reads them less often."
+            f"Files are compressed in blocks of {widest:,} {self.unit}s, but read {size:,} at a time: "
+            f"a data.chunk_size above {self.chunk_size:,} decompresses them less often."
         ]
 
     def scan(self, plan: Any, log: Any, notes: list[str]) -> dict[str, list[Scan]]:
-        """What is in the files of each part that has some."""
+        """Scan the files of each part."""
         self.split.less(self.valid, self.test)
         named = {part: self.find(names) for part, names in self.named().items()}
         return {part: self._scan_part(plan, files, log, notes, part) for part, files in named.items()}
 
     def scan_others(self, plan: Any, files: Sequence[str | Path], notes: list[str]) -> list[Scan]:
-        """What is in files that are not divided; one that cannot be read is an error."""
+        """Scan files that are not split; an unreadable file is an error."""
         return [plan.scan(path, tag, self.rows_per_scan()) for tag, path in self.find(files)]
 
     def pieces(self, plan: Any, parts: Sequence[Part], mixed: bool = True, notes: Sequence[str] = ()) -> FilePieces:
-        """The samples of some rows of files, in pieces."""
+        """Source of the selected rows of files, in pieces."""
         return FilePieces(plan, parts, self.chunk_size, mixed, notes)
 
     def open(self, log: Any = None) -> Splits:
-        """Look at all files, and divide their samples."""
+        """Scan all files and split their samples."""
         plan, notes = self.plan(training=True), list[str]()
         scans = self.scan(plan, log, notes)
         every = [scan for some in scans.values() for scan in some]
@@ -385,11 +389,11 @@ class FileSet(TaggedFiles):
         return Splits(order_parts(dict[str, Source](sources)), self.fingerprint(every), notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """The samples of other files in their order; classes and what else is only learned may be missing there."""
+        """Samples of other files, in order; labels may be missing."""
         return self._others(files, self.plan(training=False))
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
-        """Every sample of other files, also one without entries."""
+        """All samples of other files, in order, including empty samples."""
         return self._others(files, self.plan(training=False).aligned())
 
     def _others(self, files: Sequence[str | Path], plan: Any) -> Source:
@@ -400,9 +404,9 @@ class FileSet(TaggedFiles):
         return self.pieces(plan, [(scan, scan.kept) for scan in scans], mixed=False, notes=notes)
 
     def _scan_part(self, plan: Any, files: Sequence[Tagged], log: Any, notes: list[str], part: str) -> list[Scan]:
-        """What is in the files of a part; bad ones are refused, or told in the notes."""
+        """Scan the files of a part; unreadable files are an error or a note."""
         if log is not None and len(files) > 1:
-            log(f"looking at {len(files):,} {self.what}")
+            log(f"scanning {len(files):,} {self.what}")
         scans: list[Scan] = []
         for tag, path in files:
             try:
@@ -410,17 +414,17 @@ class FileSet(TaggedFiles):
             except UserError as error:
                 release([path])
                 if self.bad_files == "stop":
-                    hint = f"{error.hint} Or leave out files that cannot be read: --data.bad_files skip".strip()
+                    hint = f"{error.hint} Or skip unreadable files: --data.bad_files skip".strip()
                     raise error.with_fields(hint=hint if len(files) > 1 else error.hint) from error
                 notes.append(f"left out {path}: {error.message}.")
         if not scans:
-            raise UserError(f"no file for {part} can be read", hint=" ".join(notes[:4]))
+            raise UserError(f"none of the files for {part} can be read", hint=" ".join(notes[:4]))
         self._tell(scans, notes, f" for {part}", "" if part == "train" else f" of {part}")
         self.check_part(files, scans, notes, part)
         return scans
 
     def _tell(self, scans: Sequence[Scan], notes: list[str], why: str = "", whose: str = "") -> None:
-        """Tell in the notes how much is not used; refuse it if nothing is left."""
+        """Add notes on samples left out; raise an error if none is left."""
         counts = Counts()
         for scan in scans:
             counts.update(scan.counts)
@@ -433,9 +437,9 @@ class FileSet(TaggedFiles):
 def wanted_columns(
     state: Mapping[str, Any], carried: Sequence[str], key: str, training: bool
 ) -> tuple[dict[str, str] | None, tuple[str, ...]]:
-    """Columns that a section was told to read (`Data.want`), with what they are for, and those that may be missing.
+    """Required columns (see `Data.want`) with the user of each, and optional columns.
 
-    carried   columns that are carried along to the answers, as `key` says
+    carried   columns copied to the predictions, named by the recipe key `key`
     """
     if "names" not in state:
         return None, ()
@@ -446,15 +450,15 @@ def wanted_columns(
     return names, tuple(dict.fromkeys([*state["wishes"], *truth]))
 
 
-# Samples of many files in pieces: each piece has its share of every class, or of many files, so that all are mixed
+# Pieces: each has an equal share of every class, or of many files, so that they are mixed
 
 
 Part = tuple[Scan, Array]
-"""A file, and the numbers of its rows."""
+"""A scanned file, and row numbers in it."""
 
 
 class FilePieces:
-    """Samples of files, read a piece at a time; a process that loads one opens the files itself."""
+    """Source of samples of many files in pieces; each process opens the files itself."""
 
     def __init__(
         self, plan: FilePlan, parts: Sequence[Part], chunk_size: int, mixed: bool = True, notes: Sequence[str] = ()
@@ -465,11 +469,11 @@ class FilePieces:
         self.sizes = [sum(map(len, some)) for some in self.pieces]
 
     def load(self, piece: int) -> Table:
-        """The samples of a piece."""
+        """Read the samples of a piece."""
         return concatenate_shared([self.plan.load(self.scans[rows.path], rows) for rows in self.pieces[piece]])
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
-        """The classes of all samples, or how long lists are, which was seen when the files were looked at."""
+        """Classes of all samples, or list lengths, from the scans; None if unknown."""
         sides = {path: scan.lengths if lists else scan.columns for path, scan in self.scans.items()}
         if (not lists and name != LABEL) or any(name not in side for side in sides.values()):
             return None
@@ -479,8 +483,10 @@ class FilePieces:
 
 
 def deal(parts: Sequence[Part], chunk_size: int, mixed: bool = True) -> list[list[Rows]]:
-    """Pieces of about `chunk_size` samples, with an even share of every tag; where there are none, of every file, or of
-    groups of files."""
+    """Divide samples into pieces of about `chunk_size`.
+
+    Each piece has an equal share of every class tag; without tags, of every file or group of files.
+    """
     parts = [part for part in parts if len(part[1])]
     if not parts:
         return []
@@ -500,7 +506,7 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
     for scan, rows in parts:
         groups.setdefault(scan.tag if tagged else str(scan.path), []).append((scan, rows))
     names, most = list(groups), MAX_TAGS_PER_PIECE if tagged else MAX_FILES_PER_PIECE
-    if len(names) > most:  # files of a class often stand together: they are dealt by chance
+    if len(names) > most:  # shuffle, because files of one class are often neighbours
         rng = mix(key("dealt") ^ mix(np.arange(len(names))))
         names = [names[number] for number in np.argsort(rng, kind="stable")]
     dealt: list[list[Part]] = [[] for _ in range(min(most, len(names)))]
@@ -510,8 +516,7 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def _shares(group: Sequence[Part], count: int, longest: int) -> list[list[Rows]]:
-    """The samples of a group in `count` shares, nearly even: an end moves to where a file can be read from anew, if
-    that is near."""
+    """Divide a group into `count` nearly equal shares that end at nearby file edges."""
     sizes = [len(rows) for _, rows in group]
     firsts = np.cumsum([0, *sizes])
     total = int(firsts[-1])
@@ -553,5 +558,5 @@ def _runs(scan: Scan, rows: Array, longest: int) -> list[Rows]:
 
 
 def concatenate_shared(tables: Sequence[Table]) -> dict[str, Column]:
-    """Tables of the same columns, one after the other; lists that are equally long share one array of lengths."""
+    """Concatenate tables; lists of equal length share one `lengths` array."""
     return dict(tables[0]) if len(tables) == 1 else shared(concatenate(tables))

@@ -1,7 +1,7 @@
-"""Batches of a training, one after the other, prepared here or in worker processes.
+"""Data loader: prepares training batches in this process or in workers.
 
-A thread that prepares batches was tried and left: it fights with the loop for Python's lock, which costs more than the
-host has time for anyway while a GPU works. One that reads pieces of large data ahead does most of it without the lock.
+There is no thread that prepares batches: it would compete with the training loop for Python's global lock, which costs
+more time than it saves. The thread that reads pieces of large data ahead works mostly without the lock.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from ..objectives.base import Objective
     from ..tokens.base import Tokens
 
-MAX_RETRIES = 3  # times in a row that lost workers are started again
-TIMED_STEPS = 30  # steps over which the time is taken
-MIN_WARNED_SECONDS = 60.0  # seconds of preparing that are left, from which it is worth a word
+MAX_RETRIES = 3  # restarts of lost workers in a row
+TIMED_STEPS = 30  # steps over which the time is measured
+MIN_WARNED_SECONDS = 60.0  # remaining preparation time that is worth a message
 
 
 class Fetch(TorchDataset[Batch]):
-    """The share of one rank of the batch of a step: `fetch[step]`, a pure function."""
+    """Prepared batch of a step, for one rank: `fetch[step]`, a pure function."""
 
     def __init__(
         self,
@@ -56,14 +56,15 @@ class Fetch(TorchDataset[Batch]):
         self.rank, self.world = rank, world
         if order.batch < world:
             raise UserError(
-                f"train.batch must be {world} or more, a sample for each process, not {order.batch}", key="train.batch"
+                f"train.batch must be at least {world}, one sample for each process, not {order.batch}",
+                key="train.batch",
             )
 
     def __getitem__(self, step: int) -> Batch:
         epoch, inside = self.order.at(step)
         whole = self.order(epoch, inside)
         ids = share(whole, self.rank, self.world)
-        taken = ids if len(ids) else whole[:1]  # of a batch with fewer samples than ranks, some have nothing
+        taken = ids if len(ids) else whole[:1]  # some ranks have no samples if the batch is smaller than the world
         rng = SampleRandom(self.order.seed, epoch, taken)
         self.dataset.expect(self.order.ahead(epoch, inside).tolist())
         raw, other = self.dataset.batch(taken, rng), None
@@ -83,9 +84,9 @@ def load(
     workers: int = 0,
     log: Callable[[str], None] = lambda text: None,
 ) -> Generator[Batch]:
-    """The batches of the steps first .. last - 1.
+    """Batches of the steps first .. last - 1.
 
-    workers  processes that prepare them; one that dies is replaced, and the batches go on where they were
+    workers  number of processes that prepare batches; lost processes are restarted at the current step
     """
     if workers == 0:
         with fetch.dataset.reading():
@@ -105,16 +106,16 @@ def load(
             failures += 1
             if failures > MAX_RETRIES:
                 raise UserError(
-                    f"the data workers were lost {failures} times in a row: {error}",
-                    hint="Often memory ran out: try fewer train.workers, or 0.",
+                    f"the data workers died {failures} times in a row: {error}",
+                    hint="They may have run out of memory: reduce train.workers, or set it to 0.",
                     key="train.workers",
                 ) from error
-            log(f"a data worker was lost; starting again at step {step} ({failures} of {MAX_RETRIES})")
+            log(f"a data worker died; restarting at step {step} (attempt {failures} of {MAX_RETRIES})")
 
 
 def _here(fetch: Fetch, first: int, last: int, log: Callable[[str], None]) -> Generator[Batch]:
-    """Batches prepared in this process; where most of the time goes to that, it is said once."""
-    watched = range(first + TIMED_STEPS, first + 2 * TIMED_STEPS)  # those before are slow for other reasons
+    """Batches prepared in this process; logs once if preparation is slow."""
+    watched = range(first + TIMED_STEPS, first + 2 * TIMED_STEPS)  # the first steps are slow for other reasons
     began = preparing = 0.0
     for step in range(first, last):
         now = time.monotonic()
@@ -125,8 +126,8 @@ def _here(fetch: Fetch, first: int, last: int, log: Callable[[str], None]) -> Ge
             if each > whole / 2 and each * (last - step) > MIN_WARNED_SECONDS:
                 beside = min(max(1, (os.cpu_count() or 2) - 1), 8, round(each / max(whole - each, each / 8)) or 1)
                 log(
-                    f"batches take {1000 * each:.0f} of the {1000 * whole:.0f} ms of a step to prepare: "
-                    f"train.workers: {beside} would do it in processes of their own"
+                    f"preparing a batch takes {1000 * each:.0f} of the {1000 * whole:.0f} ms of a step: "
+                    f"train.workers: {beside} would do it in parallel"
                 )
         batch = fetch[step]
         preparing += time.monotonic() - now
@@ -134,16 +135,16 @@ def _here(fetch: Fetch, first: int, last: int, log: Callable[[str], None]) -> Ge
 
 
 def _lost(error: Exception) -> bool:
-    """Whether a worker died: PyTorch says so, or what it was about to hand over is gone with it.
+    """Whether an exception means that a worker died.
 
-    What goes wrong inside a worker that lives is said to be «Caught».
+    PyTorch marks an exception raised inside a living worker with «Caught».
     """
     text = str(error)
     return text.startswith("DataLoader worker (pid") if isinstance(error, RuntimeError) else "Caught" not in text
 
 
 class _Parcel(NamedTuple):
-    """A batch on its way out of a worker: what its arrays hold lies in memory that both processes share."""
+    """A batch sent from a worker; its array data are in shared memory."""
 
     form: bytes
     sizes: list[int]
@@ -151,7 +152,7 @@ class _Parcel(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch) -> _Parcel:
-        """Without the columns that no model reads."""
+        """Pack a batch, without the columns that no model reads."""
         streams = {
             name: replace(
                 stream, columns={k: v for k, v in stream.columns.items() if k not in batch.aside.get(name, ())}
@@ -170,7 +171,7 @@ class _Parcel(NamedTuple):
         return cls(form, [len(view) for view in views], shared)
 
     def open(self) -> Batch:
-        """The batch, its arrays where they lie."""
+        """Unpack the batch; its arrays are views of the shared memory."""
         place, there, parts = 0, self.shared.numpy(), []
         for size in self.sizes:
             parts.append(there[place : place + size])
@@ -187,21 +188,21 @@ class _Guarded(TorchDataset["_Parcel | UserError"]):
         try:
             return _Parcel.of(self.fetch[step])
         except UserError as error:
-            return error  # raised by the main process
+            return error  # raised in the main process
 
     def begin(self, worker: int) -> None:
-        """In a worker, as long as it lives: pieces are read ahead."""
+        """Start reading pieces ahead, for the lifetime of a worker."""
         self.alive = ExitStack()
         self.alive.enter_context(self.fetch.dataset.reading())
 
 
 def _processes(fetch: Fetch, first: int, last: int, workers: int) -> Iterator[_Parcel | UserError]:
-    """One loader for each worker, so that each reads its own pieces of the data."""
+    """Parcels from one loader per worker, so that each worker reads its own pieces."""
     before = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
     guarded, loaders = _Guarded(fetch), list[Any]()
     try:
         for worker in range(workers):
-            runs = islice(fetch.order.runs(first, last), worker, None, workers)  # each needs the same pieces
+            runs = islice(fetch.order.runs(first, last), worker, None, workers)  # steps of a run need the same pieces
             loader = DataLoader(
                 guarded,
                 batch_size=None,
@@ -213,14 +214,14 @@ def _processes(fetch: Fetch, first: int, last: int, workers: int) -> Iterator[_P
             )
             loaders.append(iter(loader))
         if before is not None and threading.current_thread() is threading.main_thread():
-            # PyTorch's handler would raise wherever the training is; lost workers are found here, at a batch.
+            # PyTorch's handler would raise anywhere in the training; lost workers are detected here instead.
             signal.signal(signal.SIGCHLD, before)
         for number, run in enumerate(fetch.order.runs(first, last)):
             for _ in run:
                 yield next(loaders[number % workers])
     finally:
         for batches in loaders:
-            batches._shutdown_workers()  # now, not when the traceback of an error is forgotten
+            batches._shutdown_workers()  # now, not when the traceback is freed
 
 
 def _same(batch: Any) -> Any:

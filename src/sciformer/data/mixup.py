@@ -1,4 +1,4 @@
-"""Mixtures of two samples (mixup, arXiv 1710.09412): who comes to whom, and with which share."""
+"""Mixup of two samples (arXiv 1710.09412): choice of partners and mixing weights."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from .columns import Array
 from .dataset import Dataset
 from .random import SampleRandom, key
 
-MAX_ROUNDS = 200  # after which the few that still have no share get a half
+MAX_ROUNDS = 200  # rejection rounds; remaining samples get the weight 0.5
 
 
 def partners(dataset: Dataset, rng: SampleRandom) -> tuple[Array, SampleRandom]:
-    """Another sample (B,) for each, and the random numbers for what varies it.
+    """Draw a partner (B,) for each sample, with random numbers for its augmentation.
 
-    It may be any; where data have more pieces than are kept in memory, one of the same piece.
+    If the data have more pieces than fit in memory, the partner comes from the same piece.
     """
     draw, ids = rng.uniform("partner"), np.asarray(rng.ids, np.int64)
     first, size = np.zeros(len(ids), np.int64), np.full(len(ids), len(dataset))
@@ -27,7 +27,7 @@ def partners(dataset: Dataset, rng: SampleRandom) -> tuple[Array, SampleRandom]:
 
 
 def shares(alpha: float, rng: SampleRandom) -> Array:
-    """(B,) numbers between 0 and 1 of density ~ x^(alpha - 1) (1 - x)^(alpha - 1), by Jöhnk's rejection."""
+    """Mixing weights (B,) from Beta(alpha, alpha), by Jöhnk's rejection method."""
     found = np.full(len(rng.ids), 0.5)
     todo = np.arange(len(found))
     for turn in range(MAX_ROUNDS):

@@ -1,4 +1,4 @@
-"""From raw tokens to what a model sees: augmented, mixed, corrupted by the objective, then normalised."""
+"""Preparation of batches: augmentation, mixup, corruption, normalisation."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def prepare(
     counted: bool = True,
     other: tuple[Batch, SampleRandom] | None = None,
 ) -> Batch:
-    """A batch ready for the model: varied (in training), corrupted, then normalised, and (if known) counted.
+    """Augment (in training), mix, corrupt and normalise a batch.
 
-    other   as many samples, with their random numbers, that are varied too and mixed with those of the batch
+    counted  whether to compute `count`, the divisor of the loss
+    other    partner samples for mixup, as many as in the batch, with their random numbers
     """
     if training:
         batch = _varied(batch, tokens, rng)

@@ -1,7 +1,7 @@
-"""Randomness of samples as a pure function: of the seed, the epoch, the sample's id, a name and a place in the sample.
+"""Random numbers as pure functions of seed, epoch, sample, name and token.
 
-Whoever asks, in whatever order, in whichever process, gets the same numbers. They come from a counter through the
-mixing function of SplitMix64 (Steele, Lea, Flood 2014), for a whole batch at once.
+They do not depend on the order of calls or on the process. A counter goes through the mixing function of SplitMix64
+(Steele, Lea, Flood 2014), vectorised over the batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(words: Any) -> Words:
-    """Scramble 64-bit words: each output bit depends on every input bit."""
+    """Hash 64-bit words: each output bit depends on every input bit."""
     z = np.atleast_1d(np.asarray(words)).astype(np.uint64) + GOLDEN
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -29,7 +29,7 @@ def mix(words: Any) -> Words:
 
 
 def key(*parts: int | str) -> Words:
-    """One word (1,) from integers and names."""
+    """Hash integers and names to one 64-bit word (1,)."""
     word = np.zeros(1, np.uint64)
     for part in parts:
         number = zlib.crc32(part.encode()) if isinstance(part, str) else part & 0xFFFFFFFFFFFFFFFF
@@ -38,9 +38,9 @@ def key(*parts: int | str) -> Words:
 
 
 def permute(index: Any, count: int, word: Words) -> Integers:
-    """Where a keyed shuffle of 0 .. count - 1 sends each index, without making the whole shuffle.
+    """Image of each index under a keyed permutation of 0 .. count - 1.
 
-    A Feistel network over the next power of four permutes its whole range; indices that land beyond `count` go round
+    A Feistel network permutes the range up to the next power of four. Indices that land beyond `count` are permuted
     again until they are inside.
     """
     half = max(1, (max(count - 1, 1).bit_length() + 1) // 2)
@@ -58,14 +58,14 @@ def permute(index: Any, count: int, word: Words) -> Integers:
 
 
 class SampleRandom:
-    """The random numbers of a batch of samples with these ids, in this epoch of a run with this seed."""
+    """Random numbers of a batch, from the seed, the epoch and the sample ids."""
 
     def __init__(self, seed: int, epoch: int, ids: Any) -> None:
         self.seed, self.epoch, self.ids = seed, epoch, ids
 
     @cached_property
     def words(self) -> Words:
-        """One for each sample; made when somebody asks."""
+        """One 64-bit word (B,) per sample."""
         return mix(key(self.seed, self.epoch) ^ mix(np.asarray(self.ids, np.int64)))
 
     def _draw(self, name: str, lengths: Integers | None) -> Words:
@@ -76,20 +76,20 @@ class SampleRandom:
         return mix(np.repeat(words, lengths) + mix(place))
 
     def uniform(self, name: str, lengths: Integers | None = None) -> Floats:
-        """In [0, 1): one for each sample (B,), or with lengths (B,) one for each of their tokens (T,)."""
+        """Uniform numbers in [0, 1): per sample (B,), or with lengths per token (T,)."""
         return (self._draw(name, lengths) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def integers(self, name: str, high: int, lengths: Integers | None = None) -> Integers:
-        """In 0 .. high - 1."""
+        """Uniform integers in 0 .. high - 1, per sample or per token."""
         return np.minimum((self.uniform(name, lengths) * high).astype(np.int64), high - 1)
 
     def normal(self, name: str, lengths: Integers | None = None) -> Floats:
-        """Of mean 0 and variance 1, by Box and Muller."""
+        """Standard normal numbers, per sample or per token, by the Box-Muller transform."""
         radius = np.sqrt(-2 * np.log1p(-self.uniform(name + " radius", lengths)))
         return radius * np.cos(2 * np.pi * self.uniform(name + " angle", lengths))
 
     def ranks(self, name: str, lengths: Integers) -> Integers:
-        """A shuffle within each sample: the rank (T,) of each token among those of its sample, from 0."""
+        """Random permutation within each sample: the rank (T,) of each token, from 0."""
         sample = np.repeat(np.arange(len(lengths)), lengths)
         order = np.lexsort((self.uniform(name, lengths), sample))
         ranks = np.empty(len(sample), np.int64)

@@ -1,6 +1,6 @@
-"""Which samples come when: a pure function of the seed, the epoch and the step, and nothing else.
+"""Samplers: the order of samples as a pure function of seed, epoch and step.
 
-A checkpoint therefore needs no state of a loader, and a run resumed with other workers or ranks sees the same samples.
+A checkpoint therefore needs no loader state, and a run resumed with other workers or ranks sees the same samples.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from .random import Integers, key, permute
 if TYPE_CHECKING:
     from .dataset import Dataset
 
-Room = tuple[int, int]  # rows and width of a batch with its padding
+Room = tuple[int, int]  # rows and width of a padded batch
 
 
 class BatchSampler:
-    """`order(epoch, step)` is the global batch of ids; ranks slice it.
+    """Shuffled batches of fixed size; `order(epoch, step)` returns sample ids.
 
-    count    samples in the data set
-    batch    samples in a global batch; an epoch leaves out what does not fill the last one, others each time
-    lengths  of the samples (count,): batches then hold samples of similar length, sorted within windows of `window`
-             batches; None leaves them mixed
-    chunks   sizes of the pieces in which data larger than memory are stored: pieces are shuffled, then samples
-             within `near` neighbouring pieces, so that only those need be in memory
+    count    number of samples in the dataset
+    batch    number of samples in a global batch; an epoch drops the (random) rest
+    lengths  (count,) sample lengths, for batches of similar length, sorted within windows of `window` batches
+             (default: batches of mixed length)
+    chunks   sizes of the pieces of data larger than memory: pieces are shuffled, then samples within groups of
+             `near` consecutive pieces, so that only one group is in memory
     """
 
     def __init__(
@@ -42,41 +42,41 @@ class BatchSampler:
         near: int = 4,
     ) -> None:
         if count < 1:
-            raise UserError("there are no samples to train on")
+            raise UserError("the training part has no samples")
         if batch < 1:
             raise UserError(f"train.batch must be 1 or more, not {batch}", key="train.batch")
         self.count, self.batch, self.seed = count, min(batch, count), seed
         self.lengths = None if lengths is None or np.ptp(lengths) == 0 else np.asarray(lengths)
         self.window = window
-        if chunks is not None:  # a window reaches into two neighbourhoods of pieces at most
+        if chunks is not None:  # a window covers at most two groups of pieces
             self.window = max(1, min(window, int(near * count / len(chunks)) // self.batch))
         self.chunks = np.asarray([count] if chunks is None else chunks, np.int64)
         if self.chunks.sum() != count:
-            raise UserError(f"the chunks hold {int(self.chunks.sum())} samples, not {count}")
+            raise UserError(f"the pieces have {int(self.chunks.sum())} samples in total, not {count}")
         self.near = near
-        self.turns: dict[int, Integers] = {}  # the pieces in the order of the last epochs
-        self.block: tuple[int, int, Integers] = (-1, -1, np.zeros((0, 0), np.int64))  # the last window made
+        self.turns: dict[int, Integers] = {}  # order of the pieces in recent epochs
+        self.block: tuple[int, int, Integers] = (-1, -1, np.zeros((0, 0), np.int64))  # cached window
         self.batches = count // self.batch
-        """How many batches an epoch has."""
+        """Number of batches per epoch."""
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room | None:
-        """Rows and width into which any rank's share of a batch like this one fits; None: as its samples need."""
+        """Fixed rows and width of the batch of any rank; None if they vary."""
         return None
 
     def shapes(self, multiple: int) -> int:
-        """How many shapes the batches may have, where samples are padded to multiples of so many tokens."""
+        """Number of different batch shapes with padding to a `multiple` of tokens."""
         return 1 if self.lengths is None else len(np.unique(rounded(self.lengths, multiple)))
 
     def widest(self) -> int:
-        """A step of the first epoch that has the widest sample, where some batches have wider ones than others."""
+        """Step of the first epoch with the longest sample, if batches differ in width."""
         return 0
 
     def at(self, step: int) -> tuple[int, int]:
-        """The epoch and the step in it, of a step counted from the beginning."""
+        """Epoch and step within the epoch, from the global step."""
         return divmod(step, self.batches)
 
     def runs(self, first: int, last: int) -> Iterator[range]:
-        """The steps first .. last - 1 in runs that need nearly the same pieces; one by one, where there is one."""
+        """Split the steps first .. last - 1 into runs that need the same pieces."""
         while first < last:
             stop = first + 1
             if len(self.chunks) > 1:
@@ -87,7 +87,7 @@ class BatchSampler:
             first = stop
 
     def ahead(self, epoch: int, step: int) -> Integers:
-        """The pieces around this step, then those that are wanted after them; none where there is only one."""
+        """Pieces needed around this step, then next; empty for a single piece."""
         if len(self.chunks) == 1:
             return self.chunks[:0]
         group = self._group(epoch, step)
@@ -96,17 +96,17 @@ class BatchSampler:
         return np.concatenate([self._turn(epoch)[group - self.near : group], after])
 
     def _group(self, epoch: int, step: int) -> int:
-        """Where the pieces that come after those of this step begin in their sequence."""
+        """Index of the first piece after the group of this step, in the order of the epoch."""
         place = self.count * step // self.batches
         return (int(np.searchsorted(self._ends(epoch), place, "right")) // self.near + 1) * self.near
 
     def _ends(self, epoch: int) -> Integers:
-        """Where each piece ends in the sequence of an epoch."""
+        """Ends of the pieces in the sample sequence of an epoch."""
         return np.asarray(self.chunks[self._turn(epoch)].cumsum())
 
     def _turn(self, epoch: int) -> Integers:
-        """The pieces in the order in which an epoch takes them."""
-        turns = self.turns  # once: another thread may put others there
+        """Order of the pieces in an epoch."""
+        turns = self.turns  # read once: another thread may replace it
         if epoch not in turns:
             count = len(self.chunks)
             made = {epoch: permute(np.arange(count), count, key(self.seed, "chunks", epoch))}
@@ -114,16 +114,16 @@ class BatchSampler:
         return turns[epoch]
 
     def __call__(self, epoch: int, step: int) -> Integers:
-        """The ids of the global batch."""
+        """Sample ids of the global batch."""
         assert 0 <= step < self.batches
         number, inside = divmod(step, self.window)
-        block = self.block  # once: another thread may put another one there
+        block = self.block  # read once: another thread may replace it
         if block[:2] != (epoch, number):
             block = self.block = (epoch, number, self._window(epoch, number))
         return block[2][inside]
 
     def _window(self, epoch: int, number: int) -> Integers:
-        """The batches (W, B) of a window of steps, made at once because small arrays cost as much as large ones."""
+        """Batches (W, B) of a window of steps, computed together for speed."""
         whole = min(self.window, self.batches - number * self.window)  # the last window may be shorter
         first = number * self.window * self.batch
         ids = self._samples(epoch, np.arange(first, first + whole * self.batch))
@@ -133,7 +133,7 @@ class BatchSampler:
         return sorted_ids[permute(np.arange(whole), whole, key(self.seed, "batches", epoch, number))]
 
     def _samples(self, epoch: int, places: Integers) -> Integers:
-        """The ids at these places of the epoch's sequence."""
+        """Sample ids at these positions of the sequence of an epoch."""
         if len(self.chunks) == 1:
             return permute(places, self.count, key(self.seed, "samples", epoch))
         pieces = self._turn(epoch)
@@ -153,14 +153,14 @@ class BatchSampler:
 
 
 class TokenBudgetSampler(BatchSampler):
-    """Batches of at most `tokens` tokens, padding included: few long samples or many short ones (fairseq).
+    """Batches of at most `tokens` tokens with padding (as in fairseq).
 
-    widths    tokens of each sample (count,), in its longest stream
-    multiple  samples whose widths round up to the same multiple of it come together; unless given, of 16, growing
-              with the width so that twice the width has four kinds more
+    widths    (count,) number of tokens of each sample, in its longest stream
+    multiple  samples whose widths round up to the same multiple share batches (default: 16, growing with the width:
+              four different widths per octave)
 
-    A batch of width w has tokens // w samples, at least one. Every sample comes once in an epoch: the last batch of
-    each kind may have fewer. Their number is the same in every epoch.
+    A batch of width w has max(1, tokens // w) samples. Every sample occurs once per epoch; the last batch of a width
+    may be smaller. The number of batches is the same in every epoch.
     """
 
     def __init__(
@@ -180,40 +180,40 @@ class TokenBudgetSampler(BatchSampler):
         self.rows = np.minimum(np.maximum(1, tokens // self.kinds), counts)
         of = -(-counts // self.rows)
         runs = [begin + rows * np.arange(n) for begin, rows, n in zip(counts.cumsum() - counts, self.rows, of)]
-        self.starts = np.concatenate(runs)  # where each batch begins, once samples are sorted by kind
+        self.starts = np.concatenate(runs)  # start of each batch in the samples sorted by width
         self.stops = np.append(self.starts[1:], self.count)
         self.which = np.repeat(np.arange(len(self.kinds)), of)
         self.batch, self.batches = int(self.rows.max()), len(self.starts)
         none = np.zeros(0, np.int64)
-        self.made: tuple[int, Integers, Integers] = (-1, none, none)  # the last epoch
+        self.made: tuple[int, Integers, Integers] = (-1, none, none)  # cached epoch
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room:
-        """Rows and width of the kind of this batch."""
+        """Fixed rows and width of batches of this width."""
         kind = self.which[self._epoch(epoch)[1][step]]
         return -(-int(self.rows[kind]) // world), int(self.kinds[kind])
 
     def widest(self) -> int:
-        """A step of the first epoch that has the widest sample."""
+        """Step of the first epoch with the longest sample."""
         ids, turn = self._epoch(0)
         number = np.searchsorted(self.starts, np.flatnonzero(ids == self.widths.argmax()), side="right") - 1
         return int(np.flatnonzero(turn == number)[0])
 
     def shapes(self, multiple: int) -> int:
-        """One for each kind."""
+        """Number of different widths."""
         return len(self.kinds)
 
     def __call__(self, epoch: int, step: int) -> Integers:
-        """The ids of the global batch."""
+        """Sample ids of the global batch."""
         ids, turn = self._epoch(epoch)
         return ids[self.starts[turn[step]] : self.stops[turn[step]]]
 
     def _epoch(self, epoch: int) -> tuple[Integers, Integers]:
-        """The samples sorted by kind, and which batch of them comes when."""
-        made = self.made  # once: another thread may put another one there
+        """Samples sorted by width, and the order of their batches."""
+        made = self.made  # read once: another thread may replace it
         if made[0] != epoch:
             ids = self._samples(epoch, np.arange(self.count))
             place = np.argsort(self.kind[ids], kind="stable")
-            if len(self.chunks) > 1:  # when the first of their samples would, so that neighbours stay together
+            if len(self.chunks) > 1:  # in the order of their first samples, to keep neighbouring pieces together
                 turn = np.argsort(place[self.starts], kind="stable")
             else:
                 turn = permute(np.arange(self.batches), self.batches, key(self.seed, "batches", epoch))
@@ -222,34 +222,34 @@ class TokenBudgetSampler(BatchSampler):
 
 
 class PackedSampler(BatchSampler):
-    """Batches of nearly `tokens` tokens, for samples laid end to end without padding: at most so many where three
-    of the longest samples fit, and nearly as many.
+    """Batches of nearly `tokens` tokens, for packed samples without padding.
 
-    Samples are shuffled, and their run of tokens is cut at even distances: a sample belongs where it begins. Every
-    sample comes once in an epoch, and every epoch has the same number of batches.
+    A batch has at most `tokens` tokens if three of the longest samples fit into it. Samples are shuffled, and their
+    sequence of tokens is cut at equal distances; a sample belongs to the batch in which it starts. Every sample occurs
+    once per epoch, and every epoch has the same number of batches.
     """
 
     def __init__(self, widths: Any, tokens: int, seed: int = 0, *, chunks: Any = None, near: int = 4) -> None:
         self.widths, self.tokens = np.maximum(1, np.asarray(widths, np.int64)), tokens
         super().__init__(len(self.widths), 1, seed, chunks=chunks, near=near)
         longest = int(self.widths.max())
-        cut = int(self.widths.sum()) - longest  # the last sample begins there or later, whichever it is
+        cut = int(self.widths.sum()) - longest  # lower bound for the start of the last sample
         self.batches = max(1, min(-(-cut // max(1, tokens - longest)), cut // longest))
         self.cuts = np.arange(self.batches + 1) * cut // self.batches
         self.batch = self.count // self.batches
-        self.made: tuple[int, Integers, Integers] = (-1, self.cuts, self.cuts)  # the last epoch
+        self.made: tuple[int, Integers, Integers] = (-1, self.cuts, self.cuts)  # cached epoch
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room:
-        """Samples, rounded up to few different numbers, and tokens."""
+        """Rows, rounded up to few different numbers, and tokens of the batch."""
         return int(rounded(np.array([-(-len(self(epoch, step)) // world)]), 64)[0]), -(-self.tokens // world)
 
     def shapes(self, multiple: int) -> int:
-        """Few: the number of samples varies little."""
+        """Two, because the number of samples varies little."""
         return 2
 
     def __call__(self, epoch: int, step: int) -> Integers:
-        """The ids of the global batch."""
-        made = self.made  # once: another thread may put another one there
+        """Sample ids of the global batch."""
+        made = self.made  # read once: another thread may replace it
         if made[0] != epoch:
             ids = self._samples(epoch, np.arange(self.count))
             widths = self.widths[ids]
@@ -260,7 +260,7 @@ class PackedSampler(BatchSampler):
 
 
 def rounded(widths: Integers, multiple: int | None = None) -> Integers:
-    """Widths rounded up, to few different ones: at least 1."""
+    """Round widths up to a multiple (default: to few different values); at least 1."""
     widths = np.maximum(1, widths)
     if multiple is None:
         octave = np.frexp(widths - 1)[1].astype(np.int64)  # 2 ** (octave - 1) < width <= 2 ** octave
@@ -281,9 +281,9 @@ def make_sampler(
     packed: bool = False,
     shift: int = 0,
 ) -> BatchSampler:
-    """The order of the samples of a data set: batches of so many samples, or of at most so many tokens.
+    """Sampler of a dataset: batches of `batch` samples, or of at most `tokens` tokens.
 
-    shift    tokens by which the only stream is shorter in a model's hands than in the data set
+    shift    number of tokens by which the model shortens the only stream (as for next-token targets)
     """
     chunks = dataset.sizes if len(dataset.sizes) > 1 else None
     if tokens is None:
@@ -299,5 +299,5 @@ def make_sampler(
 
 
 def share(ids: Integers, rank: int, world: int) -> Integers:
-    """The part of a global batch that one of `world` ranks works on: neighbouring runs of near-equal size."""
+    """Slice of a global batch for one of `world` ranks, of nearly equal size."""
     return np.array_split(ids, world)[rank]

@@ -1,4 +1,4 @@
-"""Where samples come from: tables of columns, in one piece or in many."""
+"""Sources of samples: tables of columns, in one or several pieces."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from ..errors import UserError
 from ..recipe.registry import Section
 from .columns import Array, Lists, Table, rows_of, select
 
-MAX_BYTES_HASHED_WHOLE, SAMPLED_BLOCK_BYTES, SAMPLED_BLOCKS = 256 << 20, 1 << 16, 64  # of fingerprints
-GLOB_CHARACTERS = "*?["  # of a glob
-STANDARD_PARTS = ("train", "valid", "test")  # parts that have keys of their own
+MAX_BYTES_HASHED_WHOLE, SAMPLED_BLOCK_BYTES, SAMPLED_BLOCKS = 256 << 20, 1 << 16, 64  # for fingerprints
+GLOB_CHARACTERS = "*?["
+STANDARD_PARTS = ("train", "valid", "test")  # parts with keys in every reader
 
 
 class Source(Protocol):
-    """Samples in pieces that fit into memory."""
+    """Protocol of samples in pieces that fit into memory."""
 
     sizes: list[int]
-    """Samples in each piece."""
+    """Number of samples in each piece."""
 
     def load(self, piece: int) -> Table:
-        """Read one piece."""
+        """Read a piece as a table."""
         ...
 
 
 def known_column(source: Source, name: str, lists: bool = False) -> Array | None:
-    """A column of all samples, or how long its `lists` are, where a source knows that without loading its pieces."""
+    """A column of all samples, or its list lengths, from metadata; None if unknown."""
     asked = getattr(source, "known_column", None)
     return None if asked is None else asked(name, lists)
 
 
 class Memory:
-    """A table that is in memory already."""
+    """Source of a table in memory."""
 
     def __init__(self, table: Table) -> None:
         self.table = {name: _as_column(name, column) for name, column in table.items()}
@@ -54,14 +54,14 @@ def _as_column(name: str, column: Any) -> Array | Lists:
     try:
         return np.asarray(column)
     except ValueError as error:
-        raise UserError(f"the entries of column `{name}` must have the same shape") from error
+        raise UserError(f"the entries of column `{name}` have different shapes") from error
 
 
 class Chosen:
-    """Some samples of another source."""
+    """Subset of the samples of another source."""
 
     def __init__(self, source: Source, rows: Array) -> None:
-        """`rows` are sorted numbers of samples, counted over all pieces."""
+        """`rows` are sorted sample numbers, counted over all pieces."""
         self.source = source
         stops = np.cumsum(source.sizes)
         piece = np.searchsorted(stops, rows, side="right")
@@ -76,7 +76,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Splits:
-    """Opened data: a source for each part (train, valid, test and others), and what identifies the files."""
+    """Opened data: sources of train, valid, test, ..., file fingerprints, and notes."""
 
     sources: dict[str, Source]
     fingerprint: dict[str, str] = field(default_factory=dict)
@@ -84,12 +84,12 @@ class Splits:
 
 
 def order_parts(sources: dict[str, Source]) -> dict[str, Source]:
-    """Train, valid, test, then the others."""
+    """Sort parts: train, valid, test, then all further parts."""
     return {name: sources[name] for name in (*STANDARD_PARTS, *sources) if name in sources}
 
 
 class Data(Section):
-    """The `data:` section: which files or which simulation, and how they are divided."""
+    """Base class of the `data:` section of a recipe: files or a simulation."""
 
     section = "data"
 
@@ -100,46 +100,46 @@ class Data(Section):
         wishes: Collection[str] = (),
         positive: Collection[str] = (),
     ) -> Self:
-        """The same section, told which columns are of use, so that it need not read others; `state` remembers them.
+        """A copy of the section that reads only these columns; they are stored in `state`.
 
-        names     needed wherever samples are read
-        truth     needed to train and to judge, but not where answers are asked for
-        wishes    taken where there are such
-        positive  those of them with entries of 0 or more
+        names     columns that are always required
+        truth     columns required for training and evaluation, but not for prediction
+        wishes    optional columns
+        positive  columns whose negative entries are invalid
         """
         twin = self.fresh()
         twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes), positive=list(positive))
         return twin
 
     def open(self, log: Any = None) -> Splits:
-        """Find and check the data; `say(text)` hears what takes time."""
+        """Find, check and split the data; `log(text)` reports slow steps."""
         raise NotImplementedError
 
     def reopen(self, log: Any = None) -> Splits:
-        """The same for a run that was trained before, perhaps elsewhere: nothing may be written where it says."""
+        """Like `open`, for a trained run, perhaps on another machine: writes no files."""
         return self.open(log)
 
     def absolute_paths(self) -> Self:
-        """The same section with absolute names in `files`, if it has such a list."""
+        """A copy with absolute paths in `files`, if the section has that key."""
         names = getattr(self, "files", None)
         if not isinstance(names, list):
             return self
         return self.model_copy(update={"files": [locate(name) for name in names]})
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """Other files of the same form, undivided: what `predict` is given."""
-        raise UserError(f"data.kind {self.kind} makes its own data and cannot read files", key="data.kind")
+        """Read other files of the same format without a split, for `predict`."""
+        raise UserError(f"data.kind {self.kind} simulates its data and cannot read files", key="data.kind")
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
-        """The same with nothing left out that is empty, so that answers stand beside what they belong to."""
+        """Like `read`, but keeps empty samples, to align predictions with the input."""
         return self.read(files)
 
 
 def fingerprint(path: Path) -> str:
-    """What tells whether a file changed: its size and a hash.
+    """Size and hash of a file, to detect changes.
 
-    Up to 256 MiB all of it is hashed. Of a longer one 64 KiB at either end and at 64 places evenly between: a change of
-    a few bytes elsewhere in it goes unnoticed.
+    Files up to 256 MiB are hashed completely. Larger files are hashed in blocks of 64 KiB, at both ends and at 64
+    evenly spaced positions: a change of a few bytes elsewhere goes unnoticed.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -154,12 +154,12 @@ def fingerprint(path: Path) -> str:
 
 
 def fingerprint_files(paths: Sequence[Path]) -> dict[str, str]:
-    """Fingerprints of files."""
+    """Fingerprints of files, by path."""
     return {str(path): fingerprint(path) for path in dict.fromkeys(paths)}
 
 
 def locate(name: str) -> str:
-    """An absolute name of a file or glob; the last link of a file is not followed, for its name tells what it is."""
+    """Absolute path of a file or glob; the file itself keeps its name if it is a link."""
     path = Path(name).expanduser()
     marked = [number for number, part in enumerate(path.parts) if any(mark in part for mark in GLOB_CHARACTERS)]
     if path.exists() or not marked:
@@ -169,9 +169,9 @@ def locate(name: str) -> str:
 
 
 def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path]:
-    """The files that names and globs mean, in order; none, or a missing one, is an error that says where it looked."""
+    """Expand file names and globs, in order; a missing file is an error."""
     if not patterns:
-        raise UserError(f"no {what} are named", hint="Give some with --data.files NAME ...", key="data.files")
+        raise UserError(f"no {what} are given", hint="Give them with --data.files NAME ...", key="data.files")
     found: list[Path] = []
     for pattern in patterns:
         path = Path(pattern).expanduser()
@@ -179,17 +179,19 @@ def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path
         if not hits and any(mark in str(pattern) for mark in GLOB_CHARACTERS):
             hits = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
         if not hits:
-            if path.is_relative_to(Path.cwd()):  # as it was written, before it was located
+            if path.is_relative_to(Path.cwd()):  # show the path as the user wrote it
                 path = path.relative_to(Path.cwd())
-            advice = "Was it moved?" if path.is_absolute() else "Names are relative to this folder."
+            advice = (
+                "Check whether it was moved." if path.is_absolute() else "Paths are relative to the current folder."
+            )
             raise UserError(f"cannot find {what} named {str(path)!r}: {_beside(path)}", hint=advice, file=path)
         for hit in hits:
             if hit.is_dir():
-                raise UserError(f"{hit} is a folder, not a file", hint=f"Name its files: {hit}/*", file=hit)
+                raise UserError(f"{hit} is a folder, not a file", hint=f"Give its files: {hit}/*", file=hit)
             if hit.stat().st_size == 0:
                 raise UserError(f"{hit} is empty", file=hit)
         found += hits
-    return list(dict.fromkeys(found))  # a file that two patterns mean is read once
+    return list(dict.fromkeys(found))  # read files that match two patterns once
 
 
 def _beside(path: Path) -> str:
@@ -198,11 +200,11 @@ def _beside(path: Path) -> str:
     folder = path.parent if path.parent.is_dir() else Path(".")
     names = [entry.name for entry in folder.iterdir()]
     near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.6)
-    place = f"there is no file of that name in {folder.resolve()}"
-    return f"there is no file of that name, but {folder}/{near[0]} is there" if near else place
+    place = f"the folder {folder.resolve()} has no such file"
+    return f"it does not exist, but {folder}/{near[0]} does" if near else place
 
 
 def pieces(source: Source) -> Iterator[Table]:
-    """All pieces, one after the other."""
+    """Load all pieces in order."""
     for piece in range(len(source.sizes)):
         yield source.load(piece)

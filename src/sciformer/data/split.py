@@ -1,4 +1,4 @@
-"""A few samples of each class: what a model can learn from so many labels."""
+"""Splits into train, valid and test, and subsets with few labels per class."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from .random import key, mix
 def sample_per_class(
     labels: Any, rows: Rows, per_class: int | None, seed: int, notes: list[str], unit: str = "sample"
 ) -> Rows:
-    """Those of `rows` that are trained on: `per_class` of each class, sorted; all where it is None.
+    """Draw `per_class` training rows of each class, sorted (default: all rows).
 
-    A larger number adds to a smaller one, and the draw of one class does not depend on the others.
+    A larger number adds to the rows of a smaller number. The draw of a class is independent of the other classes.
 
-    labels  (n,) the class of every sample, of which rows (m,) are chosen
-    notes   takes a sentence for each class that has too few
-    unit    what a sample is called
+    labels  (n,) class of every sample
+    rows    (m,) rows to draw from
+    notes   list to which a note is added for each class with too few samples
+    unit    singular noun for a sample, in the notes
     """
     if per_class is None:
         return rows
@@ -39,56 +40,57 @@ def sample_per_class(
     return rows[np.sort(np.concatenate(kept))] if kept else rows
 
 
-# Which samples are trained on, and which are kept to choose and to judge
+# Split into train, valid and test
 
 
 Rows = NDArray[np.int64]
 
 
 class Split(BaseModel):
-    """Shares of the data kept apart; samples of one group never come into two parts."""
+    """Random split into train, valid and test; a group of samples stays together."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     valid: float = Field(default=0.1, ge=0, lt=1)
-    """Fraction of the samples in the validation part, which selects the best model (default: 0.1)."""
+    """Fraction of the samples for validation, which chooses the best model (default: 0.1)."""
     test: float = Field(default=0.1, ge=0, lt=1)
-    """Fraction of the samples in the test part, for the final evaluation (default: 0.1)."""
+    """Fraction of the samples for the final test (default: 0.1)."""
     by: str = ""
-    """Group column: samples with equal values (an object, a chain, a patient) stay in one part (default: none)."""
+    """Group column: samples of equal value (an object, a patient) stay in one part (default: no groups)."""
     stratify: str = ""
-    """Class column: each part has the same fraction of every class, up to one group (default: none). The class of a
-    group is that of its first sample."""
+    """Stratification column, such as the class: its values have the same fractions in every part. A group counts with
+    the value of its first sample (default: no stratification)."""
     folds: int | None = Field(default=None, ge=2)
-    """Number of equally large folds for cross-validation (default: none). One fold is then the test part, and `test` is
-    ignored."""
+    """Number of equal folds for cross-validation; one fold is the test part, and `test` is ignored (default: none)."""
     fold: int = Field(default=0, ge=0)
-    """Number of the fold that is the test part, from 0 (default: 0). The validation part is drawn from the other
-    folds."""
+    """Number of the test fold, from 0; validation samples come from the other folds (default: 0)."""
     seed: int = 0
     """Random seed of the split, independent of train.seed (default: 0)."""
 
     @model_validator(mode="after")
     def _one_of_the_folds(self) -> Split:
         if self.fold and self.fold >= (self.folds or 1):
-            raise ValueError(f"data.split.fold must be below data.split.folds, counted from 0, not {self.fold}")
+            raise ValueError(f"data.split.fold must be less than data.split.folds, not {self.fold}")
         return self
 
     @property
     def lot(self) -> int:
-        """A seed for what else is drawn once for a division, such as a few labels of each class."""
+        """Seed for other draws of the same split, such as few labels per class."""
         if self.folds is None:
             return self.seed
         return int(key(self.seed, "fold", self.folds, self.fold)[0] >> np.uint64(1))
 
     def less(self, valid: Any, test: Any) -> Split:
-        """The same without what has files of its own: `valid`, `test`."""
+        """A copy with fraction 0 for the parts `valid` and `test` that have their own files."""
         if test and self.folds:
-            raise UserError("test has files of its own and is also one of data.split.folds", key="data.split.folds")
+            raise UserError("data.split.folds cannot be combined with files in data.test", key="data.split.folds")
         return self.model_copy(update={"valid": 0.0 if valid else self.valid, "test": 0.0 if test else self.test})
 
     def of_table(self, table: Mapping[str, Any], count: int, rows: Rows | None = None) -> dict[str, Rows]:
-        """Rows of the parts of a table, by its own columns; with `rows` (count,), of these alone, counted anew."""
+        """Split a table by its own columns.
+
+        rows   (count,) subset of rows to split; the result counts within it (default: all rows)
+        """
         columns = []
         for where, name in (("by", self.by), ("stratify", self.stratify)):
             if name:
@@ -98,20 +100,19 @@ class Split(BaseModel):
         return self.divide(count, *columns)
 
     def divide(self, count: int, groups: Any = None, strata: Any = None) -> dict[str, Rows]:
-        """Rows of train, valid and test, each sorted.
+        """Sorted row numbers of train, valid and test.
 
-        groups  (count,) the values of the column `by`
-        strata  (count,) the values of the column `stratify`
+        groups  (count,) values of the column `by`
+        strata  (count,) values of the column `stratify`
         """
         if self.valid + (0 if self.folds else self.test) >= 1:
             raise UserError(
-                f"data.split.valid and data.split.test ({self.valid} + {self.test}) leave nothing to train on",
+                f"data.split.valid and data.split.test ({self.valid} + {self.test}) leave no samples for training",
                 key="data.split",
             )
         if self.stratify and strata is None:
             raise UserError(
-                f"data.split.stratify cannot be {self.stratify}: these data do not know that column before they are "
-                "divided",
+                f"data.split.stratify cannot be {self.stratify}: this reader does not know it before the split",
                 key="data.split.stratify",
             )
         names, first, group = (
@@ -127,8 +128,8 @@ class Split(BaseModel):
         if not len(parts["train"]):
             what = f"different values of `{self.by}`" if self.by else "samples"
             raise UserError(
-                f"{len(names)} {what} are too few to divide into train, valid and test",
-                hint="Set data.split.valid and data.split.test to 0, or bring more data.",
+                f"{len(names)} {what} are too few for a split into train, valid and test",
+                hint="Set data.split.valid and data.split.test to 0, or use more data.",
                 key="data.split",
             )
         return {name: rows for name, rows in parts.items() if len(rows)}
@@ -157,14 +158,14 @@ def _number(share: float, total: int) -> int:
 
 
 def _drawn(ids: Rows, stratum: Rows | None, word: Any) -> Rows:
-    """The ids in random order, those of a stratum together."""
+    """Shuffle the ids, within each stratum."""
     drawn = mix(word ^ mix(ids))
     found: Rows = ids[np.argsort(drawn, kind="stable") if stratum is None else np.lexsort((drawn, stratum[ids]))]
     return found
 
 
 def _picked(order: Rows, count: int, even: bool) -> Rows:
-    """So many of them: the first, or at even steps, so that each stratum gives its share."""
+    """Pick `count` ids: the first, or at even steps for equal fractions of the strata."""
     if not even or count >= len(order):
         return order[:count]
     return order[((np.arange(count) + 0.5) * len(order) / max(1, count)).astype(np.int64)]

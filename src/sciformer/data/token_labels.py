@@ -1,4 +1,4 @@
-"""Labels of words or tokens: which token has which label."""
+"""Labels of words or tokens, assigned to the tokens of a stream."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from .columns import Array, Lists, Table
 if TYPE_CHECKING:
     from ..tokens.base import Tokens
 
-ITEMS = "items of"  # the column of samples that says how many labels a whole sample has
+ITEMS = "items of"  # sample column: number of labels of the whole sample
 
 
 def labelled(batch: Batch, name: str, table: Table, tokens: Tokens, labels: tuple[str, ...]) -> Batch:
-    """Whole samples with their lists of labels, and tokens of the named stream that know which of them is theirs."""
+    """Add label lists to the samples, and label indices to the tokens.
+
+    The column `item` of the stream has the index of the label of each token, -1 for no label.
+    """
     stream = batch.streams[name]
     wordy = "word" in stream.columns
     word = stream.columns.get("word", stream.position)
     first = ((np.diff(word, prepend=-2) != 0) | (stream.position == 0)) & (word >= 0)
     split = {key: column for key in tokens.source_columns if isinstance(column := table[key], Lists)}
     count = np.bincount(stream.sample[first], minlength=len(stream))
-    if wordy and len(split) == 1:  # words that make no token count too
+    if wordy and len(split) == 1:  # words without a token count too
         (count,) = (column.lengths for column in split.values())
     samples = {ITEMS: count, **{key: _apart(column) for key, column in split.items()}}
     for label in labels:
         listed = table.get(label)
         if listed is None:
-            continue  # who predicts need not know
+            continue  # predictions need no labels
         if not isinstance(listed, Lists):
             raise UserError(f"column `{label}` must have a list of labels for each sample, not single values")
         if (listed.lengths != count).any():
@@ -38,14 +41,14 @@ def labelled(batch: Batch, name: str, table: Table, tokens: Tokens, labels: tupl
             what = "words" if wordy else "tokens"
             raise UserError(
                 f"column `{label}` has {listed.lengths[bad]} labels for the {count[bad]} {what} of sample {bad}",
-                hint="" if wordy else "Labels of words need tokens that are words or parts of words.",
+                hint="" if wordy else "Labels of words need word or subword tokens.",
             )
         samples[label] = _apart(listed)
     return batch.with_columns(stream.with_columns(item=np.where(first, word, -1)), name, **samples)
 
 
 def _apart(column: Lists) -> Array:
-    """Lists one by one, in an array of objects."""
+    """Lists as an array of objects, one array per sample."""
     made, stops = np.empty(len(column), object), column.lengths.cumsum()
     for row, (stop, long) in enumerate(zip(stops, column.lengths)):
         made[row] = column.values[stop - long : stop]

@@ -1,7 +1,7 @@
-"""Windows: the parts of long samples that a model sees at once, on any number of axes.
+"""Windows of long samples, on any number of axes.
 
-A sample is a grid of places along A axes, filled by its tokens in row-major order (a text has one axis, an image two).
-How many windows there are, and where number k begins, are pure functions of the shape of the sample.
+A sample is a grid of tokens in row-major order along A axes (a text has one axis, an image two). The number of windows
+and the start of window k are pure functions of the shape of the sample.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from .batch import Stream
 from .columns import Array
 
 Shape = tuple[int, ...]
-WINDOW = "window of"  # the column of samples with the number of the whole sample that a window was cut from
-START = "window from"  # the column of samples with the place (A,) where a window begins, a number if there is one axis
+WINDOW = "window of"  # sample column: number of the sample that the window was cut from
+START = "window from"  # sample column: start (A,) of the window, a number if there is one axis
 
 
 class Windows(NamedTuple):
-    """How samples are cut into windows.
+    """Rule for cutting samples into windows.
 
-    size     (A,) places of a window along each axis
-    stride   (A,) places from one window to the next, at most `size`
-    rule     full    windows that fit, at least one; the rest at the end of an axis is not seen
-             tail    a shorter window for the rest
-             even    as few windows as cover the axis, overlapping evenly from its beginning to its end
-             loose   one window, anywhere
-    prefix   tokens at the beginning of a sample that every window begins with, before those of its places
+    size     (A,) window size along each axis, in grid points
+    stride   (A,) distance between the starts of two windows, at most `size`
+    rule     full    complete windows only, at least one; the rest at the end of an axis is dropped
+             tail    complete windows, and a shorter window for the rest
+             even    the fewest windows that cover the axis, overlapping evenly
+             loose   one window at a random start
+    prefix   number of tokens at the beginning of a sample that are repeated in every window
     """
 
     size: Shape
@@ -38,24 +38,24 @@ class Windows(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Most tokens of a window."""
+        """Maximum number of tokens of a window, with the prefix."""
         return self.prefix + prod(self.size)
 
     def counts(self, shapes: Array) -> Array:
-        """Windows (n, A) along each axis of samples of these shapes (n, A)."""
+        """Number of windows (n, A) along each axis for sample shapes (n, A)."""
         size, stride = np.asarray(self.size), np.asarray(self.stride)
         if self.rule == "loose":
             return np.ones_like(shapes)
         if self.rule == "even":
             return np.maximum(1, -(-shapes // size))
-        if self.rule == "tail":  # the last window may be shorter, but none repeats only what others hold
+        if self.rule == "tail":  # the last window may be shorter, but always has new tokens
             return np.maximum(1, -(-np.maximum(0, shapes - (size - stride)) // stride))
         return 1 + np.maximum(0, shapes - size) // stride
 
     def starts(self, shapes: Array, number: Array, where: Array | float = 0.5) -> Array:
-        """First places (n, A) of the windows of these numbers (n,) in samples of these shapes (n, A).
+        """Starts (n, A) of the windows with numbers (n,) in samples of shapes (n, A).
 
-        where  (n, A) in [0, 1): how far along its sample a loose window begins
+        where  (n, A) relative start of a loose window in [0, 1)
         """
         spare = np.maximum(0, shapes - np.asarray(self.size))
         if self.rule == "loose":
@@ -66,41 +66,41 @@ class Windows(NamedTuple):
 
 
 class WindowIndex:
-    """All windows of samples of these shapes (n, A), numbered from sample to sample.
+    """Index of all windows of samples with shapes (n, A), numbered sample by sample.
 
-    beside   (n,) tokens of each sample in its longest other stream, whole in every window
+    beside   (n,) number of tokens in the longest other stream of each sample, uncut in every window
     """
 
     def __init__(self, windows: Windows, shapes: Array, beside: Array | int = 0) -> None:
         self.windows, self.shapes, self.beside = windows, shapes, np.broadcast_to(beside, len(shapes))
         self.firsts = np.concatenate([[0], windows.counts(shapes).prod(1).cumsum()])
-        """(n + 1,) number of the first window of each sample, and of all windows."""
+        """(n + 1,) number of the first window of each sample, and the total."""
 
     def __len__(self) -> int:
         return int(self.firsts[-1])
 
     @property
     def whole_lengths(self) -> Array:
-        """Tokens (n,) of the whole samples."""
+        """Number of tokens (n,) of the uncut samples."""
         return np.asarray(self.windows.prefix + self.shapes.prod(1))
 
     @property
     def widths(self) -> Array:
-        """Tokens of every window, in its longest stream."""
+        """Number of tokens of every window, in its longest stream."""
         sample, starts = self.find(np.arange(len(self)))
         return np.maximum(self.windows.prefix + self._sizes(sample, starts).prod(1), self.beside[sample])
 
     def find(self, numbers: Array, where: Array | float = 0.5) -> tuple[Array, Array]:
-        """The sample (n,) and the first place (n, A) of windows; `where` is that of `Windows.starts`."""
+        """Sample (n,) and start (n, A) of windows; for `where` see `Windows.starts`."""
         sample = np.searchsorted(self.firsts, numbers, side="right") - 1
         return sample, self.windows.starts(self.shapes[sample], numbers - self.firsts[sample], where)
 
     def cut(self, stream: Stream, sample: Array, starts: Array) -> Stream:
-        """The windows that begin at these places (n, A) of samples (n,) of a stream."""
+        """Cut windows with starts (n, A) from samples (n,) of a stream."""
         first, sizes, prefix = stream.starts[sample], self._sizes(sample, starts), self.windows.prefix
         if sizes.shape[1] == 1 and not prefix:
             return stream.cut(first + starts[:, 0], sizes[:, 0])
-        # A window is a run of tokens for each of its lines along the last axis, after a run of prefix tokens.
+        # A window is a run of prefix tokens, then a run of tokens for each line along the last axis.
         lines, shapes = sizes[:, :-1].prod(1), self.shapes[sample]
         window, ahead = np.repeat(np.arange(len(sample)), lines), lines.cumsum() - lines
         place = np.zeros(len(window), np.int64)
@@ -116,7 +116,7 @@ class WindowIndex:
 
 
 def unravel(number: Array, shapes: Array) -> list[Array]:
-    """Indices along each axis of row-major numbers (n,) in grids of these shapes (n, A)."""
+    """Indices along each axis of row-major numbers (n,) in grids of shapes (n, A)."""
     found: list[Array] = []
     for axis in reversed(range(shapes.shape[1])):
         number, index = np.divmod(number, shapes[:, axis])
@@ -125,9 +125,11 @@ def unravel(number: Array, shapes: Array) -> list[Array]:
 
 
 def truncate(stream: Stream, far: float, prefix: int = 0) -> Stream:
-    """The tokens at most `far` after the first of their sample: by `at` on a single axis, otherwise by their places.
+    """Keep tokens within the distance `far` of the first token of their sample.
 
-    prefix   tokens at the beginning of each sample that stay
+    The distance is that of `at` if it has one axis, otherwise that of the token positions.
+
+    prefix   number of tokens at the beginning of each sample that are always kept
     """
     at, own = stream.columns.get("at"), stream.position >= prefix
     if at is None or at.ndim > 1:

@@ -1,1 +1,1 @@
-"""Files: atomic writes, optional packages, tables that are written piece by piece."""
+"""Files: formats of tables, atomic writes, and optional packages."""

@@ -1,4 +1,4 @@
-"""Atomic writes: a file appears under its name when it is complete, or not at all."""
+"""Atomic writes: a file appears under its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ from pathlib import Path
 
 from ..errors import UserError
 
-OUT_HINT = "Name another place with --out."
+OUT_HINT = "Choose another location with --out."
 IMAGE_SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def make_folder(path: Path, advice: str = OUT_HINT) -> Path:
-    """Make a folder to write into, and those above it."""
+    """Create a folder and its parents."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        why = "there is a file of that name" if isinstance(error, FileExistsError) else f"{error.strerror}"
-        raise UserError(f"the folder {path} cannot be made: {why}", hint=advice, file=path) from error
+        why = "a file of that name exists" if isinstance(error, FileExistsError) else f"{error.strerror}"
+        raise UserError(f"the folder {path} cannot be created: {why}", hint=advice, file=path) from error
     return path
 
 
 def check_name(path: Path, endings: Sequence[str], what: str = "a file") -> None:
-    """Refuse a wrong ending, or the name of a folder, before the work."""
+    """Check the suffix of an output file, and that it is not a folder, before the work."""
     if path.is_dir():
-        hint = f"Name {what} in it: {path / f'NAME{endings[0]}'}"
-        raise UserError(f"'{path}' is a folder, not the name of {what} to write", hint=hint, file=path)
+        hint = f"Give {what} in it: {path / f'NAME{endings[0]}'}"
+        raise UserError(f"'{path}' is a folder, not {what} to write", hint=hint, file=path)
     if path.suffix not in endings:
         listed = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
-        hint = f"Call it {path.with_suffix(endings[0])}"
+        hint = f"Use the name {path.with_suffix(endings[0])}"
         raise UserError(f"the name of {what} must end in {listed}, not {path}", hint=hint, file=path)
 
 
 def check_picture(path: Path) -> None:
-    """Refuse a name that is not that of a picture."""
+    """Check the suffix of a picture."""
     check_name(path, IMAGE_SUFFIXES, "a picture")
 
 
 def check_new(path: Path, overwrite: bool) -> None:
-    """Refuse to replace a file that exists (default of `--overwrite`)."""
+    """Refuse to replace an existing file without `--overwrite`."""
     if path.exists() and not overwrite:
-        hint = "Name another file with --out, or replace it with --overwrite."
+        hint = "Choose another file with --out, or replace it with --overwrite."
         raise UserError(f"{path} exists already", hint=hint, file=path)
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a place where no file can be written, before the work of filling it."""
+    """Check that a file can be written, before the work."""
     if path.is_dir():
-        raise UserError(f"{path} is a folder, not the name of a file to write", file=path)
+        raise UserError(f"{path} is a folder, not a file to write", file=path)
     make_folder(path.parent)
     if not os.access(path.parent, os.W_OK):
-        message = f"there is no permission to write into the folder {path.parent}"
+        message = f"no permission to write into the folder {path.parent}"
         raise UserError(message, hint=OUT_HINT, file=path.parent)
 
 
 @contextmanager
 def atomic_write(path: Path, advice: str = OUT_HINT) -> Iterator[Path]:
-    """A name beside a file to write to: renamed at the end, removed after an error."""
+    """Temporary path beside a file: renamed to it at the end, removed after an error."""
     try:
         with _rename_at_end(path.with_name(f".{path.name}.{os.getpid()}.partial"), path) as partial:
             yield partial
@@ -69,19 +69,19 @@ def atomic_write(path: Path, advice: str = OUT_HINT) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file."""
+    """Write a text file atomically, in UTF-8."""
     check_writable(path)
     with atomic_write(path) as partial:
         partial.write_text(text, "utf-8")
 
 
 def write_error(path: Path, error: OSError, advice: str = OUT_HINT) -> UserError:
-    """The error for a file that the system does not let us write."""
+    """`UserError` for a file that cannot be written."""
     return UserError(f"{path} cannot be written: {error.strerror or error}", hint=advice, file=path)
 
 
 def replace(path: Path, text: str | bytes) -> None:
-    """Replace the contents of a file of one writer, also in spite of a power cut."""
+    """Replace the contents of a file with one writer; safe against a power cut."""
     with _rename_at_end(path.with_name(f".{path.name}.partial"), path) as partial, open(partial, "xb") as file:
         file.write(text.encode() if isinstance(text, str) else text)
         file.flush()
@@ -92,7 +92,7 @@ def replace(path: Path, text: str | bytes) -> None:
 @contextmanager
 def _rename_at_end(partial: Path, path: Path) -> Iterator[Path]:
     try:
-        partial.unlink(missing_ok=True)  # left by a kill; or a link, put there to be written through
+        partial.unlink(missing_ok=True)  # left by a kill, or a malicious link
         yield partial
         os.replace(partial, path)
     except BaseException:
@@ -102,14 +102,14 @@ def _rename_at_end(partial: Path, path: Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's contents, or a folder's list of names, are on the disk."""
+    """Flush a file, or the entries of a folder, to disk."""
     if sys.platform == "win32" and path.is_dir():
-        return  # Windows opens no folders
+        return  # Windows cannot open folders
     descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network file systems cannot sync a folder; the server has its names already.
+        # Some network file systems cannot sync a folder; the server already has its entries.
         if path.is_file() or error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:

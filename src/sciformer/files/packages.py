@@ -1,4 +1,4 @@
-"""Errors for missing packages and for files that packages cannot read."""
+"""Errors for missing packages and for damaged files."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..errors import UserError
 
 
 def broken(path: Path, form: str, error: Exception) -> UserError:
-    """The error for a file that cannot be read."""
+    """`UserError` for a file that its library cannot read."""
     words = " ".join(str(error).split()) or type(error).__name__
     return UserError(
-        f"{path} is not a whole {form} file: {words[:200]}",
-        hint="Was it cut off? Fetch or write it again.",
+        f"{path} is not a complete {form} file: {words[:200]}",
+        hint="It may be incomplete or damaged: download or write it again.",
         file=path,
     )
 
@@ -24,8 +24,8 @@ def broken(path: Path, form: str, error: Exception) -> UserError:
 def require(module: str, what: str, install: str = "") -> Any:
     """Import an optional module, or raise an error with the command that installs it.
 
-    what      a plural that needs the package: `ROOT files`, `BLEU scores`
-    install   words after `pip install` (default: the extra of this library that has the package, or its name)
+    what      plural noun that needs the package: `ROOT files`, `BLEU scores`
+    install   arguments of `pip install` (default: the extra of this library with the package, or its name)
     """
     try:
         return importlib.import_module(module)
@@ -38,7 +38,7 @@ def require(module: str, what: str, install: str = "") -> Any:
 
 
 def extra_of(package: str) -> str:
-    """The extra of this library that has a package; empty where none has it, or several."""
+    """Extra of this library that installs a package; empty if there is not exactly one."""
     try:
         needed = metadata.requires("sciformer") or []
     except metadata.PackageNotFoundError:

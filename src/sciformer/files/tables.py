@@ -1,9 +1,9 @@
-"""Tables written to files by suffix, piece by piece, in place when complete.
+"""Write tables to files, piece by piece; the suffix chooses the format.
 
     with create_table(Path("scores.parquet")) as file:
         file.add({"id": ids, "score": scores})
 
-A full disk, an error or a kill leaves nothing under the name of the file, or the older file.
+Writes are atomic: after a full disk, an error or a kill, the file is absent or still the older one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .packages import require
 
 
 def table_suffixes() -> list[str]:
-    """The endings of files that tables can be written to, those of plugins among them."""
+    """Suffixes of all formats that can be written, including plugins."""
     return [one.suffixes[0] for one in all_formats() if one.writer is not None]
 
 
 def check_table(path: Path, suffixes: Sequence[str] = (), overwrite: bool = True) -> type[TableWriter]:
-    """Refuse a file that cannot be written, before the work; returns its writer.
+    """Check in advance that a table can be written; returns the writer class.
 
-    suffixes   the endings to accept (default: those of all formats that can be written)
+    suffixes   accepted suffixes (default: all formats that can be written)
     """
     check_name(path, suffixes or table_suffixes())
     check_new(path, overwrite)
@@ -39,10 +39,10 @@ def check_table(path: Path, suffixes: Sequence[str] = (), overwrite: bool = True
 
 
 class TableOutput:
-    """A table file in the making: tables of the same columns are added to it.
+    """An open table file; `add` appends tables with the same columns.
 
-    count   rows so far
-    about   arrays that describe the table as a whole, for formats with a place for them
+    count   rows written
+    about   arrays that describe the whole table, for formats that can store them
     """
 
     def __init__(self, path: Path, writer: type[TableWriter]) -> None:
@@ -53,14 +53,17 @@ class TableOutput:
 
     @property
     def tabular(self) -> bool:
-        """Whether readers of the format expect one value for each row and column."""
+        """Whether a cell of the format usually holds a single value."""
         return self.writer.tabular
 
     def add(self, table: Table) -> None:
-        """Write the rows of a table."""
+        """Append the rows of a table."""
         self._names = self._names or set(table)
         if odd := sorted(self._names ^ set(table)):
-            raise UserError(f"the column `{odd[0]}` is in some of the files only", hint="Ask for these files apart.")
+            raise UserError(
+                f"only some of the tables have the column `{odd[0]}`",
+                hint="Process files with different columns separately.",
+            )
         self.opened = self.opened or self.writer(self.path, table)
         if rows := rows_of(table):
             self.opened.add(table)
@@ -69,7 +72,7 @@ class TableOutput:
 
 @contextmanager
 def create_table(path: Path, overwrite: bool = False) -> Iterator[TableOutput]:
-    """A table to write: `with create_table(path) as file: file.add(table)`."""
+    """Open a table file for writing: `with create_table(path) as file: file.add(table)`."""
     writer = check_table(path, overwrite=overwrite)
     make_folder(path.parent)
     with atomic_write(path) as partial:
@@ -77,17 +80,17 @@ def create_table(path: Path, overwrite: bool = False) -> Iterator[TableOutput]:
         try:
             yield file
             if file.opened is None:
-                raise UserError(f"there are no rows to write to {path}", file=path)
+                raise UserError(f"there is no table to write to {path}", file=path)
             file.opened.close(file.about)
         except BaseException:
-            with suppress(Exception):  # of a file that is given up
+            with suppress(Exception):  # the file is discarded anyway
                 if file.opened is not None:
                     file.opened.stop()
             raise
 
 
 def write_table(path: Path, tables: Iterable[Table], overwrite: bool = False) -> int:
-    """Write tables to a file; returns the number of their rows."""
+    """Write tables to a file; returns the number of rows."""
     with create_table(path, overwrite) as file:
         for table in tables:
             file.add(table)

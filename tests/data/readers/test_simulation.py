@@ -1,4 +1,4 @@
-"""Every simulation: the same samples each time, in parts and pieces, kept in a folder, written and read back."""
+"""Every simulation: reproducible samples in parts and pieces, cache, files."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def assert_same(found, made, names=None):
 
 
 def fingerprint_of(table):
-    """The numbers of a table, as bytes; names and classes are in all of them."""
+    """Numeric columns of a table as bytes."""
     columns = {name: one.values if isinstance(one, Lists) else one for name, one in table.items()}
     return b"".join(one.tobytes() for name, one in columns.items() if one.dtype.kind in "fu" and name != "lag")
 

@@ -1,4 +1,4 @@
-"""NumPy files: named columns of an .npz, or one array of an .npy."""
+"""Reader of NumPy files: the arrays of .npz or .npy files as columns."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ from ..split import Split, sample_per_class
 
 
 class Arrays(Data):
-    """Columns of one or several .npz files (or .npy files, whose array is the column `array`).
+    """Columns of .npz files, or of .npy files as the column `array`.
 
-    Samples of different length: an array `hits` with the values of all samples end to end, and beside it `hits_lengths`
-    with the number of values of each sample, are read as one column of lists.
+    Samples of different length: an array `hits` with the concatenated values of all samples, and an array
+    `hits_lengths` with the number of values of each sample, are read as one column of lists.
     """
 
     files: list[str] = Field(default_factory=list)
-    """Names or globs of the files; several files are concatenated along the sample axis."""
+    """Files: names or globs; several files are concatenated along the sample axis."""
     rename: dict[str, str] = Field(default_factory=dict)
-    """Column names as new name: old name (default: none). {image: pictures, label: y} renames `pictures` to `image` and
-    `y` to `label`."""
+    """New column names, NEW: OLD; {image: pictures, label: y} renames pictures and y (default: none)."""
     split: Split = Split()
-    """Fractions of the samples for validation and test (default: 0.1 and 0.1)."""
+    """Split of the samples into train, valid and test."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Number of training samples per class of the column `label` (default: all). They are drawn with split.seed and the
-    fold; a larger number contains the samples of a smaller one."""
+    """Number of training samples per class of the column `label`, drawn with split.seed and the fold (default: all).
+    Larger numbers add samples."""
 
     def open(self, log: Any = None) -> Splits:
         paths = find_files(self.files, "NumPy files")
@@ -50,7 +49,7 @@ class Arrays(Data):
         return Splits({name: Chosen(source, kept) for name, kept in rows.items()}, fingerprint_files(paths), notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """All samples of these files."""
+        """All samples of the files, in memory."""
         paths = find_files(files, "NumPy files")
         tables = [self._renamed(read_arrays(path), path) for path in paths]
         names = [set(table) for table in tables]
@@ -69,14 +68,14 @@ class Arrays(Data):
             one_of(f"data.rename.{new}, a column of {path},", old, table, key=f"data.rename.{new}")
         kept = {name: column for name, column in table.items() if name not in self.rename.values()}
         if both := sorted(set(kept) & set(self.rename)):
-            message = f"data.rename gives the name `{both[0]}` to a column, but {path} has another column of that name"
+            message = f"data.rename uses the new name `{both[0]}`, but {path} already has a column of that name"
             hint = "Choose another name, or rename that column too."
             raise UserError(message, hint=hint, key=f"data.rename.{both[0]}", file=path)
         table = kept | {new: table[old] for new, old in self.rename.items()}
         for name, column in table.items():
             if not column.ndim:
                 raise UserError(
-                    f"column `{name}` of {path} must have a value for every sample, not a single number, {column}",
+                    f"`{name}` of {path} must have a value for every sample, not the single value {column}",
                     file=path,
                 )
         table = _with_lists(table, path)
@@ -85,13 +84,13 @@ class Arrays(Data):
 
 
 def _with_lists(table: dict[str, Any], path: Path) -> dict[str, Any]:
-    """`hits` and `hits_lengths` together are a column of lists: all values end to end, and how many each sample has."""
+    """Combine `hits` and `hits_lengths` to a column of lists."""
     for name in [name for name in table if f"{name}{LENGTHS}" in table]:
         values, lengths = table[name], table.pop(f"{name}{LENGTHS}")
         if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any() or lengths.sum() != len(values):
             raise UserError(
-                f"`{name}{LENGTHS}` of {path} must have whole numbers that sum to the {len(values)} values of "
-                f"`{name}`, not {lengths.dtype} {lengths.shape} with the sum {lengths.sum()}",
+                f"`{name}{LENGTHS}` of {path} must be integers whose sum is the number of values of `{name}`, "
+                f"{len(values)}, not {lengths.dtype} {lengths.shape} with the sum {lengths.sum()}",
                 file=path,
             )
         table[name] = Lists(values, lengths.astype(np.int64))

@@ -1,8 +1,8 @@
-"""Formulas over the columns of a table, as users write them: `hypot(px, py) > 0.5`.
+"""Formulas over the columns of a table, such as `hypot(px, py) > 0.5`.
 
-A formula is parsed into a tree, and the tree is worked through by the few operations named here: nothing in it is ever
-evaluated as Python. A column has a number for each sample, or a list of numbers for each (`Lists`); where both meet,
-the number of a sample is taken for every entry of its list.
+A formula is parsed into a syntax tree, which is computed with the operations listed here; nothing is evaluated as
+Python. A column has a number or a list of numbers (`Lists`) for each sample. In an operation on both, the number of a
+sample is repeated for every entry of its list.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Operation = Callable[..., Any]
 def _bits(operation: Operation, sign: str) -> Operation:
     def apply(a: Any, b: Any) -> Any:
         if np.result_type(a, b).kind not in "biu":
-            message = f"both sides of `{sign}` must be conditions or whole numbers, not real numbers"
+            message = f"both sides of `{sign}` must be conditions or integers, not real numbers"
             raise UserError(message, hint="Compare them: x > 0")
         return operation(a, b)
 
@@ -33,7 +33,7 @@ def _bits(operation: Operation, sign: str) -> Operation:
 
 def _inverse(a: Any) -> Any:
     if np.result_type(a).kind != "b":
-        raise UserError("`~` must stand before a condition, not before numbers", hint="Compare them: ~(x > 0)")
+        raise UserError("`~` needs a condition, not numbers", hint="Compare them: ~(x > 0)")
     return np.logical_not(a)
 
 
@@ -78,15 +78,15 @@ REDUCTIONS: dict[str, np.ufunc] = {
     "mean": np.add,
 }
 OWN_FUNCTIONS: dict[str, Operation] = {"power": _power}
-UNCONVERTED_FUNCTIONS = ("where", "ones_like", "zeros_like")  # functions that reckon with nothing
+UNCONVERTED_FUNCTIONS = ("where", "ones_like", "zeros_like")  # functions that keep the dtype
 
 
 class Formula:
-    """A checked formula: `.names` are the columns it needs, `.of(table)` is a column.
+    """A checked formula: `names` are its columns, `of(table)` computes it.
 
-    Operators + - * / // % ** < <= > >= == != & | ^ ~ and or not; functions as in `grammar.FUNCTIONS`; sum, max, min,
-    mean, count, any, all and first over the list of a sample; x[:, 2] is the third of each list, NaN where it is
-    shorter. The max, min and mean of an empty list are NaN. `np.`, `ak.` and `math.` before a function mean nothing.
+    Operators: + - * / // % ** < <= > >= == != & | ^ ~ and or not. Functions: all in `FUNCTIONS`, and sum, max, min,
+    mean, count, any, all and first over the list of a sample. x[:, 2] is the third entry of each list, NaN if the list
+    is shorter. The max, min and mean of an empty list are NaN. The prefixes `np.`, `ak.` and `math.` are ignored.
     """
 
     def __init__(self, text: str) -> None:
@@ -96,13 +96,13 @@ class Formula:
         for name, where in check(self.tree, self.text):
             self.places.setdefault(name, where)
         self.names = tuple(self.places)
-        """Columns, in the order in which they come first."""
+        """Columns of the formula, in order of appearance."""
 
     def __repr__(self) -> str:
         return f"Formula({self.text!r})"
 
     def of(self, table: Table) -> Array | Lists:
-        """The column that the formula makes of a table."""
+        """Compute the formula for a table."""
         for name in self.names:
             if name not in table:
                 message = f"the data have no column {name!r} ({self.places[name]})"
@@ -148,7 +148,7 @@ class Formula:
         found = table[name]
         values = found.values if isinstance(found, Lists) else np.asarray(found)
         if values.dtype.kind not in "biuf":
-            message = f"the column `{name}` must hold numbers for the formula {self.text!r}, not {values.dtype}"
+            message = f"the formula {self.text!r} needs numbers in the column `{name}`, not {values.dtype}"
             raise UserError(message)
         return found if isinstance(found, Lists) else values
 
@@ -159,7 +159,7 @@ class Formula:
         return found
 
     def _chain(self, node: ast.BinOp, table: Table) -> Value:
-        """a + b + c + ..., from the left, however many there are."""
+        """Compute a + b + c + ... from the left, without recursion."""
         links: list[ast.BinOp] = []
         inner: ast.expr = node
         while isinstance(inner, ast.BinOp):
@@ -174,7 +174,7 @@ class Formula:
         return found
 
     def _apply(self, operation: Operation, values: list[Value], node: ast.expr, numbers: bool = False) -> Value:
-        """An operation on each number, with those of samples repeated along their lists."""
+        """Apply an operation elementwise; numbers of samples are repeated along lists."""
         lists = [value for value in values if isinstance(value, Lists)]
         plain: list[Any] = values
         if lists:
@@ -202,17 +202,17 @@ class Formula:
     def _along(self, value: Value, lengths: Array, node: ast.expr) -> Any:
         if isinstance(value, Lists):
             if value.lengths is not lengths and not np.array_equal(value.lengths, lengths):
-                raise error_at("the lists must be as long as each other, but differ in some samples", node, self.text)
+                raise error_at("the lists have different lengths in some samples", node, self.text)
             return value.values
         if isinstance(value, np.ndarray):
             if value.ndim > 1:
-                message = f"beside lists there must be a number for each sample, not an array {value.shape[1:]}"
+                message = f"lists can be combined with a number for each sample, not with an array {value.shape[1:]}"
                 raise error_at(message, node, self.text)
             return np.repeat(value, lengths)
         return value
 
     def _over(self, name: str, value: Value, node: ast.expr) -> Array:
-        """One number for each list."""
+        """Reduce each list to one number."""
         if isinstance(value, np.ndarray) and value.ndim == 2:
             value = Lists(value.reshape(-1), np.full(len(value), value.shape[1], np.int64))
         if not isinstance(value, Lists):
@@ -235,7 +235,7 @@ class Formula:
         return found / np.where(filled, lengths, np.nan) if name == "mean" else found
 
     def _entry(self, value: Value, index: int, node: ast.expr) -> Array:
-        """The entry of each list, counted from its end where negative."""
+        """Entry of each list at an index; negative indices count from the end."""
         if isinstance(value, np.ndarray) and value.ndim == 2:
             if not -value.shape[1] <= index < value.shape[1]:
                 raise error_at(f"the index must be below {value.shape[1]}, not {index}", node, self.text)
@@ -250,7 +250,7 @@ class Formula:
 
 
 def _spread(made: Array, there: Array) -> Array:
-    """Numbers where there are such, NaN elsewhere."""
+    """Scatter numbers to the mask `there`; NaN elsewhere."""
     if there.all():
         return made
     found = np.full(len(there), np.nan, np.result_type(made, np.float32))
@@ -259,7 +259,7 @@ def _spread(made: Array, there: Array) -> Array:
 
 
 def _number(value: Any, scalar: bool = False) -> Any:
-    """Something to reckon with: whole numbers are wide enough, and can be negative."""
+    """Convert numbers for arithmetic: integers to int64, half precision to float32."""
     if not isinstance(value, np.ndarray):
         return float(value) if scalar else value
     if value.dtype.kind == "f":
@@ -267,10 +267,10 @@ def _number(value: Any, scalar: bool = False) -> Any:
     return value.astype(np.float64 if value.dtype == np.uint64 else np.int64, copy=False)
 
 
-# What a formula may be made of: a whitelist over Python's syntax, of which nothing is ever evaluated
+# Grammar: a whitelist of Python syntax; nothing is evaluated
 
 
-MAX_CHARACTERS, MAX_DEPTH, MAX_EXPONENT = 10_000, 50, 64  # characters, nesting, exponents
+MAX_CHARACTERS, MAX_DEPTH, MAX_EXPONENT = 10_000, 50, 64
 PREFIXES = ("np", "numpy", "ak", "awkward", "math")
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 FUNCTIONS_OF_ONE = (
@@ -284,9 +284,9 @@ FUNCTIONS = {
     "clip": 3,
     "where": 3,
 }
-"""Functions of each number, with the number of values they are given."""
+"""Elementwise functions, with their number of arguments."""
 LIST_FUNCTIONS = ("sum", "max", "min", "mean", "count", "any", "all", "first")
-"""Functions that make one number of a list."""
+"""Functions that reduce a list to one number."""
 FUNCTION_ALIASES = {"absolute": "abs", "fabs": "abs", "atan2": "arctan2", "pow": "power", "num": "count"}
 FUNCTION_ALIASES |= {"firsts": "first"} | {
     f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")
@@ -294,42 +294,42 @@ FUNCTION_ALIASES |= {"firsts": "first"} | {
 
 
 def parsed(text: str) -> ast.expr:
-    """The tree of a formula; it may still hold what is not allowed."""
+    """Parse a formula to a syntax tree, not yet checked."""
     if not text:
         raise UserError("the formula is empty")
     if len(text) > MAX_CHARACTERS:
-        raise UserError(f"a formula can have {MAX_CHARACTERS:,} characters at most, not {len(text):,}")
+        raise UserError(f"a formula can have at most {MAX_CHARACTERS:,} characters, not {len(text):,}")
     try:
         return ast.parse(text.replace("\n", " "), mode="eval").body
     except SyntaxError as error:
         where = f" at character {error.offset}" if error.offset else ""
-        raise UserError(f"the formula {text!r} cannot be read{where}: {error.msg}") from error
+        raise UserError(f"the formula {text!r} has a syntax error{where}: {error.msg}") from error
     except (RecursionError, MemoryError, ValueError) as error:
-        raise UserError(f"the formula cannot be read: {error or 'it is nested too deeply'}") from error
+        raise UserError(f"the formula cannot be parsed: {error or 'it is nested too deeply'}") from error
 
 
 def check(tree: ast.expr, text: str) -> Iterator[tuple[str, str]]:
-    """The columns of a formula, all of whose parts are allowed, and where they stand in it."""
+    """Check all parts of a formula; yields its columns with their positions."""
     todo = [(tree, 0)]
     while todo:
         node, depth = todo.pop()
         if depth > MAX_DEPTH:
-            raise UserError(f"a formula can be nested {MAX_DEPTH} deep at most: {text[:60]!r} is deeper")
+            raise UserError(f"a formula can have at most {MAX_DEPTH} levels of nesting: {text[:60]!r} has more")
         name = column_of(node)
         if name is not None:
             yield name, place(node, text)
             continue
         inner = _allowed(node, text)
-        chained = isinstance(node, ast.BinOp)  # what stands to the left of a long sum is no deeper
+        chained = isinstance(node, ast.BinOp)  # the left side of a long sum adds no depth
         todo += [(one, depth + (not chained or number > 0)) for number, one in enumerate(inner)][::-1]
 
 
 def _allowed(node: ast.expr, text: str) -> list[ast.expr]:
-    """The parts of a part that is allowed itself."""
+    """Check one node of the tree; returns its child nodes."""
     match node:
         case ast.Constant(value=bool() | int() | float() as value):
             if isinstance(value, int) and abs(value) >= 1 << 63:
-                raise error_at("whole numbers must be below 2**63", node, text)
+                raise error_at("integers must be less than 2**63", node, text)
             return []
         case (
             ast.Name(id="pi")
@@ -360,33 +360,33 @@ def _allowed(node: ast.expr, text: str) -> list[ast.expr]:
                     raise error_at(f"{name}(...) cannot have the keyword {word.arg}=", node, text)
             count = 1 if name in LIST_FUNCTIONS else FUNCTIONS[name]
             if len(given) != count:
-                hint = f"Of two columns: {name}imum(a, b)." if name in ("max", "min") else ""
+                hint = f"For two columns use {name}imum(a, b)." if name in ("max", "min") else ""
                 needed = f"{count} value{'s' * (count > 1)}"
                 raise error_at(f"{name}(...) needs {needed}, not {len(given)}", node, text, hint)
             if name == "power":
                 _exponent(given[1], text)
             return given
-    what = {ast.Attribute: "a part of an object", ast.Starred: "*"}.get(type(node), type(node).__name__.lower())
-    hint = "Choose by where(condition, a, b)." if isinstance(node, ast.IfExp) else ""
-    allowed = "names of columns, numbers, operators and known functions"
-    raise error_at(f"a formula can have {allowed}, not {what}", node, text, hint)
+    what = {ast.Attribute: "an attribute", ast.Starred: "*"}.get(type(node), type(node).__name__.lower())
+    hint = "Use where(condition, a, b)." if isinstance(node, ast.IfExp) else ""
+    allowed = "column names, numbers, operators and known functions"
+    raise error_at(f"a formula can have only {allowed}, not {what}", node, text, hint)
 
 
 def _exponent(node: ast.expr, text: str) -> None:
     inner = node.operand if isinstance(node, ast.UnaryOp) else node
     if isinstance(inner, ast.Constant) and isinstance(inner.value, (int, float)) and abs(inner.value) > MAX_EXPONENT:
-        raise error_at(f"an exponent can be {MAX_EXPONENT} at most, not {inner.value:g}", node, text)
+        raise error_at(f"an exponent can be at most {MAX_EXPONENT}, not {inner.value:g}", node, text)
 
 
 def function(node: ast.expr) -> str:
-    """The name of a function; nothing for what is none."""
+    """Name of a function; empty for other nodes."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in PREFIXES:
         return FUNCTION_ALIASES.get(node.attr, node.attr)
     return FUNCTION_ALIASES.get(node.id, node.id) if isinstance(node, ast.Name) else ""
 
 
 def column_of(node: ast.AST) -> str | None:
-    """The name of a column: a word, or words with dots between them, which are looked up and nothing else."""
+    """Column name of a node, `name` or `outer.inner`; None for other nodes."""
     words: list[str] = []
     while isinstance(node, ast.Attribute) and not node.attr.startswith("_"):
         words.append(node.attr)
@@ -397,7 +397,7 @@ def column_of(node: ast.AST) -> str | None:
 
 
 def index_of(node: ast.Subscript) -> int | None:
-    """The number i of x[:, i], or None."""
+    """Index i of x[:, i]; None for other subscripts."""
     match node.slice:
         case ast.Tuple(elts=[ast.Slice(lower=None, upper=None, step=None), index]):
             match index:
@@ -409,10 +409,10 @@ def index_of(node: ast.Subscript) -> int | None:
 
 
 def place(node: ast.AST, text: str) -> str:
-    """Where in the formula it stands."""
+    """Position of a node in the formula, in words."""
     return f"at character {getattr(node, 'col_offset', 0) + 1} of {text[:200]!r}"
 
 
 def error_at(message: str, node: ast.AST, text: str, hint: str = "") -> UserError:
-    """An error that says where in the formula it is."""
+    """A `UserError` with the position in the formula."""
     return UserError(f"{message} ({place(node, text)})", hint=hint)

@@ -1,4 +1,4 @@
-"""Endless sequences of simulated samples, the same ones each time."""
+"""Reproducible, endless sequences of simulated samples."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from ...errors import UserError, one_of
 from ..columns import Array, Table, concatenate, select
 
-SEQUENCES = ("file", "train", "valid", "test", "agree")  # independent sequences of the same seed
+SEQUENCES = ("file", "train", "valid", "test", "agree")  # independent sequences per seed
 
 
 def sample_sequence(number: int, first: int, size: int, make: Callable[[int], Table]) -> dict[str, Any]:
-    """A copy of the samples first, first + 1, ... of chunks of `size`, made by number."""
+    """Samples first .. first + number - 1 of a sequence made in chunks of `size`."""
     tables = []
     indices = range(first // size, (first + number - 1) // size + 1)
     for index in indices:
@@ -25,26 +25,26 @@ def sample_sequence(number: int, first: int, size: int, make: Callable[[int], Ta
 
 
 def chunk_rng(*key: int) -> np.random.Generator:
-    """The random numbers of a chunk."""
+    """Random generator of a chunk, from its integer key."""
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(key)))
 
 
 def shuffled_rounds(rng: np.random.Generator, kinds: Sequence[int], size: int) -> Array:
-    """(size,) of some numbers, each once in every round, in random order."""
+    """Class numbers (size,) in random order, each class once per round."""
     made: Array = rng.permuted(np.tile(np.array(kinds), (-(-size // len(kinds)), 1)), axis=1).ravel()[:size]
     return made
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float, n: int) -> Array:
-    """(n,) numbers from low to high whose logarithms are uniform."""
+    """Log-uniform numbers (n,) between low and high."""
     made: Array = np.exp(rng.uniform(np.log(low), np.log(high), n))
     return made
 
 
 def class_numbers(what: str, names: Sequence[str], known: Sequence[str]) -> tuple[int, ...]:
-    """The numbers of some classes (default: all)."""
+    """Indices of class names (default: all classes)."""
     for name in names:
         one_of(f"a class of {what}", name, known, key="data.classes")
     if len(set(names)) < len(names):
-        raise UserError(f"each class of {what} must be named once, not {', '.join(names)}", key="data.classes")
+        raise UserError(f"a class of {what} is given twice: {', '.join(names)}", key="data.classes")
     return tuple(known.index(name) for name in names or known)

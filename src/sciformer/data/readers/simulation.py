@@ -1,7 +1,7 @@
-"""Simulated samples: made for a training, or written by `sciformer simulate`.
+"""Base classes of simulations, for training and for `sciformer simulate`.
 
 A simulation is a section of a recipe, registered at the extension point `simulation`. Its fields are the keys under
-`data:` of a recipe with `kind: NAME`, and the options of `sciformer simulate NAME`; nothing else defines them.
+`data:` of a recipe with `kind: NAME`, and also the options of `sciformer simulate NAME`.
 """
 
 from __future__ import annotations
@@ -27,66 +27,66 @@ from ..split import Split
 from .arrays import Arrays
 from .sequence import SEQUENCES, chunk_rng, class_numbers, sample_sequence, shuffled_rounds
 
-LISTS = "lists"  # of a kept piece: the names of its columns of lists, which all have the same lengths
+LISTS = "lists"  # array of a cached piece: names of its list columns, which share their lengths
 
 
 class Simulation(Data):
-    """Samples that are a pure function of the seed and the other keys."""
+    """Base class of simulations; samples are a pure function of the keys."""
 
     noun: ClassVar[str] = "samples"
-    """What the samples are called."""
+    """Plural noun for the samples, in messages."""
     suffixes: ClassVar[tuple[str, ...]] = ()
-    """Endings of files that samples are written to, the usual one first (default: those of all formats)."""
+    """Suffixes of output files, the usual suffix first (default: all formats)."""
     recipe_keys: ClassVar[tuple[str, ...]] = ()
-    """Keys that matter to a training alone, and are no options of `sciformer simulate`."""
+    """Keys only for training, which are not options of `sciformer simulate`."""
     class_files: ClassVar[Mapping[str, str]] = {}
-    """Names of files by class, for `--by-class FOLDER`; empty: there is no such option."""
+    """File name of each class, for `--by-class FOLDER` (default: the option does not exist)."""
 
     number: int = Field(default=20_000, ge=1)
     """Number of samples to train on, or to write (default: 20000)."""
     seed: int = Field(default=0, ge=0)
-    """Random seed of the simulation (default: 0)."""
+    """Random seed of the samples (default: 0)."""
 
     def check(self) -> None:
-        """Refuse values that do not go together, before anything is made."""
+        """Check the combination of keys, before the simulation."""
 
     def describe(self) -> str:
-        """The options in words, part of the fingerprint; numbers of samples are not."""
+        """Options as a string for the fingerprint, without the numbers of samples."""
         raise NotImplementedError
 
     def file_size(self) -> int:
-        """The number of samples of a file."""
+        """Number of samples in an output file."""
         return self.number
 
     def tables(self, suffix: str) -> Iterator[Table]:
-        """The samples of a file with this ending, in pieces."""
+        """Samples for a file with this suffix, in pieces."""
         raise NotImplementedError
 
     def file_reader(self) -> Data:
-        """The reader of other files with samples like these."""
+        """Reader of other files with the same kind of samples."""
         return Arrays(kind="arrays")
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """A section for each class by its file, for simulations with `class_files`."""
+        """Section of each class, by its file, for simulations with `class_files`."""
         raise NotImplementedError
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """Samples in .npz files, such as `sciformer simulate` writes, or in others."""
+        """Samples of .npz files written by `sciformer simulate`, or of other files."""
         if files and all(str(name).endswith(".npz") for name in files):
             return Arrays(kind="arrays").read(files)
         return self.file_reader().read(files)
 
     def open(self, log: Any = None, write: bool = True) -> Splits:
-        """The parts; `write` keeps pieces where the section says."""
+        """Simulate the parts; `write` allows writing pieces to the cache."""
         raise NotImplementedError
 
     def reopen(self, log: Any = None) -> Splits:
-        """The same parts; pieces that are made now are not kept."""
+        """Like `open`, but without writing to the cache."""
         return self.open(log, write=False)
 
 
 def write_simulation(section: Simulation, path: Path, overwrite: bool = False, show: bool = False) -> int:
-    """Write the samples of a simulation to a file; returns their number."""
+    """Simulate samples and write them to a file; returns their number."""
     section.check()
     check_table(path, section.suffixes, overwrite)
     with ProgressBar(section.file_size(), section.noun, show) as bar, create_table(path, overwrite) as file:
@@ -97,15 +97,15 @@ def write_simulation(section: Simulation, path: Path, overwrite: bool = False, s
 
 
 class SimulatedTable(Simulation):
-    """Samples that are made all at once and divided by `split`."""
+    """Simulation that makes all samples at once and splits them by `split`."""
 
     recipe_keys: ClassVar[tuple[str, ...]] = ("split",)
 
     split: Split = Split()
-    """Fractions of the samples for validation and test (default: 0.1 and 0.1)."""
+    """Split of the samples into train, valid and test."""
 
     def make(self) -> Table:
-        """Make all samples."""
+        """Simulate all samples."""
         raise NotImplementedError
 
     def tables(self, suffix: str) -> Iterator[Table]:
@@ -120,48 +120,47 @@ class SimulatedTable(Simulation):
 
 
 class SimulatedSequence(Simulation):
-    """Samples of endless sequences, one for each part, made in chunks by number."""
+    """Simulation of endless sequences of samples, one per part, made in numbered chunks."""
 
     version: ClassVar[int] = 1
-    """Version of the samples: another one makes other samples of the same seed."""
+    """Version of the simulation; a new version gives other samples for the same seed."""
     rows_per_chunk: ClassVar[int] = 1024
-    """Samples of a chunk, the unit of the random numbers: another value makes other samples."""
+    """Samples per chunk, which has its own random generator; another value gives other samples."""
     known_classes: ClassVar[tuple[str, ...]] = ()
-    """The classes that there are, of which the key `classes` chooses some; empty: samples have no class."""
+    """All classes, from which the key `classes` selects; empty if samples have no class."""
     rows_per_write: ClassVar[int] = 4096
     names_samples: ClassVar[bool] = True
-    """Whether samples have a column `id`."""
+    """Whether the samples have a column `id`."""
     recipe_keys: ClassVar[tuple[str, ...]] = ("valid", "test", "chunk_size", "cache")
 
     valid: int | None = Field(default=None, ge=0)
-    """Number of validation samples (default: a tenth of `number`)."""
+    """Number of validation samples, to choose the best model (default: a tenth of `number`)."""
     test: int | None = Field(default=None, ge=0)
-    """Number of test samples (default: a tenth of `number`)."""
+    """Number of test samples, for the final evaluation (default: a tenth of `number`)."""
     chunk_size: int | None = Field(default=None, ge=16)
-    """Number of samples simulated at a time (default: 4096). A training keeps several chunks in memory and mixes some
-    of them."""
+    """Samples per piece (default: 4096, or as the simulation sets it); training shuffles across several pieces."""
     cache: str = ""
-    """Folder in which simulated chunks are stored for the next run (default: none; chunks are simulated again)."""
+    """Folder that caches simulated pieces for later runs (default: no cache)."""
 
     def __hash__(self) -> int:
         return hash(self.describe())
 
-    # What a simulation defines
+    # To be defined by a simulation
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        """A chunk of samples of these classes, by number (none: an empty array)."""
+        """Simulate a chunk of samples with class numbers `label` (n,), if any."""
         raise NotImplementedError
 
     def chunk_rows(self) -> int:
-        """Samples of a chunk."""
+        """Number of samples per chunk."""
         return self.rows_per_chunk
 
     def class_names(self) -> tuple[str, ...]:
-        """The classes that there are."""
+        """Names of all classes."""
         return self.known_classes
 
     def chunk_key(self) -> tuple[int, ...]:
-        """The beginning of the random key of all chunks."""
+        """First integers of the random key of every chunk."""
         return (self.version,)
 
     def describe(self) -> str:
@@ -170,30 +169,30 @@ class SimulatedSequence(Simulation):
         return f"{type(self).__name__.lower()}, version {self.version}: {options}"
 
     def cache_prefix(self) -> str:
-        """The beginning of the names of pieces that are kept: others for other samples."""
+        """Prefix of the names of cached pieces, with a hash of the options."""
         return f"{type(self).__name__.lower()}-{hashlib.sha256(self.describe().encode()).hexdigest()[:12]}"
 
     def samples_per_chunk(self) -> int:
-        """Samples of a piece."""
+        """Number of samples per piece."""
         return self.chunk_size or 4096
 
     def stays_in_memory(self, count: int) -> bool:
-        """Whether so many samples stay in memory once they are made."""
+        """Whether a part of `count` samples stays in memory after the simulation."""
         return False
 
     def select_columns(self, table: Table) -> Table:
-        """The columns to keep: all but lists that were not asked for."""
+        """Drop columns of lists that the recipe does not use."""
         names = {*self.state["names"], *self.state["truth"], *self.state["wishes"]} if self.state else {*table}
         return {name: one for name, one in table.items() if not isinstance(one, Lists) or name in names}
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
-        """A column of the first samples of a part, where it is known before they are made."""
+        """A column of the first `count` samples, without simulating; None if unknown."""
         return self.draw_labels(count, 0, part) if name == "label" and self.class_names() else None
 
-    # What follows from it
+    # Derived
 
     def class_numbers(self) -> tuple[int, ...]:
-        """The numbers of the classes that were chosen."""
+        """Indices of the selected classes."""
         known = self.class_names()
         return class_numbers(self.noun, getattr(self, "classes", ()), known) if known else ()
 
@@ -201,14 +200,13 @@ class SimulatedSequence(Simulation):
         self.class_numbers()
 
     def make(self, count: int, first: int = 0, part: str = "file") -> Table:
-        """The samples first, first + 1, ... of a part.
+        """Samples first .. first + count - 1 of a part.
 
-        They come in rounds of all classes, each once, in random order. A pure function of the section and these
-        numbers, whatever is asked for in one go; parts of the same seed have no sample in common. Other processors may
-        round the last bit of a number otherwise.
+        Each round has every class once, in random order. The samples are a pure function of the section and their
+        numbers; parts of the same seed share no sample. The last bit may differ between processors.
         """
         if count < 1 or first < 0:
-            raise UserError(f"the count of {self.noun} must be 1 or more, and first 0 or more, not {count} and {first}")
+            raise UserError(f"count must be at least 1 and first at least 0 for {self.noun}, not {count} and {first}")
         one_of(f"a part of the {self.noun}", part, SEQUENCES)
         self.check()
         made = sample_sequence(count, first, self.chunk_rows(), lambda index: kept_chunk(self, part, index))
@@ -217,19 +215,19 @@ class SimulatedSequence(Simulation):
         return {"id": np.array([f"{part}-{self.seed}-{i}" for i in range(first, first + count)]), **made}
 
     def draw_chunk(self, part: str, index: int) -> tuple[np.random.Generator, Array]:
-        """The random numbers of a chunk, and the classes of its samples."""
+        """Random generator of a chunk, and the class numbers of its samples."""
         classes = self.class_numbers()
         rng = chunk_rng(*self.chunk_key(), self.seed, SEQUENCES.index(part), index, *classes)
         return rng, shuffled_rounds(rng, classes, self.chunk_rows()) if classes else np.zeros(0, np.int64)
 
     def draw_labels(self, count: int, first: int = 0, part: str = "file") -> Array:
-        """The classes of samples, which are drawn before the samples are made."""
+        """Classes of samples, drawn without simulating the samples."""
         size = self.chunk_rows()
         found = sample_sequence(count, first, size, lambda index: {"label": self.draw_chunk(part, index)[1]})
         return np.array(self.class_names())[found["label"]]
 
     def counts(self) -> dict[str, int]:
-        """Samples of each part."""
+        """Number of samples in each part."""
         tenth = max(1, self.number // 10)
         others = {part: tenth if (n := getattr(self, part)) is None else n for part in ("valid", "test")}
         return {"train": self.number, **others}
@@ -239,11 +237,11 @@ class SimulatedSequence(Simulation):
             yield self.make(min(self.rows_per_write, self.number - first), first)
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """A section for each class by its file in a folder, with its share of the samples."""
+        """Section of each class with its share of the samples, by its file in a folder."""
         names = [self.class_names()[number] for number in self.class_numbers()]
         if self.number < len(names):
             raise UserError(
-                f"number must be {len(names)} or more, one for each class, not {self.number}", key="data.number"
+                f"number must be at least {len(names)}, one for each class, not {self.number}", key="data.number"
             )
         counts = np.bincount(np.arange(self.number) % len(names)).tolist()
         return {
@@ -263,14 +261,14 @@ class SimulatedSequence(Simulation):
 
 @lru_cache(maxsize=1)
 def kept_chunk(section: SimulatedSequence, part: str, index: int) -> Table:
-    """A chunk of samples; the last one is kept, for pieces may end inside it."""
+    """Simulate a chunk; the last chunk is cached, because pieces may end inside it."""
     rng, label = section.draw_chunk(part, index)
     made = section.make_chunk(rng, label, part)
     return {**made, "label": np.array(section.class_names())[label]} if len(label) else made
 
 
 class SimulatedPart:
-    """The samples of a part, in pieces."""
+    """Source of the samples of a part, in pieces."""
 
     def __init__(self, section: SimulatedSequence, part: str, count: int, write: bool) -> None:
         self.section, self.part, self.write = section, part, write
@@ -279,7 +277,7 @@ class SimulatedPart:
         self.in_memory: dict[int, Table] | None = {} if section.stays_in_memory(count) else None
 
     def load(self, piece: int) -> Table:
-        """Make a piece, or find it where it was kept."""
+        """Simulate a piece, or read it from the cache."""
         if self.in_memory is None:
             return self._load(piece)
         if piece not in self.in_memory:
@@ -296,22 +294,22 @@ class SimulatedPart:
 
 
 def load_or_make(path: Path | None, make: Callable[[], Table], write: bool = True, packed: bool = False) -> Table:
-    """A table from a file (default: no file); made where the file is missing or damaged.
+    """Read a table from a file, or make it if the file is missing or damaged.
 
-    write    whether a table that was made is written to the file
-    packed   whether the file is compressed, which takes less room and more time
+    write    whether to write a new table to the file
+    packed   whether to compress the file (smaller, slower)
     """
     if path is not None and path.exists():
         with suppress(UserError):
             return _unpacked(read_arrays(path), path)
     table = make()
     if path is not None and write:
-        write_arrays(path, _packed(table), "Name another place with data.cache, or none.", packed)
+        write_arrays(path, _packed(table), "Choose another folder with data.cache, or none.", packed)
     return table
 
 
 def _packed(table: Table) -> dict[str, Array]:
-    """Plain arrays of a piece: of lists the values, and their lengths once."""
+    """Plain arrays of a piece; lists become flat values, with their lengths once."""
     columns = {name: column.values if isinstance(column, Lists) else column for name, column in table.items()}
     lists = {name: column.lengths for name, column in table.items() if isinstance(column, Lists)}
     return columns | ({LENGTHS: next(iter(lists.values())), LISTS: np.array(list(lists))} if lists else {})
@@ -321,6 +319,6 @@ def _unpacked(columns: dict[str, Array], path: Path) -> Table:
     if LENGTHS not in columns:
         return columns
     if LISTS not in columns:
-        raise UserError(f"{path} lacks the names of its columns of lists", file=path)
+        raise UserError(f"{path} has no array of the names of its list columns", file=path)
     lengths, lists = columns.pop(LENGTHS), set(columns.pop(LISTS).tolist())
     return {name: Lists(value, lengths) if name in lists else value for name, value in columns.items()}

@@ -42,7 +42,7 @@ class Parts(TaggedFiles):
     extra_parts: dict[str, list[str]] = Field(default_factory=dict)
     """Files of further test sets, by name, each evaluated separately: {test2017: [NAME, ...]} (default: none)."""
     split: Split = Split(valid=0.1, test=0.0)
-    """Fractions of `files` for validation and test, where `valid` or `test` names no files (default: 0.1 and 0)."""
+    """Split of `files` into train, valid and test, for parts without files (default: valid 0.1, test 0)."""
     errors: Errors = "strict"
     """Invalid UTF-8: strict refuses the file; replace counts invalid bytes as U+FFFD (default: strict)."""
 
@@ -69,7 +69,7 @@ class Parts(TaggedFiles):
         return Splits(order_parts(sources), fingerprint_files(paths), [*self.replaced(paths), *notes])
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        """All samples of files; labels and translations are required if `training`."""
+        """All samples of these files; for `training`, labels and translations are required."""
         raise NotImplementedError
 
     def group(self, table: Table) -> Array | None:
@@ -88,7 +88,7 @@ class Parts(TaggedFiles):
                 message = f"data.extra_parts cannot have a part named {part!r}: {standard} have their own keys"
                 raise UserError(message, key="data.extra_parts")
         if empty := [part for part, names in self.extra_parts.items() if not names]:
-            raise UserError(f"data.extra_parts.{empty[0]} names no files", key=f"data.extra_parts.{empty[0]}")
+            raise UserError(f"data.extra_parts.{empty[0]} has no files", key=f"data.extra_parts.{empty[0]}")
         return {**super().named(), **self.extra_parts}
 
     def paths(self) -> list[Path]:
@@ -117,7 +117,7 @@ class Parts(TaggedFiles):
             raise UserError(
                 f"a split into train, {', '.join(wanted)} needs {len(wanted) + 1} {kind}s or more, "
                 f"but the training files have {count}",
-                hint=f"Set {keys} to 0, name files in data.valid, or add data.",
+                hint=f"Set {keys} to 0, give files in data.valid, or add data.",
                 key=f"data.split.{wanted[0]}" if wanted else None,
             )
         return split.divide(rows_of(table), groups, strata)
@@ -138,7 +138,7 @@ class Parts(TaggedFiles):
 
 
 def key_of(part: str) -> str:
-    """The key of `data:` that names the files of a part."""
+    """Key of `data:` with the files of a part."""
     return {"train": "files"}.get(part, part if part in STANDARD_PARTS else f"extra_parts.{part}")
 
 

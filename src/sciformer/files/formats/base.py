@@ -1,4 +1,4 @@
-"""File formats: which one a file has, and what readers and writers of every format answer."""
+"""Registry of file formats, and the base classes of their readers and writers."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ from ...recipe.registry import find, names
 from ..packages import broken
 
 MAX_OPEN_FILES = 64  # files kept open in each process
-SNIFFED_BYTES = 512  # of the beginning of a file, by which its format is known
+SNIFFED_BYTES = 512  # bytes at the beginning of a file that identify its format
 Column = Array | Lists
 
 
 class TableWriter:
-    """A file being written: opened for tables like the first one, then filled.
+    """Base class of writers: opened with the first table, filled table by table.
 
-    Columns may be numbers or texts, arrays (n, ...) and `Lists`; a format that cannot hold one of them refuses it.
+    Columns are numbers or strings, arrays (n, ...) or `Lists`. A format refuses a column that it cannot hold.
     """
 
     tabular = True
-    """Whether readers of the format expect one value for each row and column, not arrays."""
+    """Whether a cell of the format usually holds a single value, not an array."""
 
     def __init__(self, path: Path, table: Table) -> None:
         self.path = path
 
     def add(self, table: Table) -> None:
-        """Write the rows of a table."""
+        """Append the rows of a table."""
         raise NotImplementedError
 
     def close(self, about: Mapping[str, Array]) -> None:
-        """Finish the file; `about` are arrays on the whole table, where a format has room."""
+        """Finish the file; `about` has arrays on the whole table, if the format can store them."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Release what the system lends, for a file that is given up."""
+        """Close the handles of an incomplete file after an error."""
         self.close({})
 
 
 @dataclass(frozen=True)
 class Format:
-    """A file format; `register("format", NAME)(Format(...))` adds another.
+    """A file format; `register("format", NAME)(Format(...))` adds one.
 
-    name       as messages call it
-    suffixes   ends of the names of its files, the usual one first
-    packages   packages that it needs, imported on use
-    writer     writes tables to a file; None: it is read only
-    reader     opens a file, `reader(path, layout)`; None: it is written only
-    magic      bytes that its files begin with
-    sniff      whether a file that begins with these bytes has the format, where no fixed bytes tell
+    name       name of the format in messages
+    suffixes   file name suffixes, the usual one first
+    packages   required packages, imported on use
+    writer     class that writes tables to a file (None: read only)
+    reader     function that opens a file, `reader(path, layout)` (None: write only)
+    magic      possible first bytes of a file
+    sniff      test on the first bytes of a file, for formats without fixed first bytes
     """
 
     name: str
@@ -70,36 +70,38 @@ class Format:
     sniff: Callable[[bytes], bool] | None = None
 
     def recognises(self, begin: bytes) -> bool:
-        """Whether a file that begins with these bytes has the format."""
+        """Whether a file with these first bytes has the format."""
         return begin.startswith(self.magic) or (self.sniff is not None and self.sniff(begin))
 
 
 def all_formats() -> list[Format]:
-    """The formats of the library and of plugins."""
+    """All registered formats, of the library and of plugins."""
     return [find("format", name) for name in names("format")]
 
 
 def format_of(path: Path) -> Format:
-    """The format of a file to write, by its ending."""
+    """Format of a file to write, by its suffix."""
     known = {suffix: one for one in all_formats() for suffix in one.suffixes}
     if path.suffix not in known:
-        message = f"{path} has no ending of a known format, which are {', '.join(known)}"
+        message = f"the suffix of {path} is not one of {', '.join(known)}"
         raise UserError(message, hint=nearest(path.suffix, known), file=path)
     return known[path.suffix]
 
 
 def recognise(path: Path) -> tuple[Format | None, bytes]:
-    """The format of a file to read, by how it begins (unpacked, if it is a .gz file), and these bytes."""
+    """Format of a file, by its first bytes (decompressed for .gz), and these bytes."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             begin: bytes = file.read(SNIFFED_BYTES)
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read: {error}", hint="Was it cut off? Fetch it again.", file=path) from error
+        raise UserError(
+            f"{path} cannot be read: {error}", hint="It may be incomplete: download or copy it again.", file=path
+        ) from error
     return next((one for one in all_formats() if one.recognises(begin)), None), begin
 
 
 def as_text(column: Array) -> Array:
-    """A column with texts in place of bytes, lists and other objects; numbers stay."""
+    """A column with bytes, lists and other objects converted to strings; numbers stay."""
     if column.dtype.kind not in "OS":
         return column
 
@@ -115,14 +117,15 @@ def as_text(column: Array) -> Array:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a file does not tell by itself.
+    """User settings for reading a file, where the file itself is ambiguous.
 
-    tree     the tree or table to read, by its name (or number)
-    mask     the array that says how many entries of padded ones are real
-    axes     names of columns for the last axis of an array
-    words    the one column of events that may hold words in place of numbers
-    nested   whether columns nested in others are read, and missing lists as empty ones
-    names    of the columns of a text without names; `usual_names` where it does not tell them itself
+    tree          name (or number) of the tree or table to read
+    mask          array that marks or counts the real entries of padded arrays
+    axes          column names for the last axis of an array
+    words         the only column of events that may hold strings
+    nested        whether nested columns are read, and missing lists become empty lists
+    names         column names of a text file without a header
+    usual_names   column names to assume if neither the file nor `names` has any
     """
 
     tree: str = ""
@@ -138,21 +141,21 @@ class Layout:
 
 
 class Kind(NamedTuple):
-    """What a column has for each row: a list of them or one, words or numbers."""
+    """Type of a column: a list or a single value for each row, strings or numbers."""
 
     listed: bool
     words: bool
 
 
 class TableFile:
-    """An open file: `read` gives columns of some of its rows.
+    """An open file of a table: `read` returns columns of a range of rows.
 
-    rows     events, objects or observations in it
-    columns  names of columns of numbers, and whether each is a `list` or a `value` of a row
-    kinds    all columns that can be read, those of words too, in formats that tell
-    others   names of what cannot be read as numbers, and what it is
-    edges    rows at which reading may begin without unpacking what comes before
-    header   single values that belong to the whole file
+    rows     number of rows (events, objects or observations)
+    columns  numeric columns by name: `list` or `value` for each row
+    kinds    all readable columns with their types, including strings, for formats that know them
+    others   columns that cannot be read as numbers, with a description of their type
+    edges    rows at which reading can start without decompressing earlier rows
+    header   single values that describe the whole file
     """
 
     form = ""
@@ -170,20 +173,20 @@ class TableFile:
         self.header: dict[str, Any] = {}
 
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """These columns of the rows start .. stop - 1."""
+        """Columns of the rows start .. stop - 1."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Give back what the system lends: the handle `file`, where there is one."""
+        """Close the file handle, if there is one."""
         if self.file is not None:
             self.file.close()
 
     def tables(self) -> Sequence[TableFile]:
-        """The tables of a file that may have several."""
+        """All tables of the file (default: only this table)."""
         return [self]
 
     def add_column(self, name: str, kind: Kind, form: str) -> None:
-        """Take down a column that can be read; words are refused where numbers are expected."""
+        """Register a readable column; string columns go to `others`, except `layout.words`."""
         self.kinds[name] = kind
         if kind.words and (kind.listed or name != self.layout.words):
             self.others[name] = form
@@ -191,11 +194,11 @@ class TableFile:
             self.columns[name] = "list" if kind.listed else "value"
 
     def error(self, message: str, hint: str = "", key: str | None = None) -> UserError:
-        """An error that names the file; a table in memory has none."""
+        """A `UserError` with the file as a field (None for a table in memory)."""
         return UserError(message, hint=hint, key=key, file=self.path if isinstance(self.path, Path) else None)
 
     def find(self, name: str) -> str | None:
-        """The column that a name means: its own, or its last part where no other ends alike."""
+        """Full name of a column, from its name or unique last part; None if missing."""
         if name in self.columns:
             return name
         if not hasattr(self, "_ends"):
@@ -207,7 +210,10 @@ class TableFile:
         return found[0] if len(found) == 1 else None
 
     def need(self, name: str, why: str, hint: str = "") -> str:
-        """The same, or an error that names what is like it; `why` is the key or the part that needs the column."""
+        """Like `find`, but a missing column is an error.
+
+        why   recipe key or component that needs the column, for the message
+        """
         found = self.find(name)
         if found is not None:
             return found
@@ -215,20 +221,20 @@ class TableFile:
         needed = f"column `{name}`" + (f", needed for {why}," if why else "")
         if name in self.others:
             message = f"{needed} cannot be read from {self.path}: it is {self.others[name]}"
-            raise self.error(message, "Only plain numbers, and lists of them, are read.", key)
+            raise self.error(message, "Only numbers and lists of numbers can be read.", key)
         if same := self._ends.get(name, []):
             message = f"{needed} is ambiguous in {self.path}: {', '.join(same[:8])}"
-            raise self.error(message, "Give the whole name.", key)
+            raise self.error(message, "Give the full name.", key)
         near = f"{nearest(name, self.columns)} {hint}".strip()
         raise self.error(f"{needed} is missing in {self.path}", near, key)
 
     def read(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """Columns by the names asked for; lists that are equally long share their lengths."""
+        """Columns of the rows start .. stop - 1; lists of equal length share `lengths`."""
         try:
             found = self.get(names, start, stop)
         except UserError:
             raise
-        except Exception as error:  # damaged files make each library raise a dozen different ones
+        except Exception as error:  # the libraries raise many different exceptions for damaged files
             raise broken(self.path, self.form, error) from error
         for name, column in found.items():
             if len(column) != stop - start:
@@ -237,7 +243,7 @@ class TableFile:
 
 
 def shared(table: dict[str, Column]) -> dict[str, Column]:
-    """The same columns; lists that are equally long share one array of lengths."""
+    """Let lists of equal length share one `lengths` array."""
     known: list[Array] = []
     for name, column in table.items():
         if isinstance(column, Lists):
@@ -253,12 +259,12 @@ def shared(table: dict[str, Column]) -> dict[str, Column]:
 
 
 def open_file(path: Path, layout: Layout, form: Format | None = None) -> TableFile:
-    """A file of any of the formats (default: as it begins)."""
+    """Open a file of any format (default: detected from its first bytes)."""
     if form is None:
         form, begin = recognise(path)
         if form is None or form.reader is None:
             known = ", ".join(one.name for one in all_formats() if one.reader and (one.magic or one.sniff))
-            raise UserError(f"{path} has none of the formats {known}: it begins with {begin[:8]!r}", file=path)
+            raise UserError(f"{path} is not a file of the formats {known}: it begins with {begin[:8]!r}", file=path)
     assert form.reader is not None
     try:
         opened = form.reader(path, layout)
@@ -277,10 +283,10 @@ _OPENED: OrderedDict[Key, tuple[tuple[int, int], TableFile]] = OrderedDict()
 
 
 def opened(path: Path, layout: Layout) -> TableFile:
-    """A file that is open in this process; a worker opens its own, for handles do not survive a fork."""
+    """Open a file, or reuse its handle in this process (handles do not survive a fork)."""
     key, status = (os.getpid(), path, layout), path.stat()
     stamp = status.st_mtime_ns, status.st_size
-    if key in _OPENED and _OPENED[key][0] != stamp:  # another file by the same name
+    if key in _OPENED and _OPENED[key][0] != stamp:  # the file was replaced
         _close(key)
     if key not in _OPENED:
         while len(_OPENED) >= MAX_OPEN_FILES:
@@ -297,6 +303,6 @@ def _close(key: Key) -> None:
 
 
 def release(paths: Sequence[Path] = ()) -> None:
-    """Close files of this process: these, or all."""
+    """Close cached files of this process (default: all)."""
     for key in [key for key in _OPENED if not paths or key[1] in paths]:
         _close(key)

@@ -1,4 +1,4 @@
-"""Rows of a table in a text file: TSV, CSV and JSON lines."""
+"""Tables in text files: TSV, CSV and JSON lines."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ DELIMITED_SUFFIXES = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
 }
-MAX_CELL_CHARACTERS = 1 << 30  # characters of a cell
-MAX_NAME_CHARACTERS = 100  # characters of a name; longer ones are texts
+MAX_CELL_CHARACTERS = 1 << 30
+MAX_NAME_CHARACTERS = 100  # longer strings are stored as objects
 INTEGER_PATTERN = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 NUMERIC_NAME_PATTERN = re.compile(r"-?(0[0-9]+|[1-9][0-9]{15,})")
 MISSING_WORDS = frozenset(("", "nan", "null", "none", "na", "n/a", "-", "--", "masked", "...", "inf", "-inf", "+inf"))
@@ -40,9 +40,9 @@ REAL_PATTERN = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows of as many cells each, the lines of the file they begin in, and the names of columns if it tells them.
+    """Rows of cells, with line numbers and optional column names.
 
-    A plain file is no table: it has one cell in each line.
+    plain   whether the file is plain text, read as one cell per line
     """
 
     rows: list[list[str]]
@@ -52,12 +52,12 @@ class Grid:
 
     @property
     def width(self) -> int:
-        """Cells in a row."""
+        """Number of cells in each row."""
         return len(self.rows[0]) if self.rows else 0
 
 
 def form_of(path: Path, text: str) -> str:
-    """The form of a file by its name, or else by how it begins; a file of plain lines has none."""
+    """Format of a text file, by its suffix or its first lines; empty for plain text."""
     name = path.with_suffix("") if path.suffix == ".gz" else path
     if name.suffix.lower() in DELIMITED_SUFFIXES:
         return DELIMITED_SUFFIXES[name.suffix.lower()]
@@ -68,7 +68,7 @@ def form_of(path: Path, text: str) -> str:
 
 
 def read_rows(path: Path, form: Format = "auto", errors: Errors = "strict") -> Grid:
-    """The rows of a file; a plain one has one cell in each line, also in empty ones."""
+    """Read the rows of a text file; plain text has one cell per line."""
     text = read_text(path, errors)
     found = form_of(path, text) if form == "auto" else form
     if found == "jsonl":
@@ -95,7 +95,7 @@ def _even(path: Path, rows: list[list[str]], lines: list[int]) -> Grid:
 
 
 def _csv(path: Path, text: str) -> tuple[list[list[str]], list[int]]:
-    """Cells between commas, semicolons or tabs, whichever the first line has most of; cells in quotes hold anything."""
+    """Split CSV text at comma, semicolon or tab, the most frequent in its first line."""
     head = re.sub(r'"[^"]*"', "", text[: text.find("\n") if "\n" in text else None])
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
     rows, lines, line = [], [], 1
@@ -107,15 +107,15 @@ def _csv(path: Path, text: str) -> tuple[list[list[str]], list[int]]:
                 lines.append(line)
             line = reader.line_num + 1
     except csv.Error as error:
-        hint = "A quote inside a text is written twice, and the text stands in quotes; in .tsv files quotes are plain."
-        raise UserError(f"{path} is not CSV from line {line} on: {error}", hint=hint, file=path, line=line) from error
+        hint = "Quote the cell and write each quote in it twice; .tsv files need no quoting."
+        raise UserError(f"line {line} of {path} is not valid CSV: {error}", hint=hint, file=path, line=line) from error
     finally:
         csv.field_size_limit(before)
     return rows, lines
 
 
 def _json(path: Path, text: str) -> Grid:
-    """An object in each line, or a list of them; a key that an object has not is an empty cell."""
+    """Parse JSON lines, or a JSON list of objects; a missing key is an empty cell."""
     found: list[tuple[int, Any]] = []
     if text.lstrip().startswith("["):
         values = _parsed(path, 1, text)
@@ -125,7 +125,7 @@ def _json(path: Path, text: str) -> Grid:
     names: dict[str, None] = {}
     for line, value in found:
         if not isinstance(value, dict):
-            message = f"line {line} of {path} must be an object with keys, not {json.dumps(value)[:60]}"
+            message = f"line {line} of {path} must be a JSON object, not {json.dumps(value)[:60]}"
             raise UserError(message, file=path, line=line)
         names |= dict.fromkeys(value)
     rows = [[_cell(value.get(name)) for name in names] for _, value in found]
@@ -136,7 +136,9 @@ def _parsed(path: Path, line: int, text: str) -> Any:
     try:
         return json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise UserError(f"line {line} of {path} is not JSON: {error}: {text[:60]!r}", file=path, line=line) from error
+        raise UserError(
+            f"line {line} of {path} is not valid JSON: {error}: {text[:60]!r}", file=path, line=line
+        ) from error
 
 
 def _cell(value: Any) -> str:
@@ -146,7 +148,7 @@ def _cell(value: Any) -> str:
 
 
 def typed(cells: Sequence[str]) -> Array:
-    """A column of whole numbers, of real ones (an empty cell is NaN) or of names: the narrowest that holds all."""
+    """Convert cells to integers, floats (empty: NaN) or strings, the first that fits."""
     if cells and all(INTEGER_PATTERN.fullmatch(cell) for cell in cells):
         return np.array([int(cell) for cell in cells], np.int64)
     if any(cells) and all(not cell or REAL_PATTERN.fullmatch(cell) for cell in cells):
@@ -157,9 +159,9 @@ def typed(cells: Sequence[str]) -> Array:
 
 
 def measured(cells: Sequence[str]) -> Array:
-    """Whole numbers, real ones in which what is missing is NaN, or words.
+    """Convert cells of measurements to integers, floats (missing: NaN) or strings.
 
-    More digits than a real number keeps, or zeros before them, are a name.
+    Numbers with leading zeros, or with more digits than a float holds, are identifiers and stay strings.
     """
     if any(NUMERIC_NAME_PATTERN.fullmatch(cell) for cell in cells):
         return np.array(cells, str)
@@ -173,7 +175,7 @@ def measured(cells: Sequence[str]) -> Array:
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell has a number."""
+    """Whether a cell can be read as a number."""
     try:
         float(cell)
     except ValueError:
@@ -182,15 +184,15 @@ def is_number(cell: str) -> bool:
 
 
 def read_delimited(path: Path, layout: Layout) -> MemoryTable:
-    """A table of text, with commas, semicolons, tabs, bars or blanks between cells, and names in its first line.
+    """Read a text table with column names in its first line.
 
-    Lines with # are left out, but the last of them before the numbers may have the names. A text of numbers without
-    names has those of the layout.
+    Cells are separated by commas, semicolons, tabs, bars or blanks. Lines that begin with # are comments, but the last
+    comment before the numbers may hold the column names. A file without names uses the names of the layout.
     """
     every = [(number, line) for number, line in enumerate(read_text(path).split("\n"), 1) if line.strip()]
     lines = [(number, line) for number, line in every if not line.startswith("#")]
     if not lines:
-        raise UserError(f"{path} has no table: it has no lines", file=path)
+        raise UserError(f"{path} has no lines of data", file=path)
     cells = _cells(path, [line for _, line in lines])
     names = [cell.strip().strip('"') for cell in cells[0]]
     if all(is_number(cell) for cell in names):
@@ -199,17 +201,17 @@ def read_delimited(path: Path, layout: Layout) -> MemoryTable:
         width, names = len(names), list(layout.names) or (told if len(told) == len(names) else [])
         names = names or list(layout.usual_names[:width])
         if len(names) != width:
-            message = f"{path} has {width} columns, but {len(names)} names for them"
-            hint = "Name them in order: --data.columns time value error ..."
+            message = f"{path} has {width} columns, but {len(names)} names are known for them"
+            hint = "Give them in order: --data.columns time value error ..."
             raise UserError(message, hint=hint, key="data.columns", file=path)
     else:
         cells, lines = cells[1:], lines[1:]
     if double := [name for place, name in enumerate(names) if name in names[:place]]:
-        raise UserError(f"{path} has two columns with the name {double[0]!r}", file=path)
+        raise UserError(f"{path} has two columns named {double[0]!r}", file=path)
     for (number, line), row in zip(lines, cells):
         if len(row) != len(names):
             message = f"line {number} of {path} has {len(row)} cells, not {len(names)}: {line[:60]!r}"
-            hint = "Was the file cut off?" if number == lines[-1][0] else ""
+            hint = "The file may be incomplete." if number == lines[-1][0] else ""
             raise UserError(message, hint=hint, file=path, line=number)
     columns = [[cell.strip() for cell in column] for column in zip(*cells)] or [[] for _ in names]
     made: dict[str, Column | None] = {name: measured(column) for name, column in zip(names, columns)}
@@ -229,14 +231,14 @@ def _cells(path: Path, lines: Sequence[str]) -> list[list[str]]:
     try:
         return list(csv.reader(io.StringIO("\n".join(lines), newline=""), delimiter=sign))
     except csv.Error as error:
-        raise UserError(f"{path} cannot be read as cells between {sign!r}: {error}", file=path) from error
+        raise UserError(f"{path} cannot be split at {sign!r}: {error}", file=path) from error
 
 
 class CSVWriter(TableWriter):
-    """A row for each sample, or for each entry of its lists.
+    """CSV writer: a row for each sample, or for each entry of its lists.
 
-    Numbers have the fewest digits that give them back. Arrays have a column for each of their numbers. Beside lists,
-    values of a sample are repeated in each of its rows.
+    Numbers have the fewest digits that restore them exactly. An array becomes one column per element. If there are
+    lists, the single values of a sample are repeated in each of its rows.
     """
 
     def __init__(self, path: Path, table: Table) -> None:
@@ -256,10 +258,10 @@ class CSVWriter(TableWriter):
 
 
 def _flat_columns(table: Table) -> Iterator[tuple[str, Array]]:
-    """Columns with one value for each row of the text file."""
+    """Columns with one value for each row of the CSV file."""
     lists = [column.lengths for column in table.values() if isinstance(column, Lists)]
     if any(not np.array_equal(lists[0], lengths) for lengths in lists[1:]):
-        raise UserError("a CSV file cannot hold lists of different length side by side", hint="Write .parquet.")
+        raise UserError("a CSV file cannot hold two columns of lists with different lengths", hint="Write .parquet.")
     for name, column in table.items():
         values = as_text(column.values if isinstance(column, Lists) else column)
         if lists and not isinstance(column, Lists):

@@ -1,4 +1,4 @@
-"""FITS files: the tables in them, with the values of their headers."""
+"""FITS files: their tables, with the values of the headers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STRUCTURE_KEYWORDS = re.compile(
 
 
 class FITSTable(MemoryTable):
-    """A table of a FITS file; `tables` are all of them."""
+    """A table of a FITS file; `tables` returns all tables of the file."""
 
     siblings: Sequence[MemoryTable] = ()
 
@@ -30,7 +30,7 @@ class FITSTable(MemoryTable):
 
 
 def read_fits(path: Path, layout: Layout) -> FITSTable:
-    """The first table of a FITS file, or the one of this name or number (`layout.tree`)."""
+    """Read the first table of a FITS file, or the table `layout.tree`."""
     fits, table = require("astropy.io.fits", "FITS files"), layout.tree
     with warnings.catch_warnings(record=True) as caught, path.open("rb") as raw:
         warnings.simplefilter("always")
@@ -42,7 +42,7 @@ def read_fits(path: Path, layout: Layout) -> FITSTable:
     if cut := [str(one.message) for one in caught if "truncated" in str(one.message)]:
         raise broken(path, "FITS", ValueError(cut[0]))
     if not made:
-        message = f"{path} has no {f'table {table!r}' if table else 'table'}: it has the units {', '.join(names)}"
+        message = f"{path} has no {f'table {table!r}' if table else 'table'}: its units are {', '.join(names)}"
         raise UserError(message, key="data.table" if table else None, file=path)
     made.sort(key=lambda one: not one.rows)
     made[0].siblings = made

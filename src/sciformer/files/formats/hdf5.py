@@ -1,4 +1,4 @@
-"""HDF5 files: padded arrays, arrays with named fields, and the tables that pandas writes."""
+"""HDF5 files: padded arrays, arrays with named fields, and tables written by pandas."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ BLOCK_PREFIX = "values_block_"
 PICKLED_LIST = re.compile(rb"\(lp\d+\n((?:(?:V[^\n\\]*|S'[^'\n\\]*')\np\d+\na)*)\.")
 PICKLED_ITEM = re.compile(rb"(?:V([^\n]*)|S'([^'\n]*)')\np\d+\na")
 NUMBERED_NAME = re.compile(r"(.+)_(\d+)")
-FOUR_MOMENTUM = ("E", "PX", "PY", "PZ")  # the columns of the top tagging reference data (Zenodo 2603256), ...
+# Columns of the top tagging reference data (Zenodo 2603256):
+FOUR_MOMENTUM = ("E", "PX", "PY", "PZ")
 MAX_PARTICLES = 200
-TRUTH_COLUMNS = ("truthE", "truthPX", "truthPY", "truthPZ")  # ... those that may follow
-LABEL_COLUMNS = ("ttv", "is_signal_new")  # ... and the whole numbers, the last of which is always there
+TRUTH_COLUMNS = ("truthE", "truthPX", "truthPY", "truthPZ")  # optional
+LABEL_COLUMNS = ("ttv", "is_signal_new")  # integers; only the last is always present
 
 
 def _h5py() -> Any:
     h5py = require("h5py", "HDF5 files")
     with suppress(ImportError):
-        importlib.import_module("hdf5plugin")  # which teaches h5py further ways to unpack
+        importlib.import_module("hdf5plugin")  # registers more compression filters with h5py
     return h5py
 
 
 class HDF5File(PaddedFile):
-    """The datasets of a file, or the columns of a table in it."""
+    """Datasets of an HDF5 file, or the columns of a pandas table in it."""
 
     form = "HDF5"
 
@@ -45,7 +46,7 @@ class HDF5File(PaddedFile):
         super().__init__(path, layout)
         h5py = _h5py()
         self.file = h5py.File(path, "r")
-        self.frame: list[tuple[Any, Any, list[str]]] = []  # dataset, field of it, names of its numbers
+        self.frame: list[tuple[Any, Any, list[str]]] = []  # dataset, field, column names
         found: dict[str, Any] = {}
         self.file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
         for name, dataset in found.items():
@@ -61,9 +62,9 @@ class HDF5File(PaddedFile):
             code, *_, words = plan.get_filter(number)
             if not h5py.h5z.filter_avail(code):
                 raise self.error(
-                    f"`{name}` of {self.path} is compressed with {words.decode(errors='replace') or code}, "
-                    "which h5py cannot unpack",
-                    hint="Install more kinds of compression: pip install hdf5plugin",
+                    f"h5py cannot decompress `{name}` of {self.path}, compressed with "
+                    f"{words.decode(errors='replace') or code}",
+                    hint="Install more compression filters: pip install hdf5plugin",
                 )
 
     def _frames(self, found: dict[str, Any]) -> list[str]:
@@ -92,8 +93,11 @@ class HDF5File(PaddedFile):
         self.edges = np.append(np.arange(0, self.rows, (self.frame[0][0].chunks or (1024,))[0]), self.rows)
 
     def _names(self, table: Any, field: str) -> list[str]:
-        """The names of the columns of a block. They are stored pickled, and not unpickled here: a plain list of words
-        is read as text, and other tables are known by their shape."""
+        """Column names of a block, read without unpickling.
+
+        pandas stores them pickled. A pickled list of strings is parsed as text; otherwise the top tagging reference
+        data are recognised by the shape of the block.
+        """
         shape = table.dtype[field].shape
         width = shape[0] if shape else 1
         if not field.startswith(BLOCK_PREFIX):
@@ -111,14 +115,14 @@ class HDF5File(PaddedFile):
         if kind in "iu" and width in (1, len(LABEL_COLUMNS)):
             return list(LABEL_COLUMNS[-width:])
         raise self.error(
-            f"the names of the {width} columns of type {table.dtype[field].base} in {field} of {self.path} cannot be "
-            "read without unpickling",
+            f"{self.path} stores the names of the {width} columns of type {table.dtype[field].base} in {field} as a "
+            "pickle, which is unsafe to read",
             hint="Write the table again with format='fixed', or as Parquet.",
         )
 
     def _columns(self) -> None:
-        """Columns NAME_0, NAME_1, ... are lists of NAME, padded with zeros; others are values."""
-        self.lists: dict[str, list[tuple[int, int]]] = {}  # column -> block and place of each number
+        """Sort columns into values and zero-padded lists, NAME_0, NAME_1, ..."""
+        self.lists: dict[str, list[tuple[int, int]]] = {}  # column -> block and index of each entry
         self.single: dict[str, tuple[int, int]] = {}
         numbered: dict[str, dict[int, tuple[int, int]]] = {}
         for block, (dataset, field, names) in enumerate(self.frame):
@@ -177,11 +181,11 @@ def _bytes(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(value) if isinstance(value, (bytes, np.bytes_)) else b""
 
 
-SPARE_BYTES = 1 << 20  # bytes that stay free on the disk beside those of a table
+SPARE_BYTES = 1 << 20  # bytes to keep free on the disk
 
 
 class HDF5Writer(TableWriter):
-    """A growing dataset for each column; of lists the values, and NAME_lengths."""
+    """Writer of a growing dataset per column; lists also have NAME_lengths."""
 
     tabular = False
 
@@ -194,7 +198,7 @@ class HDF5Writer(TableWriter):
             self.file.create_dataset(name, (0, *rest), kind, maxshape=(None, *rest), chunks=(64, *rest))
 
     def add(self, table: Table) -> None:
-        """Append to the datasets, if there is room: HDF5 does not survive a full disk."""
+        """Append to the datasets; checks the disk first, as a full disk corrupts HDF5."""
         columns = flat_arrays(table)
         if shutil.disk_usage(self.path.parent).free < sum(column.nbytes for column in columns.values()) + SPARE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

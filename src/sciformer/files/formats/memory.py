@@ -1,4 +1,4 @@
-"""Tables in memory: columns of arrays, tables of astropy, and ECSV files, which astropy reads whole."""
+"""Tables in memory: mappings of arrays, astropy tables, and ECSV files."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..packages import require
 from .base import Column, Format, Kind, Layout, TableFile
 
 BLANKS = tuple(map(ord, " \t\n\r\xa0"))
-SINGLE_VALUES = (int, float, str, np.integer, np.floating)  # of a header
+SINGLE_VALUES = (int, float, str, np.integer, np.floating)  # types of header values
 
 
 class MemoryTable(TableFile):
-    """Columns by name, each with a number, a word or a list for every row; a column of None cannot be read.
+    """Columns by name, of numbers, strings or lists; unreadable columns are None.
 
-    units   of columns, in words
-    odd     what keeps a column of numbers from being one
+    units   units of columns, as strings
+    odd     first cell of a mostly numeric column that is not a number, with its line
     """
 
     in_memory = True
@@ -53,7 +53,7 @@ class MemoryTable(TableFile):
 
 
 def words(values: Any) -> Array:
-    """Names as texts: those of numbers without a point where they are whole; nothing is an empty one."""
+    """Convert names to strings: 1.0 becomes "1", a missing name becomes empty."""
     values = np.asarray(values)
     if values.dtype.kind == "U":
         letters = np.ascontiguousarray(values).view(np.uint32)
@@ -78,7 +78,7 @@ def _word(value: Any) -> str:
 
 
 def as_column(values: Any) -> Column | None:
-    """An array as a column, of lists where its entries are arrays; None where it has neither numbers nor words."""
+    """Convert an array to a column of values or lists; None for other types."""
     if values.ndim > 1 or (values.dtype.kind == "O" and any(np.ndim(row) for row in values)):
         rows = [unmasked(row).reshape(-1) for row in values]
         filled = [row for row in rows if len(row)]
@@ -93,7 +93,7 @@ def as_column(values: Any) -> Column | None:
 
 
 def unmasked(values: Any) -> Array:
-    """A plain array: masked numbers are NaN, masked words empty."""
+    """Convert a masked array to a plain array, with NaN or "" for masked values."""
     mask = np.asarray(getattr(values, "mask", False))
     data = np.asarray(getattr(values, "unmasked", getattr(values, "data", values)))
     if not mask.any():
@@ -104,7 +104,7 @@ def unmasked(values: Any) -> Array:
 
 
 def from_mapping(columns: Mapping[str, Any], path: Path | str) -> MemoryTable:
-    """Columns by name: arrays, or lists of arrays."""
+    """Convert a mapping of arrays, or of lists of arrays, to a table."""
     made: dict[str, Column | None] = {}
     for name, column in columns.items():
         array = column
@@ -118,7 +118,10 @@ def from_mapping(columns: Mapping[str, Any], path: Path | str) -> MemoryTable:
 
 
 def from_astropy(table: Any, path: Path | str, layout: Layout | None = None) -> MemoryTable:
-    """The columns of an astropy Table, QTable, TimeSeries or LightCurve; times in days, what is masked is NaN."""
+    """Convert an astropy Table, QTable, TimeSeries or LightCurve.
+
+    Times become days, masked values NaN.
+    """
     made, units = dict[str, Column | None](), dict[str, str]()
     for name in map(str, table.colnames):
         column = table[name]
@@ -135,7 +138,7 @@ def from_astropy(table: Any, path: Path | str, layout: Layout | None = None) -> 
 
 
 def read_ecsv(path: Path, layout: Layout) -> MemoryTable:
-    """A table in ECSV, with its units."""
+    """Read an ECSV table with its units."""
     tables = require("astropy.table", "ECSV files")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""NumPy files: named arrays of an .npz, or one array of an .npy; never anything pickled."""
+"""NumPy files: the arrays of an .npz or .npy file; pickled objects are refused."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .padded import PaddedFile, flat_arrays
 
 
 def write_arrays(path: Path, columns: Mapping[str, Any], advice: str, packed: bool = False) -> None:
-    """An .npz file with these columns, whole or not there; `packed` takes less room and more time."""
+    """Write columns atomically to an .npz file; `packed` compresses it."""
     make_folder(path.parent, advice)
     with atomic_write(path, advice) as partial, partial.open("wb") as file:
         (np.savez_compressed if packed else np.savez)(file, allow_pickle=False, **columns)
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
-    """The columns of a file; anything pickled is refused."""
+    """Read the arrays of an .npz or .npy file; pickled objects are refused."""
     if path.suffix not in (".npz", ".npy"):
-        message = f"{path} is not named .npz or .npy"
+        message = f"the suffix of {path} is not .npz or .npy"
         raise UserError(message, hint="Write a file with numpy.savez(path, image=..., label=...).", file=path)
     try:
         with path.open("rb") as file:
@@ -34,15 +34,15 @@ def read_arrays(path: Path) -> dict[str, Any]:
             return (
                 {"array": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
             )
-    except Exception as error:  # a damaged file makes NumPy raise a dozen different ones
+    except Exception as error:  # NumPy raises many different exceptions for damaged files
         if "pickle" in str(error).lower():
-            message = f"{path} has Python objects, which can run code, not plain numbers or strings"
-            raise UserError(message, hint="Save plain arrays.", file=path) from error
+            message = f"{path} has pickled Python objects, which can run code"
+            raise UserError(message, hint="Save plain arrays of numbers or strings.", file=path) from error
         raise broken(path, "NumPy", error) from error
 
 
 class NPZFile(PaddedFile):
-    """The arrays of an .npz file, which are read whole."""
+    """Arrays of an .npz file, read into memory."""
 
     form = "NPZ"
 
@@ -52,7 +52,7 @@ class NPZFile(PaddedFile):
 
 
 class NPZWriter(TableWriter):
-    """An array for each column, compressed; all are kept in memory until the end."""
+    """Writer of a compressed array per column; keeps all data in memory until `close`."""
 
     tabular = False
 

@@ -1,9 +1,9 @@
-"""Padded arrays: (n, m) numbers of n events, of which a mask, a count or the zeros say how many are real.
+"""Padded arrays (n, m) of n events; a mask, a count or zeros mark the padding.
 
 px (n, m), py (n, m), mask (n, m)          columns of lists `px` and `py`
 px (n, m), py (n, m), count (n,)           the same
-points (n, m, 3), mask (n, m)              columns of lists `points_0`, `points_1`, `points_2`, or as `axes` names them
-tracks (n, m) with fields, `valid` one     columns of lists `tracks.px`, ...; as ATLAS writes them
+points (n, m, 3), mask (n, m)              columns of lists `points_0`, `points_1`, `points_2`, or named by `axes`
+tracks (n, m) with fields and `valid`      columns of lists `tracks.px`, ... (the layout of ATLAS)
 px (t,), count (n,) with the sum t         columns of lists without padding
 """
 
@@ -21,19 +21,19 @@ from ..packages import require
 from .base import Column, TableFile, as_text, shared
 
 MASKS = ("mask", "valid", "lengths", "length", "counts", "count", "n")
-"""Names that a mask or a count goes by, where none is given; behind `NAME_` they belong to NAME alone."""
+"""Usual names of masks and counts; `NAME_mask` and the like belong to the array NAME alone."""
 ZEROS = "zeros"
 
 
 class PaddedFile(TableFile):
-    """Arrays by name, with `.shape`, `.dtype` and slices: those of h5py and NumPy alike."""
+    """Arrays by name, of h5py or NumPy, as columns of values and of lists."""
 
     def fill(self, arrays: Mapping[str, Any]) -> None:
-        """Tell columns of lists from columns of values."""
+        """Sort arrays into columns of lists and columns of values."""
         self.arrays = dict(arrays)
-        self.whole: dict[str, Array] = {}  # counts, and where the list of each event begins
+        self.whole: dict[str, Array] = {}  # counts, as start offsets of the lists
         self.rows = self._rows()
-        self.place: dict[str, tuple[str, Any, str]] = {}  # column -> array, what of it, its mask
+        self.place: dict[str, tuple[str, Any, str]] = {}  # column -> array, field or index in it, mask
         masks = {name: self._mask(name) for name in self.arrays}
         for name, array in self.arrays.items():
             self._sort(name, array, masks[name])
@@ -41,11 +41,11 @@ class PaddedFile(TableFile):
         self.edges = np.append(np.arange(0, self.rows, max(chunks, default=1024)), self.rows)
 
     def _rows(self) -> int:
-        """The number of events: that of the mask, or of most arrays."""
+        """Number of events: length of the mask, or most frequent length of the arrays."""
         if self.layout.mask not in ("", ZEROS):
             array = self.arrays.get(self.layout.mask)
             if array is None and not any(self.layout.mask in (one.dtype.names or ()) for one in self.arrays.values()):
-                message = f"data.mask must be an array of {self.path}, not {self.layout.mask!r}"
+                message = f"data.mask names {self.layout.mask!r}, which is not an array of {self.path}"
                 raise self.error(message, hint=nearest(self.layout.mask, self.arrays), key="data.mask")
             if array is not None:
                 return len(array)
@@ -59,7 +59,7 @@ class PaddedFile(TableFile):
         return max(counts, key=lambda rows: (counts[rows], rows), default=0)
 
     def _mask(self, name: str) -> str:
-        """The array that says how many entries of another are real; nothing if there is none."""
+        """Name of the mask or count of an array; empty if there is none."""
         if self.layout.mask:
             return self.layout.mask
         before = name.rpartition(".")[0]
@@ -108,14 +108,14 @@ class PaddedFile(TableFile):
         given = self.layout.axes.get(name, [f"{name}_{number}" for number in range(width)])
         if len(given) != width:
             raise self.error(
-                f"data.axes.{name} must have {width} names, as `{name}` of {self.path} has {width} numbers, "
-                f"not {len(given)}",
+                f"data.axes.{name} has {len(given)} names, but the last axis of `{name}` has length "
+                f"{width} in {self.path}",
                 key=f"data.axes.{name}",
             )
         return given
 
     def _masked(self, name: str, shape: tuple[int, ...], mask: str) -> bool:
-        """Whether the second axis of an array counts entries of a list."""
+        """Whether the second axis of an array runs over the entries of a padded list."""
         if name == mask:
             return False
         if mask == ZEROS or (not mask and len(shape) == 3):
@@ -130,8 +130,8 @@ class PaddedFile(TableFile):
             counts = np.asarray(self.arrays[mask][:])
             if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts.astype(np.int64) < 0).any():
                 raise self.error(
-                    f"`{mask}` of {self.path} must have whole numbers of 0 or more, "
-                    f"but is {counts.dtype} of shape {counts.shape}",
+                    f"the counts `{mask}` of {self.path} must be integers (n,) of 0 or more, "
+                    f"not {counts.dtype} of shape {counts.shape}",
                     key="data.mask" if mask == self.layout.mask else None,
                 )
             self.whole[mask] = np.concatenate([[0], counts.astype(np.int64).cumsum()])
@@ -184,7 +184,7 @@ class PaddedFile(TableFile):
         return table
 
     def _real(self, array: str, mask: str, block: Any, start: int, stop: int, shape: tuple[int, ...]) -> Array:
-        """(rows, m) where something is."""
+        """Mask (rows, m) of the real entries."""
         if not mask:
             return np.ones(shape, bool)
         if mask.startswith("."):
@@ -205,7 +205,7 @@ class PaddedFile(TableFile):
 
 
 def column(array: Any, name: str) -> Column:
-    """Numbers, or lists of numbers, of an awkward array."""
+    """Convert an awkward array to a column of numbers or of lists."""
     ak = require("awkward", "ROOT files")
     layout = ak.to_layout(array)
     if type(layout).__name__ == "ListOffsetArray" and type(layout.content).__name__ == "NumpyArray":
@@ -213,9 +213,11 @@ def column(array: Any, name: str) -> Column:
         return Lists(_numbers(content[offsets[0] : offsets[-1]], name), np.diff(offsets).astype(np.int64))
     depth = array.ndim
     if depth > 2 or ak.fields(array):
-        raise UserError(f"`{name}` must have numbers, or lists of numbers, not {array.type}")
+        raise UserError(f"`{name}` must have numbers or lists of numbers, not {array.type}")
     if ak.any(ak.is_none(array)) or (depth == 2 and ak.any(ak.is_none(array, axis=1))):
-        raise UserError(f"`{name}` has gaps: {array.type} with None in it", hint="Fill them: awkward.fill_none")
+        raise UserError(
+            f"`{name}` has missing values (None): its type is {array.type}", hint="Fill them with awkward.fill_none."
+        )
     if depth == 1 or type(layout).__name__ == "RegularArray":
         return _numbers(ak.to_numpy(array), name)
     lengths = ak.to_numpy(ak.num(array)).astype(np.int64)
@@ -230,20 +232,17 @@ def _numbers(values: Any, name: str) -> Array:
 
 
 def events_table(arrays: Any) -> Table:
-    """Columns of events that are in memory, as `Run.predict` takes them.
+    """Convert events in memory to a table for `Run.predict`.
 
-    arrays   a mapping of names to NumPy arrays, awkward arrays, lists of lists or `Lists`; or an awkward array of
-             records, or a NumPy array with named fields
+    arrays   mapping from names to NumPy arrays, awkward arrays, lists of lists or `Lists`; or an awkward array of
+             records; or a NumPy array with named fields
     """
     if isinstance(arrays, Mapping):
         given = dict(arrays)
     else:
         names = getattr(getattr(arrays, "dtype", None), "names", None) or getattr(arrays, "fields", None)
         if not names:
-            raise UserError(
-                "columns must be given by name, as a mapping or an array with named fields, "
-                f"not as {type(arrays).__name__}"
-            )
+            raise UserError(f"events must be a mapping or an array with named fields, not {type(arrays).__name__}")
         given = {name: arrays[name] for name in names}
     table = shared({str(name): _any(array, str(name)) for name, array in given.items()})
     rows_of(table)
@@ -272,7 +271,7 @@ LENGTHS = "_lengths"
 
 
 def flat_arrays(table: Table) -> dict[str, Array]:
-    """The columns of a table as plain arrays: of lists the values end to end, and NAME_lengths."""
+    """Columns as plain arrays; lists become flat values and NAME_lengths."""
     made: dict[str, Array] = {}
     for name, column in table.items():
         made[name] = as_text(column.values if isinstance(column, Lists) else column)

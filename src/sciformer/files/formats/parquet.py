@@ -1,4 +1,4 @@
-"""Parquet files: numbers, words and lists of them, also nested ones, read by row groups."""
+"""Parquet files: numbers, strings, lists and nested columns, read by row groups."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .base import Column, Format, Kind, Layout, TableFile, TableWriter, as_text
 
 
 def arrow_package() -> Any:
-    """The package pyarrow, with what reads and writes Parquet files."""
+    """Import pyarrow with its Parquet and compute modules."""
     for module in ("pyarrow.compute", "pyarrow.parquet"):
         require(module, "Parquet files")
     return require("pyarrow", "Parquet files")
 
 
 class ParquetFile(TableFile):
-    """The columns of a Parquet file; those nested in another one are called `outer.inner`."""
+    """Columns of a Parquet file; nested columns are named `outer.inner`."""
 
     form = "Parquet"
 
@@ -49,12 +49,12 @@ class ParquetFile(TableFile):
         arrays = {root: _whole(table.column(root)) for root in roots}
         for name, array in arrays.items():
             if array.null_count and not self.layout.nested and _is_list(array.type):
-                raise self.error(f"{array.null_count} events have no list in `{name}` of {self.path}")
+                raise self.error(f"`{name}` of {self.path} has no list for {array.null_count} events")
         return {name: _column(arrays, name) for name in names}
 
 
 def from_arrow(table: Any) -> dict[str, Column]:
-    """The columns of a table of pyarrow, those that are nested too."""
+    """Columns of a pyarrow table, including nested columns."""
     made: dict[str, Column] = {}
     for field in table.schema:
         arrays = {field.name: _whole(table.column(field.name))}
@@ -65,7 +65,7 @@ def from_arrow(table: Any) -> dict[str, Column]:
 
 
 def _leaves(name: str, kind: Any) -> Iterator[tuple[str, Any]]:
-    """A column, or those nested in it."""
+    """A column, or the columns nested in it, with their types."""
     arrow, listed = arrow_package(), _is_list(kind)
     record = kind.value_type if listed else kind
     if not arrow.types.is_struct(record):
@@ -81,7 +81,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _kind(kind: Any) -> Kind | None:
-    """What a column has for a row; None where it has neither numbers nor words."""
+    """Type of a column; None for types other than numbers and strings."""
     types, listed = arrow_package().types, _is_list(kind)
     one = kind.value_type if listed else kind
     one = one.value_type if types.is_dictionary(one) else one
@@ -91,15 +91,15 @@ def _kind(kind: Any) -> Kind | None:
 
 
 def _whole(chunked: Any) -> Any:
-    """One array of a column in chunks."""
+    """Combine the chunks of a column."""
     array = chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0)
-    if hasattr(array, "chunks"):  # older versions combine into one chunk of many
+    if hasattr(array, "chunks"):  # older versions return a chunked array
         array = array.chunk(0) if array.num_chunks else arrow_package().array([], chunked.type)
     return array
 
 
 def _column(arrays: Mapping[str, Any], name: str) -> Column:
-    """Numbers, words or lists; a missing number is NaN, a missing word empty, and a missing list has no entries."""
+    """Convert to numbers, strings or lists, with NaN, "" or [] for missing values."""
     arrow, (root, _, inner) = arrow_package(), name.partition(".")
     array = arrays[name] if name in arrays else arrays[root]
     if name not in arrays and not _is_list(array.type):
@@ -133,7 +133,7 @@ def _values(array: Any) -> Array:
 
 
 class ParquetWriter(TableWriter):
-    """A row for each sample; lists and arrays are lists."""
+    """Parquet writer: a row for each sample; lists and arrays become lists."""
 
     def __init__(self, path: Path, table: Table) -> None:
         self.arrow = arrow_package()

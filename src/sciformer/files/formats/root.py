@@ -1,4 +1,4 @@
-"""ROOT files: trees with numbers and with lists of numbers, read basket by basket."""
+"""ROOT files: trees of numbers and of lists of numbers, read basket by basket."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from .padded import column
 
 TREES = ("TTree", "TNtuple", "TNtupleD", "TChain")
 TUPLES = ("ROOT::RNTuple", "ROOT::Experimental::RNTuple")
-MAX_THREADS = 4  # that unpack at most
+MAX_THREADS = 4  # threads for decompression
 
 
 def _uproot() -> Any:
     uproot = require("uproot", "ROOT files")
-    unpacker: Any = getattr(uproot.compression, "_decompress_ZLIB", None)  # uproot.ZLIB.library is for writing
+    unpacker: Any = getattr(uproot.compression, "_decompress_ZLIB", None)  # uproot.ZLIB.library only affects writing
     if getattr(unpacker, "library", "") == "zlib" and importlib.util.find_spec("isal"):
-        unpacker.library = "isal"  # the same bytes in half the time
+        unpacker.library = "isal"  # twice as fast
     return uproot
 
 
 class RootFile(TableFile):
-    """A TTree or an RNTuple of a file."""
+    """A TTree or RNTuple of a ROOT file."""
 
     form = "ROOT"
 
@@ -42,31 +42,31 @@ class RootFile(TableFile):
         uproot = _uproot()
         self.file = uproot.open(path, handler=uproot.MemmapSource, array_cache=None, object_cache=None)
         end, size = int(self.file.file.fEND), path.stat().st_size
-        if size < end:  # some columns may still be there
-            message = f"{path} has {size:,} bytes, but its own header says {end:,}"
-            raise UserError(message, hint="Fetch or write it again.", file=path)
+        if size < end:  # incomplete, though some columns may be readable
+            message = f"{path} is incomplete: it has {size:,} bytes, but its header says {end:,}"
+            raise UserError(message, hint="Download or write it again.", file=path)
         self.tree = self.file[self._name()]
         self.rows = int(self.tree.num_entries)
-        self.split = hasattr(self.tree, "branches")  # a TTree, whose baskets are read here
+        self.split = hasattr(self.tree, "branches")  # a TTree, read basket by basket
         if self.split:
             self._branches()
         else:
             self._fields()
 
     def _name(self) -> str:
-        """The only tree, or the one that is asked for."""
+        """Name of the tree to read: `layout.tree`, or the only tree."""
         kinds = self.file.classnames(recursive=True, cycle=False)
         names = [name for name, kind in kinds.items() if kind in TREES or kind in TUPLES]
         if self.layout.tree:
             if self.layout.tree not in names:
                 raise self.error(
-                    f"{self.path} has no tree `{self.layout.tree}`, but {', '.join(names[:8]) or 'no tree at all'}",
+                    f"{self.path} has no tree `{self.layout.tree}`: its trees are {', '.join(names[:8]) or 'none'}",
                     hint=nearest(self.layout.tree, names),
                     key="data.tree",
                 )
             return self.layout.tree
         if not names:
-            held = f", but {', '.join(list(kinds)[:4])}" if kinds else " and nothing else"
+            held = f": it has {', '.join(list(kinds)[:4])}" if kinds else ": it is empty"
             raise self.error(f"{self.path} has no tree{held}")
         if len(names) > 1:
             message = f"{self.path} has {len(names)} trees: {', '.join(names[:8])}"
@@ -87,10 +87,10 @@ class RootFile(TableFile):
         self.edges = np.asarray(some[0].entry_offsets if some else [0, self.rows], np.int64)
 
     def _kind(self, branch: Any) -> str:
-        """Whether a branch has a list or a value for each event; nothing where it has neither."""
+        """Type of a branch: `list` or `value` for each event; empty if it has neither."""
         try:
             meaning = branch.interpretation
-        except Exception:  # uproot may fail to make sense of a class
+        except Exception:  # uproot cannot interpret every class
             return ""
         if type(meaning).__name__ == "AsJagged":
             return "list" if _plain(meaning.content) and not meaning.content.inner_shape else ""
@@ -120,15 +120,15 @@ class RootFile(TableFile):
     def _safely(self, name: str, start: int, stop: int) -> Column:
         try:
             return self._column(self.branch[name], start, stop)
-        except Exception as error:  # whatever uproot raises for damaged baskets and foreign classes
+        except Exception as error:  # uproot raises many different exceptions here
             words = " ".join(str(error).split()) or type(error).__name__
             raise self.error(
                 f"entries {start} to {stop - 1} of `{name}` in {self.path} cannot be read: {words[:200]}",
-                hint="Was the file cut off? Fetch or write it again.",
+                hint="The file may be incomplete: download or write it again.",
             ) from error
 
     def _column(self, branch: Any, start: int, stop: int) -> Column:
-        """Numbers as they lie in the baskets; uproot itself would make arrays of each, to join them."""
+        """Read numbers directly from the baskets, faster than joining uproot's arrays."""
         meaning, offsets = branch.interpretation, branch.entry_offsets
         listed = type(meaning).__name__ == "AsJagged"
         inner = meaning.content if listed else meaning
@@ -147,7 +147,7 @@ class RootFile(TableFile):
                 values.append(basket.data.view(form.base).reshape(-1, *form.shape)[low:high])
                 continue
             places = basket.byte_offsets
-            if places is None:  # counted in another branch
+            if places is None:  # the counts are in another branch
                 return self._slowly(branch, start, stop)
             raw, sizes = basket.data[places[low] : places[high]], np.diff(places[low : high + 1])
             if meaning.header_bytes:
@@ -184,13 +184,13 @@ def _headless(raw: Array, starts: Array, header: int) -> Array:
 
 
 def _joined(parts: list[Array], form: Any) -> Array:
-    """The parts end to end, in this machine's order of bytes."""
+    """Concatenate in native byte order."""
     native = np.dtype(form).base.newbyteorder("=")
     return np.concatenate(parts, dtype=native, casting="unsafe") if parts else np.empty(0, native)
 
 
 def _map(work: Any, items: Sequence[Any]) -> list[Any]:
-    """The work on each item, by threads that are gone when it is done; a worker process, one of many, has one."""
+    """Apply `work` to each item in threads; in a worker process without threads."""
     count = min(MAX_THREADS, os.cpu_count() or 1, len(items))
     if count < 2 or parent_process() is not None:
         return [work(item) for item in items]
@@ -202,9 +202,9 @@ TREE_NAME = "tree"
 
 
 class RootWriter(TableWriter):
-    """A TTree; names of branches have letters, digits and underscores alone.
+    """Writer of a TTree; branch names have only letters, digits and underscores.
 
-    Lists whose names begin alike and that are equally long, `part_px` and `part_py`, are counted once, in `npart`.
+    Lists with a common name prefix and equal lengths, such as `part_px` and `part_py`, share one counter, `npart`.
     """
 
     def __init__(self, path: Path, table: Table) -> None:
@@ -218,7 +218,7 @@ class RootWriter(TableWriter):
         self.tree = self.file.mktree(TREE_NAME, self.types)
 
     def _counted_together(self, table: Table) -> dict[str, list[str]]:
-        """The lists that share a counter, by the beginning of their names."""
+        """Lists that share a counter, by their name prefix."""
         found: dict[str, list[str]] = {}
         for name, branch in self.branches.items():
             if isinstance(table[name], Lists):
@@ -232,7 +232,7 @@ class RootWriter(TableWriter):
         return {before: names for before, names in found.items() if before and before not in taken and alike(names)}
 
     def _rows(self, table: Table) -> dict[str, Any]:
-        """Columns of branches, and records of the lists that are counted together."""
+        """Branches by name; lists with a shared counter become records."""
         rows = {branch: self._column(name, table[name]) for name, branch in self.branches.items()}
         for before, names in self.groups.items():
             fields = {self.branches[name].removeprefix(f"{before}_"): rows.pop(self.branches[name]) for name in names}
@@ -243,7 +243,7 @@ class RootWriter(TableWriter):
         if not isinstance(column, Lists):
             return as_text(column)
         if column.values.dtype.kind not in "biuf":
-            raise UserError(f"`{name}` has lists of texts, which a ROOT file cannot hold", hint="Write .parquet.")
+            raise UserError(f"a ROOT file cannot hold the lists of strings in `{name}`", hint="Write .parquet.")
         return self.awkward.unflatten(column.values, column.lengths)
 
     def _type(self, column: Any) -> Any:
@@ -269,7 +269,7 @@ class RootWriter(TableWriter):
 
 
 def branch_names(names: Iterable[str]) -> dict[str, str]:
-    """Names that a branch may have, no two alike."""
+    """Valid and unique branch names for column names."""
     made: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"\W", "_", name, flags=re.ASCII)

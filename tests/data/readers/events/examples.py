@@ -11,7 +11,7 @@ NAMES = ("part_px", "part_py", "part_pz", "part_e", "part_charge")
 
 
 def table(rows=40, seed=0, least=1):
-    """Events with 1 to 7 entries each; `label_a` and `label_b` say the class."""
+    """Events with 1 to 7 entries each; `label_a` and `label_b` mark the class."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(least, 8, rows)
     total = int(lengths.sum())
@@ -35,7 +35,7 @@ def jagged(column):
 
 
 def write_root(path, columns, tree="tree", basket=None):
-    """A TTree with counted arrays; a new basket after so many rows."""
+    """Write a TTree with counted arrays, with `basket` rows per basket."""
     import uproot
 
     rows = len(next(iter(columns.values())))
@@ -71,7 +71,7 @@ def write_parquet(path, columns, groups=None):
 
 
 def padded(columns, most=9):
-    """(n, most) arrays with zeros behind, and the mask."""
+    """Arrays (n, most) padded with zeros, and their mask."""
     made = {}
     for name, column in columns.items():
         if isinstance(column, Lists):
@@ -96,7 +96,7 @@ def part(opened, name="train"):
 
 
 def same(found, expected, names=None):
-    """The columns of two tables are equal."""
+    """Assert that the columns of two tables are equal."""
     for name in names or expected:
         mine, other = found[name], expected[name]
         if isinstance(other, Lists):

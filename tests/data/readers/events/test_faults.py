@@ -1,4 +1,4 @@
-"""Files that are broken, foreign, empty or odd; workers; and a training from end to end."""
+"""Broken, foreign, empty and unusual files; workers; and a complete assembly."""
 
 import multiprocessing
 import os
@@ -28,7 +28,7 @@ def truncated(path, share=0.6):
 
 
 def damaged(path):
-    """With zeros in the middle, where the baskets are."""
+    """Overwrite the middle of a file, where the baskets are, with zeros."""
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 3 : 2 * len(raw) // 3] = bytes(2 * len(raw) // 3 - len(raw) // 3)
     path.write_bytes(raw)
@@ -157,7 +157,7 @@ def test_workers_open_the_files_themselves(tmp_path):
 
 @pytest.mark.parametrize("tagged", [True, False])
 def test_pieces_are_mixed(tmp_path, tagged):
-    """Every piece has samples of every class, though each file has but one."""
+    """Every piece has samples of every class, although each file has a single class."""
     names = []
     for number, name in enumerate("abcd"):
         path = write_root(tmp_path / f"{name}.root", table(400, number), basket=50)
@@ -197,7 +197,7 @@ def test_a_recipe_reads_only_what_it_needs(tmp_path):
     assert set(data.state["names"]) == set(vector)
     assert recipe.data.state == {}
     made = Assembly.open(recipe)
-    assert made.splits.notes == ["The weights of data.weight count where objective.weight is `weight`; it is not."]
+    assert ["objective.weight" in note for note in made.splits.notes] == [True]
     train = made.dataset("train")
     assert len(train.sizes) == 3
     batch = train.batch(np.array([0, 40, 95]))

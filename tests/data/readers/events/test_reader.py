@@ -19,7 +19,7 @@ def files(tmp_path):
 
 
 def sorted_by(found, name):
-    """The rows in the order of a column."""
+    """Rows of a table sorted by a column."""
     return select(found, np.argsort(found[name], kind="stable"))
 
 
@@ -46,7 +46,7 @@ def test_names_that_are_not_there(files):
     first = next(iter(files))
     with refuses("`part_pX`", file=first, hint="'part_px'"):
         section(*files).want(["part_pX"]).open()
-    with refuses("`label`", "NAME:FILES", file=first, hint="data.classes"):
+    with refuses("`label`", "CLASS:FILES", file=first, hint="data.classes"):
         section(*files).want(["part_px"], ["label"]).open()
     with refuses("`jet_p`", "data.observers", key="data.observers", file=first):
         section(*files, observers=["jet_p"]).want(["part_px"]).open()
@@ -114,7 +114,7 @@ def test_classes_by_tags(files, tmp_path):
     found = part(section(f"top:{tmp_path}/*.root", split=ALL).want(["part_px"], ["label"]).open())
     assert (found["label"] == "top").all()
     assert rows_of(found) == 65
-    with refuses("two.root", file=two, hint="NAME:FILES"):
+    with refuses("two.root", file=two, hint="CLASS:FILES"):
         section(f"top:{one}", two).open()
     with refuses("one.root", "top", "QCD", file=one):
         section(f"top:{one}", f"QCD:{one}").open()

@@ -1,4 +1,4 @@
-"""Real and simulated samples, where the folder with them exists."""
+"""Real and simulated events of the shared folder, skipped without it."""
 
 import awkward
 import numpy as np

@@ -1,4 +1,4 @@
-"""Light curves in files of every form, for the tests of their reader."""
+"""Light curves in files of every format, for the tests of the reader."""
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ POINTS = {"time": "mjd", "value": "mag", "error": "magerr", "band": "filter"}  #
 
 
 def objects(count=7, seed=0, least=1):
-    """Objects in the names of the files: lists of numbers and words, and what is known of each."""
+    """Random objects with the column names of the files."""
     draw = np.random.default_rng(seed)
     made = []
     for number in range(count):
@@ -66,14 +66,14 @@ def _nested(row):
 
 
 def write_struct(path, rows):
-    """Nested as nested-pandas has it: a struct of lists."""
+    """Write nested columns as nested-pandas does: a struct of lists."""
     single = {name: [row[name] for row in rows] for name in rows[0] if not np.ndim(rows[0][name])}
     pq.write_table(pa.table({**single, "lc": [_nested(row) for row in rows]}), path)
     return str(path)
 
 
 def write_records(path, rows):
-    """A list of records."""
+    """Write nested columns as a list of records."""
     single = {name: [row[name] for row in rows] for name in rows[0] if not np.ndim(rows[0][name])}
     records = [[dict(zip(_nested(row), one)) for one in zip(*_nested(row).values())] for row in rows]
     pq.write_table(pa.table({**single, "lc": records}), path)
@@ -107,7 +107,7 @@ def write_fits_long(path, rows):
 
 
 def write_fits_arrays(path, rows):
-    """A row for each object, arrays of any length; bands are a word with a letter for each point."""
+    """A row for each object, arrays of any length; bands are a string with a letter for each point."""
     columns = [fits.Column(name, form, array=[row[name] for row in rows]) for name, form in SINGLE.items()]
     columns.append(fits.Column("filter", "20A", array=["".join(row["filter"]) for row in rows]))
     for name, form in {"mjd": "PD()", "mag": "PE()", "magerr": "PE()"}.items():
@@ -132,7 +132,7 @@ def write_fits_padded(path, rows):
 
 
 def write_star(path, row, **header):
-    """One object in a file, as lightkurve has it."""
+    """Write one object in a file, as lightkurve does."""
     columns = [fits.Column("TIME", "D", array=row["mjd"], unit="BJD - 2457000, days")]
     for name, values in (("SAP_FLUX", -row["mag"]), ("PDCSAP_FLUX", row["mag"]), ("PDCSAP_FLUX_ERR", row["magerr"])):
         columns.append(fits.Column(name, "E", array=values, unit="e-/s"))
@@ -149,14 +149,14 @@ def section(*files, **more):
 
 
 def apart(table, name):
-    """A column of lists, one by one."""
+    """Split a column of lists into arrays."""
     column = table[name]
     assert isinstance(column, Lists)
     return np.split(column.values, column.lengths.cumsum()[:-1])
 
 
 def same(table, rows, bands=True):
-    """Whether a table has these objects, by name."""
+    """Assert that a table has these objects, in any order."""
     assert sorted(table["id"].tolist()) == sorted(row["objectId"] for row in rows)
     place = {name: number for number, name in enumerate(table["id"].tolist())}
     found = {ours: apart(table, ours) for ours in POINTS if ours in table}

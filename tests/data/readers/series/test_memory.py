@@ -1,4 +1,4 @@
-"""Light curves in memory: arrays, tables of astropy and others, and the way to a file and back."""
+"""Light curves in memory: arrays, tables of astropy and other packages, and files."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Light curves of every form, read alike; what is chosen and divided."""
+"""Light curves of every format are read equally; selection and split."""
 
 import pickle
 
@@ -55,7 +55,7 @@ def test_rows_of_objects_anywhere(name, tmp_path):
     assert "type" not in found
     np.testing.assert_allclose(sorted(found["redshift"]), sorted(row["redshift"] for row in ROWS))
     assert len(opened.notes) == 1
-    assert "objects were not in the order of time: sorted." in opened.notes[0]
+    assert "sorted" in opened.notes[0]
 
 
 def test_pieces_by_row_groups(tmp_path):
@@ -145,9 +145,9 @@ def test_objects_stay_in_one_part(tmp_path):
     parts = [set(whole(source)["id"].tolist()) for source in opened.sources.values()]
     assert len(parts) == 3
     assert not parts[0] & parts[1] | parts[0] & parts[2] | parts[1] & parts[2]
-    assert "30 of 70 curves are of objects that have another: they stay in one part." in opened.notes
+    assert any(note.startswith("30 of 70 curves") for note in opened.notes)
     opened = section(first, test=[again], split=Split(valid=0.2)).open()
-    assert "30 of 30 objects of test are among those to train on." in opened.notes
+    assert any(note.startswith("30 of 30 objects of test") for note in opened.notes)
 
 
 def test_few_labels_folds_and_strata(tmp_path):
@@ -163,8 +163,8 @@ def test_bands_that_are_chosen_and_other_names(tmp_path):
     opened = section(path, split=ALL, bands=["r", "z"]).open()
     found = whole(opened.sources["train"])
     assert set(found["band"].values) == {"r"}
-    assert any("are of bands that data.bands does not name: left out" in note for note in opened.notes)
-    assert "No point has the band z of data.bands; there are g, r." in opened.notes
+    assert "data.bands" in opened.notes[0]
+    assert any("band z" in note and "g, r" in note for note in opened.notes)
     found = whole(section(path, split=ALL, band="none", error="none", label="none").open().sources["train"])
     assert not {"band", "error", "label"} & set(found)
     found = whole(section(path, split=ALL, value="magerr", error="none", time="MJD").open().sources["train"])

@@ -1,4 +1,4 @@
-"""Real light curves, where the folder with them exists."""
+"""Real light curves of the shared folder, skipped without it."""
 
 import numpy as np
 import pytest
@@ -43,9 +43,7 @@ def test_asas():
 
 def test_stripe_82():
     table, opened = read("sdss_s82_rrlyrae.parquet", ["label", "period"])
-    assert opened.notes == [
-        "8 of 136,196 points have the time and band of another of their object: their mean is taken."
-    ]
+    assert [note.startswith("8 of 136,196 points") and "mean" in note for note in opened.notes] == [True]
     assert (rows_of(table), points(table)) == (483, 136188)
     assert dict(zip(*np.unique(table["label"], return_counts=True))) == {"ab": 379, "c": 104}
     assert set(table["band"].values) == set("ugriz")

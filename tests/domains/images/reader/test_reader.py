@@ -74,11 +74,7 @@ def test_equal_pictures_stay_in_one_part(tmp_path):
     seen = [{image.tobytes() for image in joined(source)["image"]} for source in found.sources.values()]
     assert sum(map(len, seen)) == len(set.union(*seen)) == 40
     apart = opened([tmp_path / "a" / "cat"], truth=(), valid=[str(tmp_path / "a" / "cat" / "copy*.png")])
-    assert "10 of 10 images of valid are among those to train on." in apart.notes
-    (tmp_path / "a" / "dog" / "copy.png").write_bytes((tmp_path / "a" / "cat" / "0.png").read_bytes())
-    (note,) = opened([tmp_path / "a"]).notes
-    assert note.startswith("11 of 51 images")
-    assert "1 of them" in note
+    assert any(note.startswith("10 of 10 images of valid") for note in apart.notes)
 
 
 def test_tables_name_pictures_relative_to_themselves(tmp_path):

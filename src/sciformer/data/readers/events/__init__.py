@@ -1,1 +1,1 @@
-"""Events: columns of numbers and of lists, in ROOT, HDF5, Parquet and NumPy files."""
+"""Reader of events: numbers and lists in ROOT, HDF5, Parquet and NumPy files."""

@@ -1,4 +1,4 @@
-"""Events in columns: files of ROOT, HDF5, Parquet or NPZ, with a number or a list of numbers for each event."""
+"""Reader of events (numbers and lists) in ROOT, HDF5, Parquet or NPZ files."""
 
 from __future__ import annotations
 
@@ -34,70 +34,68 @@ from ...split import Split
 from ..formula import Formula
 from .reweight import Reweight, Weights
 
-ENTRY, FILE, WEIGHT = "entry", "file", "weight"  # columns that are made here
-FOR_OBSERVERS = "data.observers"  # what needs a column
-CLASSES = "Classes can also be given by tags (NAME:FILES), data.classes or data.label."
-X, Y, BY = "reweight.x", "reweight.y", "split.by"  # extra ones
-TRUE_CLASSES = "true classes"  # (n, classes), in passing
+ENTRY, FILE, WEIGHT = "entry", "file", "weight"  # columns computed by the reader
+FOR_OBSERVERS = "data.observers"  # user of a column, in messages
+CLASSES = "Define classes by tags (CLASS:FILES), data.classes or data.label."
+X, Y, BY = "reweight.x", "reweight.y", "split.by"  # extra columns
+TRUE_CLASSES = "true classes"  # temporary column (n, classes)
 
 
 class EventFiles(FileSet):
-    """Columns of numbers, and of lists of numbers, of events in files; only what is used is read, piece by piece.
+    """Events in files: numbers and lists of numbers, read in pieces.
 
-    Entries of lists that are not finite in some column are left out, and so are samples without entries; both are
-    counted. Formulas are those of `sciformer.data.readers.formula`: hypot(px, py), sum(energy) > 500, x[:, 0].
+    Only the columns in use are read. List entries that are not finite in some column are left out, and so are samples
+    without entries; both are counted. Formulas follow `sciformer.data.readers.formula`: hypot(px, py),
+    sum(energy) > 500, x[:, 0].
     """
 
     what: ClassVar[str] = "files of events"
 
     files: list[str] = Field(default_factory=list)
-    """Training files: names or globs. CLASS:NAME gives all events of a file the class CLASS, as column `label`:
+    """Training files: names or globs. CLASS:FILE sets the column `label` of all events in the files:
     [signal:data/signal_*.root, other:data/other_*.root]."""
     tree: str = ""
-    """Name of the tree in ROOT files, or of a pandas table in HDF5 files (default: the only one)."""
+    """Name of the tree in ROOT files, or of the pandas table in HDF5 files (default: the only tree)."""
     mask: str = ""
-    """Mask of padded arrays in HDF5 and NPZ files: an array (n, m) that is true for real entries, an array (n,) of
-    counts, or `zeros` if zeros are padding (default: an array named mask, valid, lengths, counts, count or n)."""
+    """Mask of padded arrays in HDF5 and NPZ files: an array (n, m), true for real entries, or a count (n,); `zeros` if
+    zeros are padding (default: an array named mask, valid, lengths, counts, count or n)."""
     axes: dict[str, list[str]] = Field(default_factory=dict)
-    """Column names for the last axis of an array (default: none). {points: [x, y, z]} fits an array (n, m, 3) or (n,
-    3)."""
+    """Column names for the last axis of an array: {points: [x, y, z]} for a shape (n, m, 3) or (n, 3)
+    (default: NAME_0, NAME_1, ...)."""
     new: dict[str, str] = Field(default_factory=dict)
-    """New columns by formula; formulas may use other new columns (default: none). Example: {pt: "hypot(px, py)"}."""
+    """New columns by formulas, which may use each other: {pt: "hypot(px, py)"} (default: none)."""
     select: str = ""
-    """Selection: formula that is true for the samples to keep (default: all samples)."""
+    """Selection: a formula that is true for the samples to keep (default: keep all)."""
     select_new: str | None = None
-    """Selection for new files, in predict and evaluate (default: that of `select`; an empty text keeps all samples)."""
+    """Selection for prediction on other files; empty keeps all samples (default: `select`)."""
     classes: dict[str, str] = Field(default_factory=dict)
-    """Classes by formula: {one: is_one, other: is_two + is_three} (default: none). Exactly one formula must be true for
-    each sample; its class becomes the column `label`."""
+    """Class names, each with a column or formula that is true for its samples: {one: is_one, other: is_two + is_three}.
+    They set the column `label`. Each sample must have exactly one class (default: none)."""
     label: str = ""
-    """Column of the class, copied to `label`: numbers or, in Parquet and NPZ files, names (default: none)."""
+    """Column of the class, copied to `label`: a number or, in Parquet and NPZ files, a name (default: none)."""
     observers: list[str] = Field(default_factory=list)
-    """Columns to copy to the predictions (default: none). `entry` is the row number in its file, `file` the file
-    name."""
+    """Columns copied to the predictions; `entry` is the row number in the file, `file` its name (default: none)."""
     weight: str = ""
-    """Formula of the sample weight, stored as column `weight` (default: none). To use it in the loss, set
-    objective.weight to `weight`."""
+    """Formula of the sample weight, for the column `weight`; used if objective.weight is `weight` (default: none)."""
     reweight: Reweight | None = None
-    """Weights that give all classes the same spectrum in two columns; they multiply `weight` (default: none)."""
+    """Reweighting of all classes to a common spectrum in two columns; multiplies `weight` (default: none)."""
     empty: Literal["drop", "keep"] = "drop"
-    """Samples whose lists are all empty: drop or keep (default: drop)."""
+    """Samples whose lists are all empty: drop or keep them (default: drop)."""
     most: int | None = Field(default=None, ge=1)
-    """Maximum number of entries per list; the first entries in the file are kept (default: all)."""
+    """Maximum number of list entries per sample, in file order (default: all)."""
     chunk_size: int = Field(default=16384, ge=16)
-    """Number of samples read at a time (default: 16384). A training keeps several chunks in memory and mixes some of
-    them."""
+    """Samples per chunk (default: 16384); training shuffles across several chunks in memory."""
 
     def find(self, names: Sequence[str | Path]) -> list[Tagged]:
         found = super().find(names)
         tags = {tag for tag, _ in found}
         if tags - {""} and (self.classes or self.label):
             own = "data.classes" if self.classes else "data.label"
-            hint = f"Take out the tag {sorted(tags)[-1]}: or {own}."
+            hint = f"Remove the tag {sorted(tags)[-1]}: or {own}."
             raise UserError(f"classes are given twice: by tags and by {own}", hint=hint, key=own)
         if self.classes and self.label:
             both = "data.classes and data.label are both given"
-            raise UserError(both, hint="Take one of them out.", key="data.classes")
+            raise UserError(both, hint="Remove one of them.", key="data.classes")
         return found
 
     def plan(self, training: bool) -> Plan:
@@ -136,7 +134,7 @@ class EventFiles(FileSet):
         return notes
 
     def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
-        """Refuse classes of which nothing is left, for their files or all their samples are left out."""
+        """Raise an error if all files or all samples of a class are left out."""
         if LABEL not in self.state.get("truth", ()):
             return
         found = [words for scan in scans if isinstance(words := scan.columns.get(LABEL), Words)]
@@ -156,44 +154,44 @@ class EventFiles(FileSet):
     def learn(self, plan: Plan, scans: Sequence[Scan], train: Array, notes: list[str]) -> Plan:
         if self.reweight is not None:
             if any(LABEL not in scan.columns for scan in scans):
-                hint = "Give them by tags, data.classes or data.label."
-                raise UserError("data.reweight needs classes, but there are no classes", hint=hint, key="data.reweight")
+                hint = "Define them by tags (CLASS:FILES), data.classes or data.label."
+                raise UserError("data.reweight needs classes, but the data have none", hint=hint, key="data.reweight")
             learned = self.reweight.learn(*(known_columns(scans, name)[train] for name in (LABEL, X, Y, WEIGHT)))
             plan = replace(plan, learned=learned)
             if learned.outside:
                 share = f"{learned.outside:,} of {len(train):,} samples to train on"
                 notes.append(f"{share} are outside the edges of data.reweight: their weight is 0.")
         if plan.weighs and WEIGHT not in self.state.get("truth", ()):
-            notes.append("The weights of data.weight count where objective.weight is `weight`; it is not.")
+            notes.append("The weights of data.weight are not used: objective.weight is not `weight`.")
         return plan
 
     def slow(self, source: FilePieces, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
         notes = super().slow(source, scans, drawn)
         if drawn and len(source.sizes) > MAX_PIECES_IN_MEMORY:
             parts = " and ".join(drawn)
-            quicker = "which are read for them too: files of their own are quicker."
+            quicker = "so evaluation reads all files: separate files would be faster."
             notes.insert(0, f"{parts} are drawn from all files, {quicker}")
         return notes
 
 
 @dataclass(frozen=True)
 class Plan(FilePlan):
-    """How to read any of the files.
+    """How to read each file of events.
 
-    names      columns that are handed out, and what they are for; None: all
-    wishes     those that are handed out where they are there
-    new        formulas of columns that no file has
-    chosen     which samples are kept
-    classes    formulas that are true for the samples of a class
-    label      column that has the class
+    names      required columns with the user of each (None: all columns)
+    wishes     optional columns
+    new        formulas of new columns
+    chosen     formula of the selection
+    classes    formula of each class
+    label      column of the class
     weight     formula of the weights
-    weighs     whether there are weights
-    extra      formulas that are needed to divide and to weigh the samples, by the name given to their values
-    most       entries of a list that are kept
+    weighs     whether there is a column `weight`
+    extra      formulas for the split and the reweighting, by the name of the result
+    most       maximum number of list entries
     empty      whether samples without entries are kept
     strict     whether every sample must have a class
-    learned    weights of classes in bins, of which `extra` has the columns
-    positive   columns of lists whose entries are left out below 0
+    learned    fitted reweighting
+    positive   columns of lists whose negative entries are left out
     """
 
     layout: Layout
@@ -267,12 +265,12 @@ class Plan(FilePlan):
     # Which columns are read
 
     def _handed(self, file: TableFile, table: Table) -> dict[str, Column]:
-        """The columns that are handed out, without the class and the weight."""
+        """Columns to return, without the class and the weight."""
         names = [*file.columns, *self.new] if self.names is None else [*self.names, *self.wishes]
         return {name: table[name] for name in dict.fromkeys(names) if name in table}
 
     def _read(self, file: TableFile, tag: str, start: int, stop: int, scanning: bool) -> dict[str, Column]:
-        """Columns of the file, new ones, the class and the weight."""
+        """Read columns of the file; add new columns, the class and the weight."""
         needed, optional = self._wanted(file, tag, scanning)
         raw: dict[str, str] = {}
         order: list[str] = []
@@ -294,7 +292,7 @@ class Plan(FilePlan):
         return table
 
     def _wanted(self, file: TableFile, tag: str, scanning: bool) -> tuple[dict[str, str], list[str]]:
-        """Names of columns with what they are for, and of those that may be missing."""
+        """Required columns with the user of each, and optional columns."""
         needed = dict.fromkeys([*file.columns, *self.new], "") if self.names is None else dict(self.names)
         optional = list(self.wishes)
         truth: dict[str, str] = {}
@@ -324,7 +322,7 @@ class Plan(FilePlan):
     def _trace(
         self, file: TableFile, name: str, why: str, raw: dict[str, str], order: list[str], inside: tuple[str, ...]
     ) -> None:
-        """What to read, and what to reckon in which order, to have a column."""
+        """Collect the columns to read and the formulas to compute for a column."""
         if name in raw or name in order:
             return
         if name in inside:
@@ -351,7 +349,7 @@ class Plan(FilePlan):
         elif self.classes and all(name in table for formula in self.classes.values() for name in formula.names):
             found = [_single(one.of(table), f"data.classes.{name}", path) for name, one in self.classes.items()]
             flags = np.stack([np.nan_to_num(one) != 0 for one in found])  # (classes, n)
-            table[TRUE_CLASSES] = flags.T  # before a column of the file is overwritten that a formula may ask for
+            table[TRUE_CLASSES] = flags.T  # computed before `label` of the file is overwritten
             names = np.array([*self.classes, ""])
             table[LABEL] = names[np.where(flags.sum(0) == 1, flags.argmax(0), len(self.classes))]
 
@@ -362,10 +360,10 @@ class Plan(FilePlan):
             first = int(wrong.argmax())
             true = [name for name, flag in zip(self.classes, flags[:, first]) if flag]
             message = f"entry {start + rows[first]} of {path} must have exactly one class of data.classes, not "
-            share = f"This holds for {int(wrong.sum()):,} of {len(rows):,} samples there"
+            share = f"{int(wrong.sum()):,} of {len(rows):,} samples there are affected"
             raise UserError(
                 message + (" and ".join(true) or "no class"),
-                hint=f"{share}; leave them out with data.select.",
+                hint=f"{share}; exclude them with data.select.",
                 key="data.classes",
                 file=path,
             )
@@ -374,7 +372,7 @@ class Plan(FilePlan):
         if words.dtype.kind == "U" and not (words != "").all():
             first, count = rows[words == ""][0], int((words == "").sum())
             message = f"entry {first} of {path} has no class in `{self.label}`"
-            hint = f"This holds for {count:,} of {len(words):,} samples there."
+            hint = f"{count:,} of {len(words):,} samples there are affected."
             raise UserError(message, hint=hint, key="data.label", file=path)
 
     def _weigh(self, table: dict[str, Column], path: Path) -> None:
@@ -383,7 +381,7 @@ class Plan(FilePlan):
         weight = np.ones(rows_of(table))
         if self.weight is not None:
             if any(name not in table for name in self.weight.names):
-                return  # of samples that are only to be answered
+                return  # prediction needs no weights
             weight = _single(self.weight.of(table), "data.weight", path)
         if self.learned is not None:
             label = table[LABEL]
@@ -401,7 +399,7 @@ def _single(column: Column, key: str | None, path: Path, what: str = "") -> Arra
 
 
 def lengths_of(table: Mapping[str, Column], rows: Array) -> dict[str, Array]:
-    """How long the lists of these rows are; columns that share their lengths still do."""
+    """List lengths of these rows; shared `lengths` arrays stay shared."""
     known: dict[int, Array] = {}
     return {
         name: known.setdefault(id(column.lengths), column.lengths[rows].astype(np.int32))
@@ -413,8 +411,11 @@ def lengths_of(table: Mapping[str, Column], rows: Array) -> dict[str, Array]:
 def finite(
     table: Mapping[str, Column], most: int | None, positive: Collection[str] = ()
 ) -> tuple[dict[str, Column], int, int]:
-    """The table without entries of lists that are not finite in some column, or below 0 in a `positive` one, and
-    without those beyond the first `most`; how many were not finite, and how many of the others were negative."""
+    """Remove invalid list entries from a table.
+
+    Invalid are entries that are not finite in some column, entries below 0 in a `positive` column, and entries after
+    the first `most`. Also returns the number of non-finite entries, and of negative entries among the rest.
+    """
     made, dropped, negative = dict(table), 0, 0
     groups: dict[int, list[str]] = {}
     for name, column in table.items():

@@ -1,4 +1,4 @@
-"""Weights that give every class the same spectrum in two columns."""
+"""Reweighting of all classes to a common spectrum in two columns."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ Edges = Annotated[list[float], Field(min_length=2)]
 
 
 class Reweight(BaseModel):
-    """A weight for each class and each bin of two columns, from the training part alone.
+    """Weight for each class and each bin of two columns, from the training part alone.
 
-    With h the sum of weights of a class in a bin, and H in all bins, the weight is 1 / h (flat), or (r / R) / (h / H)
-    with r and R those of the class in `to`; scaled to a mean of 1 over the samples of the class, so that classes count
-    as before, and cut at `cap`. Samples outside the edges have the weight 0.
+    Let h be the sum of the weights of a class in a bin, and H its sum over all bins. The new weight is 1 / h (flat), or
+    (r / R) / (h / H) with the sums r and R of the class `to`. It is scaled to a mean of 1 over the samples of the
+    class, so that the total weight of a class stays the same, and capped at `cap`. Samples outside the edges have the
+    weight 0.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
@@ -31,23 +32,23 @@ class Reweight(BaseModel):
     y: str
     """Second column, or a formula."""
     x_edges: Edges
-    """Bin edges of `x`, in ascending order."""
+    """Bin edges of the first column, ascending."""
     y_edges: Edges
-    """Bin edges of `y`, in ascending order."""
+    """Bin edges of the second column, ascending."""
     to: str = FLAT
-    """Target spectrum of all classes: flat, or the name of a class whose spectrum is used (default: flat)."""
+    """Target spectrum of all classes: `flat`, or the name of a class (default: flat)."""
     cap: float = Field(default=10.0, gt=1)
-    """Maximum weight (default: 10). The other weights of the class are raised, so that their mean stays 1."""
+    """Maximum weight (default: 10); other samples of the class are scaled up to compensate."""
 
     @model_validator(mode="after")
     def _ascending(self) -> Self:
         for name, edges in (("x_edges", self.x_edges), ("y_edges", self.y_edges)):
             if any(not a < b for a, b in pairwise(edges)):
-                raise ValueError(f"give ascending numbers in {name}")
+                raise ValueError(f"the numbers of {name} must be ascending")
         return self
 
     def learn(self, label: Array, x: Array, y: Array, weight: Array) -> Weights:
-        """The weights of samples (n,) of the training part."""
+        """Fit the weights to samples (n,) of the training part."""
         names = np.unique(label)
         if self.to != FLAT:
             known = [FLAT, *(str(name) for name in names)]
@@ -66,7 +67,7 @@ class Reweight(BaseModel):
             mine = sums[number]
             filled = mine > 0
             if not (filled & (target > 0)).any():
-                where = "" if self.to == FLAT else f" where class {self.to} has some"
+                where = "" if self.to == FLAT else f" in the bins of class {self.to}"
                 raise UserError(
                     f"class {name} has no samples inside the edges of data.reweight{where}", key="data.reweight"
                 )
@@ -75,7 +76,7 @@ class Reweight(BaseModel):
         return Weights(self, names, table, int((~inside).sum()))
 
     def _capped(self, factor: Array, sums: Array) -> Array:
-        """Factors scaled to a mean of 1, none of them larger than the cap where that can be."""
+        """Scale factors to a mean of 1, capped at `cap` if possible."""
         total, fixed = sums.sum(), np.zeros(factor.shape, bool)
         while True:
             free = (factor * sums)[~fixed].sum()
@@ -89,7 +90,7 @@ class Reweight(BaseModel):
             factor[over] = self.cap
 
     def bins(self, x: Array, y: Array) -> Array:
-        """The number of the bin of each sample, -1 outside."""
+        """Bin number of each sample, -1 outside."""
         places = []
         for values, edges in ((x, self.x_edges), (y, self.y_edges)):
             place = np.searchsorted(edges, values, side="right") - 1
@@ -101,7 +102,7 @@ class Reweight(BaseModel):
 
 @dataclass(frozen=True)
 class Weights:
-    """What was learned: a table (classes, x bins, y bins), and how many samples are outside."""
+    """Fitted weights (classes, x bins, y bins), and the number of samples outside."""
 
     section: Reweight
     names: Array
@@ -109,7 +110,7 @@ class Weights:
     outside: int
 
     def of(self, label: Array, x: Array, y: Array) -> Array:
-        """The weights of samples; 0 outside the edges, and for classes that the training part has not."""
+        """Weights of samples; 0 outside the edges and for unknown classes."""
         bins = self.section.bins(x, y)
         place = np.minimum(np.searchsorted(self.names, label), len(self.names) - 1)
         known = (bins >= 0) & (self.names[place] == label)

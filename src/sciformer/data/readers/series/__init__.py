@@ -1,1 +1,1 @@
-"""Series of points in time: tables in Parquet, CSV, ECSV and FITS files, or in memory."""
+"""Reader of time series in Parquet, CSV, ECSV and FITS files, or in memory."""

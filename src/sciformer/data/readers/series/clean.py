@@ -1,8 +1,8 @@
-"""Observations put in order: what is left out of light curves, what is sorted and what is merged, and how often.
+"""Cleaning of light curves: filter, sort and merge observations.
 
-Of every object: points whose time or value is not finite go, and so do flagged ones, those without a band or of a band
-that was not chosen, and those whose error is not above zero; the others are sorted by time, and points of one time and
-band become one. An upper limit may be without an error.
+Points are dropped if their time or value is not finite, if they are flagged, if they have no band or a band that is not
+selected, or if their error is not positive. The rest is sorted by time, and points of equal time and band are merged.
+Upper limits need no error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FALSE_WORDS = frozenset(("false", "f", "no", "n", "0", "", "=", "detection", "na
 
 @dataclass(frozen=True)
 class Rules:
-    """What is done about observations that are not as they should be."""
+    """Rules for cleaning observations; see the keys of `SeriesFiles`."""
 
     min_points: int = 1
     same_time: SameTime = "mean"
@@ -38,10 +38,10 @@ class Rules:
 
 
 def clean(table: Mapping[str, Column], rules: Rules, where: Path | str, counts: Counts) -> dict[str, Column]:
-    """The same objects with their observations in order; `quality` is used and not handed out.
+    """Clean the observations of all objects; `quality` is applied and dropped.
 
-    table   `time`, `value` and what there is of `error`, `band`, `limit`, `quality`, and other lists and columns
-    counts  takes how much was found and left out; points of each band, where some are chosen, as ("band", NAME)
+    table   `time`, `value`, optionally `error`, `band`, `limit`, `quality`, and further lists and columns
+    counts  counter for points found and left out; with selected bands also points per band, as ("band", NAME)
     """
     lists = {name: column for name, column in table.items() if isinstance(column, Lists)}
     lengths = lists["time"].lengths
@@ -66,7 +66,7 @@ def _alike(name: str, lengths: Array, times: Array, table: Mapping[str, Column],
 
 
 def _chosen(points: dict[str, Array], sample: Array, rules: Rules, counts: Counts) -> tuple[dict[str, Array], Array]:
-    """The points that are kept, as numbers of the types that are handed out."""
+    """Filter the points, and convert columns to their final types."""
     counts["points"] += len(sample)
     made = {"time": numbers(points["time"], np.float64), "value": numbers(points["value"], np.float32)}
     keep = np.isfinite(made["time"]) & np.isfinite(made["value"])
@@ -115,7 +115,7 @@ def _sorted(points: dict[str, Array], sample: Array, counts: Counts) -> tuple[di
 
 
 def _single(points: dict[str, Array], sample: Array, way: SameTime, counts: Counts) -> tuple[dict[str, Array], Array]:
-    """Points of the same object, time and band (and sort, where there are upper limits) as one."""
+    """Merge points of equal object, time and band (upper limits separately)."""
     time = points["time"]
     if not ((np.diff(time) == 0) & (np.diff(sample) == 0)).any():
         return points, sample
@@ -135,7 +135,7 @@ def _single(points: dict[str, Array], sample: Array, way: SameTime, counts: Coun
 
 
 def _mean(points: dict[str, Array], new: Array) -> dict[str, Array]:
-    """The mean of points that belong together, weighted by 1 / error² where some have an error."""
+    """Mean of each group of points, weighted by 1 / error² if some have an error."""
     group = np.cumsum(new) - 1
     many = int(group[-1]) + 1
     weight = np.zeros(len(group))
@@ -157,26 +157,26 @@ def _mean(points: dict[str, Array], new: Array) -> dict[str, Array]:
 
 
 def numbers(values: Array, kind: Any) -> Array:
-    """Numbers of a type; what it cannot hold is not finite."""
+    """Convert to a dtype; overflow becomes infinite, without a warning."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.array(values, kind)
 
 
 def truths(values: Any) -> Array:
-    """Whether a point is an upper limit: numbers that are not 0, or words such as <, true, yes."""
+    """Convert flags to booleans: true are numbers other than 0, and <, true, yes, ..."""
     values = np.asarray(values)
     if values.dtype.kind in "biuf":
         return np.nan_to_num(values) != 0
     found, place = np.unique(words(values), return_inverse=True)
     lower = [one.lower() for one in found.tolist()]
     if odd := [one for one in lower if one not in TRUE_WORDS | FALSE_WORDS]:
-        message = f"upper limits must be told by true and false, 1 and 0, or by the sign <, not by {odd[0]!r}"
+        message = f"flags of upper limits must be true or false, 1 or 0, or <, not {odd[0]!r}"
         raise UserError(message, key="data.limit")
     return np.array([one in TRUE_WORDS for one in lower], bool)[place]
 
 
 def describe_cleaning(found: Counts, objects: int, kept: int, rules: Rules, whose: str = "") -> list[str]:
-    """Sentences on what was left out, sorted or merged."""
+    """Notes on points and objects left out, sorted or merged."""
     points = found["points"]
     merged = {"mean": "their mean is taken", "first": "the first is taken", "keep": "kept"}[rules.same_time]
     errors = "left out" if rules.bad_errors == "drop" else "kept, the error unknown (NaN)"
@@ -184,13 +184,13 @@ def describe_cleaning(found: Counts, objects: int, kept: int, rules: Rules, whos
         "not finite": "have a time or value that is not finite: left out",
         "flagged": "are flagged: left out",
         "nameless": "have no band: left out",
-        "other bands": "are of bands that data.bands does not name: left out",
-        "bad errors": f"have an error that is not above zero: {errors}",
-        "same time": f"have the time and band of another of their object: {merged}",
+        "other bands": "have a band that is not in data.bands: left out",
+        "bad errors": f"have an error that is not positive: {errors}",
+        "same time": f"have the same time and band as another point of their object: {merged}",
     }
     notes = [f"{found[key]:,} of {points:,} points{whose} {text}." for key, text in of.items() if found[key]]
     if found["unsorted"]:
-        notes.append(f"{found['unsorted']:,} of {objects:,} objects{whose} were not in the order of time: sorted.")
+        notes.append(f"{found['unsorted']:,} of {objects:,} objects{whose} were not sorted by time: sorted.")
     without = {key[1]: count for key, count in found.items() if isinstance(key, tuple) and key[0] == "without"}
     for name, number in without.items():
         if number:
@@ -201,5 +201,7 @@ def describe_cleaning(found: Counts, objects: int, kept: int, rules: Rules, whos
     for band in rules.bands:
         if not found["band", band]:
             known = sorted(key[1] for key in found if isinstance(key, tuple) and key[0] == "band" and found[key])
-            notes.append(f"No point{whose} has the band {band} of data.bands; there are {', '.join(known) or 'none'}.")
+            notes.append(
+                f"No point{whose} has the band {band} of data.bands; the bands are {', '.join(known) or 'none'}."
+            )
     return notes

@@ -1,4 +1,4 @@
-"""Files of light curves, whatever their format: objects with their observations."""
+"""Files of light curves of any format: objects with their observations."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from .names import LABEL, NONE, OBJECT, POINTS, TIME, Names, column_error, find,
 
 HEADER = ("object", "ticid", "keplerid", "epic", "objname", "targname", "target", "name", "id", "label", "objectid")
 LAYOUT = Layout(nested=True, usual_names=("time", "value", "error"))
-FORMATS = ("Parquet", "FITS", "ECSV")  # beside text with columns
+FORMATS = ("Parquet", "FITS", "ECSV")  # besides text tables
 FORMS = "a Parquet, FITS, ECSV or CSV file"
 MARKUP = (b"<?xml", b"<VOTABLE", b"%PDF", b"<!DOCTYPE", b"<html")
-MAX_SINGLE_POINT_ROWS = 10  # rows, all of different objects, that do not look like observations
+MAX_SINGLE_POINT_ROWS = 10  # more rows, all with different ids, are not observations
 DAYS = {"s": 1 / 86400, "sec": 1 / 86400, "second": 1 / 86400, "min": 1 / 1440, "h": 1 / 24, "hr": 1 / 24}
 DAYS |= {"hour": 1 / 24, "yr": 365.25, "year": 365.25, "ms": 1 / 86400e3, "wk": 7.0, "week": 7.0}
 
 
 def form_of(path: Path) -> Format:
-    """The format of a file, by how it begins."""
+    """Format of a file of light curves, by its first bytes."""
     found, begin = recognise(path)
     if found is not None and found.name in FORMATS:
         return found
     if found is not None or begin.startswith(b"\x93NUMPY"):
         other = found.name if found else "a NumPy file"
-        hint = "In Python: sciformer.data.read_series(time, value, error, band)" if other != "ROOT" else ""
+        hint = "Use Python: sciformer.data.read_series(time, value, error, band)" if other != "ROOT" else ""
         raise UserError(f"{path} must be {FORMS}, not {other}", hint=hint, file=path)
     if b"\0" in begin or begin.lstrip().startswith(MARKUP):
         raise UserError(f"{path} is not {FORMS}: it begins with {begin[:12]!r}", file=path)
@@ -41,13 +41,13 @@ def form_of(path: Path) -> Format:
     ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     for name in FORMATS:
         if ending in known[name].suffixes:
-            hint = "Is the file whole, and does its name end as it should?"
+            hint = "Check that the file is complete and its suffix correct."
             raise UserError(f"{path} is not a {name} file: it begins with {begin[:12]!r}", hint=hint, file=path)
     return known["CSV"]
 
 
 def open_curves(path: Path, given: Names, layout: Layout = LAYOUT) -> CurveFile:
-    """A file of any of the formats: the first of its tables that has times and values."""
+    """Open a file of any format, at its first table with times and values."""
     form, trouble = form_of(path), list[UserError]()
     file = opened(path, layout) if form.name == "Parquet" else open_file(path, layout, form)
     for table in file.tables():
@@ -59,7 +59,7 @@ def open_curves(path: Path, given: Names, layout: Layout = LAYOUT) -> CurveFile:
 
 
 class Objects:
-    """A table with a row for each object, found by its name."""
+    """A separate table with a row for each object, looked up by id."""
 
     def __init__(self, path: Path, given: Names) -> None:
         file, self.path = open_file(path, LAYOUT, form_of(path)), path
@@ -68,20 +68,20 @@ class Objects:
         known = find(given.id, self.columns) if given.id not in ("", NONE) else []
         known = known or hits(("id", *OBJECT), self.columns)
         if not known:
-            message = f"{path} has no column with objects for data.objects: it has {', '.join(self.columns)}"
-            raise file.error(message, "Say which: --data.id NAME", "data.objects")
+            message = f"{path} of data.objects has no column of object ids: its columns are {', '.join(self.columns)}"
+            raise file.error(message, "Give its name: --data.id NAME", "data.objects")
         ids = words(self.columns[known[0]])
         self.rows = {name: row for row, name in enumerate(ids.tolist())}
         if len(self.rows) < len(ids):
             names, counts = np.unique(ids, return_counts=True)
             most = f"{counts.max():,} for {names[counts.argmax()]}"
-            raise file.error(f"{path} must have a single row for each object, not {most}", key="data.objects")
+            raise file.error(f"{path} must have one row for each object, not {most}", key="data.objects")
         wanted = given.label if given.label != NONE else ""
         found = find(wanted, self.columns) if wanted else [] if given.label else hits(LABEL, self.columns)
         self.label = found[0] if found else ""
 
     def get(self, name: str, ids: Array) -> Array:
-        """A column for these objects; those that are not in the table have NaN, or an empty word."""
+        """A column for these objects; NaN or "" for objects missing in the table."""
         column, place = self.columns[name], np.array([self.rows.get(one, -1) for one in ids.tolist()], np.int64)
         lacking = place < 0
         if not lacking.any():
@@ -92,12 +92,12 @@ class Objects:
 
 
 class CurveFile:
-    """An open file.
+    """An open file of light curves, read object by object.
 
-    names    which column is what
-    columns  what each column of the table has for a row
-    rows     objects in it
-    edges    objects at which reading may begin without unpacking what comes before
+    names    column of each role
+    columns  types of the columns
+    rows     number of objects
+    edges    objects at which reading can start without decompressing earlier objects
     """
 
     def __init__(self, table: TableFile, given: Names) -> None:
@@ -109,7 +109,7 @@ class CurveFile:
             _count_in_days(self._memory)
         asked = {role: getattr(given, role) for role in ("id", "label")}
         told = {role: find(name, table.header) for role, name in asked.items() if not find(name, table.kinds)}
-        self.told = {role: found[0] for role, found in told.items() if found}  # by the header of the file
+        self.told = {role: found[0] for role, found in told.items() if found}  # roles given by the file header
         try:
             self.names = resolve(table.kinds, replace(given, **dict.fromkeys(self.told, NONE)), table.path)
         except UserError as error:
@@ -119,48 +119,48 @@ class CurveFile:
         self.starts: Array | None = None
         self.order: Array | None = None
         self._steady: dict[str, bool] = {}
-        self._sorted: dict[str, Array] = {}  # columns in the order of objects
+        self._sorted: dict[str, Array] = {}  # columns sorted by object
         self.rows, self.edges = table.rows, table.edges
         if not self.listed:
             self._runs(given)
             if self.names.label and not given.label and not self.steady(self.names.label):
-                self.names = replace(self.names, label="")  # a usual name, but nothing that an object has
+                self.names = replace(self.names, label="")  # a common name, but it varies within objects
         self.spelled = self._spelled()
 
     def error(self, message: str, hint: str = "", key: str | None = None) -> UserError:
-        """An error that names the file."""
+        """A `UserError` with the file as a field."""
         return column_error(self.path, message, hint, key)
 
     @property
     def table(self) -> TableFile:
-        """The columns as they are; files that are not in memory are opened by each process."""
+        """The underlying table; each process opens its own handle."""
         return opened(Path(self.path), self.layout) if self._memory is None else self._memory
 
     @property
     def in_memory(self) -> bool:
-        """Whether all of it is in memory."""
+        """Whether the whole file is held in memory."""
         return self.order is not None or self._memory is not None
 
     @property
     def single(self) -> bool:
-        """Whether the file is one object as a whole."""
+        """Whether the file has a single object."""
         return not self.listed and not self.names.id
 
     @property
     def kinds(self) -> dict[str, Kind]:
-        """Columns that can be read, and for one object what its header says."""
+        """Types of the readable columns, and of the header values of a single object."""
         header = {name: Kind(False, isinstance(value, str)) for name, value in self.header.items()}
         return {**header, **self.columns}
 
     @property
     def header(self) -> dict[str, Any]:
-        """What is said of the one object."""
+        """Header values of a single object; otherwise empty."""
         return self._header if self.single else {}
 
     # Objects in a long table
 
     def _runs(self, given: Names) -> None:
-        """Where objects begin, and the order of rows that puts each of them together, if they are not."""
+        """Find the first row of each object, and sort rows that are not contiguous."""
         if self.single:
             self.starts = np.array([0, self.table.rows])
             self.rows, self.edges = 1, np.array([0, 1])
@@ -171,24 +171,24 @@ class CurveFile:
         different, first, place = np.unique(ids, return_index=True, return_inverse=True)
         if len(different) < len(begin):
             rank = np.empty(len(different), np.int64)
-            rank[np.argsort(first, kind="stable")] = np.arange(len(different))  # in the order they appear
+            rank[np.argsort(first, kind="stable")] = np.arange(len(different))  # in order of appearance
             self.order = np.argsort(rank[place], kind="stable")
             begin = np.concatenate([[0], np.cumsum(np.bincount(rank[place]))[:-1]])
         self.rows = len(begin)
         if self.rows == len(ids) > MAX_SINGLE_POINT_ROWS and not given.id:
-            alone = f"no two rows of {self.path} are of the same object: all values of `{self.names.id}` are different"
-            hint = "Say which column tells the object: --data.id NAME, or that there is none: --data.id none"
+            alone = f"every row of {self.path} has a different object id in `{self.names.id}`"
+            hint = "Give the column of object ids: --data.id NAME. If there is none: --data.id none"
             raise self.error(alone, hint, "data.id")
         self.starts = np.append(begin, len(ids))
         self.edges = np.array([0, self.rows]) if self.in_memory else np.searchsorted(self.starts, self.table.edges)
 
     def _rows(self, names: Sequence[str], start: int, stop: int) -> dict[str, Array]:
-        """Columns of the rows of objects start .. stop - 1 of a long table."""
+        """Columns of a long table, for the rows of the objects start .. stop - 1."""
         assert self.starts is not None
         low, high = int(self.starts[start]), int(self.starts[stop])
         if self.order is None:
             found = self.table.read(names, low, high)
-        else:  # rows that are anywhere in a file cannot be read piece by piece
+        else:  # unsorted rows are read all at once
             if lacking := [name for name in names if name not in self._sorted]:
                 for name, column in self.table.read(lacking, 0, self.table.rows).items():
                     assert isinstance(column, np.ndarray)
@@ -197,11 +197,11 @@ class CurveFile:
         return {name: column for name, column in found.items() if isinstance(column, np.ndarray)}
 
     def of_object(self, name: str) -> bool:
-        """Whether a column has one value for each object."""
+        """Whether a column has one value per object."""
         return not self.kinds[name].listed and (self.listed or name in self.header or self.steady(name))
 
     def steady(self, name: str) -> bool:
-        """Whether a column of a long table has one value for each object."""
+        """Whether a column of a long table is constant within each object."""
         if name not in self._steady:
             column = self._rows([name], 0, self.rows)[name]
             same = (column[1:] == column[:-1]) | ((column[1:] != column[1:]) & (column[:-1] != column[:-1]))
@@ -213,7 +213,7 @@ class CurveFile:
     # Reading
 
     def read(self, more: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """What is known of the objects start .. stop - 1, and further columns by their own names."""
+        """Columns of all roles, and further columns, of the objects start .. stop - 1."""
         used = self.names.used()
         wanted = list(dict.fromkeys([*used.values(), *(name for name in more if name in self.columns)]))
         found = self.table.read(wanted, start, stop) if self.listed else self._folded(wanted, start, stop)
@@ -228,7 +228,7 @@ class CurveFile:
         return made
 
     def _folded(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """Columns of a long table as lists, or as single values where they are the same for an object."""
+        """Columns of a long table as lists, or as single values if constant within objects."""
         assert self.starts is not None
         rows = self._rows(names, start, stop)
         lengths = np.diff(self.starts[start : stop + 1])
@@ -247,7 +247,11 @@ class CurveFile:
             seen = sorted(set(map(str, label.take(np.array([row])).values.tolist())))
             which = f" {words(rows[self.names.id][firsts])[row]}" if self.names.id else ""
             several = f"`{self.names.label}` has several values for object{which} of {self.path}: {', '.join(seen[:4])}"
-            raise self.error(several, "If it is no class of objects: --data.label NAME, or none", "data.label")
+            raise self.error(
+                several,
+                "Give the column of the class: --data.label NAME. If there is none: --data.label none",
+                "data.label",
+            )
         return made
 
     def _ids(self, found: Column | None, start: int, stop: int) -> Array:
@@ -263,7 +267,7 @@ class CurveFile:
         return np.array([str(given).strip()])
 
     def _bands(self, band: Column, time: Column, start: int) -> Column:
-        """The band of each point, where it is told by a letter of one word, or once for all points of an object."""
+        """Band of each point, from lists, strings of letters, or one name per object."""
         assert isinstance(time, Lists)
         if isinstance(band, Lists):
             return Lists(words(band.values), band.lengths)
@@ -275,12 +279,12 @@ class CurveFile:
             row = int(np.argmax(wrong))
             found = f"`{self.names.band}` has {len(names[row]):,} letters, {names[row][:40]!r},"
             points = f"for the {time.lengths[row]:,} points of row {start + row} of {self.path}"
-            raise self.error(f"{found} {points}; other rows have a letter for each point", key="data.band")
+            raise self.error(f"{found} {points}; it must have one letter per point", key="data.band")
         letters = np.frombuffer("".join(names.tolist()).encode("utf-32-le"), "<U1")
         return Lists(letters, time.lengths)
 
     def _spelled(self) -> bool:
-        """Whether a word has a letter for each observation: those of the first rows tell."""
+        """Whether bands are strings with a letter per observation, in the first rows."""
         if not (self.listed and self.names.band and not self.columns[self.names.band].listed):
             return False
         found = self.table.read([self.names.band, self.names.time], 0, min(self.rows, max(1, int(self.edges[1]))))
@@ -293,7 +297,7 @@ class CurveFile:
 
 
 def _count_in_days(table: MemoryTable) -> None:
-    """Times of a table with units as numbers of days."""
+    """Convert times with units to days."""
     for name, unit in table.units.items():
         scale, column = DAYS.get(unit.strip().lower()), table.data.get(name)
         if scale is None or column is None or plain(name) not in TIME:

@@ -1,4 +1,4 @@
-"""Light curves that are in memory: as a table of samples, and as a file.
+"""Light curves in memory: conversion to a table of samples, and to a file.
 
 table = read_series(t, y, err, band)                          one object, NumPy arrays
 table = read_series([t1, t2], [y1, y2], label=["a", "b"])
@@ -28,7 +28,7 @@ from .curves import CurveFile
 from .names import Names, need
 
 WHERE = "the table"
-ROWS_PER_GROUP = 4096  # objects that are read at a time
+ROWS_PER_GROUP = 4096  # objects per row group
 
 
 def read_series(
@@ -48,13 +48,16 @@ def read_series(
     bad_errors: BadErrors = "drop",
     bands: Sequence[str] = (),
 ) -> Table:
-    """A table of samples for `Run.predict`, `embed` and `write_series`; what is left out is said by warnings.
+    """Convert light curves to a table of samples.
 
-    what    times (n,) of one object, or a list of such arrays; `value`, `error`, `band`, `limit` are then alike, `id`,
-            `label` and the values of `meta` single, or one for each object
-            or a table, with rows for observations or for objects: an astropy Table, TimeSeries or LightCurve, or a list
-            of such with one object each; a pandas or pyarrow table; a mapping. Then `time`, `value`, `error`, `band`,
-            `limit`, `id`, `label` are names of columns (by their usual names unless given), `meta` a list of such.
+    The table is the input of `Run.predict`, `embed` and `write_series`. Points and objects that are left out are
+    reported as warnings. `what` has one of two forms:
+
+    arrays  times (n,) of one object, or a list of arrays for several objects. `value`, `error`, `band` and `limit` have
+            the same form. `id`, `label` and the values of `meta` are single values, or lists with one per object.
+    table   rows are observations or objects: an astropy Table, TimeSeries or LightCurve (or a list of them with one
+            object each), a pandas or pyarrow table, or a mapping. `time`, `value`, `error`, `band`, `limit`, `id` and
+            `label` are column names (default: common names), `meta` is a list of column names.
     """
     rules = Rules(min_points, same_time, bad_errors, tuple(bands))
     if _is_table(what) or (isinstance(what, (list, tuple)) and what and all(map(_is_table, what))):
@@ -62,7 +65,7 @@ def read_series(
         for role, name in given.items():
             if not isinstance(name, str | None):
                 raise UserError(
-                    f"`{role}` must be the name of a column of the table, not of type {type(name).__name__}"
+                    f"`{role}` must be a column name, as the curves are a table, not of type {type(name).__name__}"
                 )
         names = Names(**{role: name or "" for role, name in given.items()}, quality=quality)
         tables = [what] if _is_table(what) else what
@@ -110,7 +113,7 @@ def _read(file: CurveFile, meta: Sequence[str], alone: bool) -> dict[str, Column
 
 
 def _numbered(parts: list[dict[str, Column]]) -> list[dict[str, Column]]:
-    """Objects that have no name of their own have a number."""
+    """Number the objects without a name."""
     if all(str(part["id"][0]) == WHERE for part in parts):  # type: ignore[index]
         return [{**part, "id": np.array([str(number)])} for number, part in enumerate(parts)]
     return parts
@@ -119,10 +122,10 @@ def _numbered(parts: list[dict[str, Column]]) -> list[dict[str, Column]]:
 def _arrays(
     time: Any, points: Mapping[str, Any], id: Any, label: Any, meta: Mapping[str, Any] | Sequence[str]
 ) -> dict[str, Column]:
-    """Columns of arrays: one object, or a list of them."""
+    """Columns from the arrays of one object, or of a list of objects."""
     one = not len(time) or not np.ndim(time[0])
     if points["value"] is None:
-        raise UserError("`value` is missing beside `time`", hint="Call read_series(time, value, error, band).")
+        raise UserError("`value` is missing", hint="Call read_series(time, value, error, band).")
     if meta and not isinstance(meta, Mapping):
         raise UserError(
             f"`meta` must be a mapping from names to values when the curves are arrays, not {type(meta).__name__}"
@@ -150,18 +153,18 @@ def _arrays(
 
 
 def _each(entry: Any, count: int) -> Any:
-    """An entry for each point, of a word with as many letters, or of one that holds for all."""
+    """One entry per point, from a string of letters or from a single value."""
     if isinstance(entry, str) and len(entry) == count:
         return np.array(list(entry))
     return entry if np.ndim(entry) else np.full(count, entry)
 
 
 def write_series(path: str | Path, table: Table, overwrite: bool = False) -> Path:
-    """A table of samples as a Parquet file, a row for each object with lists; returns its name."""
+    """Write a table of samples to a Parquet file, a row per object."""
     path = Path(path).expanduser()
     check_name(path, (".parquet",))
     if path.exists() and not overwrite:
-        hint = "Name another file, or replace it with overwrite=True."
+        hint = "Choose another file, or replace it with overwrite=True."
         raise UserError(f"{path} exists already", hint=hint, file=path)
     rows = np.arange(rows_of(table))
     starts = range(0, max(1, len(rows)), ROWS_PER_GROUP)

@@ -1,4 +1,4 @@
-"""Which column of a table of light curves is what: as the user says, or by the names that surveys give."""
+"""Roles of the columns of light curves, from the user or from common names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from ....errors import UserError, nearest
 from ....files.formats.base import Kind
 
-NONE = "none"  # what the user writes where a column of a usual name is not meant
+NONE = "none"  # value of a key that disables a column
 TIME = (
     *("time", "mjd", "hjd", "bjd", "jd", "hmjd", "times", "t", "midpointmjdtai", "expmidptmjd", "obstime", "obsmjd"),
     *("timebjd", "bjdtdb", "btjd", "bkjd", "mjdobs", "epoch", "obsdate", "date", "day", "days"),
@@ -30,13 +30,13 @@ OBJECT = (
     *("objectid", "objid", "oid", "diaobjectid", "ztfid", "snid", "starid", "ticid", "tic", "kic", "epic", "keplerid"),
     *("sourceid", "object", "objectname", "objname", "obj", "star", "source", "targetid", "targname", "name", "cid"),
 )
-INDEX = "indexlevel0"  # of a table of pandas without a name, in Parquet
+INDEX = "indexlevel0"  # unnamed pandas index in Parquet
 LABEL = (
     *("label", "class", "classname", "vartype", "variabletype", "classification", "type", "labels", "simtypename"),
     *("target", "truelabel", "truetarget", "category", "spectype"),
 )
 QUALITY = ("quality", "sapquality", "catflags", "flags")
-POINTS = ("time", "value", "error", "band", "limit", "quality")  # what an observation has
+POINTS = ("time", "value", "error", "band", "limit", "quality")  # roles of an observation
 WORDS = {
     "time": "times",
     "value": "magnitudes or fluxes",
@@ -51,7 +51,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Names:
-    """Names of columns for what is known of an object and of its observations; empty where there is none."""
+    """Column names by role, of objects and observations; empty if there is no column."""
 
     time: str = ""
     value: str = ""
@@ -63,18 +63,18 @@ class Names:
     quality: str = ""
 
     def used(self) -> dict[str, str]:
-        """What has a column."""
+        """Roles with a column, and the name of the column."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {role: name for role, name in found.items() if name}
 
 
 def plain(name: str) -> str:
-    """A name without its case, signs, and the column it is nested in."""
+    """Normalise a column name: lower case letters and digits of the inner name."""
     return re.sub(r"[^a-z0-9]", "", name.rpartition(".")[2].lower())
 
 
 def find(name: str, names: Iterable[str]) -> list[str]:
-    """The columns that a name means: its own, or those that have another case, or are nested and end so."""
+    """Columns that match a name exactly, ignoring case, or by their inner name."""
     known = list(names)
     if name in known:
         return [name]
@@ -83,24 +83,24 @@ def find(name: str, names: Iterable[str]) -> list[str]:
 
 
 def column_error(path: Path | str, message: str, hint: str = "", key: str | None = None) -> UserError:
-    """An error on a table, which names its file; a table in memory has none."""
+    """A `UserError` with the file as a field (None for a table in memory)."""
     return UserError(message, hint=hint, key=key, file=path if isinstance(path, Path) else None)
 
 
 def need(name: str, names: Iterable[str], path: Path | str, why: str, key: str | None = None) -> str:
-    """The one column that a name means, or an error that names what is like it."""
+    """The only column that matches a name; otherwise an error with similar names."""
     known = list(names)
     found = find(name, known)
     if len(found) == 1:
         return found[0]
     if found:
-        several = f"`{name}` {why} means several columns of {path}: {', '.join(found)}"
-        raise column_error(path, several, "Give the whole name.", key)
+        several = f"`{name}` {why} matches several columns of {path}: {', '.join(found)}"
+        raise column_error(path, several, "Give the full name.", key)
     raise column_error(path, f"{path} has no column `{name}` {why}", nearest(name, known), key)
 
 
 def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
-    """The columns of a table that has such ones: as given, others by their usual names; times and values must be."""
+    """Find the column of each role; times and values are required."""
     named = {
         role: need(name, kinds, path, f"for data.{role}", f"data.{role}")
         for role, name in given.used().items()
@@ -118,7 +118,7 @@ def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
         named["value"] = _value(beside, path)
     for role in ("time", "value", "error"):
         if role in named and kinds[named[role]].listed != listed:
-            many, few = "a list for each object", "a number in each row"
+            many, few = "a list in each row", "a number in each row"
             must, has = (many, few) if listed else (few, many)
             message = f"`{named[role]}` of {path} must have {must}, as `{named['time']}` has, not {has}"
             raise column_error(path, message, key=f"data.{role}")
@@ -143,7 +143,7 @@ def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
 
 
 def error_of(value: str, names: Iterable[str]) -> str:
-    """The column with the errors of a column of values, or nothing."""
+    """Column with the errors of a column of values; empty if there is none."""
     known = {plain(name): name for name in names}
     own = plain(value)
     ends = [f"{own}{end}" for end in ("err", "error", "sigma", "unc", "uncertainty", "std", "errs")]
@@ -153,7 +153,7 @@ def error_of(value: str, names: Iterable[str]) -> str:
 
 
 def hits(usual: Sequence[str], names: Iterable[str]) -> list[str]:
-    """The columns with the first of the usual names that is there."""
+    """Columns that match the first common name with a match."""
     known = list(names)
     return next((found for one in usual if (found := [name for name in known if plain(name) == one])), [])
 
@@ -163,7 +163,7 @@ def _prefix(name: str) -> str:
 
 
 def _time(names: Sequence[str], kinds: Mapping[str, Kind], nest: str, path: Path | str) -> str:
-    """The column of the times: lists before numbers."""
+    """Column of the times; lists are preferred to numbers."""
     inside = [name for name in names if not nest or _prefix(name) == nest]
     found = hits(TIME, [name for name in inside if kinds[name].listed]) or hits(TIME, inside)
     if len(found) == 1:
@@ -174,22 +174,24 @@ def _time(names: Sequence[str], kinds: Mapping[str, Kind], nest: str, path: Path
 
 
 def _worded(name: str, role: str, path: Path | str) -> UserError:
-    hint = "Write times as numbers of days, such as MJD." if role == "time" else ""
-    return column_error(path, f"`{name}` of {path} must have numbers for data.{role}, not words", hint, f"data.{role}")
+    hint = "Convert times to days, such as MJD." if role == "time" else ""
+    return column_error(
+        path, f"`{name}` of {path} must have numbers for data.{role}, not strings", hint, f"data.{role}"
+    )
 
 
 def _unclear(role: str, found: Sequence[str], names: Iterable[str], path: Path | str) -> UserError:
-    """The error for several columns, or none, of a usual name."""
+    """`UserError` for several columns, or no column, with a common name."""
     known = list(names)
     shown = ", ".join(known[:12]) + (f" and {len(known) - 12:,} more" if len(known) > 12 else "")
-    message = f"{path} has no column with a usual name for {WORDS[role]}: it has {shown or 'no columns'}"
+    message = f"{path} has no column with a common name for {WORDS[role]}: its columns are {shown or 'none'}"
     if found:
-        message = f"{path} has several columns with {WORDS[role]}: {', '.join(found)}"
-    return column_error(path, message, f"Say which: --data.{role} NAME", f"data.{role}")
+        message = f"{path} has several columns of {WORDS[role]}: {', '.join(found)}"
+    return column_error(path, message, f"Choose one: --data.{role} NAME", f"data.{role}")
 
 
 def _value(names: Sequence[str], path: Path | str) -> str:
-    """The column of the values: one with errors before others, and fluxes, which may be negative, before magnitudes."""
+    """Column of the values; prefers columns with errors, then fluxes."""
     usual = [name for one in (*FLUX, *MAGNITUDE) for name in names if plain(name) == one]
     paired = [name for name in usual if error_of(name, [other for other in names if other != name])]
     if usual:

@@ -1,4 +1,4 @@
-"""Light curves and other series of irregular observations, in files of any usual form."""
+"""Reader of light curves and other irregular time series."""
 
 from __future__ import annotations
 
@@ -34,86 +34,82 @@ from .curves import LAYOUT, CurveFile, Objects, open_curves
 from .names import INDEX, WORDS, Names, find, need, plain
 
 ROLES = ("time", "value", "error", "band", "limit", "id", "label")
-LISTS_ALWAYS_READ = ("clean",)  # lists that are handed out wherever they are
-OBJECTS_PER_SCAN = 1 << 16  # objects looked at at a time
+LISTS_ALWAYS_READ = ("clean",)  # list columns that are always read if present
+OBJECTS_PER_SCAN = 1 << 16
 SPLIT = "data.split"
 
 
 class SeriesFiles(FileSet):
-    """Observations of objects: times, values, and what there is of errors, bands and upper limits.
+    """Time series of objects: times, values, optional errors, bands and limits.
 
-    Parquet (a row for each object with lists or nested columns, or a row for each observation), CSV or other text,
-    ECSV, and FITS: a table of observations or of objects, or a file for each object as lightkurve has them. Columns are
-    `time` (as in the file, in days and double precision), `value`, `error`, `band`, `limit`; of an object `id`,
-    `label`, and others by their names.
+    Formats: Parquet (a row for each object, with lists or nested columns, or a row for each observation), CSV and other
+    text, ECSV, and FITS (a table of observations or of objects, or a file for each object, as from lightkurve). Columns
+    of observations are `time` (in days, double precision), `value`, `error`, `band` and `limit`; columns of objects are
+    `id`, `label`, and further columns by name.
 
-    What is left out, sorted or merged is counted and said: points whose time or value is not finite, points without a
-    band, errors that are not above zero, curves that are not sorted, points of the same time and band; in training
-    also objects without the class or value that is learned.
+    Points and objects that are left out, sorted or merged are counted in notes: points whose time or value is not
+    finite, points without a band, errors that are not positive, unsorted curves, points of the same time and band; in
+    training also objects without a label or target.
 
-    Parquet is read piece by piece (where the rows of objects stand together); others are held in memory.
+    Parquet is read in pieces (if the rows of an object are contiguous); other formats are held in memory.
     """
 
     what: ClassVar[str] = "files of light curves"
     unit: ClassVar[str] = "object"
 
     files: list[str] = Field(default_factory=list)
-    """Training files: names or globs. CLASS:NAME gives all objects of a file the class CLASS: [RRAB:rr/*.fits,
-    MIRA:mira/*.fits]."""
+    """Training files: names or globs. CLASS:FILE sets the class of all objects in the files:
+    [RRAB:rr/*.fits, MIRA:mira/*.fits]."""
     split: Split = Split()
-    """Fractions of `files` for validation and test, where `valid` or `test` names no files (default: 0.1 and 0.1).
-    Series of one object stay together; `by` names another column."""
+    """Split of `files` into train, valid and test; parts with their own files are not split off. Curves of one object
+    stay in one part, unless `by` is another column."""
     objects: str = ""
-    """Table with one row per object (class, redshift, ...), if the files of observations do not contain these columns
-    (default: none)."""
+    """File of a table with a row for each object (class, redshift, ...), if they are not in `files` (default: none)."""
     id: str = ""
-    """Column of the object (default: a column with a usual name). For this key and all column keys below, `none` means
-    no column, and `outer.inner` names a nested column."""
+    """Column of the object id. For this and the next keys: `none` if there is no column, `outer.inner` for a nested
+    column (default: the column with a common name)."""
     time: str = ""
-    """Column of the times (default: a column with a usual name)."""
+    """Column of the times (default: by common names)."""
     value: str = ""
-    """Column of the magnitudes or fluxes (default: a column with a usual name)."""
+    """Column of the magnitudes or fluxes (default: by common names)."""
     error: str = ""
-    """Column of the errors of the values (default: a column with a usual name, or none)."""
+    """Column of the uncertainties of the values (default: by common names)."""
     band: str = ""
-    """Column of the bands: one name per point, one text with a letter per point, or one name per object (default: a
-    column with a usual name, or none)."""
+    """Column of the bands: a name for each point, a string with a letter for each point, or a name for the object."""
     limit: str = ""
-    """Column that is true if the value is an upper limit (default: a column with a usual name, or none)."""
+    """Column of flags, true for upper limits (default: by common names)."""
     label: str = ""
-    """Column of the class of an object (default: a column with a usual name, or none)."""
+    """Column of the class of an object (default: by common names)."""
     quality: str = ""
-    """Column of quality flags; points with a flag other than 0 are left out (default: none)."""
+    """Column of quality flags: points with a flag other than 0 are left out (default: none)."""
     meta: list[str] = Field(default_factory=list)
-    """Object columns, or header keys of a file with one object, to copy to the predictions (default: none). Columns
-    used by tokens or objective are always read."""
+    """Further object columns (or FITS header values) copied to the predictions. Columns used by the tokens or the
+    objective are read anyway (default: none)."""
     columns: list[str] = Field(default_factory=list)
-    """Column names, in order, of text files without a header (default: [time, value, error])."""
+    """Column names in order, for text files without a header (default: [time, value, error])."""
     table: str = ""
-    """Name or number of the table in FITS files with several tables (default: the first with times and values)."""
+    """Name or number of the table in FITS files (default: the first table with times and values)."""
     bands: list[str] = Field(default_factory=list)
     """Bands to keep (default: all)."""
     min_points: int = Field(default=1, ge=1)
-    """Minimum number of points; shorter series are left out (default: 1)."""
+    """Minimum number of points of a curve (default: 1); shorter curves are left out."""
     same_time: SameTime = "mean"
-    """Points of one object with equal time and band: mean (weighted by 1 / error² if the errors are known), first, or
-    keep all (default: mean)."""
+    """Points of one object with equal time and band: take their mean (weighted by 1 / error² if known), take the first,
+    or keep all (default: mean)."""
     bad_errors: BadErrors = "drop"
-    """Points whose error is missing, not finite or not above 0: drop, or keep with an unknown error (NaN) (default:
+    """Points whose error is missing, not finite or not positive: drop them, or keep them with the error NaN (default:
     drop). Upper limits are always kept."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Number of training objects per class (default: all). They are drawn with split.seed; a larger number contains the
-    objects of a smaller one."""
+    """Number of training objects per class, drawn with split.seed (default: all). Larger numbers add objects."""
     chunk_size: int = Field(default=4096, ge=16)
-    """Number of objects read at a time (default: 4096). A training keeps several chunks in memory and mixes some of
-    them."""
+    """Objects per chunk (default: 4096); training shuffles across several chunks in memory."""
 
     def absolute_paths(self) -> Self:
         return super().absolute_paths().model_copy(update={"objects": locate(self.objects) if self.objects else ""})
 
     @property
     def rules(self) -> Rules:
-        """What is done about observations that are not as they should be."""
+        """Rules for cleaning observations."""
         return Rules(self.min_points, self.same_time, self.bad_errors, tuple(self.bands))
 
     def plan(self, training: bool) -> Plan:
@@ -141,18 +137,21 @@ class SeriesFiles(FileSet):
     def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
         notes = describe_cleaning(counts, total, kept, self.rules, whose)
         if not kept and counts["bad errors"] and self.bad_errors == "drop":
-            notes.append("Keep points without: --data.bad_errors keep, or read no errors: --data.error none")
+            notes.append("Keep points with bad errors: --data.bad_errors keep. Or ignore errors: --data.error none")
         return notes
 
     def agree(self, plan: Plan, scans: Sequence[Scan], notes: list[str], training: bool) -> Plan:
-        """The plan for files that have the same columns; others are refused, or a column is left out and named."""
+        """Adapt the plan to files with different columns.
+
+        Errors and bands must be in all files or in none; other columns missing in some files are dropped.
+        """
         for role in ("error", "band"):
             without = [scan for scan in scans if role not in scan.has]
             if without and len(without) < len(scans):
                 one = next(scan for scan in scans if role in scan.has)
                 own, path = getattr(one.file.names, role), without[0].path
                 message = f"{path} has no column for data.{role}, but {one.path} has `{own}`"
-                hint = f"Leave it out everywhere: --data.{role} none"
+                hint = f"Ignore the column in all files: --data.{role} none"
                 raise UserError(message, hint=hint, key=f"data.{role}", file=path)
         plan = plan.without(note_missing_columns(scans, self.meta, notes, but="limit"))
         return replace(plan, limits=any("limit" in scan.has for scan in scans))
@@ -161,7 +160,7 @@ class SeriesFiles(FileSet):
         groups = known_columns(scans, split.by or "id", "objects")
         if not split.by and (again := len(groups) - len(np.unique(groups))):
             notes.append(
-                f"{again:,} of {len(groups):,} curves are of objects that have another: they stay in one part."
+                f"{again:,} of {len(groups):,} curves are of objects with another curve: they stay in one part."
             )
         return groups, known_columns(scans, split.stratify, "objects") if split.stratify else None
 
@@ -171,13 +170,16 @@ class SeriesFiles(FileSet):
 
 @dataclass(frozen=True)
 class Plan(FilePlan):
-    """How to read any of the files.
+    """How to read each file of light curves.
 
-    names    columns that are handed out, and what they are for; None: all that objects have
-    wishes   those that are handed out where they are there
-    divide   columns that are needed to divide the objects
-    truth    those of which every object must have a class or value; others are left out
-    limits   whether it is said of every point if it is an upper limit
+    given    column names of the recipe
+    rules    rules for cleaning observations
+    names    required columns with the user of each (None: all object columns)
+    wishes   optional columns
+    divide   columns for the split
+    objects  separate table of objects
+    truth    columns that every object must have; objects without them are left out
+    limits   whether to return the column `limit`, also for files without it
     """
 
     given: Names
@@ -215,7 +217,7 @@ class Plan(FilePlan):
         for name in {"id", "label", *self.divide} & set(table):
             column = table[name]
             if isinstance(column, Lists):
-                raise file.error(f"`{name}` of {file.path} must have a single value for each object, not several")
+                raise file.error(f"`{name}` of {file.path} must have one value for each object, not several")
             found[name] = column[rows]
         return Seen(rows, found, {}, set(table))
 
@@ -241,7 +243,7 @@ class Plan(FilePlan):
         return clean(raw, self.rules, file.path, counts)
 
     def _more(self, file: CurveFile, tag: str) -> dict[str, str]:
-        """Further columns that are handed out: each with its name in the file, or nothing where `objects` has it."""
+        """Further columns to return, with their names in the file ("" for `objects`)."""
         kinds, roles = file.kinds, {*file.names.used(), *file.told, "id"}
         outside = self.objects.columns if self.objects is not None else {}
         if tag or (self.objects is not None and self.objects.label):
@@ -270,9 +272,9 @@ class Plan(FilePlan):
     def _lacking(self, name: str, why: str, known: Sequence[str], file: CurveFile) -> UserError:
         if name not in WORDS:
             return file.error(f"{file.path} has no column `{name}` for {why}", nearest(name, known), _key(why))
-        hint = f"Say which: --data.{name} NAME"
+        hint = f"Give its name: --data.{name} NAME"
         if name == "label":
-            hint += "; or name the class before the files, CLASS:NAME, or a table of objects, --data.objects"
+            hint += "; or give the class with the files, CLASS:FILE, or in a table of objects, --data.objects"
         message = f"{file.path} has no column with {WORDS[name]} for {why}: it has {', '.join(known[:16])}"
         return file.error(message, hint, f"data.{name}")
 
@@ -282,7 +284,7 @@ def _key(why: str) -> str | None:
 
 
 def _unknown(column: Column) -> Array:
-    """Which objects have no class, or a value that is not finite."""
+    """Mask of objects without a class or finite value."""
     if isinstance(column, Lists) or column.dtype.kind in "biu":
         return np.zeros(len(column), bool)
     return ~np.isfinite(column) if column.dtype.kind == "f" else np.asarray(column == "")
