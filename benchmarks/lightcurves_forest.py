@@ -39,7 +39,7 @@ def moments(magnitude: Array) -> list[float]:
 
 
 def shape_of(t: Array, y: Array, w: Array, frequency: float) -> tuple[Array, float]:
-    """Complex amplitudes of the first harmonics, and the share of variance they explain.
+    """Complex amplitudes of the first harmonics, and their share of the variance.
 
     m = mean + Re sum_k a_k exp(-2 pi i k f t)
     """

@@ -223,7 +223,7 @@ class StripeEightyTwo(Part):
 
 
 def highest_peaks(path: Path) -> list[float]:
-    """The period of the highest peak of each curve of a file."""
+    """Period of the highest peak of each curve of a file."""
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     made = []
@@ -277,8 +277,8 @@ class Supernovae(Part):
 def peak_error(folder: Path) -> float:
     """Error on the test part of a redshift fitted to the brightest magnitudes.
 
-    The fit is quadratic in the brightest magnitude of each band, and linear in the distance of a standard candle with the
-    brightest magnitude of all bands.
+    The fit is quadratic in the brightest magnitude of each band. It is linear in the distance of a standard candle with
+    the brightest magnitude of all bands.
     """
     import pyarrow.parquet as pq
 
