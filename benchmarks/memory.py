@@ -50,10 +50,10 @@ def reach(model: torch.nn.Module, data: Assembly, count: int = 64) -> float:
 def pronoun_answers(
     run: Run, data: Assembly, part: str = "test", batch: int = 128
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Whether the most likely word at the pronoun is right, and the distance of its noun.
+    """Whether the predicted pronoun is right, and the distance of its noun.
 
-    Both have one entry for each sentence. The decoder reads the right German words before the pronoun (teacher forcing),
-    so all models predict the same position of the same sentences.
+    Both have one entry for each sentence. The decoder reads the right German words before the pronoun (teacher
+    forcing), so all models predict the same position of the same sentences.
     """
     model: Any = run.model
     dataset, right, distance = data.dataset(part), [], []
@@ -78,7 +78,7 @@ def by_distance(distance: Any, right: Any) -> dict[str, float]:
 
 
 def written_pronouns(run: Run, data: Assembly, limit: int) -> dict[str, Any]:
-    """Shares of right pronouns and of completely right sentences in greedy translations.
+    """Shares of right pronouns and of right sentences in greedy translations.
 
     The pronoun is the word after the last comma, and after «und» and «weil».
     """
@@ -102,8 +102,8 @@ def pronoun_of(text: str) -> str:
 def look_at_pronoun(run: Run) -> dict[str, Any]:
     """Attention weights before the pronoun, in three sentences with different nouns.
 
-    The weights are on the English words; `back` holds those on the German words written so far. The head is the one with
-    the largest weight on the noun, the same for all sentences.
+    The weights are on the English words; `back` holds the weights on the German words written so far. The head is the
+    one with the largest weight on the noun, the same for all sentences.
     """
     found = [
         align(run, ENGLISH.format(noun), GERMAN.format(german, pronoun)) for noun, (german, pronoun) in NOUNS.items()

@@ -37,7 +37,7 @@ FALLBACK = (0.0, 0.5, 1.0, 1.5)  # discounts where there are too few counts to e
 class Level(NamedTuple):
     """All n-grams of one length; the number of an n-gram is its index in `keys`.
 
-    keys     (n,) sorted: the number of the n-gram's first words among the shorter n-grams, times the size, plus its last
+    keys     (n,) sorted: number of the n-gram's first words among the shorter n-grams, times the size, plus its last
     mass     (n + 1,) share of the n-gram in the probability of its history: (c - D(c)) / c(h)
     rest     (number of histories + 1,) share left for shorter n-grams: g(h), 1 if nothing was seen after h
 
@@ -50,7 +50,10 @@ class Level(NamedTuple):
 
 
 class NGram:
-    """Probabilities from counts of up to `order` tokens in a row; ids are below `size`."""
+    """Probabilities from counts of up to `order` tokens in a row.
+
+    size   number of different ids
+    """
 
     def __init__(self, order: int = 5, size: int = 0) -> None:
         if order < 1 or size < 1:

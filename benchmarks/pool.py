@@ -44,12 +44,12 @@ def side_by_side(
 
     jobs     processes at a time; 0 runs all tasks one after the other in this process
     then     more tasks that follow from a result
-    alike    key of tasks with the same compiled code: they wait for the first of them, which fills the compiler's cache;
-             they do not wait if one is done already in `out`, nor longer than COMPILING seconds
-    before   file with earlier results; they are used if their settings are the same
+    alike    key of tasks with the same compiled code: they wait for the first of them, which fills the cache of the
+             compiler; they do not wait if one is done already in `out`, nor longer than COMPILING seconds
+    before   file with earlier results; a result is used if it has as much as was asked for
 
-    Results are stored in `out`/NAME.json and read from there the next time, so an interrupted benchmark resumes. A failed
-    task is reported, tried once more after all others (memory may be free then), and listed at the end.
+    Results are stored in `out`/NAME.json and read from there the next time, so an interrupted benchmark resumes. A
+    failed task is reported, tried once more after all others (memory may be free then), and listed at the end.
     """
     out.mkdir(parents=True, exist_ok=True)
     earlier: dict[str, Result] = json.loads(before.read_text()) if before is not None and before.exists() else {}

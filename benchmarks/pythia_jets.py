@@ -79,7 +79,10 @@ RESONANCE_CODES = (6, 23, 24, 25)
 
 @register("simulation", "pythia_jets")
 class PythiaJets(Jets):
-    """Jets of Pythia 8 and FastJet in the toy detector, with the columns of `jets`."""
+    """Jets of Pythia 8 and FastJet in the toy detector, with the columns of `jets`.
+
+    They can be written to files, but not simulated during a training.
+    """
 
     seed: int = Field(default=0, ge=0, le=7999)
     """Another seed gives other jets."""
@@ -95,7 +98,7 @@ class PythiaJets(Jets):
         raise UserError("data.kind pythia_jets makes files, not the parts of a training", hint=hint, key="data.kind")
 
     def make_tables(self) -> Iterator[Table]:
-        """Tables of at most a thousand jets; classes are equally frequent, in random order."""
+        """Tables of at most 1,000 jets; classes are equally frequent, in random order."""
         classes = self.classes or list(CLASSES)
         makers = [Maker(name, self.seed) for name in classes]
         rng = np.random.default_rng([self.seed, 1])

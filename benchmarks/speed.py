@@ -1,12 +1,12 @@
 """Speed against nanoGPT and Hugging Face: `python benchmarks/speed.py PART`
 
     train       step of a 124 M GPT, 64 x 1024 tokens, against nanoGPT and GPT2LMHeadModel, both compiled     (CUDA)
-    decode      256 tokens after 16 by the same model in bfloat16, batch 1 and 32, against `generate`          (CUDA)
+    decode      256 tokens after 16 by the same model in bfloat16, batch 1 and 32, against `generate`         (CUDA)
     train-cpu   training of GPTs of 4 x 128 and 6 x 384 against nanoGPT's loop
     decode-cpu  64 tokens by the 124 M GPT in float32 against `generate` with its cache
 
-Each part runs in three fresh processes (--processes) that take turns between the sides call by call. `--variants a,b`
-tries other ways on our side, one process each, and records nothing; `--profile` shows the kernels of our side.
+Each part runs in three fresh processes (--processes); the sides take turns call by call. `--variants a,b` tries other
+settings on our side, one process each, and records nothing; `--profile` prints the kernels of our side.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ PARTS: dict[str, tuple[Callable[..., Times], Callable[..., list[Row]]]] = {
 
 
 def process(options: argparse.Namespace, variant: str) -> Times:
-    """One part in a process of its own."""
+    """Measure one part in a process of its own."""
     words = [sys.executable, __file__, options.part, "--once", "--variant", variant]
     words += ["--repeats", str(options.repeats), "--steps", str(options.steps)]
     words += [f"--{name}" for name in ("tiny", "only", "profile") if getattr(options, name)]

@@ -1,6 +1,7 @@
-"""Copy measured figures into README and docs: `python benchmarks/tables.py`, or `--check` to see whether they differ.
+"""Copy measured results into README and docs: `python benchmarks/tables.py`, or `--check` to list differences.
 
-A page holds `<!-- table: NAME -->` and `<!-- /table -->`; what stands between is made here from benchmarks/results.
+A page has the lines `<!-- table: NAME -->` and `<!-- /table -->`; the text between them is written here from
+benchmarks/results.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- /table -->)", re.DOTALL)
 
 
 def milliseconds(value: float) -> str:
-    """Three digits, never an exponent."""
+    """Format with three digits, never with an exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
 
 
 def core() -> str:
-    """The figures of the core, with their bars."""
+    """Table of the results of the core, with their thresholds."""
     found = rows("core")
     wanted = {
         "attention_cpu.overhead": ("`attend` over raw SDPA on the CPU, worst of {cells} cells", "{value} %", "5 %"),
@@ -60,7 +61,7 @@ def core() -> str:
 
 
 def run() -> str:
-    """The figures of training, with their bars."""
+    """Table of the results of training, with their thresholds."""
     found = rows("run") | rows("text-speed")
     wanted = {
         "gpt_char_cpu.val_loss": (
@@ -83,7 +84,7 @@ def run() -> str:
 
 
 def peers() -> str:
-    """One line from each field, beside who was there before."""
+    """Table of one result from each field, beside the reference package."""
     forest = rows("lightcurves").get("asas.forest_period.macro_f1")
     rival = f" (forest with them: {forest['value']:.3f}; bar: without)" if forest else ""
     wanted = {
@@ -103,7 +104,7 @@ def peers() -> str:
 
 
 def figure(row: Row) -> str:
-    """A value with its unit, and the spread over seeds where there are several."""
+    """Value with its unit, and the spread over several seeds."""
     value = f"{row['value']:,.0f}" if row["value"] >= 1000 else f"{row['value']:.4g}"
     unit = {"share": "", "nats": "", "x": " x"}.get(row["unit"], f" {row['unit']}")
     if row["seeds"] > 1:
@@ -112,7 +113,7 @@ def figure(row: Row) -> str:
 
 
 def ising() -> str:
-    """The three models on the phase transition."""
+    """Table of three models on the phase transition."""
     found = rows("run")
     names = {"vit": "transformer", "cnn": "convolutional network", "lstm": "LSTM"}
     lines = []
@@ -139,7 +140,7 @@ FILES = (
 
 
 def calibration() -> str:
-    """How sure models are, before and after `calibrate`."""
+    """Table of calibration errors before and after `calibrate`."""
     found = rows("calibration")
     wanted = {
         "jets.error": "ten classes of jets: calibration error",
@@ -156,7 +157,7 @@ def calibration() -> str:
 
 
 def measured() -> str:
-    """What `sciformer recipes` shows: the figures that recipes point to."""
+    """Results that recipes refer to, as `sciformer recipes` shows them."""
     keys = ("value", "unit", "spread", "seeds", "hardware")
     found = {name: row for file in FILES for name, row in rows(file).items()}
     kept = {name: {key: row[key] for key in keys} for name, row in sorted(found.items())}
@@ -167,7 +168,7 @@ MEASURED = ROOT / "src" / "sciformer" / "recipe" / "measured.json"
 
 
 def kernels(tag: str) -> Callable[[], str]:
-    """The cells of the kernel benchmark on one device."""
+    """Cells of the kernel benchmark on one device."""
 
     def table() -> str:
         found = {key: row for key, row in rows("core").items() if re.match(rf"attention_{tag}\.\w+\.\d+k", key)}
@@ -227,12 +228,12 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def pages() -> list[Path]:
-    """Every page that may hold a table."""
+    """All pages that may hold a table."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def filled(text: str) -> str:
-    """A page with its tables made anew."""
+    """Page with its tables written anew."""
     return MARKED.sub(lambda match: match[1] + TABLES[match[2]]() + match[3], text)
 
 

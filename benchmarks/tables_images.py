@@ -1,4 +1,4 @@
-"""The tables of images; `tables.py` puts them into the pages."""
+"""Tables of images, for `tables.py`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ WAYS = {
 
 
 def percent(row: Row | None, digits: int = 2) -> str:
-    """A share in percent with its spread over seeds."""
+    """Share in percent with its spread over seeds."""
     return figure(row, digits, 100, " %")
 
 
 def size(row: Row | None) -> str:
-    """Parameters, if known."""
+    """Number of parameters, if known."""
     return f"{row['parameters']:,}" if row else ""
 
 
 def digits() -> str:
-    """Handwritten digits."""
+    """Table of handwritten digits."""
     found, lines = rows("images"), []
     for kind, name in (("vit", "Vision Transformer"), ("cnn", "convolutional network")):
         small, large = (found.get(f"{data}.{kind}.accuracy") for data in ("digits", "mnist"))
@@ -38,7 +38,7 @@ def digits() -> str:
 
 
 def few_labels() -> str:
-    """MNIST with a few labels of each class."""
+    """Table of MNIST with few labels per class."""
     found = rows("images")
     lines = [
         [name, *(percent(found.get(f"mnist_fewshot.{few}.{way}.accuracy")) for few in (10, 100))]
@@ -48,7 +48,7 @@ def few_labels() -> str:
 
 
 def galaxies() -> str:
-    """Accuracy by the number of images."""
+    """Table of accuracy by the number of images."""
     found, lines = rows("images"), []
     for model, name in MODELS.items():
         cells = [found.get(f"galaxies.{count}.{model}.accuracy") for count in (1000, 10_000, 100_000)]
@@ -58,7 +58,7 @@ def galaxies() -> str:
 
 
 def lenses() -> str:
-    """Lenses: errors, and whether the uncertainty is right."""
+    """Table of lenses: errors, and coverage of the uncertainty."""
     found = rows("images")
     wanted = {
         "lenses.vit.einstein_rmse": "Einstein radius, root mean square error, Vision Transformer",
@@ -70,7 +70,7 @@ def lenses() -> str:
 
 
 def insight() -> str:
-    """What models look at, beside what was published."""
+    """Table of attention and texture bias, beside published results."""
     found = rows("images-insight")
     wanted = {
         "position_similarity_correlation": (
@@ -104,7 +104,7 @@ SPEEDS = {
 
 
 def speed() -> str:
-    """ViT-B/16 against timm."""
+    """Table of ViT-B/16 against timm."""
     found, lines = rows("images-speed"), []
     for name, (text, bar) in SPEEDS.items():
         row = found.get(name)

@@ -1,4 +1,4 @@
-"""The tables of jets; `tables.py` puts them into the pages."""
+"""Tables of jets, for `tables.py`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ REJECTIONS = {"Hbb": "Hbb 50 %", "H4q": "H4q 50 %", "Hqql": "Hqql 99 %", "Tbqq":
 
 
 def accuracy(row: Row | None) -> str:
-    """A share with its spread over seeds."""
+    """Share with its spread over seeds."""
     return figure(row, 4)
 
 
 def rejection(row: Row, kind: str) -> str:
-    """The rejection of QCD where a share of a class is kept; a lower bound has its sign."""
+    """QCD rejection at a given efficiency of a class; «≥» marks a lower bound."""
     for name, found in row["rejections"].items():
         if name.startswith("rejection_") and name.endswith(f"_{kind}"):
             return ("≥ " if found["bound"] else "") + f"{found['median']:,.0f}"
@@ -34,7 +34,7 @@ def rejection(row: Row, kind: str) -> str:
 
 
 def models(part: str) -> Callable[[], str]:
-    """Seven models on the same jets."""
+    """Table of seven models on the same jets."""
 
     def table() -> str:
         found = rows("jets")
@@ -66,7 +66,7 @@ WAYS = {
 
 
 def transfer() -> str:
-    """What pretraining gives, by the number of labelled jets."""
+    """Table of pretraining, by the number of labelled jets."""
     found, lines = rows("jets"), []
     for (model, way), name in WAYS.items():
         row = found.get(f"transfer.0.{model}.{way}.accuracy")
@@ -77,7 +77,7 @@ def transfer() -> str:
 
 
 def tops() -> str:
-    """Tops against QCD, from random weights and pretrained."""
+    """Table of tops against QCD, from random weights and pretrained."""
     found, lines = rows("jets"), []
     for way, name in {"scratch": "ParT, random weights", "pretrained": "ParT, pretrained with labels"}.items():
         row = found.get(f"toptag.{way}.rejection30")
@@ -106,7 +106,7 @@ SPEEDS = {
 
 
 def speed() -> str:
-    """Against weaver-core; what was not measured yet is said so."""
+    """Table of speeds against weaver-core; missing results are marked."""
     found = rows("jets-speed") | rows("jets-loading")
     lines = []
     for name, (text, bar) in SPEEDS.items():

@@ -1,4 +1,4 @@
-"""The tables of light curves; `tables.py` puts them into the pages."""
+"""Tables of light curves, for `tables.py`."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ WAYS = {
 
 
 def share(row: Row | None) -> str:
-    """A share with its spread over seeds."""
+    """Share with its spread over seeds."""
     return figure(row, 3)
 
 
 def asas() -> str:
-    """Classes of ASAS curves."""
+    """Table of classes of ASAS curves."""
     found = rows("lightcurves")
     lines = []
     for model, name in MODELS.items():
@@ -48,7 +48,10 @@ def asas() -> str:
 
 
 def asas_confusion() -> str:
-    """Who is taken for whom by the best transformer: mean counts over seeds, all folds together."""
+    """Confusion matrix of the best transformer on ASAS.
+
+    Counts are means over seeds, summed over all folds.
+    """
     row = rows("lightcurves").get("asas.folded.macro_f1")
     if row is None:
         return UNKNOWN
@@ -60,7 +63,7 @@ def asas_confusion() -> str:
 
 
 def fewshot() -> str:
-    """Macro F1 by labels of each class."""
+    """Table of macro F1 by labels per class."""
     found = rows("lightcurves")
     sizes = ("20", "100", "all")
     lines = [
@@ -99,7 +102,7 @@ BESIDE = {
 
 
 def curves() -> str:
-    """What else was measured."""
+    """Table of the other tasks on light curves."""
     found = rows("lightcurves")
     lines = []
     for name, words in OTHERS.items():
@@ -119,7 +122,7 @@ RAGGED = {
 
 
 def ragged() -> str:
-    """Ragged batches against padded ones."""
+    """Table of ragged batches against padded batches."""
     found = rows("lightcurves-speed")
     lines = []
     for part, name in RAGGED.items():
