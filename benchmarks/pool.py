@@ -46,7 +46,7 @@ def side_by_side(
     then     more tasks that follow from a result
     alike    key of tasks with the same compiled code: they wait for the first of them, which fills the cache of the
              compiler; they do not wait if one is done already in `out`, nor longer than COMPILING seconds
-    before   file with earlier results; a result is used if it has as much as was asked for
+    before   file with earlier results; a result is used if its settings are the same
 
     Results are stored in `out`/NAME.json and read from there the next time, so an interrupted benchmark resumes. A
     failed task is reported, tried once more after all others (memory may be free then), and listed at the end.

@@ -68,12 +68,12 @@ def run() -> str:
             "GPT on characters, tiny Shakespeare, 2,000 steps on a CPU: validation loss",
             "≤ 1.88",
         ),
-        "gpt_char_gpu.val_loss": ("the larger one, 5,000 steps on a GPU: best validation loss", "≤ 1.47"),
+        "gpt_char_gpu.val_loss": ("larger GPT on characters, 5,000 steps on a GPU: best validation loss", "≤ 1.47"),
         "train_cpu.ratio_plain": ("training speed over a plain PyTorch loop, CPU", "≥ 0.97"),
-        "engine_cpu.overhead": ("what the engine adds to a bare step, 10 M parameters, CPU", "≤ 3 %"),
-        "engine_gpu.overhead": ("the same on a GPU, compiled and recorded", "≤ 3 %"),
+        "engine_cpu.overhead": ("overhead of the engine over a bare step, 10 M parameters, CPU", "≤ 3 %"),
+        "engine_gpu.overhead": ("the same on a GPU, compiled, with CUDA graphs", "≤ 3 %"),
         "gpt124m_train.tokens_per_s": ("GPT of 124 M parameters, 64 x 1024 tokens a step", ""),
-        "gpt124m_train.ceiling_share": ("the same as share of the rate of matrix products in turns with it", ""),
+        "gpt124m_train.ceiling_share": ("the same, as a share of the speed of matrix products alone", ""),
     }
     lines = [
         [text, figure(found[name]), bar, found[name]["hardware"].split(",")[0], f"`{found[name]['command']}`"]
@@ -89,7 +89,10 @@ def peers() -> str:
     rival = f" (forest with them: {forest['value']:.3f}; bar: without)" if forest else ""
     wanted = {
         ("text-speed", "gpt124m_train.ratio_nanogpt"): ("GPT of 124 M, training step, over nanoGPT compiled", "≥ 1.05"),
-        ("text-speed", "decode_b1.ratio_hf"): ("its next token, one sequence, over Hugging Face (one process)", "≥ 10"),
+        ("text-speed", "decode_b1.ratio_hf"): (
+            "the same GPT, decoding one sequence, over Hugging Face (one process)",
+            "≥ 10",
+        ),
         ("text", "multi30k_en_de.test2016.bleu_tok"): ("Multi30k, English to German, BLEU", "≥ 41.02"),
         ("jets-speed", "part_train_gpu.ratio_official"): ("Particle Transformer, training step, over weaver", "≥ 4"),
         ("jets-loading", "root_loading.ratio_weaver"): ("ROOT file to batches, over weaver", "≥ 2"),
@@ -122,7 +125,9 @@ def ising() -> str:
         places = ", ".join(f"{value:.4f}" for value in error["tc"])
         cells = [name, f"{share['parameters']:,}", f"{100 * share['value']:.2f} %", places]
         lines.append([*cells, f"{error['value']:.4f} ± {error['spread']:.4f}"])
-    return markdown(["", "parameters", "accuracy, other chains", "crossing, three seeds", "off 2.269185"], lines)
+    return markdown(
+        ["", "parameters", "accuracy on new chains", "crossing, three seeds", "difference from 2.269185"], lines
+    )
 
 
 # that recipes point into
@@ -144,16 +149,16 @@ def calibration() -> str:
     found = rows("calibration")
     wanted = {
         "jets.error": "ten classes of jets: calibration error",
-        "jets.loss": "their loss, nats",
-        "redshift.coverage68": "redshifts: share within the central 68 %",
-        "redshift.coverage95": "within 95 %",
-        "redshift.loss": "their loss, nats",
+        "jets.loss": "loss on the jets, nats",
+        "redshift.coverage68": "redshifts: share of true values in the central 68 %",
+        "redshift.coverage95": "the same in the central 95 %",
+        "redshift.loss": "loss on the redshifts, nats",
     }
     lines = [
         [name, *(exactly(found.get(f"calibration.{key}.{when}"), 3) for when in ("before", "after"))]
         for key, name in wanted.items()
     ]
-    return markdown(["on samples that were kept apart", "as trained", "calibrated"], lines)
+    return markdown(["on held-out samples", "as trained", "calibrated"], lines)
 
 
 def measured() -> str:

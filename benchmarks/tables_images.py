@@ -13,7 +13,7 @@ MODELS = {
 }
 WAYS = {
     "mae": "masked autoencoder, fine-tuned",
-    "probe": "the same, a linear layer on top",
+    "probe": "masked autoencoder, linear probe",
     "scratch": "random weights",
 }
 
@@ -63,8 +63,8 @@ def lenses() -> str:
     wanted = {
         "lenses.vit.einstein_rmse": "Einstein radius, root mean square error, Vision Transformer",
         "lenses.resnet18.einstein_rmse": "the same, ResNet-18",
-        "lenses.coverage68": "share of all values within one stated deviation (0.683 is right)",
-        "lenses.coverage95": "within 1.96 of them (0.950 is right)",
+        "lenses.coverage68": "share of true values within one predicted standard deviation (ideal: 0.683)",
+        "lenses.coverage95": "the same within 1.96 standard deviations (ideal: 0.950)",
     }
     return markdown(["", "measured"], [[words, figure(found.get(name), 3)] for name, words in wanted.items()])
 
@@ -74,18 +74,18 @@ def insight() -> str:
     found = rows("images-insight")
     wanted = {
         "position_similarity_correlation": (
-            "correlation of the likeness of position codes with distance",
+            "correlation of the similarity of position codes with distance",
             "falls with distance (ViT, figure 7)",
         ),
         "attention_distance_depth_correlation": (
-            "correlation of the distance at which heads look with depth",
-            "grows, near heads in early blocks alone (ViT, figure 7)",
+            "correlation of attention distance with depth",
+            "grows; only early blocks have heads with short distances (ViT, figure 7)",
         ),
         "faithfulness_ratio": (
-            "change of the answer without what attention points at, over that without random patches",
+            "change of the prediction without the attended patches, over that without random patches",
             "disputed (arXiv 1902.10186, 1908.04626)",
         ),
-        "shape_bias.vit": ("answers for the shape where texture disagrees, ViT", "more than CNNs (arXiv 2105.07197)"),
+        "shape_bias.vit": ("predictions by shape where texture disagrees, ViT", "more than CNNs (arXiv 2105.07197)"),
         "shape_bias.cnn": ("the same, CNN", "texture (arXiv 1811.12231)"),
     }
     lines = [
@@ -93,13 +93,13 @@ def insight() -> str:
         for name, (words, known) in wanted.items()
         for shorter in [found.get(f"insight_mnist.{name}")]
     ]
-    return markdown(["", "measured", "MNIST, trained shortly", "published"], lines)
+    return markdown(["", "measured", "MNIST, short training", "published"], lines)
 
 
 SPEEDS = {
     "vit_b16_train.ratio_timm": ("training step of 256 images, over timm compiled", "≥ 1"),
     "vit_b16_host.ratio_timm": ("the same, batches on the host", ""),
-    "vit_b16_train.memory_ratio": ("its peak memory, share of timm's", ""),
+    "vit_b16_train.memory_ratio": ("peak memory, as a share of timm's", ""),
 }
 
 
@@ -116,4 +116,4 @@ def speed() -> str:
     for part, text in (("train", "images/s of that step"), ("loop", "images/s of a whole training, from bytes")):
         row = found.get(f"vit_b16_{part}.images_per_s")
         lines.append([text, f"{row['value']:,.0f}" if row else UNKNOWN, "", row["hardware"] if row else ""])
-    return markdown(["", "measured (10 to 90 %)", "wanted", "hardware"], lines)
+    return markdown(["", "measured (10 to 90 %)", "target", "hardware"], lines)

@@ -49,7 +49,7 @@ def models(part: str) -> Callable[[], str]:
             known = f"{row['published']:.3f}" if row["published"] else ""
             cells = [accuracy(row), accuracy(area), *(rejection(row, kind) for kind in REJECTIONS)]
             lines.append([name, *cells, *cost, known])
-        head = ["", "accuracy", "AUC", *REJECTIONS.values(), "parameters", "training, 10^15 operations", "s"]
+        head = ["", "accuracy", "AUC", *REJECTIONS.values(), "parameters", "training, 10^15 FLOPs", "s"]
         return markdown([*head, "JetClass"], lines)
 
     return table
@@ -96,9 +96,9 @@ def tops() -> str:
 
 SPEEDS = {
     "part_train_gpu.ratio_official": ("training step of 512 jets, over the official model (GPU)", "≥ 4"),
-    "part_train_gpu.ratio_official_p10": ("the same, over its fastest tenth (GPU)", ""),
+    "part_train_gpu.ratio_official_p10": ("the same, over the fastest tenth of the official steps (GPU)", ""),
     "part_train_gpu.ratio_official_compiled": ("the same, over the official model compiled (GPU)", "> 1"),
-    "part_train_gpu.memory_ratio": ("its peak memory, share of the official one's (GPU)", "≤ 0.5"),
+    "part_train_gpu.memory_ratio": ("peak memory, as a share of the official model's (GPU)", "≤ 0.5"),
     "part_infer_gpu.ratio_official": ("probabilities of 512 jets, over the official model (GPU)", ""),
     "part_train_cpu.ratio_official": ("training step of 64 jets, over the official model (CPU)", "≥ 1.2"),
     "root_loading.ratio_weaver": ("ROOT file to batches, over weaver's loader (2 cores)", "≥ 2"),
@@ -116,4 +116,4 @@ def speed() -> str:
         else:
             low, high = row["spread"]
             lines.append([text, f"{row['value']:.2f} ({low:.2f} to {high:.2f})", bar, row["hardware"].split(",")[0]])
-    return markdown(["", "ratio (10 to 90 %)", "wanted", "hardware"], lines)
+    return markdown(["", "ratio (10 to 90 %)", "target", "hardware"], lines)

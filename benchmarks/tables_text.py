@@ -27,7 +27,7 @@ def translation() -> str:
         bars = [f"{part['bar']:.2f}" if "bar" in part else "" for part in parts]
         if any(bars):
             lines.append(["published Transformer-Tiny", *bars, "", "", ""])
-    head = ["", "validation", "Test2016", "Test2017", "parameters", "training, 10^15 operations", "sacreBLEU"]
+    head = ["", "validation", "Test2016", "Test2017", "parameters", "training, 10^15 FLOPs", "sacreBLEU"]
     return markdown(head, lines)
 
 
@@ -40,7 +40,7 @@ RUNGS = {
     "general": "GRU, general",
     "dot": "GRU, dot",
     "scaled_dot": "GRU, scaled dot",
-    "gpt_prompt": "decoder alone, by prompt",
+    "gpt_prompt": "decoder alone, with a prompt",
     "transformer": "Transformer",
 }
 
@@ -61,19 +61,19 @@ def ladder() -> str:
         cost.append(f"{statistics.mean(row['training_s']) / 60:.1f}")
         lines.append([name, bleu(row), str(row["seeds"]), *by_length, *cost, anchor])
     words = [f"{key.removesuffix('-99')}{' or more' if key.endswith('-99') else ''} words" for key in lengths]
-    head = ["", "BLEU", "seeds", *words, "parameters", "training, 10^15 operations", "minutes", "teaching code"]
+    head = ["", "BLEU", "seeds", *words, "parameters", "training, 10^15 FLOPs", "minutes", "teaching code"]
     return markdown(head, lines)
 
 
 SPEEDS = {
     "gpt124m_train.ratio_nanogpt": ("training a 124 M GPT, over nanoGPT's step, compiled (GPU)", "≥ 1.05"),
     "gpt124m_train.ratio_hf": ("the same over `GPT2LMHeadModel`, compiled (GPU)", "≥ 1.3"),
-    "decode_b1.ratio_hf": ("writing 256 tokens with it, one text, over `generate` (GPU)", "≥ 10"),
+    "decode_b1.ratio_hf": ("decoding 256 tokens with it, one text, over `generate` (GPU)", "≥ 10"),
     "decode_b32.ratio_hf": ("the same, 32 texts (GPU)", "≥ 4"),
     "gpt_train_cpu.ratio_nanogpt": ("training a GPT of 4 x 128, over nanoGPT's loop (CPU)", "≥ 0.97"),
     "gpt_train_cpu.large.ratio_nanogpt": ("the same of 6 x 384 (CPU)", ""),
-    "decode_cpu.ratio_hf": ("writing 64 tokens with a 124 M GPT, drawn, over `generate` (CPU)", "≥ 0.97"),
-    "decode_cpu.greedy.ratio_hf": ("the same, the likeliest token each time (CPU)", ""),
+    "decode_cpu.ratio_hf": ("decoding 64 sampled tokens with a 124 M GPT, over `generate` (CPU)", "≥ 0.97"),
+    "decode_cpu.greedy.ratio_hf": ("the same, greedy decoding (CPU)", ""),
 }
 
 
@@ -88,7 +88,7 @@ def speed() -> str:
         else:
             low, high = row["spread"]
             lines.append([text, f"{row['value']:.2f} ({low:.2f} to {high:.2f})", bar, row["hardware"].split(",")[0]])
-    return markdown(["", "times as fast (10 to 90 %)", "wanted", "hardware"], lines)
+    return markdown(["", "times as fast (10 to 90 %)", "target", "hardware"], lines)
 
 
 def language() -> str:
