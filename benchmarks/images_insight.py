@@ -34,7 +34,7 @@ from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 
 CUES = {"vit": "images/cues-vit", "cnn": "images/cues-cnn"}
-SAMPLES = 256  # images that are looked at
+SAMPLES = 256  # inspected images
 DOTS = 110
 RATE = 5e-4
 
@@ -224,7 +224,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--places", type=float, default=0, help="deviation that the codes of places begin with")
     parser.add_argument("--data", type=Path, help="folder with the idx files of MNIST")
     parser.add_argument("--cues", type=int, default=20_000, help="images of shapes to train on")
-    parser.add_argument("--steps", type=int, default=0, help="updates, instead of those of the part")
+    parser.add_argument("--steps", type=int, default=0, help="number of updates (default: that of the part)")
     parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--seeds", type=lambda text: [int(word) for word in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=6, help="runs at a time; 0: in this process")

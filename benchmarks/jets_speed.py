@@ -32,7 +32,7 @@ import torch
 from measure import RESULTS, Row, compared, interleave, record, spread
 from sides import Times, profile, switched
 
-# Other ways on our side: changes of the recipe, switches of the compiler, layout of the attention kernels.
+# Variants on our side: changes of the recipe, switches of the compiler, layout of the attention kernels.
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "no-graph": {"recipe": {"train.cuda_graphs": False}},
@@ -47,7 +47,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 # Ways to compile the official model: as its authors do, for any length at once, and for each length.
 PEERS: dict[str, dict[str, Any]] = {"weaver": {}, "dynamic": {"dynamic": True}, "static": {"dynamic": False}}
 GPU = ("train", "compiled", "infer", "kernel")
-STEPS = {"infer": 16}  # in a call, where it is not 4 (CUDA) or 1: files to infer are long, and the first batch waits
+STEPS = {"infer": 16}  # steps in a call, if not 4 (CUDA) or 1; files for inference are long, and the first batch waits
 
 
 def sides(options: argparse.Namespace, device: str, compiled: dict[str, Any] | None = None) -> tuple[Any, Any, Times]:
@@ -248,21 +248,25 @@ def attempt(work: Callable[[], Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=["train", "compiled", "infer", "train-cpu", "kernel"])
-    parser.add_argument("--variants", default="", help="ways to try on our side, with commas; nothing is recorded")
-    parser.add_argument("--variant", default="", choices=["", *VARIANTS], help="the way to measure")
+    parser.add_argument(
+        "--variants", default="", help="variants to try on our side, separated by commas; nothing is recorded"
+    )
+    parser.add_argument("--variant", default="", choices=["", *VARIANTS], help="variant to measure")
     parser.add_argument("--peer", default="weaver", choices=PEERS, help=argparse.SUPPRESS)
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument(
-        "--steps", type=int, default=0, help="in a call; 4 on CUDA, 16 to infer and 1 on the CPU unless given"
+        "--steps", type=int, default=0, help="steps in a call (default: 4 on CUDA, 16 for infer, 1 on the CPU)"
     )
-    parser.add_argument("--batch", type=int, default=0, help="jets; 512 on CUDA and 64 on the CPU unless given")
-    parser.add_argument("--threads", type=int, default=0, help="of the CPU; as PyTorch has it unless given")
-    parser.add_argument("--patience", type=float, default=150, help="seconds for a way to compile the official model")
-    parser.add_argument("--cold", action="store_true", help="an empty cache of the compiler for every process")
-    parser.add_argument("--only", action="store_true", help="our side alone")
+    parser.add_argument("--batch", type=int, default=0, help="jets in a batch (default: 512 on CUDA, 64 on the CPU)")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: that of PyTorch)")
+    parser.add_argument(
+        "--patience", type=float, default=150, help="time limit in seconds to compile the official model"
+    )
+    parser.add_argument("--cold", action="store_true", help="start every process with an empty compiler cache")
+    parser.add_argument("--only", action="store_true", help="measure our side alone")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--tiny", action="store_true", help="on the CPU and much smaller, to try the script")
+    parser.add_argument("--tiny", action="store_true", help="small test of the script on the CPU")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--results", type=Path, default=RESULTS / "jets-speed.json")
     options = parser.parse_args()

@@ -40,9 +40,11 @@ COMMON: dict[str, Any] = {
 }
 REJECT = {"objective.background": "QCD", "objective.efficiencies": {"Hqql": 0.99, "Tbl": 0.995}}
 STEPS = {"100": (300, 64), "1000": (800, 128), "all": (2000, 256)}  # updates and jets in each, by labelled jets
-CHOSEN, JUDGED = 20_000, 50_000  # built-in jets to choose with and to judge
-LONG = 200_000  # jets to train on from which compiling pays, and keeping what is half done
-EAGER = ("lorentznet",)  # its time goes to few large operations on pairs; eight compiled steps took eight minutes (CPU)
+CHOSEN, JUDGED = 20_000, 50_000  # built-in jets for validation and test
+LONG = 200_000  # training jets above which compilation and checkpoints pay
+EAGER = (
+    "lorentznet",
+)  # most of its time is in few large operations on pairs; eight compiled steps took eight minutes (CPU)
 TINY = {"train.steps": 6, "train.batch": 16, "train.warmup": 1, "train.evaluate_every": 3, "train.save_every": 6}
 
 

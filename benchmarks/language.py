@@ -104,7 +104,7 @@ def slid(run: Run, ids: Any, stride: float, batch: int) -> Any:
         places = some[:, None] + np.arange(long)
         hidden = model.decode(StreamView({"ids": _tensor(ids[places], run)}, None))
         asked = np.zeros(places.shape, bool)
-        for row, start in enumerate(some):  # a window may end where another did
+        for row, start in enumerate(some):  # windows may end at the same token
             asked[row] = places[row] >= done
             done = max(done, start + long)
         target = {"ids": _tensor(ids[places[asked] + 1], run)}
@@ -176,14 +176,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=["gpt", "lstm", "ngram", "tune"])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--configurations", nargs="*", choices=list(TRIED), help="of tune; all unless given")
-    parser.add_argument("--set", action="append", default=[], help="key=value, over the recipe")
-    parser.add_argument("--tag", default="0", help="of tune: another name for other settings")
+    parser.add_argument(
+        "--configurations", nargs="*", choices=list(TRIED), help="configurations of tune (default: all)"
+    )
+    parser.add_argument("--set", action="append", default=[], help="key=value, a change of the recipe")
+    parser.add_argument("--tag", default="0", help="name of the settings of tune")
     parser.add_argument("--jobs", type=int, default=7, help="runs at a time; 0: in this process")
     parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--stride", type=float, default=0.25, help="share of the context that windows move by")
     parser.add_argument("--device", default="", choices=["", "cpu", "cuda"])
-    parser.add_argument("--tiny", action="store_true", help="a version of seconds, to try the script")
+    parser.add_argument("--tiny", action="store_true", help="small test of the script, in seconds")
     parser.add_argument("--out", type=Path, default=Path("runs/language"))
     parser.add_argument("--results", type=Path, default=RESULTS / "text-language.json")
     options = parser.parse_args(arguments)

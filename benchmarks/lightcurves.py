@@ -54,13 +54,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=list(PARTS))
     parser.add_argument("--data", type=Path, help="folder with the real curves")
-    parser.add_argument("--models", type=words, default=["transformer", "folded", "gru", "lstm", "cnn"], help="of asas")
+    parser.add_argument(
+        "--models", type=words, default=["transformer", "folded", "gru", "lstm", "cnn"], help="models of asas"
+    )
     ways = ["scratch", "astromer1", "folded", *WAYS]
-    parser.add_argument("--ways", type=words, default=ways, help="of fewshot and pretrain")
-    parser.add_argument("--sizes", type=words, default=["20", "100", "all"], help="labels of each class, of fewshot")
+    parser.add_argument("--ways", type=words, default=ways, help="initial weights of fewshot and pretrain")
+    parser.add_argument("--sizes", type=words, default=["20", "100", "all"], help="labels per class, of fewshot")
     parser.add_argument("--number", type=int, default=200_000, help="simulated curves to train on")
-    parser.add_argument("--epochs", type=int, default=10, help="how often each of these is seen")
-    options = options_of(parser, arguments, "lightcurves", "so many of the five", jobs=8)
+    parser.add_argument("--epochs", type=int, default=10, help="epochs over the simulated curves")
+    options = options_of(parser, arguments, "lightcurves", "number of folds (at most 5)", jobs=8)
     for name in options.parts:
         PARTS[name].prepare(options)
         measure(Tuning(options, name, PARTS[name], "lightcurves.py"), work)

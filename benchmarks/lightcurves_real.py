@@ -15,7 +15,7 @@ from sciformer.domains.lightcurves.periods import find_periods
 from sciformer.recipe import Recipe
 from sciformer.run import Run
 
-BODY = "lightcurves/transformer"  # what is pretrained
+BODY = "lightcurves/transformer"  # recipe of the pretrained model
 STEPS = {"20": (800, 32), "100": (2000, 64), "all": (2000, 64)}  # updates and curves in each, by labels of a class
 FOLDED = 30_000  # simulated stars to pretrain on where each has its periods found, some 7 ms a star
 BODIES = {"pretrained": ("transformer", "masked"), "supervised": ("transformer", "supervised")}
@@ -23,7 +23,7 @@ HOWS = ("head", "probe")  # a body that learns at a tenth of the head's rate, on
 WAYS = BODIES | {f"{way}_{how}": body for way, body in BODIES.items() for how in HOWS}  # what was pretrained, and how
 WAYS |= {"folded_supervised": ("folded", "supervised")}
 HEADS = ("pretrained_head", "supervised_head", "folded_supervised")
-NOT_ASTROMER = ("model.dim", "model.depth", "model.heads")  # its sizes are those of its weights
+NOT_ASTROMER = ("model.dim", "model.depth", "model.heads")  # fixed by its published weights
 
 
 def folder_of(options: argparse.Namespace) -> Path:

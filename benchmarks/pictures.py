@@ -127,7 +127,7 @@ def draw_attention(rows: Rows) -> Figure | None:
     }
     panels = [(f"{name}, at the source", seen, seen["pronouns"]) for name, seen in found.items()]
     panels += [
-        (f"{n}, at what is written", seen["back"], seen["pronouns"]) for n, seen in found.items() if "back" in seen
+        (f"{n}, on written words", seen["back"], seen["pronouns"]) for n, seen in found.items() if "back" in seen
     ]
     if not panels:
         return None

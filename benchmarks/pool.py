@@ -62,10 +62,10 @@ def side_by_side(
         known: dict[str, Task] = {}
         again: list[str] = []
         lost: set[str] = set()
-        waiting: dict[str, dict[str, Task]] = {}  # by their word, those that wait for the first
+        waiting: dict[str, dict[str, Task]] = {}  # by key, tasks that wait for the first of their key
         warm: set[str] = set()
 
-        first: dict[str, float] = {}  # when the first of a word began
+        first: dict[str, float] = {}  # by key, start of the first task
 
         def submit(more: Mapping[str, Task]) -> None:
             known.update(more)
@@ -126,7 +126,7 @@ def _end_with(parent: int) -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:  # it was gone before
+        if os.getppid() != parent:  # the parent had already ended
             os._exit(1)
 
 

@@ -42,7 +42,7 @@ from sciformer.files.packages import require
 from sciformer.recipe.registry import register
 
 EVENTS_AT_ONCE, JETS_PER_TABLE = 16, 1000  # events made at a time, jets in a table
-MAX_CLUSTERED_ETA, SOFT_DROP_CUT = 4.0, 0.1  # |eta| of what is clustered; soft drop
+MAX_CLUSTERED_ETA, SOFT_DROP_CUT = 4.0, 0.1  # |eta| of clustered particles; soft drop z
 INSTALL = "--only-binary :all: pythia8mc fastjet"
 COMMON_SETTINGS = (
     "Print:quiet = on",

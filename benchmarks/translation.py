@@ -219,7 +219,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=lambda text: [int(part) for part in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--stagger", type=float, default=0.0, help="seconds that the first training is ahead")
-    parser.add_argument("--collect", action="store_true", help="train nothing: rows of what is there")
+    parser.add_argument("--collect", action="store_true", help="train nothing; write the rows of complete runs")
     parser.add_argument("--steps", type=int)
     parser.add_argument("--set", action="append", default=[], help="key=value of the recipe")
     parser.add_argument("--job", default="", help="one training, as the script calls itself")

@@ -50,7 +50,7 @@ def options_of(
     name   name of the results file
     """
     numbers = lambda kind: lambda text: [kind(word) for word in text.split(",")]  # noqa: E731
-    parser.add_argument("--steps", type=int, default=0, help="updates, instead of those of the part")
+    parser.add_argument("--steps", type=int, default=0, help="number of updates (default: that of the part)")
     parser.add_argument("--rates", type=numbers(float), default=[3e-4, 1e-3, 3e-3])
     parser.add_argument("--widen", type=int, default=0, help="rates that may be tried beyond each end of the grid")
     parser.add_argument("--pretrain-rate", type=float, default=1e-3)
@@ -165,7 +165,7 @@ class Tuning:
         left = self.next(key)
         if not before or not self.part.judged:
             return {}
-        if left:  # those of before are under way
+        if left:  # the earlier ones are running
             return dict(self.task(key, 0, rate, self.seeds[0]) for rate in left if rate not in before)
         rate = self.best(key)
         return dict(self.task(key, fold, rate, seed) for fold, seed in self.runs(self.groups[key])[1:])

@@ -193,13 +193,15 @@ def draw(results: Path, pictures: Path) -> list[Path]:
 def main(arguments: list[str] | None = None) -> None:
     numbers = lambda kind: lambda text: [kind(word) for word in text.split(",")]  # noqa: E731
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["recall", "pronouns", "draw", []], help="both unless given")
+    parser.add_argument(
+        "parts", nargs="*", choices=["recall", "pronouns", "draw", []], help="parts to run (default: both)"
+    )
     parser.add_argument("--jobs", type=int, default=12, help="runs at a time; 0: in this process")
     parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
     parser.add_argument("--recall-seeds", type=int, default=1, help="how many of the seeds for recall")
     parser.add_argument("--rates", type=numbers(float), default=[], help="learning rates to tune over")
     parser.add_argument("--lags", type=numbers(int), default=list(LAGS))
-    parser.add_argument("--steps", type=int, default=0, help="instead of those of the recipes")
+    parser.add_argument("--steps", type=int, default=0, help="number of updates (default: that of the recipe)")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
     parser.add_argument("--tiny", action="store_true", help="a version of seconds, to try the script")
     parser.add_argument("--out", type=Path, default=Path("runs/why"))
