@@ -180,8 +180,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=lambda text: [int(part) for part in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--rivals", type=lambda text: text.split(","), default=list(RATES))
     parser.add_argument("--jobs", type=int, default=0)
-    parser.add_argument("--steps", type=int, help="of the pretraining")
-    parser.add_argument("--tiny", action="store_true", help="much smaller, to try the script")
+    parser.add_argument("--steps", type=int, help="updates of the pretraining")
+    parser.add_argument("--tiny", action="store_true", help="small test of the script")
     options = parser.parse_args()
     if options.part in ("pretrain", "all"):
         pretrain(options)

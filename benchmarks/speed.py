@@ -83,14 +83,16 @@ def process(options: argparse.Namespace, variant: str) -> Times:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=PARTS)
-    parser.add_argument("--variants", default="", help="ways to try on our side, with commas; nothing is recorded")
-    parser.add_argument("--variant", default="", help="the way to measure")
+    parser.add_argument(
+        "--variants", default="", help="variants to try on our side, separated by commas; nothing is recorded"
+    )
+    parser.add_argument("--variant", default="", help="variant to measure")
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=10, help="of training in a call")
-    parser.add_argument("--only", action="store_true", help="our side alone")
+    parser.add_argument("--steps", type=int, default=10, help="training steps in a call")
+    parser.add_argument("--only", action="store_true", help="measure our side alone")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--tiny", action="store_true", help="on the CPU and much smaller, to try the script")
+    parser.add_argument("--tiny", action="store_true", help="small test of the script on the CPU")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--results", type=Path, default=RESULTS / "text-speed.json")
     options = parser.parse_args()

@@ -218,11 +218,11 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS / "text.json")
     parser.add_argument("--seeds", type=lambda text: [int(part) for part in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=6)
-    parser.add_argument("--stagger", type=float, default=0.0, help="seconds that the first training is ahead")
+    parser.add_argument("--stagger", type=float, default=0.0, help="delay in seconds after the first training starts")
     parser.add_argument("--collect", action="store_true", help="train nothing; write the rows of complete runs")
     parser.add_argument("--steps", type=int)
     parser.add_argument("--set", action="append", default=[], help="key=value of the recipe")
-    parser.add_argument("--job", default="", help="one training, as the script calls itself")
+    parser.add_argument("--job", default="", help="run one training; the script calls itself with this")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     if options.job:

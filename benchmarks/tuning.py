@@ -52,16 +52,18 @@ def options_of(
     numbers = lambda kind: lambda text: [kind(word) for word in text.split(",")]  # noqa: E731
     parser.add_argument("--steps", type=int, default=0, help="number of updates (default: that of the part)")
     parser.add_argument("--rates", type=numbers(float), default=[3e-4, 1e-3, 3e-3])
-    parser.add_argument("--widen", type=int, default=0, help="rates that may be tried beyond each end of the grid")
+    parser.add_argument("--widen", type=int, default=0, help="learning rates to try beyond each end of the grid")
     parser.add_argument("--pretrain-rate", type=float, default=1e-3)
     parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
     parser.add_argument("--folds", type=int, default=5, help=folds)
-    parser.add_argument("--paired", action="store_true", help="every seed in a fold of its own, in place of all folds")
+    parser.add_argument(
+        "--paired", action="store_true", help="use a different fold for each seed, instead of all folds"
+    )
     parser.add_argument("--jobs", type=int, default=jobs, help="runs at a time; 0: in this process")
     parser.add_argument("--workers", type=int, default=0, help="processes that prepare the batches of a run")
-    parser.add_argument("--compile", action="store_true", help="compile; worth it in long trainings")
+    parser.add_argument("--compile", action="store_true", help="compile the model, for long trainings")
     parser.add_argument("--device", default="")
-    parser.add_argument("--tiny", action="store_true", help="a version of seconds, to try the script")
+    parser.add_argument("--tiny", action="store_true", help="small test of the script, in seconds")
     parser.add_argument("--out", type=Path, default=Path("runs") / name)
     parser.add_argument("--results", type=Path, default=RESULTS / f"{name}.json")
     options = parser.parse_args(arguments)
