@@ -50,11 +50,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("parts", nargs="+", choices=list(PARTS))
     parser.add_argument("--data", type=Path, help="folder with the idx files of MNIST")
     parser.add_argument("--sizes", type=lambda text: text.split(","), default=list(STEPS), help="galaxies to train on")
-    parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS)[:3], help="of galaxies")
+    parser.add_argument(
+        "--models", type=lambda text: text.split(","), default=list(MODELS)[:3], help="models of galaxies"
+    )
     parser.add_argument("--number", type=int, default=50_000, help="lenses to train on")
     parser.add_argument("--epochs", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument("--pictures", type=Path, default=ROOT / "docs" / "pictures", help="of galaxies")
-    options = options_of(parser, arguments, "images", "so many of the five, of digits", jobs=10)
+    parser.add_argument(
+        "--pictures", type=Path, default=ROOT / "docs" / "pictures", help="folder for the figure of galaxies"
+    )
+    options = options_of(parser, arguments, "images", "number of folds, of digits (at most 5)", jobs=10)
     if unknown := sorted(set(options.sizes) - set(STEPS)):
         parser.error(f"sizes are {', '.join(STEPS)}; found {', '.join(unknown)}")
     if unknown := sorted(set(options.models) - set(MODELS)):

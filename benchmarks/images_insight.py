@@ -34,7 +34,7 @@ from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 
 CUES = {"vit": "images/cues-vit", "cnn": "images/cues-cnn"}
-SAMPLES = 256  # images that are looked at
+SAMPLES = 256  # inspected images
 DOTS = 110
 RATE = 5e-4
 
@@ -217,21 +217,23 @@ def measure(options: argparse.Namespace, part: str) -> None:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=["looks", "cues"])
-    parser.add_argument("--galaxies", type=int, default=100_000, choices=[1000, 10_000, 100_000], help="to train on")
     parser.add_argument(
-        "--on", default="galaxies", choices=["galaxies", "mnist", "digits"], help="what the ViT of looks is about"
+        "--galaxies", type=int, default=100_000, choices=[1000, 10_000, 100_000], help="training images"
     )
-    parser.add_argument("--places", type=float, default=0, help="deviation that the codes of places begin with")
+    parser.add_argument(
+        "--on", default="galaxies", choices=["galaxies", "mnist", "digits"], help="data of the ViT of looks"
+    )
+    parser.add_argument("--places", type=float, default=0, help="initial standard deviation of position codes")
     parser.add_argument("--data", type=Path, help="folder with the idx files of MNIST")
     parser.add_argument("--cues", type=int, default=20_000, help="images of shapes to train on")
-    parser.add_argument("--steps", type=int, default=0, help="updates, instead of those of the part")
+    parser.add_argument("--steps", type=int, default=0, help="number of updates (default: that of the part)")
     parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--seeds", type=lambda text: [int(word) for word in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=6, help="runs at a time; 0: in this process")
     parser.add_argument("--workers", type=int, default=0, help="processes that prepare the batches of a run")
-    parser.add_argument("--compile", action="store_true", help="compile; worth it in long trainings")
+    parser.add_argument("--compile", action="store_true", help="compile the model, for long trainings")
     parser.add_argument("--device", default="")
-    parser.add_argument("--tiny", action="store_true", help="a version of seconds, to try the script")
+    parser.add_argument("--tiny", action="store_true", help="small test of the script, in seconds")
     parser.add_argument("--pictures", type=Path, default=ROOT / "docs" / "pictures")
     parser.add_argument("--out", type=Path, default=Path("runs/images"))
     parser.add_argument("--results", type=Path, default=RESULTS / "images-insight.json")

@@ -47,7 +47,7 @@ SEEN: dict[str, dict[str, Any]] = {
     "vit4": {"tokens.patch": 4},
 }
 CHOSEN = 4000  # galaxies to choose by, at most as many as there are to train on
-JUDGED = 10_000  # galaxies or lenses that are judged
+JUDGED = 10_000  # test images of galaxies or lenses
 
 
 def settings(task: Task, steps: int, batch: int, best: str) -> dict[str, Any]:

@@ -1,16 +1,16 @@
 """Speed against the official Particle Transformer (weaver-core): `python benchmarks/jets_speed.py PART ...`
 
-    train      step on 512 jets in bfloat16 with fused AdamW and dropout 0.1, official eager              (CUDA)
-    compiled   the same against the official model compiled, in each way that may work                     (CUDA)
+    train      step on 512 jets in bfloat16 with fused AdamW and dropout 0.1, official model eager         (CUDA)
+    compiled   the same against the official model compiled, in each mode that may work                    (CUDA)
     infer      probabilities of 512 jets in bfloat16                                                       (CUDA)
     train-cpu  step on 64 jets in float32
-    kernel     times of our attention kernels by how their programs are laid out; records nothing          (CUDA)
+    kernel     times of our attention kernels by the layout of their programs; records nothing             (CUDA)
 
-Jets have multiplicities as real ones: normal, mean 45, deviation 15, from 2 to 128. Both sides start from the same
+Jets have realistic multiplicities: normal, mean 45, deviation 15, from 2 to 128. Both sides start from the same
 weights, must agree in evaluation, take turns call by call, rotate over eight batches that begin on the host, and run in
-three fresh processes (--processes). Ours packs its ragged arrays within the time; the official side finds its padded
-ones ready in pinned memory, and keeps its trimmer. `--variants a,b` tries other ways on our side and records nothing;
-`--profile` shows the kernels of both sides.
+three fresh processes (--processes). Our side packs its ragged arrays within the measured time. The official side has
+its padded arrays ready in pinned memory, and keeps its trimmer. `--variants a,b` tries other settings on our side and
+records nothing; `--profile` prints the kernels of both sides.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import torch
 from measure import RESULTS, Row, compared, interleave, record, spread
 from sides import Times, profile, switched
 
-# Other ways on our side: changes of the recipe, switches of the compiler, layout of the attention kernels.
+# Variants on our side: changes of the recipe, switches of the compiler, layout of the attention kernels.
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "no-graph": {"recipe": {"train.cuda_graphs": False}},
@@ -47,11 +47,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
 # Ways to compile the official model: as its authors do, for any length at once, and for each length.
 PEERS: dict[str, dict[str, Any]] = {"weaver": {}, "dynamic": {"dynamic": True}, "static": {"dynamic": False}}
 GPU = ("train", "compiled", "infer", "kernel")
-STEPS = {"infer": 16}  # in a call, where it is not 4 (CUDA) or 1: files to infer are long, and the first batch waits
+STEPS = {"infer": 16}  # steps in a call, if not 4 (CUDA) or 1; files for inference are long, and the first batch waits
 
 
 def sides(options: argparse.Namespace, device: str, compiled: dict[str, Any] | None = None) -> tuple[Any, Any, Times]:
-    """Both sides at equal weights, checked to agree, with the memory each needs for its steps."""
+    """Both sides with equal weights, checked to agree, and the memory of their steps."""
     import jets_sides
 
     way = VARIANTS[options.variant or "plain"]
@@ -83,7 +83,10 @@ def sides(options: argparse.Namespace, device: str, compiled: dict[str, Any] | N
 
 
 def allocated(device: str, reset: bool = False) -> float:
-    """MiB on the GPU: now, with a new beginning of the peak; or at the peak since."""
+    """Peak memory on the GPU in MiB since the last reset.
+
+    reset   start a new peak and return the present memory
+    """
     if device != "cuda":
         return 0.0
     if not reset:
@@ -94,7 +97,7 @@ def allocated(device: str, reset: bool = False) -> float:
 
 
 def make_sampler(way: dict[str, Any]) -> None:
-    """Lay out the attention kernels as a variant says."""
+    """Set the layout of the attention kernels for a variant."""
     if "kernel" not in way and "layout" not in way:
         return
     from sciformer.nn.attention.kernels import packed_bias
@@ -115,7 +118,7 @@ def make_sampler(way: dict[str, Any]) -> None:
 
 
 def once(options: argparse.Namespace, device: str) -> Times:
-    """One part in this process."""
+    """Measure one part in this process."""
     if options.part == "kernel":
         from jets_kernel import table
 
@@ -132,7 +135,7 @@ def once(options: argparse.Namespace, device: str) -> Times:
 
 
 def rows(samples: list[Times], options: argparse.Namespace, device: str) -> list[Row]:
-    """Ratios to the official model, jets/s of both, memory."""
+    """Rows: ratios to the official model, jets/s of both sides, memory."""
     prefix = {"train": "part_train_gpu", "compiled": "part_train_gpu", "infer": "part_infer_gpu"}.get(
         options.part, "part_train_cpu"
     )
@@ -174,7 +177,7 @@ def row(name: str, values: list[float], unit: str, options: argparse.Namespace, 
 
 
 def process(options: argparse.Namespace, part: str, variant: str = "", peer: str = "") -> Times:
-    """One part in a process of its own."""
+    """Measure one part in a process of its own."""
     words = [sys.executable, __file__, part, "--once", "--repeats", str(options.repeats), "--steps", str(options.steps)]
     words += ["--batch", str(options.batch), "--threads", str(options.threads)]
     words += ["--variant", variant] if variant else []
@@ -195,7 +198,7 @@ def process(options: argparse.Namespace, part: str, variant: str = "", peer: str
 
 
 def measure(options: argparse.Namespace, part: str) -> None:
-    """One part: its processes, its rows, its table."""
+    """Measure one part in several processes, and record its rows."""
     device = "cuda" if part in GPU and not options.tiny else "cpu"
     options = argparse.Namespace(**{**vars(options), "part": part})
     options.steps = options.steps or STEPS.get(part, 1 if device == "cpu" else 4)
@@ -235,7 +238,7 @@ def measure(options: argparse.Namespace, part: str) -> None:
 
 
 def attempt(work: Callable[[], Any]) -> None:
-    """Do it, or say why not and go on."""
+    """Call a function; print an error and continue."""
     try:
         work()
     except Exception:
@@ -245,21 +248,25 @@ def attempt(work: Callable[[], Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=["train", "compiled", "infer", "train-cpu", "kernel"])
-    parser.add_argument("--variants", default="", help="ways to try on our side, with commas; nothing is recorded")
-    parser.add_argument("--variant", default="", choices=["", *VARIANTS], help="the way to measure")
+    parser.add_argument(
+        "--variants", default="", help="variants to try on our side, separated by commas; nothing is recorded"
+    )
+    parser.add_argument("--variant", default="", choices=["", *VARIANTS], help="variant to measure")
     parser.add_argument("--peer", default="weaver", choices=PEERS, help=argparse.SUPPRESS)
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument(
-        "--steps", type=int, default=0, help="in a call; 4 on CUDA, 16 to infer and 1 on the CPU unless given"
+        "--steps", type=int, default=0, help="steps in a call (default: 4 on CUDA, 16 for infer, 1 on the CPU)"
     )
-    parser.add_argument("--batch", type=int, default=0, help="jets; 512 on CUDA and 64 on the CPU unless given")
-    parser.add_argument("--threads", type=int, default=0, help="of the CPU; as PyTorch has it unless given")
-    parser.add_argument("--patience", type=float, default=150, help="seconds for a way to compile the official model")
-    parser.add_argument("--cold", action="store_true", help="an empty cache of the compiler for every process")
-    parser.add_argument("--only", action="store_true", help="our side alone")
+    parser.add_argument("--batch", type=int, default=0, help="jets in a batch (default: 512 on CUDA, 64 on the CPU)")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: that of PyTorch)")
+    parser.add_argument(
+        "--patience", type=float, default=150, help="time limit in seconds to compile the official model"
+    )
+    parser.add_argument("--cold", action="store_true", help="start every process with an empty compiler cache")
+    parser.add_argument("--only", action="store_true", help="measure our side alone")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--tiny", action="store_true", help="on the CPU and much smaller, to try the script")
+    parser.add_argument("--tiny", action="store_true", help="small test of the script on the CPU")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--results", type=Path, default=RESULTS / "jets-speed.json")
     options = parser.parse_args()

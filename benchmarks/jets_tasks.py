@@ -1,4 +1,4 @@
-"""What a run of `jets.py` is: its data, its budget, where it begins, how it is judged."""
+"""Runs of `jets.py`: data, budget, initial weights and evaluation."""
 
 from __future__ import annotations
 
@@ -40,14 +40,16 @@ COMMON: dict[str, Any] = {
 }
 REJECT = {"objective.background": "QCD", "objective.efficiencies": {"Hqql": 0.99, "Tbl": 0.995}}
 STEPS = {"100": (300, 64), "1000": (800, 128), "all": (2000, 256)}  # updates and jets in each, by labelled jets
-CHOSEN, JUDGED = 20_000, 50_000  # built-in jets to choose with and to judge
-LONG = 200_000  # jets to train on from which compiling pays, and keeping what is half done
-EAGER = ("lorentznet",)  # its time goes to few large operations on pairs; eight compiled steps took eight minutes (CPU)
+CHOSEN, JUDGED = 20_000, 50_000  # built-in jets for validation and test
+LONG = 200_000  # training jets above which compilation and checkpoints pay
+EAGER = (
+    "lorentznet",
+)  # most of its time is in few large operations on pairs; eight compiled steps took eight minutes (CPU)
 TINY = {"train.steps": 6, "train.batch": 16, "train.warmup": 1, "train.evaluate_every": 3, "train.save_every": 6}
 
 
 def events(folder: Path, train_file: str, kind: str = "") -> dict[str, Any]:
-    """The data section for Pythia jets."""
+    """Data section for Pythia jets."""
     parts = {"files": train_file, "valid": f"{kind}valid", "test": f"{kind}test"}
     named: dict[str, Any] = {f"data.{key}": [str(folder / f"{name}.parquet")] for key, name in parts.items()}
     classes = ("Tbqq", "QCD") if kind else CLASSES
@@ -55,13 +57,16 @@ def events(folder: Path, train_file: str, kind: str = "") -> dict[str, Any]:
 
 
 def built_in(number: int, out: str) -> dict[str, Any]:
-    """The data section for so many simulated jets, which are made once for all runs."""
+    """Data section for simulated jets, which are made once for all runs."""
     found = {"data.kind": "jets", "data.number": number, "data.cache": str(Path(out) / "built-in")}
     return found | {"data.valid": min(CHOSEN, number // 10), "data.test": min(JUDGED, number // 10)}
 
 
 def budget(steps: int, batch: int, looks: int = 20) -> dict[str, Any]:
-    """So many updates, looked at so often."""
+    """Keys of the section `train` for a number of updates.
+
+    looks   number of evaluations during the training
+    """
     often = max(1, steps // looks)
     return {
         "train.steps": steps,
@@ -73,7 +78,7 @@ def budget(steps: int, batch: int, looks: int = 20) -> dict[str, Any]:
 
 
 def changes_of(task: Task) -> dict[str, Any]:
-    """What differs from the recipe."""
+    """Changes of the recipe for a run."""
     part, size = task["part"], task["size"]
     folder = Path(task["out"]) / "pythia"
     changes: dict[str, Any] = dict(COMMON)
@@ -112,7 +117,7 @@ def changes_of(task: Task) -> dict[str, Any]:
 
 
 def work(task: Task) -> Result:
-    """Train and judge one model."""
+    """Train and evaluate one model."""
     torch.set_num_threads(1)
     began = time.monotonic()
     name = "jets/part-masked" if task["model"] == "part_masked" else MODELS[task["model"]]
@@ -131,7 +136,7 @@ def work(task: Task) -> Result:
 
 
 def official(options: argparse.Namespace) -> str:
-    """A run with the published weights of ParticleNet; empty where they are not at hand."""
+    """Path of a run with the published weights of ParticleNet; empty without weights."""
     if options.weights is None:
         return ""
     folder: Path = options.out / "official"
@@ -143,7 +148,7 @@ def official(options: argparse.Namespace) -> str:
 
 
 def starts(options: argparse.Namespace, part: str) -> list[tuple[str, str, str]]:
-    """(model, way, run to begin with) of a part."""
+    """Models of a part: (model, way, run with the initial weights)."""
     if part in ("pythia", "builtin"):
         return [(model, "scratch", "") for model in options.models]
     if part == "pretrain":
@@ -160,7 +165,7 @@ def starts(options: argparse.Namespace, part: str) -> list[tuple[str, str, str]]
 
 
 def as_it_is(run: Run, file: Path) -> float:
-    """The accuracy of a model on jets of another source that it has never seen."""
+    """Accuracy of a model on jets of another source, without further training."""
     table = columns_of(file)
     objective: Any = run.assembly.objective
     truth = np.stack([table[f"label_{name}"] for name in objective.classes], 1).argmax(1)

@@ -3,12 +3,12 @@
     gpt      text/wikitext-gpt, three seeds
     lstm     text/wikitext-lstm, three seeds
     ngram    five-grams with interpolated, modified Kneser-Ney smoothing
-    tune     the configurations TRIED, or one with `--set key=value ...`, judged on the validation part alone
+    tune     the configurations TRIED, or one with `--set key=value ...`, evaluated on the validation part alone
 
-`--data` is the folder with train.txt, valid.txt and test.txt (or .gz). Every token of the test text but its first is
-asked for once, ends of lines included. A Transformer sees it in windows that move by a part of their length (--stride),
-so that each token has at least the rest of a window before it; an LSTM reads on without an end; an n-gram sees four
-words. Beside it stands the perplexity over windows end to end, as `sciformer evaluate` gives it.
+`--data` is the folder with train.txt, valid.txt and test.txt (or .gz). Every token of the test text except the first is
+predicted once, ends of lines included. A Transformer reads windows that move by a share of their length (--stride), so
+each token has at least the rest of a window as context. An LSTM carries its state through the whole text. An n-gram has
+four words of context. The perplexity over windows without overlap, as in `sciformer evaluate`, is recorded too.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ ORDER = 5
 
 
 def files(data: Path) -> dict[str, Any]:
-    """The data section."""
+    """Data section for the texts."""
     keys = {"data.files": "train", "data.valid": "valid", "data.test": "test"}
     return {key: [str(next(data.glob(f"{part}.txt*")))] for key, part in keys.items()}
 
 
 def work(task: Task) -> Result:
-    """Train and judge one model, or count n-grams."""
+    """Train and evaluate one model, or count n-grams."""
     torch.set_num_threads(1)
     changes = files(Path(task["data"])) | (TINY if task["tiny"] else {}) | task["changes"]
     began = time.monotonic()
@@ -76,7 +76,10 @@ def work(task: Task) -> Result:
 
 
 def perplexity(run: Run, part: str, stride: float = 0.25, batch: int = 32) -> float:
-    """exp of the mean -ln p over all tokens of a part but the first, each with as much before it as the model takes."""
+    """Perplexity of a part: exp of the mean -ln p over all tokens except the first.
+
+    Each token has the longest context that the model accepts.
+    """
     losses = [
         carried(run, ids) if run.recipe.model.trunk != "transformer" else slid(run, ids, stride, batch)
         for ids in texts_of(run.data(), part)
@@ -86,7 +89,10 @@ def perplexity(run: Run, part: str, stride: float = 0.25, batch: int = 32) -> fl
 
 @torch.inference_mode()
 def slid(run: Run, ids: Any, stride: float, batch: int) -> Any:
-    """-ln p (n - 1,) from windows of the model's context, each asked only for what the one before was not."""
+    """-ln p (n - 1,) from overlapping windows of the context length.
+
+    Each window counts only the tokens that the window before it did not predict.
+    """
     model: Any = run.model
     (tokens,) = run.assembly.tokens.values()
     long = min(Textual.require(tokens, "a perplexity").window, len(ids) - 1)
@@ -98,7 +104,7 @@ def slid(run: Run, ids: Any, stride: float, batch: int) -> Any:
         places = some[:, None] + np.arange(long)
         hidden = model.decode(StreamView({"ids": _tensor(ids[places], run)}, None))
         asked = np.zeros(places.shape, bool)
-        for row, start in enumerate(some):  # a window may end where another did
+        for row, start in enumerate(some):  # windows may end at the same token
             asked[row] = places[row] >= done
             done = max(done, start + long)
         target = {"ids": _tensor(ids[places[asked] + 1], run)}
@@ -125,7 +131,7 @@ def _tensor(ids: Any, run: Run) -> torch.Tensor:
 
 
 def rows_of(found: dict[str, list[Result]], device: str) -> list[Row]:
-    """A row for each model."""
+    """One row for each model."""
     rows = []
     for model, results in found.items():
         more: dict[str, Any] = {"anchor": ANCHOR, "valid": [round(one["valid"], 3) for one in results]}
@@ -143,7 +149,7 @@ def rows_of(found: dict[str, list[Result]], device: str) -> list[Row]:
 
 
 def tune(options: argparse.Namespace, base: Task) -> None:
-    """Validation perplexity of some configurations, the best first."""
+    """Print the validation perplexity of some configurations, best first."""
     given = dict(_pair(pair) for pair in options.set)
     chosen = {name: TRIED[name] for name in options.configurations or TRIED}
     tasks = {
@@ -170,14 +176,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=["gpt", "lstm", "ngram", "tune"])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--configurations", nargs="*", choices=list(TRIED), help="of tune; all unless given")
-    parser.add_argument("--set", action="append", default=[], help="key=value, over the recipe")
-    parser.add_argument("--tag", default="0", help="of tune: another name for other settings")
+    parser.add_argument(
+        "--configurations", nargs="*", choices=list(TRIED), help="configurations of tune (default: all)"
+    )
+    parser.add_argument("--set", action="append", default=[], help="key=value, a change of the recipe")
+    parser.add_argument("--tag", default="0", help="name of the settings of tune")
     parser.add_argument("--jobs", type=int, default=7, help="runs at a time; 0: in this process")
     parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--stride", type=float, default=0.25, help="share of the context that windows move by")
     parser.add_argument("--device", default="", choices=["", "cpu", "cuda"])
-    parser.add_argument("--tiny", action="store_true", help="a version of seconds, to try the script")
+    parser.add_argument("--tiny", action="store_true", help="small test of the script, in seconds")
     parser.add_argument("--out", type=Path, default=Path("runs/language"))
     parser.add_argument("--results", type=Path, default=RESULTS / "text-language.json")
     options = parser.parse_args(arguments)

@@ -1,24 +1,24 @@
 """Tables of light curves. `python benchmarks/lightcurves.py PART ... --data FOLDER`
 
-    asas      transformer, GRU, LSTM and CNN on 3,110 ASAS curves of 8 classes, five folds by object (--models; those
-              that are told periods are `folded`, gru_periods, lstm_periods, cnn_periods)
-    pretrain  the transformer with hidden observations on simulated stars (--number) and the ASAS curves outside each
-              test fold, without labels; on the classes of the simulated stars alone; and the same with periods, on
-              30,000 of them, each seen twice as often
-    fewshot   what that is worth with 20, 100 and all labels of each class, against random weights and the published
-              encoder of ASTROMER 1; what was pretrained also with a body at a tenth of the head's rate, and with one
-              that learns nothing more (probe)
-    s82       RR Lyrae of Stripe 82 in five bands: ab against c, and the period, beside the peak of a periodogram
-    ztf       the redshift of supernovae in two bands, with its uncertainty
+    asas      transformer, GRU, LSTM and CNN on 3,110 ASAS curves of 8 classes, five folds by object (--models; models
+              with periods as input: folded, gru_periods, lstm_periods, cnn_periods)
+    pretrain  the transformer by masked observations on simulated stars (--number) and the ASAS curves outside each test
+              fold, without labels; on the classes of simulated stars alone; and the same with periods, on 30,000 stars
+              with twice as many epochs
+    fewshot   fine-tuning of these with 20, 100 and all labels per class, against random weights and the published
+              encoder of ASTROMER 1; pretrained models also with a tenth of the learning rate for the trunk, and with a
+              frozen trunk (probe)
+    s82       RR Lyrae of Stripe 82 in five bands: class ab or c, and the period, against the peak of a periodogram
+    ztf       redshift of supernovae in two bands, with uncertainty
     denoise   simulated transits and oscillators against median and biweight filters
-    signal    chirps in coloured noise: detection against the matched filter, and the waveform found
+    signal    chirps in coloured noise: detection against the matched filter, and the reconstructed waveform
     logg      surface gravity of simulated oscillators against the peak of the spectrum
 
 FOLDER holds asas_variables.parquet, sdss_s82_rrlyrae.parquet, ztf_bts_snia.parquet and astromer1_macho_weights.npz. All
-models of a part see the same curves in the same number and batches, with the same optimizer; each takes the rate of the
-same grid (--rates) that is best in validation with the first seed and the first fold; all seeds and folds then are
-judged on what was kept apart. With 20 labels of each class at most 20 of each are used to choose, too. Runs are trained
-side by side (--jobs); what is done is kept in --out, and the same command goes on from there.
+models of a part use the same curves, batches and optimizer. Each model takes the learning rate of a common grid
+(--rates) with the best validation score of the first seed and fold. All seeds and folds are then evaluated on the test
+part. With 20 labels per class, validation uses at most 20 per class too. Runs are trained side by side (--jobs).
+Complete runs are kept in --out, and the same command resumes from there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PARTS: dict[str, Part] = {
 
 
 def work(task: Task) -> Result:
-    """Train and judge one model."""
+    """Train and evaluate one model."""
     return trained(PARTS[task["part"]], task)
 
 
@@ -54,13 +54,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=list(PARTS))
     parser.add_argument("--data", type=Path, help="folder with the real curves")
-    parser.add_argument("--models", type=words, default=["transformer", "folded", "gru", "lstm", "cnn"], help="of asas")
+    parser.add_argument(
+        "--models", type=words, default=["transformer", "folded", "gru", "lstm", "cnn"], help="models of asas"
+    )
     ways = ["scratch", "astromer1", "folded", *WAYS]
-    parser.add_argument("--ways", type=words, default=ways, help="of fewshot and pretrain")
-    parser.add_argument("--sizes", type=words, default=["20", "100", "all"], help="labels of each class, of fewshot")
+    parser.add_argument("--ways", type=words, default=ways, help="initial weights of fewshot and pretrain")
+    parser.add_argument("--sizes", type=words, default=["20", "100", "all"], help="labels per class, of fewshot")
     parser.add_argument("--number", type=int, default=200_000, help="simulated curves to train on")
-    parser.add_argument("--epochs", type=int, default=10, help="how often each of these is seen")
-    options = options_of(parser, arguments, "lightcurves", "so many of the five", jobs=8)
+    parser.add_argument("--epochs", type=int, default=10, help="epochs over the simulated curves")
+    options = options_of(parser, arguments, "lightcurves", "number of folds (at most 5)", jobs=8)
     for name in options.parts:
         PARTS[name].prepare(options)
         measure(Tuning(options, name, PARTS[name], "lightcurves.py"), work)

@@ -1,4 +1,4 @@
-"""What the networks of `lightcurves.py` are measured against: filters, peaks of spectra, the matched filter."""
+"""Classical baselines of `lightcurves.py`: filters, spectral peaks, matched filter."""
 
 from __future__ import annotations
 
@@ -14,18 +14,24 @@ TUNING, BREAKDOWN = 5.0, 1e-9  # of the biweight: deviations (MAD) beyond which 
 
 
 def windows(y: Array, width: int) -> Array:
-    """(B, N, width) the neighbours of every point, mirrored at both ends; width is odd."""
+    """Neighbours (B, N, width) of every point; series are mirrored at both ends.
+
+    width   odd number of points
+    """
     half = width // 2
     return np.lib.stride_tricks.sliding_window_view(np.pad(y, ((0, 0), (half, half)), "reflect"), width, axis=1)
 
 
 def median(y: Array, width: int) -> Array:
-    """The sliding median of (B, N)."""
+    """Sliding median of series (B, N)."""
     return np.asarray(np.median(windows(y, width), axis=2))
 
 
 def biweight(y: Array, width: int, steps: int = 5) -> Array:
-    """Tukey's biweight in a sliding window, as transit searches use it (arXiv 1906.00966): c = 5 MAD."""
+    """Tukey's biweight in a sliding window, with c = 5 MAD.
+
+    It is usual in searches for transits (arXiv 1906.00966).
+    """
     near = windows(y, width)
     middle = np.median(near, axis=2)
     spread = np.median(np.abs(near - middle[..., None]), axis=2) + BREAKDOWN
@@ -40,18 +46,20 @@ FILTERS: dict[str, Callable[[Array, int], Array]] = {"median": median, "biweight
 
 
 def best_width(name: str, noisy: Array, clean: Array, widths: Sequence[int]) -> int:
-    """The width of a filter that comes nearest to the truth, over all curves."""
+    """Width of a filter with the smallest error against the truth, over all curves."""
     errors = {width: rms(FILTERS[name](noisy, width) - clean) for width in widths if width < noisy.shape[1]}
     return min(errors, key=lambda width: errors[width])
 
 
 def rms(x: Array) -> float:
-    """Root of the mean square."""
+    """Root mean square."""
     return float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
 
 
 def spectrum(y: Array, step: float, count: int = 160) -> tuple[Array, Array, Array]:
-    """Frequencies (K,) in microhertz, power densities (B, K) averaged between them, and how many were averaged (K,).
+    """Power spectrum of series (B, N), averaged in bins of frequency.
+
+    Returns frequencies (K,) in microhertz, mean power densities (B, K), and the number of averaged values (K,).
 
     step    days between two values
     """
@@ -66,10 +74,11 @@ def spectrum(y: Array, step: float, count: int = 160) -> tuple[Array, Array, Arr
 
 
 def peak_frequency(y: Array, step: float) -> Array:
-    """(B,) the frequency of most oscillation, in microhertz, of the likeliest spectrum in a grid.
+    """Frequency of maximum oscillation power (B,) in microhertz.
 
-    It is A [two granulations + a hump] + white noise, after arXiv 1408.0817 and 1110.0980: widths and relative heights
-    follow from the place of the hump; A and the noise are free. The likelihood is that of a spectrum: n (ln M + P / M).
+    It maximises the likelihood over a grid. The model spectrum is A [two granulations + a hump] + white noise (arXiv
+    1408.0817 and 1110.0980). Widths and relative heights follow from the frequency of the hump; A and the noise are
+    free. The negative log likelihood of a spectrum is the sum of n (ln M + P / M).
 
     y       in millionths of the mean flux
     """
@@ -92,9 +101,10 @@ def peak_frequency(y: Array, step: float) -> Array:
 
 
 class Scaling:
-    """log g from the frequency of most power: a polynomial in its logarithm, fitted to known stars, without outliers.
+    """log g from the frequency of maximum power: polynomial in its logarithm.
 
-    The relation nu_max ~ g / sqrt(T) is a straight line; the curve takes up what a finite series does to it.
+    It is fitted to known stars, without outliers. The relation nu_max ~ g / sqrt(T) is a straight line; the polynomial
+    corrects for the finite length of a series.
     """
 
     def __init__(self, frequency: Array, gravity: Array, degree: int = 3) -> None:
@@ -110,23 +120,29 @@ class Scaling:
 
 
 def threshold(noise: Array, alarms: float = 0.01) -> float:
-    """The statistic that so large a share of noise alone exceeds."""
+    """Threshold of the statistic for a false-alarm probability, from noise alone."""
     return float(np.quantile(noise, 1 - alarms))
 
 
 def efficiency(signal: Array, noise: Array, alarms: float = 0.01) -> float:
-    """The share of signals above the threshold of noise."""
+    """Share of signals above the threshold of the noise."""
     return float((signal > threshold(noise, alarms)).mean())
 
 
 def matched(data: Array, template: Array) -> Array:
-    """(B,) <d|h> / sqrt(<h|h>) of whitened data with the right waveform: normal with deviation 1 in noise."""
+    """Matched-filter statistic (B,) with the true waveform: <d|h> / sqrt(<h|h>).
+
+    The data are whitened, so in noise it is normal with standard deviation 1.
+    """
     size = np.sqrt(np.square(template, dtype=np.float64).sum(1))
     return np.asarray((data * template).sum(1) / np.maximum(size, 1e-12))
 
 
 def bank(data: Array, templates: Array, shifts: bool = True, block: int = 64) -> Array:
-    """(B,) the largest |<d|h>| over unit templates (K, N), at every shift in time unless told otherwise."""
+    """Largest |<d|h>| (B,) over unit templates (K, N).
+
+    shifts  try every shift in time (default: True)
+    """
     unit = templates / np.maximum(np.linalg.norm(templates, axis=1, keepdims=True), 1e-12)
     if not shifts:
         return np.asarray(np.abs(data @ unit.T).max(1))
@@ -141,6 +157,6 @@ def bank(data: Array, templates: Array, shifts: bool = True, block: int = 64) ->
 
 
 def overlap(found: Array, truth: Array) -> Array:
-    """(B,) <a|b> / sqrt(<a|a> <b|b>) of whitened waveforms."""
+    """Overlap (B,) <a|b> / sqrt(<a|a> <b|b>) of whitened waveforms."""
     size = np.linalg.norm(found, axis=1) * np.linalg.norm(truth, axis=1)
     return np.asarray((found * truth).sum(1) / np.maximum(size, 1e-12))

@@ -1,4 +1,4 @@
-"""Real curves in five folds by object, and simulated ones, as files that `data.kind: series` reads."""
+"""Real curves in five folds by object, and simulated curves, as files for `data.kind: series`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def asas(path: Path) -> tuple[Array, list[tuple[Array, Array, Array]]]:
 
 
 def folds(labels: Array, count: int = FOLDS) -> Array:
-    """(n,) the fold in which each object is judged: always the same, with an equal share of every class."""
+    """Test fold (n,) of each object, stratified by class.
+
+    The result is the same in every call.
+    """
     rng = np.random.default_rng(SEED)
     found = np.zeros(len(labels), np.int64)
     for label in np.unique(labels):
@@ -37,7 +40,10 @@ def folds(labels: Array, count: int = FOLDS) -> Array:
 
 
 def parts(labels: Array, fold: int) -> dict[str, Array]:
-    """Rows of train, valid and test of a fold, and `train-20`, `valid-20` and so on with so many of each class."""
+    """Rows of train, valid and test of a fold.
+
+    `train-20`, `valid-20` and so on are subsets with that number of samples per class.
+    """
     rng = np.random.default_rng([SEED, fold])
     judged = folds(labels)
     found: dict[str, list[Array]] = {}
@@ -56,8 +62,9 @@ def parts(labels: Array, fold: int) -> dict[str, Array]:
 
 
 def prepare(source: Path, out: Path, by: str = "label", known: str = "") -> None:
-    """Write the parts of every fold as Parquet, once: OUT/0/train.parquet and so on, alike in the column `by`.
+    """Write the parts of every fold as Parquet, once: OUT/0/train.parquet and so on.
 
+    by      column to stratify by
     known   objects without a number in this column are left out
     """
     import pyarrow.parquet as pq
@@ -76,7 +83,7 @@ def prepare(source: Path, out: Path, by: str = "label", known: str = "") -> None
 
 
 def keep(section: Any, out: Path) -> None:
-    """Write the training part of simulated curves as Parquet, a file for each piece, once."""
+    """Write the training part of simulated curves as Parquet, a file per piece, once."""
     if (out / "done").exists():
         return
     source = section.open().sources["train"]
@@ -87,7 +94,7 @@ def keep(section: Any, out: Path) -> None:
 
 
 def confusion(label: Array, answer: Array, classes: int) -> Array:
-    """(classes, classes) how often a class (row) was called another (column)."""
+    """Confusion matrix (classes, classes): rows are true, columns predicted classes."""
     return np.bincount(label * classes + answer, minlength=classes * classes).reshape(classes, classes)
 
 

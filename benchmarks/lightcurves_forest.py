@@ -1,11 +1,10 @@
 """Random forests on features of ASAS curves. `python benchmarks/lightcurves_forest.py --asas asas_variables.parquet`
 
     forest          ten moments and percentiles of the magnitudes; no time, no period
-    forest_period   and a Lomb-Scargle periodogram: periods, harmonics, the folded curve
+    forest_period   the same and a Lomb-Scargle periodogram: periods, harmonics, the folded curve
 
-Both see the folds that the networks of `lightcurves.py asas` see. The periodogram is that of
-`tokens.periods` (`sciformer.domains.lightcurves.periods`) with periods from 1/15 d to 1000 d, five frequencies in
-the width of a peak.
+Both use the folds of `lightcurves.py asas`. The periodogram is that of `tokens.periods`
+(`sciformer.domains.lightcurves.periods`), with periods from 1/15 d to 1000 d and five frequencies per peak width.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ STATED = {"accuracy": 0.742, "macro_f1": 0.722}  # of another choice of ten such
 
 
 def moments(magnitude: Array) -> list[float]:
-    """Ten numbers that know no time."""
+    """Ten moments and percentiles of the magnitudes, without times."""
     mean, deviation = magnitude.mean(), max(1e-9, magnitude.std())
     z = (magnitude - mean) / deviation
     q = np.percentile(magnitude, [5, 25, 50, 75, 95])
@@ -40,13 +39,19 @@ def moments(magnitude: Array) -> list[float]:
 
 
 def shape_of(t: Array, y: Array, w: Array, frequency: float) -> tuple[Array, float]:
-    """Complex amplitudes of the first harmonics (m = mean + Re sum_k a_k exp(-2 pi i k f t)), and what they explain."""
+    """Complex amplitudes of the first harmonics, and their share of the variance.
+
+    m = mean + Re sum_k a_k exp(-2 pi i k f t)
+    """
     amplitudes, share = fit_harmonics(t, y, w, np.array([frequency]), HARMONICS)
     return amplitudes[0, 1:], float(share[0])
 
 
 def folded(t: Array, y: Array, w: Array, frequency: float) -> list[float]:
-    """A curve folded with a period: size and shape of its harmonics, its smoothness, how far it is from even."""
+    """Features of a curve folded with a period.
+
+    They are sizes, ratios and phases of the harmonics, the roughness, and the asymmetry of minima and maxima.
+    """
     amplitudes, share = shape_of(t, y, w, frequency)
     size, first = np.abs(amplitudes), max(1e-9, float(np.abs(amplitudes[0])))
     phases = [np.angle(amplitudes[k] * np.conj(amplitudes[0]) ** (k + 1)) for k in (1, 2)]
@@ -64,7 +69,7 @@ def folded(t: Array, y: Array, w: Array, frequency: float) -> list[float]:
 
 
 def periodic(t: Array, y: Array, error: Array) -> list[float]:
-    """Periods, and the curve folded with the best one and with its double."""
+    """Periods, and features of the curve folded with the best period and its double."""
     error = np.maximum(error, 0.005)
     frequency, power = periodogram(t, y, error, SEARCH)
     best = find_peaks(frequency, power, PEAKS, 2 / max(1.0, t[-1] - t[0]))
@@ -87,7 +92,7 @@ def periodic(t: Array, y: Array, error: Array) -> list[float]:
 
 
 def features(curves: list[tuple[Array, Array, Array]]) -> tuple[Array, Array, float]:
-    """(n, 10) moments, (n, F) what a period adds, and milliseconds for one periodogram with its features."""
+    """Moments (n, 10), period features (n, F), and their milliseconds per curve."""
     plain = np.array([moments(y) for _, y, _ in curves])
     began = time.perf_counter()
     more = np.array([periodic(*curve) for curve in curves])
@@ -95,7 +100,7 @@ def features(curves: list[tuple[Array, Array, Array]]) -> tuple[Array, Array, fl
 
 
 def forest(x: Array, labels: Array, seed: int, trees: int, jobs: int) -> Array:
-    """The confusion matrix over all folds."""
+    """Confusion matrix over all folds."""
     from sklearn.ensemble import RandomForestClassifier  # type: ignore[import-untyped]
 
     classes, number = np.unique(labels, return_inverse=True)

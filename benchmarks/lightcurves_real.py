@@ -15,7 +15,7 @@ from sciformer.domains.lightcurves.periods import find_periods
 from sciformer.recipe import Recipe
 from sciformer.run import Run
 
-BODY = "lightcurves/transformer"  # what is pretrained
+BODY = "lightcurves/transformer"  # recipe of the pretrained model
 STEPS = {"20": (800, 32), "100": (2000, 64), "all": (2000, 64)}  # updates and curves in each, by labels of a class
 FOLDED = 30_000  # simulated stars to pretrain on where each has its periods found, some 7 ms a star
 BODIES = {"pretrained": ("transformer", "masked"), "supervised": ("transformer", "supervised")}
@@ -23,23 +23,23 @@ HOWS = ("head", "probe")  # a body that learns at a tenth of the head's rate, on
 WAYS = BODIES | {f"{way}_{how}": body for way, body in BODIES.items() for how in HOWS}  # what was pretrained, and how
 WAYS |= {"folded_supervised": ("folded", "supervised")}
 HEADS = ("pretrained_head", "supervised_head", "folded_supervised")
-NOT_ASTROMER = ("model.dim", "model.depth", "model.heads")  # its sizes are those of its weights
+NOT_ASTROMER = ("model.dim", "model.depth", "model.heads")  # fixed by its published weights
 
 
 def folder_of(options: argparse.Namespace) -> Path:
-    """Where the real curves are."""
+    """Folder of the real curves."""
     if options.data is None:
         raise SystemExit("--data FOLDER is needed: the folder with the real curves")
     return Path(options.data)
 
 
 class Classes(Part):
-    """Classification: a confusion matrix over all folds."""
+    """Classification, with a confusion matrix over all folds."""
 
     metrics: tuple[str, ...] = ("macro_f1", "accuracy")
 
     def prefix(self, group: Group) -> str:
-        """The beginning of the ids."""
+        """Prefix of the row ids."""
         raise NotImplementedError
 
     def test(self, run: Run, task: Task) -> Result:
@@ -58,7 +58,7 @@ class Classes(Part):
 
 
 class Asas(Classes):
-    """All labels: the transformer and its rivals."""
+    """All labels: the transformer against GRU, LSTM and CNN."""
 
     def prepare(self, options: argparse.Namespace) -> None:
         prepare(folder_of(options) / "asas_variables.parquet", options.out / "data" / "asas")
@@ -79,7 +79,10 @@ class Asas(Classes):
 
 
 class Pretrain(Part):
-    """The body without labels, on simulated stars and the real curves outside a fold; and with simulated labels."""
+    """Pretraining without labels, or with the labels of simulated stars.
+
+    Without labels, the data are simulated stars and the real curves outside a fold.
+    """
 
     choose, higher, judged = "loss", False, False
 
@@ -115,13 +118,13 @@ class Pretrain(Part):
 
 
 def stars(number: int) -> dict[str, Any]:
-    """The data section for simulated stars."""
+    """Data section for simulated stars."""
     found = {"data.kind": "lightcurves", "data.what": "stars", "data.number": number, "data.cadence": "asas"}
     return found | {"data.valid": min(5000, number), "data.test": 0}
 
 
 class FewShot(Classes):
-    """20, 100 and all labels of each class, from several beginnings."""
+    """20, 100 and all labels per class, from several initial weights."""
 
     metrics: tuple[str, ...] = ("macro_f1",)
 
@@ -173,7 +176,10 @@ class FewShot(Classes):
 
 
 class StripeEightyTwo(Part):
-    """RR Lyrae in five bands: ab against c, and the period; the transformer is told the peaks of a periodogram."""
+    """RR Lyrae in five bands: class ab or c, and the period.
+
+    The transformer has the peaks of a periodogram as input.
+    """
 
     choose, higher = "loss", False
 
@@ -217,7 +223,7 @@ class StripeEightyTwo(Part):
 
 
 def highest_peaks(path: Path) -> list[float]:
-    """The period of the highest peak of each curve of a file."""
+    """Period of the highest peak of each curve of a file."""
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     made = []
@@ -229,7 +235,10 @@ def highest_peaks(path: Path) -> list[float]:
 
 
 class Supernovae(Part):
-    """The redshift of supernovae, and how sure; beside it what their brightest magnitudes alone tell."""
+    """Redshift of supernovae, with uncertainty.
+
+    The baseline is a fit to the brightest magnitudes alone.
+    """
 
     choose, higher = "loss", False
     peak = float("nan")
@@ -266,8 +275,11 @@ class Supernovae(Part):
 
 
 def peak_error(folder: Path) -> float:
-    """The error on the test part of a redshift that is quadratic in the brightest magnitude of each band, and linear in
-    the distance that the brightest of all means for candles that are all alike."""
+    """Error on the test part of a redshift fitted to the brightest magnitudes.
+
+    The fit is quadratic in the brightest magnitude of each band. It is linear in the distance of a standard candle with
+    the brightest magnitude of all bands.
+    """
     import pyarrow.parquet as pq
 
     found = []

@@ -24,14 +24,14 @@ SMALL = {"data.number": 64, "data.valid": 16, "data.test": 16, "data.points": 12
 
 
 def square(table: Table, name: str) -> Array:
-    """(B, N) a column of lists that are all as long."""
+    """Array (B, N) of a column of lists of equal length."""
     column = table[name]
     assert isinstance(column, Lists)
     return np.asarray(column.values.reshape(len(column), -1), np.float64)
 
 
 def simulated(task: Task, what: str, number: int, **more: Any) -> dict[str, Any]:
-    """The data section for simulated series."""
+    """Data section for simulated series."""
     found = {"data.kind": "lightcurves", "data.what": what, "data.number": number, "data.valid": 1024}
     found |= {"data.cache": f"{task['data']}/{what}"}  # made once, not in every pass
     found |= {"data.test": 1024, "data.chunk_size": 1024} | {f"data.{key}": value for key, value in more.items()}
@@ -39,7 +39,7 @@ def simulated(task: Task, what: str, number: int, **more: Any) -> dict[str, Any]
 
 
 def tables(run: Run, part: str, most: int = 512) -> Table:
-    """The simulated series of a part of the run's own data, the first of them, with all their columns."""
+    """First simulated series of a part of a run, with all their columns."""
     own = run.recipe.data
     count = min(most, own.number if part == "train" else getattr(own, part))
     assert isinstance(own, LightCurves)
@@ -47,14 +47,17 @@ def tables(run: Run, part: str, most: int = 512) -> Table:
 
 
 def recovered(run: Run, table: Table) -> tuple[Array, dict[str, Any]]:
-    """(B, N) what the model says a series is without its noise, and all its answers."""
+    """Denoised series (B, N), and all outputs of the model."""
     known = {name: column for name, column in table.items() if name != "clean"}
     answers = run.predict(known)
     return np.stack([np.asarray(one, np.float64) for one in answers["recovered"]]), answers
 
 
 class Denoise(Part):
-    """Transits (fold 0) and oscillators (fold 1) without noise, against filters of the width best on other series."""
+    """Denoising of transits (fold 0) and oscillators (fold 1), against filters.
+
+    The width of a filter is the best on other series.
+    """
 
     choose, higher, pairs = "loss", False, False
     kinds = ("transits", "oscillators")
@@ -92,7 +95,7 @@ class Denoise(Part):
 
 
 class Signal(Part):
-    """Chirps: found at one false alarm in a hundred, and their waveforms."""
+    """Chirps: detection efficiency at 1 % false alarms, and overlap of waveforms."""
 
     choose, higher = "loss", False
 
@@ -145,7 +148,10 @@ class Signal(Part):
 
 
 class Gravity(Part):
-    """log g of giants, against the peak of the spectrum with a relation fitted to the training part."""
+    """log g of giants, against the peak of the spectrum.
+
+    The relation of peak and log g is fitted to the training part.
+    """
 
     choose, higher = "loss", False
 

@@ -1,12 +1,12 @@
-"""The simulated light curves beside those of ASAS, and how many are made in a second.
+"""Simulated light curves beside those of ASAS, and the speed of the simulation.
 
     python benchmarks/lightcurves_simulator.py --asas asas_variables.parquet
     python benchmarks/lightcurves_simulator.py --record
 
 The table has two rows for each class: percentiles 5, 50 and 95 of the amplitude (from 5 to 95 % of the magnitudes), of
-the skewness of the magnitudes and of the errors. It is for a look: gross ranges were moved by hand after it, and these
-curves are those of the benchmark too. The speed is that of one core, by the CPU time of three fresh processes that make
-curves in pieces, as the reader does; the figure is that of stars in the cadence of a survey.
+the skewness of the magnitudes and of the errors. It is a rough check: some ranges of the simulation were adjusted by
+hand to these ASAS curves, which are also those of the benchmark. The speed is that of one core, by the CPU time of
+three fresh processes that make curves in pieces, as the reader does; it is for stars in the cadence of a survey.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def numbers(value: Array, error: Array) -> tuple[float, float, float]:
 
 
 def simulated(number: int) -> Iterator[tuple[str, Array, Array]]:
-    """Label, values and errors of curves in the manner of ASAS."""
+    """Label, values and errors of simulated curves in the cadence of ASAS."""
     table = LightCurves(what="stars", seed=3, cadence="asas").make(number)
     stops: Array = np.cumsum(table["value"].lengths)[:-1]  # type: ignore[union-attr]
     columns = [np.split(table[name].values.astype(float), stops) for name in ("value", "error")]  # type: ignore[union-attr]
@@ -50,7 +50,7 @@ def simulated(number: int) -> Iterator[tuple[str, Array, Array]]:
 
 
 def real(path: Path) -> Iterator[tuple[str, Array, Array]]:
-    """The same of ASAS."""
+    """Label, values and errors of the ASAS curves."""
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     for row in pq.read_table(path, columns=["label", "mag", "magerr"]).to_pylist():
@@ -58,7 +58,7 @@ def real(path: Path) -> Iterator[tuple[str, Array, Array]]:
 
 
 def compare(path: Path, number: int) -> None:
-    """The table."""
+    """Print the table of both."""
     found: dict[str, dict[str, list[tuple[float, float, float]]]] = {"ASAS": {}, "simulated": {}}
     for who, curves in (("ASAS", real(path)), ("simulated", simulated(number))):
         for label, value, error in curves:
@@ -72,7 +72,7 @@ def compare(path: Path, number: int) -> None:
 
 
 def clock(number: int) -> dict[str, list[float]]:
-    """Curves of each kind for each CPU second, again and again."""
+    """Curves of each kind per CPU second, several times."""
     rates: dict[str, list[float]] = {}
     for what in CURVE_KINDS:
         LightCurves(what=what).make(1)
@@ -86,7 +86,7 @@ def clock(number: int) -> dict[str, list[float]]:
 
 
 def measure(number: int, out: Path) -> None:
-    """Record the speed."""
+    """Measure and record the speed."""
     rates: dict[str, list[float]] = {}
     for _ in range(3):
         line = [sys.executable, __file__, "--clock", str(number)]

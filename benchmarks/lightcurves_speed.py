@@ -1,15 +1,15 @@
-"""Ragged batches against padded ones: `python benchmarks/lightcurves_speed.py PART ... --ztf ztf_bts_snia.parquet`
+"""Ragged batches against padded batches: `python benchmarks/lightcurves_speed.py PART ... --ztf ztf_bts_snia.parquet`
 
     train-cpu   step on 64 curves in float32
-    infer-cpu   their vectors, as `sciformer embed` gives them
-    train       step on 512 curves in bfloat16, compiled and recorded      (CUDA)
-    infer       their vectors                                              (CUDA)
+    infer-cpu   their embedding vectors, as in `sciformer embed`
+    train       step on 512 curves in bfloat16, compiled, with CUDA graphs     (CUDA)
+    infer       their embedding vectors                                        (CUDA)
 
-One model (--recipe) with the same weights on both sides: curves laid end to end as `train.packed` does, and curves
-padded to 200 observations with a mask, as ASTROMER has them. Lengths are those of the ZTF supernovae (--ztf), and
-log-normal ones of median 120; longer curves are cut at 200. Both sides begin with the same ragged arrays on the host,
-lay them out within the time, must agree, take turns call by call, and run in three fresh processes (--processes), each
-with all parts; rows are written after each of them.
+One model (--recipe) with the same weights on both sides: curves packed end to end, as with `train.packed`; and curves
+padded to 200 observations with a mask, as in ASTROMER. Lengths are those of the ZTF supernovae (--ztf), and log-normal
+with median 120; longer curves are cut at 200. Both sides begin with the same ragged arrays on the host, lay them out
+within the measured time, must agree, and take turns call by call. They run in three fresh processes (--processes), each
+with all parts; rows are written after each process.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ BAR = 1.5
 
 
 def lengths(kind: str, count: int, ztf: Path | None) -> Array:
-    """Observations of curves, at most 200."""
+    """Observations of each curve, at most 200."""
     rng = np.random.default_rng(1)
     if kind == "lognormal":
         drawn = np.exp(np.log(MEDIAN) + SIGMA * rng.standard_normal(count)).round().astype(np.int64)
@@ -62,7 +62,7 @@ def lengths(kind: str, count: int, ztf: Path | None) -> Array:
 
 
 def table(count: Array) -> Table:
-    """Curves of these lengths: a wave with noise."""
+    """Curves of given lengths: a sine with noise."""
     rng, total = np.random.default_rng(2), int(count.sum())
     time = np.sort(rng.uniform(0, 300, total) + 1000 * np.repeat(np.arange(len(count)), count)) % 1000 + 58000.0
     error = rng.uniform(0.02, 0.1, total).astype(np.float32)
@@ -73,7 +73,7 @@ def table(count: Array) -> Table:
 
 
 class Side:
-    """The engine's own update and the vectors of a model, with curves laid out in one way."""
+    """The engine's update and the vectors of a model, with curves in one layout."""
 
     def __init__(self, recipe: Recipe, state: dict[str, Any], weights: dict[str, Any], batches: list[Batch]) -> None:
         ranks = Ranks(torch.device(recipe.train.device))
@@ -93,16 +93,16 @@ class Side:
             self.vector = torch.compile(self._vector, dynamic=False, mode="reduce-overhead")
 
     def laid(self, batch: Batch) -> ModelInputs:
-        """A batch as this side has it, on the host."""
+        """Batch in the layout of this side, on the host."""
         return self.updater.inputs(batch) if self.packed else batch.inputs("cpu", width=WIDTH)
 
     def next(self) -> Batch:
-        """The next batch."""
+        """Next batch in turn."""
         self.number += 1
         return self.batches[self.number % len(self.batches)]
 
     def train(self, steps: int) -> None:
-        """So many steps."""
+        """Train for a number of steps."""
         self.step.train()
         for _ in range(steps):
             batch = self.next()
@@ -114,7 +114,7 @@ class Side:
 
     @torch.no_grad()
     def infer(self, steps: int, vector: Any = None) -> Any:
-        """Vectors of so many batches, on the host."""
+        """Embedding vectors of a number of batches, on the host."""
         self.step.eval()
         found = None
         for _ in range(steps):
@@ -128,7 +128,10 @@ class Side:
 
 
 def sides(options: argparse.Namespace, kind: str, device: str) -> tuple[dict[str, Side], float]:
-    """Both sides at equal weights, and the largest difference of their vectors over the largest number in them."""
+    """Both sides with equal weights, and the relative difference of their vectors.
+
+    The difference is the largest of all entries, divided by the largest entry.
+    """
     size = 8 if options.tiny else options.batch or (512 if device == "cuda" else 64)
     small = {"data.kind": "lightcurves", "data.what": "stars", "data.number": 64, "data.valid": 16, "data.test": 0}
     changes: dict[str, Any] = small | {"train.device": device, "train.batch": size, "train.warmup": 0}
@@ -154,7 +157,7 @@ def sides(options: argparse.Namespace, kind: str, device: str) -> tuple[dict[str
 
 
 def once(options: argparse.Namespace, part: str, kind: str) -> Times:
-    """One part in this process."""
+    """Measure one part in this process."""
     device = "cpu" if part.endswith("cpu") or options.tiny else "cuda"
     torch.set_float32_matmul_precision("high")
     made, difference = sides(options, kind, device)
@@ -173,12 +176,12 @@ def once(options: argparse.Namespace, part: str, kind: str) -> Times:
 
 
 def steps(options: argparse.Namespace, part: str) -> int:
-    """How many steps are a call."""
+    """Steps in a call."""
     return int(options.steps) or (1 if part.endswith("cpu") or options.tiny else BATCHES)
 
 
 def rows(samples: dict[str, list[Times]], part: str, options: argparse.Namespace, processes: int) -> list[Row]:
-    """Ratios and curves/s for every kind of lengths, and the smaller ratio."""
+    """Rows: ratios and curves/s for each kind of lengths, and the smaller ratio."""
     device = "cpu" if part.endswith("cpu") else "cuda"
     prefix = f"ragged_{part.removesuffix('-cpu')}_{'cpu' if device == 'cpu' else 'gpu'}"
     said = {"recipe": options.recipe, "objective": "classify" if options.classify else "masked", "padded_to": WIDTH}
@@ -211,7 +214,7 @@ def row(name: str, values: list[float], unit: str, part: str, device: str, **mor
 
 
 def process(options: argparse.Namespace) -> dict[str, dict[str, Times]]:
-    """All parts and lengths, in one process of their own."""
+    """Measure all parts and lengths in a process of its own."""
     words = [sys.executable, __file__, *options.parts, "--once", "--repeats", str(options.repeats)]
     words += ["--steps", str(options.steps), "--batch", str(options.batch), "--recipe", options.recipe]
     words += ["--threads", str(options.threads)] + (["--ztf", str(options.ztf)] if options.ztf else [])
@@ -222,7 +225,7 @@ def process(options: argparse.Namespace) -> dict[str, dict[str, Times]]:
 
 
 def here(options: argparse.Namespace) -> dict[str, dict[str, Times]]:
-    """The same in this one."""
+    """Measure all parts and lengths in this process."""
     found: dict[str, dict[str, Times]] = {}
     for part in options.parts:
         for kind in ("ztf", "lognormal") if options.ztf else ("lognormal",):

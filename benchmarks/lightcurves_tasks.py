@@ -1,4 +1,4 @@
-"""What a part of `lightcurves.py` answers, and the settings that all of them share."""
+"""Interface of the parts of `lightcurves.py`, and their common settings."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ TINY = {
 
 
 class Part:
-    """One part: its models, their recipes, how they are judged."""
+    """One part of the benchmark: models, recipes, evaluation."""
 
     choose: str = "macro_f1"
-    """The score in validation that chooses the rate."""
+    """Validation score that chooses the learning rate."""
     higher: bool = True
     judged: bool = True
-    """Whether runs are judged and then removed; else they are kept for other parts."""
+    """Whether runs are removed after their evaluation; otherwise other parts use them."""
     pairs: bool = True
-    """Whether --paired may give every seed a fold of its own: not where folds are different questions."""
+    """Whether --paired may give every seed its own fold; False if the folds are different tasks."""
 
     def prepare(self, options: argparse.Namespace) -> None:
         """Make the files that all runs read."""
@@ -56,40 +56,43 @@ class Part:
         return 1
 
     def groups(self, options: argparse.Namespace) -> list[Group]:
-        """The models."""
+        """Models of this part."""
         raise NotImplementedError
 
     def recipe(self, task: Task) -> Recipe:
-        """What is trained."""
+        """Recipe of a run."""
         raise NotImplementedError
 
     def test(self, run: Run, task: Task) -> Result:
-        """What is kept of a trained model."""
+        """Stored results of a trained model."""
         raise NotImplementedError
 
     def scores(self, group: Group, found: list[Result]) -> Scores:
-        """Figures of one seed, from its folds."""
+        """Scores of one seed, from its folds."""
         raise NotImplementedError
 
     def about(self, group: Group, found: list[list[Result]]) -> dict[str, Any]:
-        """What else belongs into the rows, from the folds of every seed."""
+        """More entries of the rows, from the folds of every seed."""
         return {}
 
     def words(self, options: argparse.Namespace) -> str:
-        """What belongs to the command of its rows, beside its name."""
+        """Arguments of the command of its rows, after its name."""
         return ""
 
     def same(self, group: Group) -> tuple[str, Group] | None:
-        """A part and a model of it whose runs are the very same: they are not trained twice."""
+        """Part and model with identical runs, which are not trained twice."""
         return None
 
     def known(self, group: Group) -> dict[str, str]:
-        """Ids of rows of another part by the ids that they have here, if all runs of a model are the very same."""
+        """Ids of the rows of another part, by their ids in this part.
+
+        Empty unless all runs of the model are identical.
+        """
         return {}
 
 
 def settings(task: Task, steps: int, batch: int, best: str) -> dict[str, Any]:
-    """Everything in the section `train`: so many updates, looked at twenty times."""
+    """Keys of the section `train` for a number of updates, with twenty evaluations."""
     steps = task["steps"] or steps
     often = max(1, steps // 20)
     found = COMMON | {"train.steps": steps, "train.batch": batch, "train.warmup": steps // 20, "train.best": best}
@@ -102,7 +105,7 @@ def settings(task: Task, steps: int, batch: int, best: str) -> dict[str, Any]:
 
 
 def files(task: Task, name: str, size: str = "all") -> dict[str, Any]:
-    """The data section for the real curves of a fold."""
+    """Data section for the real curves of a fold."""
     folder = Path(task["data"]) / name / str(task["fold"])
     end = "" if size == "all" else f"-{size}"
     parts = {"files": f"train{end}", "valid": f"valid{end}", "test": "test"}
@@ -112,7 +115,7 @@ def files(task: Task, name: str, size: str = "all") -> dict[str, Any]:
 
 
 def calibrated(found: list[Result]) -> dict[str, float]:
-    """Error and coverage of values with deviations, over all folds."""
+    """Error and coverage of values with standard deviations, over all folds."""
     target, mean, std = (np.concatenate([one[key] for one in found]) for key in ("target", "mean", "std"))
     off = np.abs(mean - target)
     return {
@@ -125,12 +128,12 @@ def calibrated(found: list[Result]) -> dict[str, float]:
 
 
 def values(run: Run) -> Result:
-    """Truth, mean and deviation of every test sample."""
+    """Truth, mean and standard deviation of every test sample."""
     outputs = run.evaluate("test").outputs
     return {key: np.asarray(outputs[key])[:, 0].round(6).tolist() for key in ("target", "mean", "std")}
 
 
 def classes(run: Run) -> list[str]:
-    """The classes that a model tells apart."""
+    """Classes of a model."""
     found: Any = run.assembly.objective
     return [str(name) for name in found.classes]

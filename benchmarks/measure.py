@@ -1,4 +1,4 @@
-"""What the benchmarks share: interleaved timing, and rows of results with what is needed to trust them."""
+"""Common functions of the benchmarks: interleaved timing, and rows of results with their conditions."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Row = dict[str, Any]
 def interleave(
     calls: Mapping[str, Callable[[], Any]], repeats: int, device: str, stream: float = 0.0
 ) -> dict[str, list[float]]:
-    """Seconds of each call, taken in turns: a slow moment of the machine strikes all of them.
+    """Seconds of each call, measured in turns, so that slow moments affect all calls.
 
-    On a GPU a `stream` of calls of about so many seconds is queued for each time taken, as a model queues its layers;
-    without it a time is that of one call on an idle GPU, the host's part included.
+    stream   seconds of calls to queue on a GPU for each measurement, as a model queues its layers (default: one call on
+             an idle GPU, with the time of the host)
     """
     for call in calls.values():
         for _ in range(3 if device == "cuda" else 1):
@@ -49,7 +49,7 @@ def interleave(
 
 
 def _clock(call: Callable[[], Any], device: str, inner: int) -> float:
-    """Seconds of one of `inner` calls in a row."""
+    """Mean seconds of `inner` calls in a row."""
     if device == "cuda":
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda.synchronize()
@@ -66,7 +66,7 @@ def _clock(call: Callable[[], Any], device: str, inner: int) -> float:
 
 
 def spread(values: list[float]) -> list[float]:
-    """The 10 % and 90 % quantiles."""
+    """Quantiles at 10 % and 90 %."""
     if len(values) < 2:
         return [values[0], values[0]]
     cuts = statistics.quantiles(values, n=10, method="inclusive")
@@ -85,7 +85,7 @@ def compared(
     digits: int = 4,
     **more: Any,
 ) -> Row:
-    """The row of a figure that was taken several times, beside another `package`."""
+    """Row of a figure measured several times, beside another `package`."""
     found = {"id": name, "value": round(statistics.median(values), digits), "unit": unit, "better": better}
     found |= {"spread": [round(value, digits) for value in spread(values)], "seeds": 1}
     used = versions() | {package: importlib.metadata.version(package)}
@@ -93,7 +93,7 @@ def compared(
 
 
 def hardware(device: str) -> str:
-    """The machine in words."""
+    """Name of the machine: processor or GPU."""
     if device == "cuda":
         return torch.cuda.get_device_name()
     model = platform.processor() or platform.machine()
@@ -105,7 +105,7 @@ def hardware(device: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that decide the speed."""
+    """Versions of the packages that affect the speed."""
     found = {"python": platform.python_version(), "torch": torch.__version__}
     if importlib.util.find_spec("triton"):
         found["triton"] = importlib.metadata.version("triton")
@@ -113,7 +113,10 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit measured, with a plus where the tree differs from it; COMMIT names it where there is no git."""
+    """Measured commit, with a plus if the tree has changes.
+
+    Without git, the environment variable COMMIT.
+    """
     if "COMMIT" in os.environ:
         return os.environ["COMMIT"]
     try:
@@ -129,9 +132,9 @@ def commit() -> str:
 
 
 def record(path: Path, rows: list[Row]) -> None:
-    """Write rows into a results file; rows of the same id are replaced, the others stay. Processes take turns.
+    """Write rows into a results file; rows with the same id are replaced.
 
-    Every row keeps what it depends on (`stale.py`).
+    Processes take turns by a lock. Every row stores the state of its dependencies (`stale.py`).
     """
     rows = [with_state(row) for row in rows]
     turn = os.open(path.parent, os.O_RDONLY)
@@ -147,13 +150,13 @@ def record(path: Path, rows: list[Row]) -> None:
 
 
 def renamed(path: Path, ids: Mapping[str, str]) -> list[Row]:
-    """Rows of a results file under other ids (new: old) if they are all there; else none."""
+    """Rows of a results file under other ids (new: old); none if one is missing."""
     there = {row["id"]: row for row in json.loads(path.read_text())} if path.exists() else {}
     return [there[old] | {"id": new} for new, old in ids.items()] if all(old in there for old in ids.values()) else []
 
 
 def flops(run: Any) -> float:
-    """Operations of the whole training, counted on samples of it."""
+    """FLOPs of a whole training, counted on some samples."""
     import numpy as np
 
     from sciformer.data.prepare import prepare

@@ -1,4 +1,4 @@
-"""Looking into models that have to remember: the gradient that reaches a symbol, the pronoun that a decoder writes."""
+"""Inspection of models with memory: gradient at the first symbol, and the pronoun that a decoder writes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ GERMAN = "ich mag {} , sagt der mann mit dem brief hinter der kirche , {} ist to
 
 
 def reach(model: torch.nn.Module, data: Assembly, count: int = 64) -> float:
-    """How much of the gradient reaches the first symbol: mean |dL/dx_0| / mean |dL/dx_last| over samples.
+    """Gradient at the first symbol: mean |dL/dx_0| / mean |dL/dx_last| over samples.
 
-    x are the embedded symbols, L the loss of a sample; in double precision, for it may become very small.
+    x are the embedded symbols, L is the loss of a sample. Double precision, because the ratio can be very small.
     """
     twin: Any = copy.deepcopy(model).to("cpu").double().eval()
     dataset = data.dataset("test")
@@ -50,10 +50,10 @@ def reach(model: torch.nn.Module, data: Assembly, count: int = 64) -> float:
 def pronoun_answers(
     run: Run, data: Assembly, part: str = "test", batch: int = 128
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Whether the likeliest word at the pronoun's place is the pronoun, and the distance of the noun, by sentence.
+    """Whether the predicted pronoun is right, and the distance of its noun.
 
-    The decoder is given the right German words before it (teacher forcing), so that the question is asked at the same
-    place of the same sentence of every model.
+    Both have one entry for each sentence. The decoder reads the right German words before the pronoun (teacher
+    forcing), so all models predict the same position of the same sentences.
     """
     model: Any = run.model
     dataset, right, distance = data.dataset(part), [], []
@@ -73,12 +73,12 @@ def pronoun_answers(
 
 
 def by_distance(distance: Any, right: Any) -> dict[str, float]:
-    """The share of right answers at each distance."""
+    """Share of right predictions at each distance."""
     return {str(one): round(float(np.mean(right[distance == one])), 5) for one in np.unique(distance)}
 
 
 def written_pronouns(run: Run, data: Assembly, limit: int) -> dict[str, Any]:
-    """Of greedy translations of the first sentences: the share of right pronouns, and of sentences that are all right.
+    """Shares of right pronouns and of right sentences in greedy translations.
 
     The pronoun is the word after the last comma, and after «und» and «weil».
     """
@@ -92,7 +92,7 @@ def written_pronouns(run: Run, data: Assembly, limit: int) -> dict[str, Any]:
 
 
 def pronoun_of(text: str) -> str:
-    """The word that stands where the pronoun should."""
+    """Word at the position of the pronoun; empty if it is not a pronoun."""
     words = text.split()
     after = words[len(words) - words[::-1].index(",") :] if "," in words else []
     after = after[1:] if after[:1] in (["und"], ["weil"]) else after
@@ -100,10 +100,10 @@ def pronoun_of(text: str) -> str:
 
 
 def look_at_pronoun(run: Run) -> dict[str, Any]:
-    """Where a model looks when it is about to write the pronoun, in three sentences that differ in the noun.
+    """Attention weights before the pronoun, in three sentences with different nouns.
 
-    At the English words, and (`back`) where it also attends to the German ones that are written. Of several heads the
-    one that looks most at the noun, the same for all sentences.
+    The weights are on the English words; `back` holds the weights on the German words written so far. The head is the
+    one with the largest weight on the noun, the same for all sentences.
     """
     found = [
         align(run, ENGLISH.format(noun), GERMAN.format(german, pronoun)) for noun, (german, pronoun) in NOUNS.items()
@@ -126,7 +126,7 @@ def _row(maps: dict[str, torch.Tensor], row: int) -> dict[str, Any]:
 
 
 def _most(words: list[list[str]], maps: list[dict[str, Any]], place: int) -> dict[str, Any]:
-    """The head with most of its weight at a place, over all sentences."""
+    """Head with the largest weight at a position, over all sentences."""
     heads = [(name, head) for name, weights in maps[0].items() for head in range(len(weights))]
     name, head = max(heads, key=lambda one: sum(seen[one[0]][one[1], place] for seen in maps))
     weights = [[round(float(value), 4) for value in seen[name][head]] for seen in maps]

@@ -1,7 +1,8 @@
-"""nanoGPT's model and training step, written plainly (karpathy/nanoGPT at 3adf61e): what Sciformer is measured against.
+"""nanoGPT's model and training step (karpathy/nanoGPT at 3adf61e), as a baseline for the speed.
 
-As that project runs them: no biases, a vocabulary padded to a multiple of 64, the embedding tied to the last layer,
-fused attention; on a GPU `torch.compile`, bfloat16 autocast over float32 weights, fused AdamW, gradients clipped at 1.
+Settings are those of that project: no biases, a vocabulary padded to a multiple of 64, the embedding tied to the last
+layer, fused attention; on a GPU `torch.compile`, bfloat16 autocast over float32 weights, fused AdamW, gradients clipped
+at 1.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class GPT(nn.Module):
 
 
 def batches(ids: Any, context: int, batch: int, device: str) -> Callable[[], tuple[Tensor, Tensor]]:
-    """Random windows of a run of uint16 ids, as get_batch takes them."""
+    """Random windows of a sequence of uint16 ids, as in nanoGPT's get_batch."""
 
     def get_batch() -> tuple[Tensor, Tensor]:
         starts = torch.randint(len(ids) - context, (batch,))
@@ -111,7 +112,10 @@ def trainer(
     compiled: bool,
     rate: float = 6e-4,
 ) -> Callable[[int], None]:
-    """A function that trains so many steps, as train.py does; `loss_of(model, x, y)` calls the model."""
+    """Function that trains for a number of steps, as in nanoGPT's train.py.
+
+    loss_of   calls the model: loss_of(model, x, y)
+    """
     decayed = [weight for weight in model.parameters() if weight.dim() >= 2]
     others = [weight for weight in model.parameters() if weight.dim() < 2]
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]

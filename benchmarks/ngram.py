@@ -1,16 +1,16 @@
-"""N-grams with interpolated, modified Kneser-Ney smoothing: what a language model must beat.
+"""N-gram baseline with interpolated, modified Kneser-Ney smoothing.
 
     model = NGram(order=5, size=tokens.size).fit([ids])
-    model.log_probabilities(other)        ln p of every token, given up to four before it
-    judge(recipe, order=5)                loss and perplexity on the tokens and the data of a recipe
+    model.log_probabilities(other)        ln p of every token, given up to four tokens before it
+    evaluate(recipe, order=5)             loss and perplexity on the tokens and the data of a recipe
 
 The probability of a word w after a history h (Chen and Goodman 1999):
 
     p(w | h) = (c(h w) - D(c(h w))) / c(h) + g(h) p(w | h'),     g(h) = sum over w of D(c(h w)) / c(h)
 
-h' is h without its first word. In the longest n-grams c counts how often; in shorter ones it counts after how many
-different words (Kneser and Ney 1995). D is one of three discounts, for counts of one, two and more; the last
-distribution is uniform. So probabilities sum to one by construction, over all words, after any history.
+h' is h without its first word. For the longest n-grams, c counts occurrences. For shorter n-grams, it counts the
+different words before them (Kneser and Ney 1995). D is one of three discounts, for counts of one, two and more; the
+last distribution is uniform. Probabilities therefore sum to one over all words, after any history.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ FALLBACK = (0.0, 0.5, 1.0, 1.5)  # discounts where there are too few counts to e
 
 
 class Level(NamedTuple):
-    """All n-grams of one length: the number of an n-gram is its place in `keys`.
+    """All n-grams of one length; the number of an n-gram is its index in `keys`.
 
-    keys     (n,) sorted: the number of the n-gram's first words among the shorter ones, times the size, plus its last
-    mass     (n + 1,) what the n-gram has of its history's probability: (c - D(c)) / c(h)
-    rest     (number of histories + 1,) what is left for shorter n-grams: g(h), 1 where nothing was seen after h
+    keys     (n,) sorted: number of the n-gram's first words among the shorter n-grams, times the size, plus its last
+    mass     (n + 1,) share of the n-gram in the probability of its history: (c - D(c)) / c(h)
+    rest     (number of histories + 1,) share left for shorter n-grams: g(h), 1 if nothing was seen after h
 
-    The last entry of both, number -1, is for what was never seen.
+    The last entry of both, number -1, is for unseen n-grams.
     """
 
     keys: Integers
@@ -50,7 +50,10 @@ class Level(NamedTuple):
 
 
 class NGram:
-    """Counts of up to `order` tokens in a row, as probabilities. Ids run from 0 to `size` - 1."""
+    """Probabilities from counts of up to `order` tokens in a row.
+
+    size   number of different ids
+    """
 
     def __init__(self, order: int = 5, size: int = 0) -> None:
         if order < 1 or size < 1:
@@ -59,7 +62,7 @@ class NGram:
         self.levels: list[Level] = []
 
     def fit(self, texts: Iterable[Any]) -> Self:
-        """Count the n-grams of texts (ids); none reaches from one text into the next."""
+        """Count the n-grams of texts (ids); no n-gram spans two texts."""
         parts = [np.asarray(ids, np.int64).reshape(-1) for ids in texts]
         ids, place = _end_to_end(parts)
         self._check(ids)
@@ -91,7 +94,7 @@ class NGram:
         return Level(keys, np.append((counts - cut) / seen[history], 0.0), np.append(rest, 1.0))
 
     def log_probabilities(self, ids: Any, start: int = 0) -> Floats:
-        """ln p (n - start,) of the tokens of a text from `start` on, each given those before it."""
+        """ln p (n - start,) of the tokens from `start` on, given the tokens before."""
         ids = np.asarray(ids, np.int64).reshape(-1)
         self._check(ids)
         first = self._fitted[0]
@@ -138,9 +141,11 @@ class NGram:
 
 
 def discounts(counts: Any) -> Floats:
-    """D (4,) for counts of 0, 1, 2 and more, from how many n-grams were seen once to four times (Chen and Goodman).
+    """Discounts D (4,) for counts of 0, 1, 2 and more (Chen and Goodman).
 
     D(i) = i - (i + 1) Y n(i + 1) / n(i),    Y = n(1) / (n(1) + 2 n(2))
+
+    n(i) is the number of n-grams seen i times.
     """
     n = np.bincount(np.minimum(counts, 5), minlength=6)[:5].astype(np.float64)
     if not n[1:].all():
@@ -151,10 +156,10 @@ def discounts(counts: Any) -> Floats:
 
 
 def evaluate(what: Run | Recipe | str, part: str = "test", order: int = 5, assembly: Any = None) -> Mapping[str, float]:
-    """Loss (nats a token) and perplexity of n-grams, counted on the training part of a recipe's data.
+    """Loss (nats per token) and perplexity of n-grams from a recipe's training part.
 
-    They are judged on the very tokens that the recipe's model is judged on: all of a text but the first, which has
-    nothing before it.
+    They are evaluated on the same tokens as the recipe's model: all tokens of a text except the first, which has no
+    context.
     """
     from sciformer.assembly import Assembly
     from sciformer.recipe import Recipe
@@ -183,7 +188,7 @@ def evaluate(what: Run | Recipe | str, part: str = "test", order: int = 5, assem
 
 
 def texts_of(assembly: Any, part: str) -> list[Integers]:
-    """The ids of every text of a part of the data, as the recipe's tokens have them."""
+    """Ids of every text of a part of the data, by the recipe's tokens."""
     one_of("the part of the data", part, assembly.parts())
     dataset = Dataset(assembly.splits.sources[part], assembly.tokens)
     found: list[Integers] = []
@@ -194,14 +199,14 @@ def texts_of(assembly: Any, part: str) -> list[Integers]:
 
 
 def _end_to_end(parts: list[Integers]) -> tuple[Integers, Integers]:
-    """All texts as one, and the place of each token in its own."""
+    """All texts concatenated, and the position of each token in its own text."""
     ids = np.concatenate(parts) if parts else np.zeros(0, np.int64)
     place = [np.arange(len(part)) for part in parts]
     return ids, np.concatenate(place) if parts else ids
 
 
 def _find(keys: Integers, wanted: Integers) -> Integers:
-    """The places of numbers among sorted ones, -1 for those that are not there."""
+    """Indices of numbers in a sorted array; -1 for missing numbers."""
     place = np.searchsorted(keys, wanted)
     there = np.append(keys, -1)[place] == wanted
     return np.where(there, place, -1)

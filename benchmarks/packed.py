@@ -1,9 +1,9 @@
-"""The kernels `packed_bias` and `flash` on packed sequences, forwards and backwards. `python benchmarks/packed.py`
+"""The kernels `packed_bias` and `flash` on packed sequences, forward and backward. `python benchmarks/packed.py`
 
-512 sequences of short, jet-like, middle and light-curve lengths, bfloat16, queries, keys and values side by side as a
-projection leaves them, recorded as a CUDA graph. Prints microseconds; the choice between the two kernels
-(`flash.MIN_MEAN_LENGTH`) follows from them. With --layouts, how the programs of `packed_bias` for sequences of several
-blocks are laid out: each in turn, the others as they are.
+512 sequences with lengths of short sets, jets, medium texts and light curves, in bfloat16. Queries, keys and values lie
+side by side, as a projection writes them, and calls are recorded as a CUDA graph. Prints microseconds, which decide the
+choice between the two kernels (`flash.MIN_MEAN_LENGTH`). With --layouts: times of `packed_bias` for sequences of
+several blocks, with one setting of its program layout changed at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BLOCKS = ((64, 64, 4), (64, 32, 4), (128, 64, 8), (128, 32, 8), (32, 64, 4), (32
 
 
 def lengths() -> dict[str, list[int]]:
-    """Kinds of 512 lengths."""
+    """Lengths of 512 sequences, by kind."""
     rng = np.random.default_rng(0)
     curves = np.exp(np.log(120) + 0.6 * rng.standard_normal(512))
     normal = {name: rng.normal(mean, wide, 512) for name, mean, wide in (("jets", 45, 15), ("short", 30, 8))}
@@ -33,7 +33,7 @@ def lengths() -> dict[str, list[int]]:
 
 
 def microseconds(kernel: Any, drawn: list[int], heads: int, width: int, back: bool = True) -> float:
-    """Time of one call, with its gradient or without."""
+    """Time of one call, with or without its gradient."""
     total = sum(drawn)
     ragged = Ragged(torch.tensor(drawn, device="cuda"), total, max(drawn))
     x = torch.randn(1, total, 3 * heads * width, device="cuda", dtype=torch.bfloat16, requires_grad=back)
@@ -66,7 +66,7 @@ def microseconds(kernel: Any, drawn: list[int], heads: int, width: int, back: bo
 
 
 def layouts(drawn: list[int], heads: int, width: int) -> None:
-    """Times by how programs are laid out."""
+    """Print the times of each program layout."""
     from sciformer.nn.attention.kernels import packed_bias_triton
 
     def tried(name: str, table: dict[Any, Any], key: Any, way: dict[str, Any], back: bool) -> None:

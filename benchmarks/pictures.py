@@ -1,4 +1,4 @@
-"""Pictures of measured figures, in the style of the guides."""
+"""Figures of measured results, in the style of the guides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rows = dict[str, dict[str, Any]]
 
 
 def draw_memory(rows: Rows) -> Figure | None:
-    """Accuracy of recall, and the gradient that reaches the symbol, against the lag."""
+    """Plot accuracy of recall and gradient at the symbol against the lag."""
     found = {
         model: sorted((row["lag"], row) for name, row in rows.items() if name.startswith(f"memory.{model}."))
         for model in NAMES
@@ -58,7 +58,10 @@ def _lags(axes: Axes, lags: list[int]) -> None:
 
 
 def draw_pronouns(rows: Rows) -> Figure | None:
-    """Accuracy of the pronoun against the distance of its noun: after the right words, and (dashed) after its own."""
+    """Plot the accuracy of the pronoun against the distance of its noun.
+
+    Solid lines: after the right words. Dashed lines: in the model's own translation.
+    """
     figure = Figure(figsize=(4.2, 2.6), layout="constrained")
     axes, seen = figure.subplots(), False
     for model, name in (("lstm", "LSTM"), ("attention", "LSTM with attention"), ("transformer", "Transformer")):
@@ -83,7 +86,10 @@ def draw_pronouns(rows: Rows) -> Figure | None:
 
 
 def draw_hunger(rows: Rows) -> Figure | None:
-    """Share of galaxies that are told right, against the number of galaxies to learn from; bands are of seeds."""
+    """Plot the accuracy on galaxies against the number of training images.
+
+    Bands show the spread over seeds.
+    """
     figure = Figure(figsize=(4.2, 2.6), layout="constrained")
     axes, lines = figure.subplots(), 0
     for model, (name, colour) in GALAXIES.items():
@@ -111,14 +117,17 @@ def _mean(values: list[float | None]) -> float:
 
 
 def draw_attention(rows: Rows) -> Figure | None:
-    """Where the decoder looks when it writes er, sie or es, in three sentences that differ in the noun."""
+    """Draw the decoder's attention before er, sie or es, in three sentences.
+
+    The sentences differ in the noun.
+    """
     models = {"attention": "LSTM with attention", "transformer": "Transformer"}
     found = {
         name: rows[key]["attention"] for model, name in models.items() if (key := f"pronoun.{model}.accuracy") in rows
     }
     panels = [(f"{name}, at the source", seen, seen["pronouns"]) for name, seen in found.items()]
     panels += [
-        (f"{n}, at what is written", seen["back"], seen["pronouns"]) for n, seen in found.items() if "back" in seen
+        (f"{n}, on written words", seen["back"], seen["pronouns"]) for n, seen in found.items() if "back" in seen
     ]
     if not panels:
         return None

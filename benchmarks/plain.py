@@ -1,4 +1,4 @@
-"""A GPT and its training loop in plain PyTorch, nanoGPT's way: what Sciformer is measured against."""
+"""GPT and training loop in plain PyTorch, after nanoGPT, as a baseline for the speed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ class PlainGPT(nn.Module):
 def plain_loop(
     model: PlainGPT, ids: Tensor, context: int, batch: int, rate: Callable[[int], float], every: int = 10
 ) -> Callable[[int], None]:
-    """A function that trains so many steps: random windows, AdamW in two groups, clipping, a look at the loss."""
+    """Function that trains for a number of steps.
+
+    A step has random windows, AdamW with two parameter groups, clipping, and a readout of the loss.
+    """
     groups = [
         {"params": [weight for weight in model.parameters() if weight.dim() >= 2], "weight_decay": 0.1},
         {"params": [weight for weight in model.parameters() if weight.dim() < 2], "weight_decay": 0.0},

@@ -1,7 +1,7 @@
-"""Trainings side by side: small models leave a machine waiting, so that several processes work at once.
+"""Training of several small models side by side, in processes.
 
-`python benchmarks/pool.py OUT/results benchmarks/kept/NAME.json` keeps the results of single runs with the project: the
-benchmark that made them takes them from there, and trains only what is missing.
+`python benchmarks/pool.py OUT/results benchmarks/kept/NAME.json` stores the results of single runs with the project.
+The benchmark that made them reads them from there, and trains only missing runs.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ def side_by_side(
     alike: Callable[[Task], str] | None = None,
     before: Path | None = None,
 ) -> Iterator[tuple[str, Result]]:
-    """(name, work(task)) of all tasks as they come, so many at a time; with 0 jobs one after the other, here.
+    """Yield (name, work(task)) of all tasks as they are done.
 
+    jobs     processes at a time; 0 runs all tasks one after the other in this process
     then     more tasks that follow from a result
-    alike    a word for tasks that compile the same: all wait for the first of them, which leaves it in the cache; not
-             where one is done already in `out`, and for COMPILING seconds at most, for that is over before the training
-    before   a file with results that are taken as they are, if as much was asked of them
+    alike    key of tasks with the same compiled code: they wait for the first of them, which fills the cache of the
+             compiler; they do not wait if one is done already in `out`, nor longer than COMPILING seconds
+    before   file with earlier results; a result is used if its settings are the same
 
-    Results are kept in `out`/NAME.json and taken from there the next time, so that what was interrupted goes on. What
-    fails is told, tried once more when all others are done (memory may be free then), and named at the end.
+    Results are stored in `out`/NAME.json and read from there the next time, so an interrupted benchmark resumes. A
+    failed task is reported, tried once more after all others (memory may be free then), and listed at the end.
     """
     out.mkdir(parents=True, exist_ok=True)
     earlier: dict[str, Result] = json.loads(before.read_text()) if before is not None and before.exists() else {}
@@ -61,10 +62,10 @@ def side_by_side(
         known: dict[str, Task] = {}
         again: list[str] = []
         lost: set[str] = set()
-        waiting: dict[str, dict[str, Task]] = {}  # by their word, those that wait for the first
+        waiting: dict[str, dict[str, Task]] = {}  # by key, tasks that wait for the first of their key
         warm: set[str] = set()
 
-        first: dict[str, float] = {}  # when the first of a word began
+        first: dict[str, float] = {}  # by key, start of the first task
 
         def submit(more: Mapping[str, Task]) -> None:
             known.update(more)
@@ -84,7 +85,7 @@ def side_by_side(
                     running[pool.submit(_try, work, task)] = name
 
         def go_on(words: list[str]) -> None:
-            """Those of these words wait no longer."""
+            """Start the waiting tasks of these keys."""
             warm.update(words)
             for word in words:
                 submit(waiting.pop(word, {}))
@@ -119,15 +120,18 @@ def side_by_side(
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent is killed, which cannot tell it: else it would go on, and slow down others."""
+    """End this process when its parent is killed.
+
+    A killed parent cannot stop its children; they would go on and slow down other work.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:  # it was gone before
+        if os.getppid() != parent:  # the parent had already ended
             os._exit(1)
 
 
 class _Here(Executor):
-    """No other process: a task is done when it is handed in."""
+    """Executor without other processes: a task runs when it is submitted."""
 
     def submit(self, work: Any, /, *arguments: Any, **options: Any) -> Future[Any]:
         done: Future[Any] = Future()
@@ -155,12 +159,12 @@ def _asked(task: Task) -> dict[str, Any]:
 
 
 def origin(device: str) -> dict[str, Any]:
-    """Where and with what a run was made."""
+    """Hardware, versions and commit of a run."""
     return {"hardware": hardware(device), "versions": versions(), "commit": commit()}
 
 
 def origins(runs: list[Result]) -> dict[str, Any]:
-    """Where and with what several runs were made; several machines or commits are all named."""
+    """Hardware, versions and commits of several runs, without repetition."""
     if not all("hardware" in run for run in runs):
         return {}
     names = {key: ", ".join(dict.fromkeys(str(run[key]) for run in runs)) for key in ("hardware", "commit")}
@@ -168,8 +172,10 @@ def origins(runs: list[Result]) -> dict[str, Any]:
 
 
 def keep(folder: Path, file: Path) -> int:
-    """Add the results of a folder to a file of results; how many that holds. Those of pretraining are of no use without
-    their weights, and stay out."""
+    """Add the results of a folder to a file; returns the number of results in it.
+
+    Results of pretraining are left out: they are useless without their weights.
+    """
     found: dict[str, Result] = json.loads(file.read_text()) if file.exists() else {}
     found |= {
         one.stem: json.loads(one.read_text()) for one in folder.glob("*.json") if not one.name.startswith("pretrain")
@@ -183,9 +189,9 @@ def keep(folder: Path, file: Path) -> int:
 
 
 def seeds_row(name: str, values: list[float], unit: str, better: str, command: str, device: str, **more: Any) -> Row:
-    """A row of results: the mean over seeds and their sample standard deviation.
+    """Row of results: mean over seeds and sample standard deviation.
 
-    device   of this machine, or empty where `more` says where the runs were made
+    device   device of this machine; empty if `more` names the hardware of the runs
     """
     wide = round(statistics.stdev(values), 5) if len(values) > 1 else None
     found: Row = {"id": name, "value": round(statistics.mean(values), 5), "unit": unit, "better": better}
@@ -194,9 +200,12 @@ def seeds_row(name: str, values: list[float], unit: str, better: str, command: s
 
 
 def beyond(tried: Mapping[float, float], first: list[float], widen: int) -> float | None:
-    """The next rate to try where the best of those tried (rate: score, higher is better) is the least or the greatest.
+    """Next learning rate to try, if the best is at an end of the tried range.
 
-    At most `widen` rates lie beyond each end of the `first` ones; None where no other is to be tried.
+    tried    {rate: score}, higher is better
+    widen    largest number of rates beyond each end of the `first` rates
+
+    None if the best rate is inside the range, or the range is wide enough.
     """
     rates = sorted(tried)
     best = max(rates, key=lambda rate: tried[rate])
@@ -208,7 +217,7 @@ def beyond(tried: Mapping[float, float], first: list[float], widen: int) -> floa
 
 
 def best_rate(found: list[Result], key: str = "loss") -> float:
-    """The learning rate with the lowest validation loss, of runs with the same seed."""
+    """Learning rate with the lowest validation loss, of runs with the same seed."""
     return float(min(found, key=lambda result: result["valid"][key])["rate"])
 
 

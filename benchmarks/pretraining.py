@@ -1,12 +1,12 @@
-"""What pretraining is worth. `python benchmarks/pretraining.py --wikitext FOLDER --polarity FOLDER --wnut FOLDER`
+"""Benefit of pretraining. `python benchmarks/pretraining.py --wikitext FOLDER --polarity FOLDER --wnut FOLDER`
 
 BERT-small (text/bert) is pretrained on WikiText-2 and the text of the training part of sentence polarity, without its
-labels. Then it is fine-tuned on 100, 1,000 and all labels, against the same model from random weights (with the same
-vocabulary), a bag of words, a bidirectional LSTM and a CNN; and on WNUT-17 tags. Each rival at each size takes the rate
-of its grid with the best accuracy (or F1 of entities) on the validation part with seed 0; three seeds then are judged
-on the test part. The pretraining itself has one seed.
+labels. It is then fine-tuned on 100, 1,000 and all labels, against the same model from random weights (with the same
+vocabulary), a bag of words, a bidirectional LSTM and a CNN; and on WNUT-17 tags. Each model at each size takes the
+learning rate of its grid with the best accuracy (or F1 of entities) on the validation part with seed 0. Three seeds are
+then evaluated on the test part. The pretraining itself has one seed.
 
-    --part pretrain   the pretraining alone, into --out; the other parts find it there
+    --part pretrain   the pretraining alone, into --out; the other parts read it from there
     --part polarity   sentence polarity
     --part wnut       tags
 """
@@ -43,13 +43,13 @@ ANCHORS = {"cnn": 76.1}  # CNN-rand on ten folds (arXiv 1408.5882)
 
 
 def found(folder: Path, pattern: str) -> str:
-    """The one file of a folder that a glob means."""
+    """The only file of a folder that matches a pattern."""
     (only,) = folder.glob(pattern)
     return str(only)
 
 
 def polarity(folder: Path) -> dict[str, Any]:
-    """The data section: 80 / 10 / 10, drawn with the reader's own seed."""
+    """Data section: 80 / 10 / 10, split with the reader's default seed."""
     classes = {name: [found(folder, f"*{name}*")] for name in ("neg", "pos")}
     return {"data.classes": classes, "data.split": {"valid": 0.1, "test": 0.1}}
 
@@ -60,7 +60,7 @@ def conll(folder: Path) -> dict[str, Any]:
 
 
 def pretrain(options: argparse.Namespace) -> Run:
-    """BERT on plain text; a run that is complete is left alone."""
+    """Pretrain BERT on plain text, unless the run is complete."""
     out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
     plain = out / "polarity-train.txt"
@@ -78,7 +78,7 @@ def pretrain(options: argparse.Namespace) -> Run:
 
 
 def work(task: Task) -> Result:
-    """Train and judge one model."""
+    """Train and evaluate one model."""
     torch.set_num_threads(1)
     began = time.monotonic()
     tiny = {k: v for k, v in TINY.items() if task["recipe"] not in STARTED or not k.startswith("model")}
@@ -99,7 +99,7 @@ STARTED = ("text/sentiment", "text/tagging")
 
 
 def task(options: argparse.Namespace, family: str, rival: str, size: str, rate: float, seed: int) -> dict[str, Task]:
-    """A training by name."""
+    """Name and settings of a training."""
     out = options.out.resolve()
     if family == "polarity":
         recipe = "text/sentiment" + ("" if rival == "pretrained" else f"-{rival}")
@@ -122,7 +122,7 @@ def task(options: argparse.Namespace, family: str, rival: str, size: str, rate: 
 
 
 def measure(options: argparse.Namespace, family: str, rivals: list[str], sizes: list[str], metric: str) -> list[Row]:
-    """Every rival at every size: the grid with seed 0, then the other seeds at the best rate."""
+    """Measure every model at every size: the grid with seed 0, then the other seeds."""
     grids = RATES | (TAGGING if family == "wnut" else {})
     rates = {rival: grids[rival][: 1 if options.tiny else None] for rival in rivals}
     first: dict[str, Task] = {}
@@ -136,7 +136,7 @@ def measure(options: argparse.Namespace, family: str, rivals: list[str], sizes: 
     results: dict[str, Result] = {}
 
     def then(name: str, result: Result) -> Mapping[str, Task]:
-        """The other seeds of a rival, when its grid is complete."""
+        """Other seeds of a model, when its grid is complete."""
         about = tasks[name]
         key = (about["size"], about["rival"])
         if about["seed"]:
@@ -180,8 +180,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=lambda text: [int(part) for part in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--rivals", type=lambda text: text.split(","), default=list(RATES))
     parser.add_argument("--jobs", type=int, default=0)
-    parser.add_argument("--steps", type=int, help="of the pretraining")
-    parser.add_argument("--tiny", action="store_true", help="much smaller, to try the script")
+    parser.add_argument("--steps", type=int, help="updates of the pretraining")
+    parser.add_argument("--tiny", action="store_true", help="small test of the script")
     options = parser.parse_args()
     if options.part in ("pretrain", "all"):
         pretrain(options)

@@ -1,10 +1,10 @@
-"""Jets of Pythia 8 and FastJet behind the toy detector: a plugin for those who have installed them.
+"""Plugin for jets of Pythia 8 and FastJet in the toy detector; it needs both packages.
 
     sciformer simulate pythia_jets pythia.root --number 1000 --plugin benchmarks/pythia_jets.py
 
-The ten classes as they are made in plain Pythia (leading order, 13 TeV, with multiple interactions, without pile-up),
-anti-kT jets of R = 0.8, 500 to 1000 GeV and |eta| < 2; all decay quarks, gluons and charged leptons are within 0.8 of
-the jet. Some 40 are made in a second. The columns are those of `jets`, but `jet_sdmass` is a soft drop mass (C/A,
+The ten classes come from plain Pythia (leading order, 13 TeV, with multiple interactions, without pile-up). Jets are
+anti-kT with R = 0.8, 500 to 1000 GeV and |eta| < 2; all decay quarks, gluons and charged leptons are within 0.8 of the
+jet. The speed is about 40 jets per second. The columns are those of `jets`, but `jet_sdmass` is a soft drop mass (C/A,
 z > 0.1, beta 0).
 """
 
@@ -42,7 +42,7 @@ from sciformer.files.packages import require
 from sciformer.recipe.registry import register
 
 EVENTS_AT_ONCE, JETS_PER_TABLE = 16, 1000  # events made at a time, jets in a table
-MAX_CLUSTERED_ETA, SOFT_DROP_CUT = 4.0, 0.1  # |eta| of what is clustered; soft drop
+MAX_CLUSTERED_ETA, SOFT_DROP_CUT = 4.0, 0.1  # |eta| of clustered particles; soft drop z
 INSTALL = "--only-binary :all: pythia8mc fastjet"
 COMMON_SETTINGS = (
     "Print:quiet = on",
@@ -79,7 +79,10 @@ RESONANCE_CODES = (6, 23, 24, 25)
 
 @register("simulation", "pythia_jets")
 class PythiaJets(Jets):
-    """Jets of Pythia 8 and FastJet behind the toy detector, with the columns of `jets`; for files alone."""
+    """Jets of Pythia 8 and FastJet in the toy detector, with the columns of `jets`.
+
+    They can be written to files, but not simulated during a training.
+    """
 
     seed: int = Field(default=0, ge=0, le=7999)
     """Another seed gives other jets."""
@@ -90,12 +93,12 @@ class PythiaJets(Jets):
         load_pythia()
 
     def open(self, log: object = None, write: bool = True) -> Splits:
-        """Refuse: jets of Pythia cannot be made by number."""
+        """Refuse: Pythia cannot make a jet from its index, so there is no reader."""
         hint = "Write them to files: sciformer simulate pythia_jets OUT --plugin pythia_jets.py"
         raise UserError("data.kind pythia_jets makes files, not the parts of a training", hint=hint, key="data.kind")
 
     def make_tables(self) -> Iterator[Table]:
-        """Tables of a thousand jets at most; the classes are equally frequent, in random order."""
+        """Tables of at most 1,000 jets; classes are equally frequent, in random order."""
         classes = self.classes or list(CLASSES)
         makers = [Maker(name, self.seed) for name in classes]
         rng = np.random.default_rng([self.seed, 1])
@@ -107,7 +110,7 @@ class PythiaJets(Jets):
 
 
 def load_pythia() -> tuple[Any, Any]:
-    """The packages, or what to type to have them."""
+    """Import the packages; if one is missing, the error names the pip command."""
     pythia, fastjet = (require(name, "jets of Pythia", INSTALL) for name in ("pythia8mc", "fastjet"))
     if "PYTHIA8DATA" not in os.environ:
         for above in (Path(str(pythia.__file__)).parent, Path(sys.prefix)):
@@ -118,7 +121,7 @@ def load_pythia() -> tuple[Any, Any]:
 
 
 class Maker:
-    """Jets of one class."""
+    """Generator of jets of one class."""
 
     def __init__(self, name: str, seed: int) -> None:
         pythia, self.fastjet = load_pythia()
@@ -138,7 +141,7 @@ class Maker:
         self.turn, self.left = 0, list[dict[str, Array | Lists]]()
 
     def take(self, count: int) -> dict[str, Array | Lists]:
-        """The next jets."""
+        """Next jets of this class."""
         have = sum(len(table["label"]) for table in self.left)
         while have < count:
             engine = self.engines[self.turn % len(self.engines)]
@@ -153,7 +156,7 @@ class Maker:
         return select(table, np.arange(count))
 
     def _jets(self, event: Any, engine: Any) -> dict[str, Array | Lists] | None:
-        """The jets of an event that are of this class."""
+        """Jets of an event that belong to this class."""
         identity = np.asarray(event.id)
         seen = self._seen(event, identity, engine)
         found = self._clustered(seen)
@@ -178,7 +181,7 @@ class Maker:
         return made | {"jet_sdmass": np.array(masses, np.float32)}
 
     def _seen(self, event: Any, identity: Floats, engine: Any) -> DetectedParticles:
-        """What the toy detector measures."""
+        """Measurement of a jet by the toy detector."""
         p = np.stack([np.asarray(event.p[name], np.float32) for name in ("px", "py", "pz")])
         pt = np.hypot(p[0], p[1])
         kind = np.abs(identity)
@@ -204,7 +207,7 @@ class Maker:
         return seen.take(np.flatnonzero(seen.pt > MIN_PARTICLE_PT))
 
     def _clustered(self, seen: DetectedParticles) -> list[Any]:
-        """Anti-kT jets above the least pT, the hardest first."""
+        """Anti-kT jets above the smallest pT, hardest first."""
         near = []
         for number, one in enumerate(four_vectors(seen).T.astype(float)):
             near.append(self.fastjet.PseudoJet(*one.tolist()))
@@ -214,7 +217,7 @@ class Maker:
         return list(self.fastjet.sorted_by_pt(self.sequence.inclusive_jets(MIN_PT)))
 
     def _soft_drop(self, inside: Any) -> float:
-        """The mass of a jet without what is soft and wide."""
+        """Soft drop mass of a jet."""
         definition = self.fastjet.JetDefinition(self.fastjet.cambridge_algorithm, 10 * JET_RADIUS)
         sequence = self.fastjet.ClusterSequence(list(inside), definition)
         (jet,) = self.fastjet.sorted_by_pt(sequence.inclusive_jets(0.0))[:1]
@@ -228,7 +231,7 @@ class Maker:
 
 
 def _prongs(event: Any, identity: Floats, parents: tuple[int, ...]) -> Iterator[list[tuple[float, float]]]:
-    """The quarks, gluons and charged leptons that each parent of the hard process decays to, as (eta, phi) pairs."""
+    """(eta, phi) of quarks, gluons and charged leptons from each parent's decay."""
     first, last = np.asarray(event.daughter1), np.asarray(event.daughter2)
     hard = np.flatnonzero((np.asarray(event.status) == -22) & np.isin(np.abs(identity), parents))
     p = [np.asarray(event.p[name]) for name in ("px", "py", "pz")]
@@ -253,7 +256,7 @@ def _prongs(event: Any, identity: Floats, parents: tuple[int, ...]) -> Iterator[
 
 
 def _all_inside(group: list[tuple[float, float]], jet: Any) -> bool:
-    """Whether all prongs are near the jet."""
+    """Whether all prongs are within the radius of the jet."""
     for eta, phi in group:
         turn = (phi - jet.phi() + np.pi) % TWO_PI - np.pi
         if np.hypot(eta - jet.eta(), turn) >= JET_RADIUS:

@@ -1,13 +1,13 @@
-"""Figures of the run: what it learns, and what the engine costs. `python benchmarks/run.py PART [--text FILE]`
+"""Results and engine overhead of complete runs. `python benchmarks/run.py PART [--text FILE]`
 
     gpt-char-cpu   validation loss of text/gpt-char on tiny Shakespeare, three seeds           (needs --text)
-    gpt-char-gpu   the same of text/gpt-char-large on CUDA                                     (needs --text)
-    train-cpu      training of text/gpt-char against a plain PyTorch loop, interleaved          (needs --text)
-    engine         what the engine adds to a bare loop over the same step, 10 M parameters     (needs --text)
-    merge          join results of seeds that were trained side by side (--seeds 0 --results a.json, ...) into one
+    gpt-char-gpu   the same with text/gpt-char-large on CUDA                                   (needs --text)
+    train-cpu      training of text/gpt-char against a plain PyTorch loop, interleaved         (needs --text)
+    engine         overhead of the engine over a bare loop of the same step, 10 M parameters   (needs --text)
+    merge          join results of seeds that were trained side by side (--seeds 0 --results a.json, ...)
     ising          accuracy and critical temperature of spins/ising-{vit,cnn,lstm}, three seeds
 
-Timings come from three fresh processes (--processes), each interleaving its calls.
+Times come from three fresh processes (--processes), each interleaving its calls.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def ising(options: argparse.Namespace, device: str) -> list[Row]:
 
 
 class Unsaved(Engine):
-    """The engine without the disk: what is measured is the loop."""
+    """Engine without checkpoints, to measure the loop alone."""
 
     def _save(self) -> None:
         pass
@@ -124,7 +124,7 @@ def engine_of(recipe: Recipe, device: str) -> Unsaved:
 
 
 def blocks(engine: Engine, steps: int) -> Callable[[], None]:
-    """A function that trains so many steps more through the whole loop of the engine."""
+    """Function that trains a number of further steps in the engine's loop."""
 
     def call() -> None:
         engine.run(stop_after=engine.number + steps)
@@ -175,7 +175,7 @@ def engine_once(options: argparse.Namespace, device: str) -> dict[str, list[floa
 
 
 def merge(paths: list[Path]) -> list[Row]:
-    """One row for each id, of seeds that were trained side by side into several files."""
+    """Merge the rows of seeds from several files into one row for each id."""
     found: dict[str, list[Row]] = {}
     for path in paths:
         for one in json.loads(path.read_text()):
@@ -202,7 +202,7 @@ ONCE = {"train-cpu": train_cpu_once, "engine": engine_once}
 
 
 def timed(options: argparse.Namespace, device: str) -> list[Row]:
-    """The rows of a part that is timed, from several fresh processes."""
+    """Rows of a timed part, from several fresh processes."""
     samples = []
     for _ in range(options.processes):
         words = [

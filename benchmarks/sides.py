@@ -1,4 +1,4 @@
-"""What the comparisons of speed share: the text, our recipe, rows, and a look at the kernels."""
+"""Common functions of the comparisons of speed: text, recipe, rows, kernel profile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Times = dict[str, list[float]]
 
 
 def text(size: int, letters: int) -> tuple[str, Any]:
-    """A file of random characters, so many different ones, and their numbers as uint16."""
+    """File of random characters, and their ids as uint16.
+
+    letters   number of different characters
+    """
     points = np.concatenate([np.arange(*ends) for ends in ((0x4E00, 0x9FA6), (0xAC00, 0xD7A4), (0x20000, 0x2A6D7))])
     ids = np.random.default_rng(0).integers(0, letters, size)
     path = Path(tempfile.mkdtemp()) / "text.txt"
@@ -42,7 +45,7 @@ def recipe_of(path: str, sizes: tuple[int, ...], batch: int, device: str, change
 
 
 def wall(calls: dict[str, Callable[[], Any]], repeats: int) -> Times:
-    """Seconds of calls that end on the host, in turns."""
+    """Seconds of calls that end on the host, measured in turns."""
     for call in calls.values():
         call()
     times: Times = {name: [] for name in calls}
@@ -61,7 +64,7 @@ def row(name: str, values: list[float], unit: str, options: argparse.Namespace, 
 
 
 class switched:
-    """The compiler's switches of a variant, for our side alone."""
+    """Context with the compiler settings of a variant, for our side alone."""
 
     def __init__(self, way: dict[str, Any]) -> None:
         import torch._inductor.config as config
@@ -76,7 +79,7 @@ class switched:
 
 
 def profile(call: Callable[[], Any]) -> None:
-    """The kernels that a call spends its time in."""
+    """Print the kernels of a call, by their time."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as watch
 

@@ -1,12 +1,12 @@
 """Speed against nanoGPT and Hugging Face: `python benchmarks/speed.py PART`
 
     train       step of a 124 M GPT, 64 x 1024 tokens, against nanoGPT and GPT2LMHeadModel, both compiled     (CUDA)
-    decode      256 tokens after 16 by the same model in bfloat16, batch 1 and 32, against `generate`          (CUDA)
+    decode      256 tokens after 16 by the same model in bfloat16, batch 1 and 32, against `generate`         (CUDA)
     train-cpu   training of GPTs of 4 x 128 and 6 x 384 against nanoGPT's loop
     decode-cpu  64 tokens by the 124 M GPT in float32 against `generate` with its cache
 
-Each part runs in three fresh processes (--processes) that take turns between the sides call by call. `--variants a,b`
-tries other ways on our side, one process each, and records nothing; `--profile` shows the kernels of our side.
+Each part runs in three fresh processes (--processes); the sides take turns call by call. `--variants a,b` tries other
+settings on our side, one process each, and records nothing; `--profile` prints the kernels of our side.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ PARTS: dict[str, tuple[Callable[..., Times], Callable[..., list[Row]]]] = {
 
 
 def process(options: argparse.Namespace, variant: str) -> Times:
-    """One part in a process of its own."""
+    """Measure one part in a process of its own."""
     words = [sys.executable, __file__, options.part, "--once", "--variant", variant]
     words += ["--repeats", str(options.repeats), "--steps", str(options.steps)]
     words += [f"--{name}" for name in ("tiny", "only", "profile") if getattr(options, name)]
@@ -83,14 +83,16 @@ def process(options: argparse.Namespace, variant: str) -> Times:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=PARTS)
-    parser.add_argument("--variants", default="", help="ways to try on our side, with commas; nothing is recorded")
-    parser.add_argument("--variant", default="", help="the way to measure")
+    parser.add_argument(
+        "--variants", default="", help="variants to try on our side, separated by commas; nothing is recorded"
+    )
+    parser.add_argument("--variant", default="", help="variant to measure")
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=10, help="of training in a call")
-    parser.add_argument("--only", action="store_true", help="our side alone")
+    parser.add_argument("--steps", type=int, default=10, help="training steps in a call")
+    parser.add_argument("--only", action="store_true", help="measure our side alone")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--tiny", action="store_true", help="on the CPU and much smaller, to try the script")
+    parser.add_argument("--tiny", action="store_true", help="small test of the script on the CPU")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--results", type=Path, default=RESULTS / "text-speed.json")
     options = parser.parse_args()

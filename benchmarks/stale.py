@@ -1,14 +1,14 @@
-"""Figures whose code changed since they were measured: `make stale`.
+"""Results whose code has changed since they were measured: `make stale`.
 
-A row names what it depends on (`depends`): recipes, whose golden runs guard their results, or files and folders, where
-the speed itself is the figure. Each has a digest from the time of the measurement: of the golden run of a recipe, or of
-the code of a path, without comments, docstrings and sentences. A row is stale if one of these digests has changed.
+A row names its dependencies (`depends`): recipes, whose golden runs guard the results; or files and folders, if the
+result is a speed. Each dependency has a digest from the time of the measurement: of the golden run of a recipe, or of
+the code of a path, without comments and docstrings. A row is stale if a digest is different today.
 
-    python benchmarks/stale.py             the stale rows, with what changed and the command that measures them again
-    python benchmarks/stale.py --fill      write `depends` into rows that lack it, and the golden runs of their recipes
+    python benchmarks/stale.py             print stale rows, the changed dependencies, and the command to measure again
+    python benchmarks/stale.py --fill      write `depends` into rows without it, and the golden runs of their recipes
 
-The last command is for rows from before this was kept. Their speeds have no digest and count as stale; their scores
-are guarded by golden runs from the time on when these were first recorded.
+The last command is for rows that are older than `depends`. Their speeds have no digest and count as stale. Their scores
+are guarded by golden runs from the time when these were first recorded.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ NAMED = {
 
 
 def depends_on(name: str) -> list[str]:
-    """What the row of this id depends on: recipes, and paths from the root of the repository."""
+    """Dependencies of a row: recipes, and paths from the root of the repository."""
     for pattern, found in DEPENDS.items():
         if fnmatchcase(name, pattern):
             return [
@@ -125,14 +125,17 @@ def depends_on(name: str) -> list[str]:
 
 @cache
 def golden() -> dict[str, Any]:
-    """The golden runs by recipe."""
+    """Golden runs by recipe."""
     runs: dict[str, Any] = json.loads(GOLDEN.read_text("utf-8"))["runs"]
     return runs
 
 
 @cache
 def state_of(name: str) -> str:
-    """A digest of the golden run of a recipe, or of the code of a file or folder; empty where it is gone."""
+    """Digest of the golden run of a recipe, or of the code of a file or folder.
+
+    Empty if it no longer exists.
+    """
     if name in golden():
         return hashlib.sha256(json.dumps(golden()[name], sort_keys=True).encode()).hexdigest()[:12]
     path, digest = ROOT / name, hashlib.sha256()
@@ -145,13 +148,8 @@ def state_of(name: str) -> str:
 
 
 def code_of(text: str) -> str:
-    """Python code without comments, docstrings, sentences and white space: other words do not change a speed.
-
-    A sentence is a string of four words or more, such as an error message or the description of a key.
-    """
-    lines = [line.encode() for line in text.splitlines(keepends=True)]
-    starts = [0, *accumulate(map(len, lines))]
-    code, cuts = b"".join(lines), []
+    """Python code without comments, docstrings and empty lines, which affect no speed."""
+    lines = text.splitlines()
     for node in ast.walk(ast.parse(text)):
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if docstring or (isinstance(node, ast.JoinedStr | ast.Constant) and len(_words(node)) >= 4):
@@ -177,17 +175,17 @@ def _words(node: ast.JoinedStr | ast.Constant) -> list[str]:
 
 
 def with_state(row: dict[str, Any]) -> dict[str, Any]:
-    """A row that was just measured, with what it depends on and how that is now."""
+    """New row with its dependencies and their present digests."""
     return row | {"depends": {name: state_of(name) for name in depends_on(row["id"])}}
 
 
 def changes_since(row: dict[str, Any]) -> list[str]:
-    """What a row depends on and is another now than when it was measured."""
+    """Dependencies of a row that have changed since its measurement."""
     return [name for name, state in row["depends"].items() if state != state_of(name)]
 
 
 def fill(path: Path) -> None:
-    """Write `depends` into rows that lack it, and the golden runs of their recipes."""
+    """Write `depends` into rows without it, and the golden runs of their recipes."""
     rows = json.loads(path.read_text("utf-8"))
     for row in rows:
         if "depends" not in row:
@@ -197,7 +195,7 @@ def fill(path: Path) -> None:
 
 
 def main() -> None:
-    """List the stale rows by the command that measures them again."""
+    """Print the stale rows by the command that measures them again."""
     parser = argparse.ArgumentParser(description="Figures whose code changed since they were measured.")
     parser.add_argument("--fill", action="store_true", help="write `depends` into rows that lack it")
     files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))

@@ -1,4 +1,4 @@
-"""Rows of results as tables of Markdown."""
+"""Markdown tables of rows of results."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ UNKNOWN = "not measured yet"
 
 
 def rows(file: str) -> dict[str, Row]:
-    """The rows of a results file by id; none where nothing was measured yet."""
+    """Rows of a results file by id; empty if there are no results yet."""
     path = RESULTS / f"{file}.json"
     return {row["id"]: row for row in json.loads(path.read_text())} if path.exists() else {}
 
 
 def figure(row: Row | None, digits: int, times: float = 1, unit: str = "") -> str:
-    """A figure with its spread over seeds, `times` so much."""
+    """Value with its spread over seeds.
+
+    times   factor for both
+    """
     if row is None:
         return UNKNOWN
     spread = "" if row["spread"] is None else f" ± {times * row['spread']:.{digits}f}"
@@ -24,6 +27,6 @@ def figure(row: Row | None, digits: int, times: float = 1, unit: str = "") -> st
 
 
 def markdown(head: list[str], lines: list[list[str]]) -> str:
-    """A table whose first column is text and whose others are numbers."""
+    """Markdown table: the first column is text, the others are numbers."""
     rule = ["---"] + ["---:"] * (len(head) - 1)
     return "".join(f"| {' | '.join(line)} |\n" for line in [head, rule, *lines])

@@ -1,6 +1,7 @@
-"""Copy measured figures into README and docs: `python benchmarks/tables.py`, or `--check` to see whether they differ.
+"""Copy measured results into README and docs: `python benchmarks/tables.py`, or `--check` to list differences.
 
-A page holds `<!-- table: NAME -->` and `<!-- /table -->`; what stands between is made here from benchmarks/results.
+A page has the lines `<!-- table: NAME -->` and `<!-- /table -->`; the text between them is written here from
+benchmarks/results.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- /table -->)", re.DOTALL)
 
 
 def milliseconds(value: float) -> str:
-    """Three digits, never an exponent."""
+    """Format with three digits, never with an exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
 
 
 def core() -> str:
-    """The figures of the core, with their bars."""
+    """Table of the results of the core, with their thresholds."""
     found = rows("core")
     wanted = {
         "attention_cpu.overhead": ("`attend` over raw SDPA on the CPU, worst of {cells} cells", "{value} %", "5 %"),
@@ -60,19 +61,19 @@ def core() -> str:
 
 
 def run() -> str:
-    """The figures of training, with their bars."""
+    """Table of the results of training, with their thresholds."""
     found = rows("run") | rows("text-speed")
     wanted = {
         "gpt_char_cpu.val_loss": (
             "GPT on characters, tiny Shakespeare, 2,000 steps on a CPU: validation loss",
             "≤ 1.88",
         ),
-        "gpt_char_gpu.val_loss": ("the larger one, 5,000 steps on a GPU: best validation loss", "≤ 1.47"),
+        "gpt_char_gpu.val_loss": ("larger GPT on characters, 5,000 steps on a GPU: best validation loss", "≤ 1.47"),
         "train_cpu.ratio_plain": ("training speed over a plain PyTorch loop, CPU", "≥ 0.97"),
-        "engine_cpu.overhead": ("what the engine adds to a bare step, 10 M parameters, CPU", "≤ 3 %"),
-        "engine_gpu.overhead": ("the same on a GPU, compiled and recorded", "≤ 3 %"),
+        "engine_cpu.overhead": ("overhead of the engine over a bare step, 10 M parameters, CPU", "≤ 3 %"),
+        "engine_gpu.overhead": ("the same on a GPU, compiled, with CUDA graphs", "≤ 3 %"),
         "gpt124m_train.tokens_per_s": ("GPT of 124 M parameters, 64 x 1024 tokens a step", ""),
-        "gpt124m_train.ceiling_share": ("the same as share of the rate of matrix products in turns with it", ""),
+        "gpt124m_train.ceiling_share": ("the same, as a share of the speed of matrix products alone", ""),
     }
     lines = [
         [text, figure(found[name]), bar, found[name]["hardware"].split(",")[0], f"`{found[name]['command']}`"]
@@ -83,12 +84,15 @@ def run() -> str:
 
 
 def peers() -> str:
-    """One line from each field, beside who was there before."""
+    """Table of one result from each field, beside the reference package."""
     forest = rows("lightcurves").get("asas.forest_period.macro_f1")
     rival = f" (forest with them: {forest['value']:.3f}; bar: without)" if forest else ""
     wanted = {
         ("text-speed", "gpt124m_train.ratio_nanogpt"): ("GPT of 124 M, training step, over nanoGPT compiled", "≥ 1.05"),
-        ("text-speed", "decode_b1.ratio_hf"): ("its next token, one sequence, over Hugging Face (one process)", "≥ 10"),
+        ("text-speed", "decode_b1.ratio_hf"): (
+            "the same GPT, decoding one sequence, over Hugging Face (one process)",
+            "≥ 10",
+        ),
         ("text", "multi30k_en_de.test2016.bleu_tok"): ("Multi30k, English to German, BLEU", "≥ 41.02"),
         ("jets-speed", "part_train_gpu.ratio_official"): ("Particle Transformer, training step, over weaver", "≥ 4"),
         ("jets-loading", "root_loading.ratio_weaver"): ("ROOT file to batches, over weaver", "≥ 2"),
@@ -103,7 +107,7 @@ def peers() -> str:
 
 
 def figure(row: Row) -> str:
-    """A value with its unit, and the spread over seeds where there are several."""
+    """Value with its unit, and the spread over several seeds."""
     value = f"{row['value']:,.0f}" if row["value"] >= 1000 else f"{row['value']:.4g}"
     unit = {"share": "", "nats": "", "x": " x"}.get(row["unit"], f" {row['unit']}")
     if row["seeds"] > 1:
@@ -112,7 +116,7 @@ def figure(row: Row) -> str:
 
 
 def ising() -> str:
-    """The three models on the phase transition."""
+    """Table of three models on the phase transition."""
     found = rows("run")
     names = {"vit": "transformer", "cnn": "convolutional network", "lstm": "LSTM"}
     lines = []
@@ -121,7 +125,9 @@ def ising() -> str:
         places = ", ".join(f"{value:.4f}" for value in error["tc"])
         cells = [name, f"{share['parameters']:,}", f"{100 * share['value']:.2f} %", places]
         lines.append([*cells, f"{error['value']:.4f} ± {error['spread']:.4f}"])
-    return markdown(["", "parameters", "accuracy, other chains", "crossing, three seeds", "off 2.269185"], lines)
+    return markdown(
+        ["", "parameters", "accuracy on new chains", "crossing, three seeds", "difference from 2.269185"], lines
+    )
 
 
 # that recipes point into
@@ -139,24 +145,24 @@ FILES = (
 
 
 def calibration() -> str:
-    """How sure models are, before and after `calibrate`."""
+    """Table of calibration errors before and after `calibrate`."""
     found = rows("calibration")
     wanted = {
         "jets.error": "ten classes of jets: calibration error",
-        "jets.loss": "their loss, nats",
-        "redshift.coverage68": "redshifts: share within the central 68 %",
-        "redshift.coverage95": "within 95 %",
-        "redshift.loss": "their loss, nats",
+        "jets.loss": "loss on the jets, nats",
+        "redshift.coverage68": "redshifts: share of true values in the central 68 %",
+        "redshift.coverage95": "the same in the central 95 %",
+        "redshift.loss": "loss on the redshifts, nats",
     }
     lines = [
         [name, *(exactly(found.get(f"calibration.{key}.{when}"), 3) for when in ("before", "after"))]
         for key, name in wanted.items()
     ]
-    return markdown(["on samples that were kept apart", "as trained", "calibrated"], lines)
+    return markdown(["on held-out samples", "as trained", "calibrated"], lines)
 
 
 def measured() -> str:
-    """What `sciformer recipes` shows: the figures that recipes point to."""
+    """Results that recipes refer to, as `sciformer recipes` shows them."""
     keys = ("value", "unit", "spread", "seeds", "hardware")
     found = {name: row for file in FILES for name, row in rows(file).items()}
     kept = {name: {key: row[key] for key in keys} for name, row in sorted(found.items())}
@@ -167,7 +173,7 @@ MEASURED = ROOT / "src" / "sciformer" / "recipe" / "measured.json"
 
 
 def kernels(tag: str) -> Callable[[], str]:
-    """The cells of the kernel benchmark on one device."""
+    """Cells of the kernel benchmark on one device."""
 
     def table() -> str:
         found = {key: row for key, row in rows("core").items() if re.match(rf"attention_{tag}\.\w+\.\d+k", key)}
@@ -227,12 +233,12 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def pages() -> list[Path]:
-    """Every page that may hold a table."""
+    """All pages that may hold a table."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def filled(text: str) -> str:
-    """A page with its tables made anew."""
+    """Page with its tables written anew."""
     return MARKED.sub(lambda match: match[1] + TABLES[match[2]]() + match[3], text)
 
 

@@ -1,4 +1,4 @@
-"""The tables of images; `tables.py` puts them into the pages."""
+"""Tables of images, for `tables.py`."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ MODELS = {
 }
 WAYS = {
     "mae": "masked autoencoder, fine-tuned",
-    "probe": "the same, a linear layer on top",
+    "probe": "masked autoencoder, linear probe",
     "scratch": "random weights",
 }
 
 
 def percent(row: Row | None, digits: int = 2) -> str:
-    """A share in percent with its spread over seeds."""
+    """Share in percent with its spread over seeds."""
     return figure(row, digits, 100, " %")
 
 
 def size(row: Row | None) -> str:
-    """Parameters, if known."""
+    """Number of parameters, if known."""
     return f"{row['parameters']:,}" if row else ""
 
 
 def digits() -> str:
-    """Handwritten digits."""
+    """Table of handwritten digits."""
     found, lines = rows("images"), []
     for kind, name in (("vit", "Vision Transformer"), ("cnn", "convolutional network")):
         small, large = (found.get(f"{data}.{kind}.accuracy") for data in ("digits", "mnist"))
@@ -38,7 +38,7 @@ def digits() -> str:
 
 
 def few_labels() -> str:
-    """MNIST with a few labels of each class."""
+    """Table of MNIST with few labels per class."""
     found = rows("images")
     lines = [
         [name, *(percent(found.get(f"mnist_fewshot.{few}.{way}.accuracy")) for few in (10, 100))]
@@ -48,7 +48,7 @@ def few_labels() -> str:
 
 
 def galaxies() -> str:
-    """Accuracy by the number of images."""
+    """Table of accuracy by the number of images."""
     found, lines = rows("images"), []
     for model, name in MODELS.items():
         cells = [found.get(f"galaxies.{count}.{model}.accuracy") for count in (1000, 10_000, 100_000)]
@@ -58,34 +58,34 @@ def galaxies() -> str:
 
 
 def lenses() -> str:
-    """Lenses: errors, and whether the uncertainty is right."""
+    """Table of lenses: errors, and coverage of the uncertainty."""
     found = rows("images")
     wanted = {
         "lenses.vit.einstein_rmse": "Einstein radius, root mean square error, Vision Transformer",
         "lenses.resnet18.einstein_rmse": "the same, ResNet-18",
-        "lenses.coverage68": "share of all values within one stated deviation (0.683 is right)",
-        "lenses.coverage95": "within 1.96 of them (0.950 is right)",
+        "lenses.coverage68": "share of true values within one predicted standard deviation (ideal: 0.683)",
+        "lenses.coverage95": "the same within 1.96 standard deviations (ideal: 0.950)",
     }
     return markdown(["", "measured"], [[words, figure(found.get(name), 3)] for name, words in wanted.items()])
 
 
 def insight() -> str:
-    """What models look at, beside what was published."""
+    """Table of attention and texture bias, beside published results."""
     found = rows("images-insight")
     wanted = {
         "position_similarity_correlation": (
-            "correlation of the likeness of position codes with distance",
+            "correlation of the similarity of position codes with distance",
             "falls with distance (ViT, figure 7)",
         ),
         "attention_distance_depth_correlation": (
-            "correlation of the distance at which heads look with depth",
-            "grows, near heads in early blocks alone (ViT, figure 7)",
+            "correlation of attention distance with depth",
+            "grows; only early blocks have heads with short distances (ViT, figure 7)",
         ),
         "faithfulness_ratio": (
-            "change of the answer without what attention points at, over that without random patches",
+            "change of the prediction without the attended patches, over that without random patches",
             "disputed (arXiv 1902.10186, 1908.04626)",
         ),
-        "shape_bias.vit": ("answers for the shape where texture disagrees, ViT", "more than CNNs (arXiv 2105.07197)"),
+        "shape_bias.vit": ("predictions by shape where texture disagrees, ViT", "more than CNNs (arXiv 2105.07197)"),
         "shape_bias.cnn": ("the same, CNN", "texture (arXiv 1811.12231)"),
     }
     lines = [
@@ -93,18 +93,18 @@ def insight() -> str:
         for name, (words, known) in wanted.items()
         for shorter in [found.get(f"insight_mnist.{name}")]
     ]
-    return markdown(["", "measured", "MNIST, trained shortly", "published"], lines)
+    return markdown(["", "measured", "MNIST, short training", "published"], lines)
 
 
 SPEEDS = {
     "vit_b16_train.ratio_timm": ("training step of 256 images, over timm compiled", "≥ 1"),
     "vit_b16_host.ratio_timm": ("the same, batches on the host", ""),
-    "vit_b16_train.memory_ratio": ("its peak memory, share of timm's", ""),
+    "vit_b16_train.memory_ratio": ("peak memory, as a share of timm's", ""),
 }
 
 
 def speed() -> str:
-    """ViT-B/16 against timm."""
+    """Table of ViT-B/16 against timm."""
     found, lines = rows("images-speed"), []
     for name, (text, bar) in SPEEDS.items():
         row = found.get(name)
@@ -116,4 +116,4 @@ def speed() -> str:
     for part, text in (("train", "images/s of that step"), ("loop", "images/s of a whole training, from bytes")):
         row = found.get(f"vit_b16_{part}.images_per_s")
         lines.append([text, f"{row['value']:,.0f}" if row else UNKNOWN, "", row["hardware"] if row else ""])
-    return markdown(["", "measured (10 to 90 %)", "wanted", "hardware"], lines)
+    return markdown(["", "measured (10 to 90 %)", "target", "hardware"], lines)

@@ -1,4 +1,4 @@
-"""The tables of jets; `tables.py` puts them into the pages."""
+"""Tables of jets, for `tables.py`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ REJECTIONS = {"Hbb": "Hbb 50 %", "H4q": "H4q 50 %", "Hqql": "Hqql 99 %", "Tbqq":
 
 
 def accuracy(row: Row | None) -> str:
-    """A share with its spread over seeds."""
+    """Share with its spread over seeds."""
     return figure(row, 4)
 
 
 def rejection(row: Row, kind: str) -> str:
-    """The rejection of QCD where a share of a class is kept; a lower bound has its sign."""
+    """QCD rejection at a given efficiency of a class; «≥» marks a lower bound."""
     for name, found in row["rejections"].items():
         if name.startswith("rejection_") and name.endswith(f"_{kind}"):
             return ("≥ " if found["bound"] else "") + f"{found['median']:,.0f}"
@@ -34,7 +34,7 @@ def rejection(row: Row, kind: str) -> str:
 
 
 def models(part: str) -> Callable[[], str]:
-    """Seven models on the same jets."""
+    """Table of seven models on the same jets."""
 
     def table() -> str:
         found = rows("jets")
@@ -49,7 +49,7 @@ def models(part: str) -> Callable[[], str]:
             known = f"{row['published']:.3f}" if row["published"] else ""
             cells = [accuracy(row), accuracy(area), *(rejection(row, kind) for kind in REJECTIONS)]
             lines.append([name, *cells, *cost, known])
-        head = ["", "accuracy", "AUC", *REJECTIONS.values(), "parameters", "training, 10^15 operations", "s"]
+        head = ["", "accuracy", "AUC", *REJECTIONS.values(), "parameters", "training, 10^15 FLOPs", "s"]
         return markdown([*head, "JetClass"], lines)
 
     return table
@@ -66,7 +66,7 @@ WAYS = {
 
 
 def transfer() -> str:
-    """What pretraining gives, by the number of labelled jets."""
+    """Table of pretraining, by the number of labelled jets."""
     found, lines = rows("jets"), []
     for (model, way), name in WAYS.items():
         row = found.get(f"transfer.0.{model}.{way}.accuracy")
@@ -77,7 +77,7 @@ def transfer() -> str:
 
 
 def tops() -> str:
-    """Tops against QCD, from random weights and pretrained."""
+    """Table of tops against QCD, from random weights and pretrained."""
     found, lines = rows("jets"), []
     for way, name in {"scratch": "ParT, random weights", "pretrained": "ParT, pretrained with labels"}.items():
         row = found.get(f"toptag.{way}.rejection30")
@@ -96,9 +96,9 @@ def tops() -> str:
 
 SPEEDS = {
     "part_train_gpu.ratio_official": ("training step of 512 jets, over the official model (GPU)", "≥ 4"),
-    "part_train_gpu.ratio_official_p10": ("the same, over its fastest tenth (GPU)", ""),
+    "part_train_gpu.ratio_official_p10": ("the same, over the fastest tenth of the official steps (GPU)", ""),
     "part_train_gpu.ratio_official_compiled": ("the same, over the official model compiled (GPU)", "> 1"),
-    "part_train_gpu.memory_ratio": ("its peak memory, share of the official one's (GPU)", "≤ 0.5"),
+    "part_train_gpu.memory_ratio": ("peak memory, as a share of the official model's (GPU)", "≤ 0.5"),
     "part_infer_gpu.ratio_official": ("probabilities of 512 jets, over the official model (GPU)", ""),
     "part_train_cpu.ratio_official": ("training step of 64 jets, over the official model (CPU)", "≥ 1.2"),
     "root_loading.ratio_weaver": ("ROOT file to batches, over weaver's loader (2 cores)", "≥ 2"),
@@ -106,7 +106,7 @@ SPEEDS = {
 
 
 def speed() -> str:
-    """Against weaver-core; what was not measured yet is said so."""
+    """Table of speeds against weaver-core; missing results are marked."""
     found = rows("jets-speed") | rows("jets-loading")
     lines = []
     for name, (text, bar) in SPEEDS.items():
@@ -116,4 +116,4 @@ def speed() -> str:
         else:
             low, high = row["spread"]
             lines.append([text, f"{row['value']:.2f} ({low:.2f} to {high:.2f})", bar, row["hardware"].split(",")[0]])
-    return markdown(["", "ratio (10 to 90 %)", "wanted", "hardware"], lines)
+    return markdown(["", "ratio (10 to 90 %)", "target", "hardware"], lines)

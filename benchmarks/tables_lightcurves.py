@@ -1,4 +1,4 @@
-"""The tables of light curves; `tables.py` puts them into the pages."""
+"""Tables of light curves, for `tables.py`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ MODELS = {
     "lstm_periods": "`lightcurves/lstm`, with periods",
     "cnn_periods": "`lightcurves/cnn`, with periods",
     "forest": "random forest, ten moments and percentiles",
-    "forest_period": "random forest, these and a Lomb-Scargle period",
+    "forest_period": "random forest, the same and a Lomb-Scargle period",
 }
 WAYS = {
-    "pretrained": "pretrained, hidden observations",
-    "pretrained_head": "the same, the body at a tenth of the head's rate",
-    "pretrained_probe": "the same, the body as it is: a new head alone",
+    "pretrained": "pretrained, masked observations",
+    "pretrained_head": "the same, trunk at a tenth of the head's learning rate",
+    "pretrained_probe": "the same, frozen trunk, only a new head trained",
     "supervised": "pretrained, classes of simulated stars",
-    "supervised_head": "the same, the body at a tenth of the head's rate",
-    "supervised_probe": "the same, the body as it is: a new head alone",
+    "supervised_head": "the same, trunk at a tenth of the head's learning rate",
+    "supervised_probe": "the same, frozen trunk, only a new head trained",
     "scratch": "from random weights",
     "astromer1": "ASTROMER 1, published encoder",
     "folded": "from random weights, with periods",
@@ -32,12 +32,12 @@ WAYS = {
 
 
 def share(row: Row | None) -> str:
-    """A share with its spread over seeds."""
+    """Share with its spread over seeds."""
     return figure(row, 3)
 
 
 def asas() -> str:
-    """Classes of ASAS curves."""
+    """Table of classes of ASAS curves."""
     found = rows("lightcurves")
     lines = []
     for model, name in MODELS.items():
@@ -48,7 +48,10 @@ def asas() -> str:
 
 
 def asas_confusion() -> str:
-    """Who is taken for whom by the best transformer: mean counts over seeds, all folds together."""
+    """Confusion matrix of the best transformer on ASAS.
+
+    Counts are means over seeds, summed over all folds.
+    """
     row = rows("lightcurves").get("asas.folded.macro_f1")
     if row is None:
         return UNKNOWN
@@ -56,50 +59,50 @@ def asas_confusion() -> str:
         [name, *(f"{count:.0f}" for count in counts), f"{counts[place] / sum(counts):.2f}"]
         for place, (name, counts) in enumerate(zip(row["classes"], row["confusion"]))
     ]
-    return markdown(["is, called", *row["classes"], "found"], lines)
+    return markdown(["true class, predicted as", *row["classes"], "recall"], lines)
 
 
 def fewshot() -> str:
-    """Macro F1 by labels of each class."""
+    """Table of macro F1 by labels per class."""
     found = rows("lightcurves")
     sizes = ("20", "100", "all")
     lines = [
         [name, *(share(found.get(f"asas_fewshot.{size}.{way}.macro_f1")) for size in sizes)]
         for way, name in WAYS.items()
     ]
-    return markdown(["", "20 labels of a class", "100", "all"], lines)
+    return markdown(["", "20 labels per class", "100", "all"], lines)
 
 
 OTHERS = {
     "s82.accuracy": "RR Lyrae of Stripe 82: ab against c, accuracy",
-    "s82.period_error": "their period: root mean square error, days",
+    "s82.period_error": "period of these stars: root mean square error, days",
     "ztf.redshift_rmse": "redshift of ZTF supernovae: root mean square error",
-    "ztf.coverage68": "share of them within one stated deviation (0.683 is right)",
-    "denoise.ratio_median": "denoising: error left over that of a median filter of the best width",
-    "denoise.ratio_biweight": "the same over a biweight filter",
+    "ztf.coverage68": "share of true redshifts within one predicted standard deviation (ideal: 0.683)",
+    "denoise.ratio_median": "denoising: error relative to a median filter of the best width",
+    "denoise.ratio_biweight": "the same relative to a biweight filter",
     "signal.8.efficiency": "signals of SNR 8 found at 1 % false alarms",
-    "signal.8.matched_filter": "the same by the matched filter that knows the waveform",
+    "signal.8.matched_filter": "the same by the matched filter with the true waveform",
     "signal.15.efficiency": "signals of SNR 15 found at 1 % false alarms",
     "signal.15.matched_filter": "the same by the matched filter",
     "signal.50.efficiency": "signals of SNR 50 found at 1 % false alarms",
     "signal.50.matched_filter": "the same by the matched filter",
-    "signal.50.overlap": "overlap of the waveform found with the true one, SNR 50",
+    "signal.50.overlap": "overlap of reconstructed and true waveform, SNR 50",
     "logg.rmse": "log g of simulated oscillators: root mean square error, dex",
     "logg.peak_rmse": "the same from the peak of the spectrum, dex",
 }
 
 BESIDE = {
     "s82.period_error": {
-        "peak_rmse": "the same of the highest peak of the periodogram, days",
+        "peak_rmse": "the same for the highest peak of the periodogram, days",
         "within_1_percent": "share of these periods within 1 %",
-        "peak_within_1_percent": "the same of the highest peak",
+        "peak_within_1_percent": "the same for the highest peak",
     },
     "ztf.redshift_rmse": {"peak_rmse": "the same from the brightest magnitudes alone, a fit by least squares"},
 }
 
 
 def curves() -> str:
-    """What else was measured."""
+    """Table of the other tasks on light curves."""
     found = rows("lightcurves")
     lines = []
     for name, words in OTHERS.items():
@@ -119,7 +122,7 @@ RAGGED = {
 
 
 def ragged() -> str:
-    """Ragged batches against padded ones."""
+    """Table of ragged batches against padded batches."""
     found = rows("lightcurves-speed")
     lines = []
     for part, name in RAGGED.items():

@@ -1,4 +1,4 @@
-"""The tables of text; `tables.py` puts them into the pages."""
+"""Tables of text, for `tables.py`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from table import UNKNOWN, figure, markdown, rows
 
 
 def bleu(row: Row) -> str:
-    """A score with its spread over seeds, where there are several."""
+    """Score with its spread over several seeds."""
     return f"{row['value']:.1f}" + (f" ± {row['spread']:.1f}" if row["seeds"] > 1 else "")
 
 
 def translation() -> str:
-    """Multi30k, English to German."""
+    """Table of Multi30k, English to German."""
     found = rows("text")
     forms = {"bleu_tok": "tokenised, lower case", "sacrebleu": "raw, cased"}
     lines = []
@@ -27,7 +27,7 @@ def translation() -> str:
         bars = [f"{part['bar']:.2f}" if "bar" in part else "" for part in parts]
         if any(bars):
             lines.append(["published Transformer-Tiny", *bars, "", "", ""])
-    head = ["", "validation", "Test2016", "Test2017", "parameters", "training, 10^15 operations", "sacreBLEU"]
+    head = ["", "validation", "Test2016", "Test2017", "parameters", "training, 10^15 FLOPs", "sacreBLEU"]
     return markdown(head, lines)
 
 
@@ -40,13 +40,16 @@ RUNGS = {
     "general": "GRU, general",
     "dot": "GRU, dot",
     "scaled_dot": "GRU, scaled dot",
-    "gpt_prompt": "decoder alone, by prompt",
+    "gpt_prompt": "decoder alone, with a prompt",
     "transformer": "Transformer",
 }
 
 
 def ladder() -> str:
-    """Multi30k, German to English: from the LSTM to the Transformer, by length of the source."""
+    """Table of Multi30k, German to English, by length of the source.
+
+    Models are ordered from the LSTM to the Transformer.
+    """
     found = rows("text")
     kept = {name: found[f"ladder.{rung}.bleu"] for rung, name in RUNGS.items() if f"ladder.{rung}.bleu" in found}
     lengths = list(next(iter(kept.values()))["by_length"])
@@ -58,24 +61,24 @@ def ladder() -> str:
         cost.append(f"{statistics.mean(row['training_s']) / 60:.1f}")
         lines.append([name, bleu(row), str(row["seeds"]), *by_length, *cost, anchor])
     words = [f"{key.removesuffix('-99')}{' or more' if key.endswith('-99') else ''} words" for key in lengths]
-    head = ["", "BLEU", "seeds", *words, "parameters", "training, 10^15 operations", "minutes", "teaching code"]
+    head = ["", "BLEU", "seeds", *words, "parameters", "training, 10^15 FLOPs", "minutes", "teaching code"]
     return markdown(head, lines)
 
 
 SPEEDS = {
     "gpt124m_train.ratio_nanogpt": ("training a 124 M GPT, over nanoGPT's step, compiled (GPU)", "≥ 1.05"),
     "gpt124m_train.ratio_hf": ("the same over `GPT2LMHeadModel`, compiled (GPU)", "≥ 1.3"),
-    "decode_b1.ratio_hf": ("writing 256 tokens with it, one text, over `generate` (GPU)", "≥ 10"),
+    "decode_b1.ratio_hf": ("decoding 256 tokens with it, one text, over `generate` (GPU)", "≥ 10"),
     "decode_b32.ratio_hf": ("the same, 32 texts (GPU)", "≥ 4"),
     "gpt_train_cpu.ratio_nanogpt": ("training a GPT of 4 x 128, over nanoGPT's loop (CPU)", "≥ 0.97"),
     "gpt_train_cpu.large.ratio_nanogpt": ("the same of 6 x 384 (CPU)", ""),
-    "decode_cpu.ratio_hf": ("writing 64 tokens with a 124 M GPT, drawn, over `generate` (CPU)", "≥ 0.97"),
-    "decode_cpu.greedy.ratio_hf": ("the same, the likeliest token each time (CPU)", ""),
+    "decode_cpu.ratio_hf": ("decoding 64 sampled tokens with a 124 M GPT, over `generate` (CPU)", "≥ 0.97"),
+    "decode_cpu.greedy.ratio_hf": ("the same, greedy decoding (CPU)", ""),
 }
 
 
 def speed() -> str:
-    """Text against nanoGPT and Hugging Face; what was not measured yet is said so."""
+    """Table of speeds against nanoGPT and Hugging Face; missing results are marked."""
     found = rows("text-speed")
     lines = []
     for name, (text, bar) in SPEEDS.items():
@@ -85,11 +88,11 @@ def speed() -> str:
         else:
             low, high = row["spread"]
             lines.append([text, f"{row['value']:.2f} ({low:.2f} to {high:.2f})", bar, row["hardware"].split(",")[0]])
-    return markdown(["", "times as fast (10 to 90 %)", "wanted", "hardware"], lines)
+    return markdown(["", "times as fast (10 to 90 %)", "target", "hardware"], lines)
 
 
 def language() -> str:
-    """Perplexities of WikiText-2."""
+    """Table of perplexities on WikiText-2."""
     found = rows("text-language")
     names = {"gpt": "`text/wikitext-gpt`", "lstm": "`text/wikitext-lstm`", "ngram": "five-grams, modified Kneser-Ney"}
     lines = []
@@ -114,7 +117,7 @@ LAGS = (2, 8, 32, 128, 512)
 
 
 def memory() -> str:
-    """Recall of a symbol after noise: accuracy, and how much of the gradient reaches it."""
+    """Table of recall after noise: accuracy, and gradient at the symbol."""
     found = rows("text-why")
     lines = []
     for model, name in MEMORIES.items():
@@ -129,12 +132,12 @@ WHEN = ("before", "after")
 
 
 def share(row: Row | None) -> str:
-    """A share in percent with its spread over seeds."""
+    """Share in percent with its spread over seeds."""
     return figure(row, 0, 100, " %")
 
 
 def pronouns() -> str:
-    """«It» by the distance of its noun."""
+    """Table of the accuracy of «it» by the distance of its noun."""
     found = rows("text-why")
     names = {"lstm": "LSTM", "attention": "LSTM with attention", "transformer": "Transformer"}
     ends = sorted({row["distance"] for row in found.values() if "distance" in row})
@@ -158,12 +161,12 @@ RIVALS = {
 
 
 def percent(row: Row | None) -> str:
-    """A figure in percent with its spread."""
+    """Value in percent with its spread."""
     return figure(row, 1)
 
 
 def polarity() -> str:
-    """Sentence polarity by the number of labels."""
+    """Table of sentence polarity by the number of labels."""
     found = rows("text-pretraining")
     lines = []
     for rival, name in RIVALS.items():
@@ -174,7 +177,7 @@ def polarity() -> str:
 
 
 def tagging() -> str:
-    """Entities of WNUT-17."""
+    """Table of entities of WNUT-17."""
     found = rows("text-pretraining")
     names = {"wnut17.f1": "BERT-small, pretrained", "wnut17.bilstm.f1": "bidirectional LSTM"}
     return markdown(

@@ -1,4 +1,4 @@
-"""Training steps against nanoGPT and Hugging Face; `speed.py` calls this."""
+"""Training steps against nanoGPT and Hugging Face; called by `speed.py`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def train_once(options: argparse.Namespace, way: dict[str, Any]) -> Times:
 
 
 def _half_residual(model: Any) -> None:
-    """Let vectors between the blocks be bfloat16, as the products are."""
+    """Keep the residual stream between blocks in bfloat16, as matrix products are."""
     model.entrance.register_forward_hook(lambda module, inputs, x: x.bfloat16())
 
 

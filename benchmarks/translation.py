@@ -1,13 +1,13 @@
-"""Figures of translation. `python benchmarks/translation.py PART --data multi30k`
+"""Results of translation. `python benchmarks/translation.py PART --data multi30k`
 
     multi30k   en-de: BLEU of text/transformer-multi30k on Test2016 and Test2017, three seeds, on tokenised lower-case
                text (as published) and on raw text (cased, sacreBLEU)
-    ladder     de-en: LSTM, GRU, the six alignment scores, a prompted decoder and the Transformer, one budget; the table
-               is that of `sciformer compare` over the same runs
-    try        one configuration with `--set key=value ...`, judged on the validation part, which makes the choices
+    ladder     de-en: LSTM, GRU, the six alignment scores, a prompted decoder and the Transformer, with the same budget;
+               the table is that of `sciformer compare` over the same runs
+    try        one configuration with `--set key=value ...`, evaluated on the validation part, which decides settings
 
-Runs are trained side by side (`--jobs`), for small models leave a GPU waiting. `--data` is the folder with
-`train.en.gz`, `tok/train.lc.norm.tok.en.gz` and the like.
+Runs are trained side by side (`--jobs`), because small models do not fill a GPU. `--data` is the folder with
+`train.en.gz`, `tok/train.lc.norm.tok.en.gz` and so on.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LENGTHS = ((1, 8), (9, 11), (12, 14), (15, 99))  # words of the source
 
 
 def files(data: Path, form: str) -> dict[str, Any]:
-    """The data section for the tokenised (`tok`) or the raw form."""
+    """Data section for the tokenised (`tok`) or the raw text."""
     name = (lambda part: f"tok/{part}.lc.norm.tok.{{}}.gz") if form == "tok" else (lambda part: f"{part}.{{}}.gz")
     found = {"files": "train", "valid": "val", "test": "test_2016_flickr"}
     changes: dict[str, Any] = {f"data.{key}": [str(data / name(part))] for key, part in found.items()}
@@ -52,12 +52,12 @@ def files(data: Path, form: str) -> dict[str, Any]:
 
 
 def turned(changes: dict[str, Any]) -> dict[str, Any]:
-    """German to English."""
+    """Changes of the recipe for German to English."""
     return changes | {"tokens.source.column": "de", "tokens.target.column": "en"}
 
 
 def settings(options: argparse.Namespace, job: str) -> tuple[str, dict[str, Any]]:
-    """The recipe and the changes of a job: `en-de tok 0` or `ladder additive 1`."""
+    """Recipe and changes of a job: `en-de tok 0` or `ladder additive 1`."""
     kind, what, seed = job.split()
     if kind == "ladder":
         recipe, changes = RUNGS[what]
@@ -77,7 +77,7 @@ def settings(options: argparse.Namespace, job: str) -> tuple[str, dict[str, Any]
 
 
 def one(options: argparse.Namespace) -> None:
-    """Train and judge one job; its figures are one JSON file."""
+    """Train and evaluate one job; its scores are one JSON file."""
     import torch
 
     from sciformer.recipe import Recipe
@@ -115,7 +115,7 @@ def slug(job: str) -> str:
 
 
 def side_by_side(options: argparse.Namespace, jobs: list[str]) -> dict[str, Any]:
-    """Train all jobs, so many at a time; those whose figures are there already are left alone."""
+    """Train all jobs, several at a time; complete jobs are skipped."""
     options.out.mkdir(parents=True, exist_ok=True)
     waiting = [job for job in jobs if not (options.out / f"{slug(job)}.json").exists() and not options.collect]
     began = time.monotonic()
@@ -218,11 +218,11 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS / "text.json")
     parser.add_argument("--seeds", type=lambda text: [int(part) for part in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=6)
-    parser.add_argument("--stagger", type=float, default=0.0, help="seconds that the first training is ahead")
-    parser.add_argument("--collect", action="store_true", help="train nothing: rows of what is there")
+    parser.add_argument("--stagger", type=float, default=0.0, help="delay in seconds after the first training starts")
+    parser.add_argument("--collect", action="store_true", help="train nothing; write the rows of complete runs")
     parser.add_argument("--steps", type=int)
     parser.add_argument("--set", action="append", default=[], help="key=value of the recipe")
-    parser.add_argument("--job", default="", help="one training, as the script calls itself")
+    parser.add_argument("--job", default="", help="run one training; the script calls itself with this")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     if options.job:

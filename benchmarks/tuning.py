@@ -1,4 +1,4 @@
-"""Models of a part, each at the rate of the same grid that is best in validation, judged in all seeds and folds."""
+"""Training of the models of a part: choice of the learning rate, then all seeds and folds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CARRIED = ("number", "epochs", "tiny", "compile", "device", "steps", "workers") 
 
 
 def trained(part: Part, task: Task) -> Result:
-    """Train and judge one model."""
+    """Train and evaluate one model."""
     torch.set_num_threads(1)
     began = time.monotonic()
     folder = Path(task["out"]) / "runs" / task["name"]
@@ -45,20 +45,25 @@ def trained(part: Part, task: Task) -> Result:
 def options_of(
     parser: argparse.ArgumentParser, arguments: list[str] | None, name: str, folds: str, jobs: int
 ) -> argparse.Namespace:
-    """The arguments that all tables of tuned models have, beside those of the parser; `name` is that of the results."""
+    """Common arguments of all tables of tuned models.
+
+    name   name of the results file
+    """
     numbers = lambda kind: lambda text: [kind(word) for word in text.split(",")]  # noqa: E731
-    parser.add_argument("--steps", type=int, default=0, help="updates, instead of those of the part")
+    parser.add_argument("--steps", type=int, default=0, help="number of updates (default: that of the part)")
     parser.add_argument("--rates", type=numbers(float), default=[3e-4, 1e-3, 3e-3])
-    parser.add_argument("--widen", type=int, default=0, help="rates that may be tried beyond each end of the grid")
+    parser.add_argument("--widen", type=int, default=0, help="learning rates to try beyond each end of the grid")
     parser.add_argument("--pretrain-rate", type=float, default=1e-3)
     parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
     parser.add_argument("--folds", type=int, default=5, help=folds)
-    parser.add_argument("--paired", action="store_true", help="every seed in a fold of its own, in place of all folds")
+    parser.add_argument(
+        "--paired", action="store_true", help="use a different fold for each seed, instead of all folds"
+    )
     parser.add_argument("--jobs", type=int, default=jobs, help="runs at a time; 0: in this process")
     parser.add_argument("--workers", type=int, default=0, help="processes that prepare the batches of a run")
-    parser.add_argument("--compile", action="store_true", help="compile; worth it in long trainings")
+    parser.add_argument("--compile", action="store_true", help="compile the model, for long trainings")
     parser.add_argument("--device", default="")
-    parser.add_argument("--tiny", action="store_true", help="a version of seconds, to try the script")
+    parser.add_argument("--tiny", action="store_true", help="small test of the script, in seconds")
     parser.add_argument("--out", type=Path, default=Path("runs") / name)
     parser.add_argument("--results", type=Path, default=RESULTS / f"{name}.json")
     options = parser.parse_args(arguments)
@@ -70,7 +75,11 @@ def options_of(
 
 
 class Tuning:
-    """Every model at every rate with the first seed and fold, then all others at the rate best in validation."""
+    """Schedule of the runs of a part.
+
+    First every model at every learning rate with the first seed and fold. Then all other seeds and folds at the rate
+    with the best validation score.
+    """
 
     def __init__(self, options: argparse.Namespace, name: str, part: Part, script: str) -> None:
         self.options, self.name, self.part, self.script = options, name, part, script
@@ -83,7 +92,10 @@ class Tuning:
         self.keys = dict[str, str]()  # of the runs, the models that they belong to
 
     def measured(self, path: Path) -> list[Row]:
-        """Rows of models that are those of another part, where they are measured; such models are not trained again."""
+        """Rows of models that another part has measured already.
+
+        These models are not trained again.
+        """
         found: list[Row] = []
         for key, group in list(self.groups.items()):
             if there := [] if self.options.tiny else renamed(path, self.part.known(group)):
@@ -92,19 +104,19 @@ class Tuning:
         return found
 
     def folds(self, group: Group) -> list[int]:
-        """The folds that a model is judged in."""
+        """Test folds of a model."""
         most = len(self.options.seeds) if self.paired else self.options.folds
         return list(range(min(self.part.folds(group), self.options.folds, most)))
 
     def runs(self, group: Group) -> list[tuple[int, int]]:
-        """(fold, seed) of all runs that judge a model; the first one is that of the grid."""
+        """(fold, seed) of all runs of a model; the first is used for the grid."""
         folds = self.folds(group)
         if self.paired:
             return [(folds[i % len(folds)], seed) for i, seed in enumerate(self.seeds)]
         return [(fold, seed) for fold in folds for seed in self.seeds]
 
     def task(self, key: str, fold: int, rate: float, seed: int) -> tuple[str, Task]:
-        """The name of a run and what is to be done."""
+        """Name and settings of a run."""
         part, group = self.part.same(self.groups[key]) or (self.name, self.groups[key])
         model = "-".join(group)
         name = f"{part}-{model}-{fold}-{rate:g}-{seed}" if self.part.judged else f"{part}-{model}-{fold}"
@@ -115,7 +127,7 @@ class Tuning:
         return name, made | {"out": str(self.options.out.resolve())}
 
     def tasks(self) -> dict[str, Task]:
-        """The first runs."""
+        """First runs of the schedule."""
         if not self.part.judged:
             rate = self.options.pretrain_rate
             every = [(key, fold) for key, group in self.groups.items() for fold in self.folds(group)]
@@ -123,15 +135,18 @@ class Tuning:
         return dict(self.task(key, 0, rate, self.seeds[0]) for key in self.groups for rate in self.rates)
 
     def grid(self, key: str) -> list[Result]:
-        """The runs that decide the rate, once they are all there; else none."""
+        """Runs that choose the learning rate; empty until all are complete."""
         return [] if self.next(key) else self.tried(key)
 
     def tried(self, key: str) -> list[Result]:
-        """What is known of the rates of a model."""
+        """Results of the learning rates of a model so far."""
         return [one for one in self.found[key] if one["seed"] == self.seeds[0] and one["fold"] == 0]
 
     def next(self, key: str) -> list[float]:
-        """The rates that are still to be tried: the first ones, then the next beyond an end that is best."""
+        """Learning rates still to try.
+
+        First those of the grid; then the next beyond its end, if the best is there.
+        """
         sign = 1 if self.part.higher else -1
         tried = {one["rate"]: sign * one["valid"][self.part.choose] for one in self.tried(key)}
         if left := [rate for rate in self.rates if rate not in tried]:
@@ -140,25 +155,25 @@ class Tuning:
         return [] if more is None else [more]
 
     def best(self, key: str) -> float:
-        """The rate best in validation."""
+        """Learning rate with the best validation score."""
         sign = 1 if self.part.higher else -1
         return float(max(self.grid(key), key=lambda one: sign * one["valid"][self.part.choose])["rate"])
 
     def then(self, name: str, result: Result) -> Mapping[str, Task]:
-        """The other folds and seeds, when all rates of a model are tried."""
+        """Other folds and seeds, when all rates of a model are tried."""
         key = self.keys[name]
         before = set(self.next(key))
         self.found[key].append(result)
         left = self.next(key)
         if not before or not self.part.judged:
             return {}
-        if left:  # those of before are under way
+        if left:  # the earlier ones are running
             return dict(self.task(key, 0, rate, self.seeds[0]) for rate in left if rate not in before)
         rate = self.best(key)
         return dict(self.task(key, fold, rate, seed) for fold, seed in self.runs(self.groups[key])[1:])
 
     def rows(self, key: str) -> list[Row]:
-        """The rows of one model, when all its runs are done."""
+        """Rows of one model, when all its runs are complete."""
         group = self.groups[key]
         if not self.part.judged or not self.grid(key):
             return []
@@ -189,7 +204,7 @@ class Tuning:
 
 
 def measure(tuning: Tuning, work: Callable[[Task], Result]) -> None:
-    """All runs of a part, side by side; rows are written as they come."""
+    """Train all runs of a part side by side; rows are written as they are complete."""
     options = tuning.options
     if tuning.known:
         record(options.results, tuning.known)

@@ -1,15 +1,15 @@
-"""Why attention? Figures on two tasks that ask for memory. `python benchmarks/why.py [recall] [pronouns] [draw]`
+"""Benefit of attention on two tasks that need memory. `python benchmarks/why.py [recall] [pronouns] [draw]`
 
-    recall     a symbol is asked for after 2 to 512 symbols of noise: accuracy, and the gradient that reaches it, of
-               an RNN, a GRU, an LSTM, an RNN with attention and a Transformer
-    pronouns   «it» becomes er, sie or es by a noun 0 to 39 words away: accuracy by distance of an LSTM encoder-decoder,
-               the same with attention, and a Transformer, where the right German words before the pronoun are given;
-               beside it, that of the model's own translation
-    draw       the pictures alone, from the results
+    recall     recall of a symbol after 2 to 512 symbols of noise: accuracy, and gradient at the symbol, of an RNN, a
+               GRU, an LSTM, an RNN with attention and a Transformer
+    pronouns   translation of «it» to er, sie or es by a noun 0 to 39 words away: accuracy by distance of an LSTM
+               encoder-decoder, the same with attention, and a Transformer; after the right German words, and in the
+               model's own translation
+    draw       the figures alone, from the results
 
-Every model has the same data, steps and batches, and is tuned over the same learning rates (--rates) by the validation
-loss of the first seed. Runs are trained side by side (--jobs); what is done is kept in --out, and the same command goes
-on from there.
+All models use the same data, steps and batches. Each takes the learning rate of a common grid (--rates) with the best
+validation loss of the first seed. Runs are trained side by side (--jobs). Complete runs are kept in --out, and the same
+command resumes from there.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TINY = {
 
 
 def changes_of(task: Task) -> dict[str, Any]:
-    """What differs from the recipe."""
+    """Changes of the recipe for a run."""
     changes = {"train.learning_rate": task["rate"], "train.seed": task["seed"], "train.device": task["device"]}
     changes |= {"train.compile": False, "train.log_every": 100}  # compiling takes longer than these runs
     changes |= {"train.precision": "float32"}
@@ -64,7 +64,7 @@ def changes_of(task: Task) -> dict[str, Any]:
 
 
 def work(task: Task) -> Result:
-    """Train one model, judge it, and look into it."""
+    """Train, evaluate and inspect one model."""
     torch.set_num_threads(1)
     recipe = Recipe.load(f"text/{task['part']}-{task['model']}", changes_of(task))
     found: Result = {key: task[key] for key in ("part", "model", "lag", "rate", "seed")}
@@ -90,7 +90,10 @@ def work(task: Task) -> Result:
 
 
 class Tuning:
-    """Every model at every learning rate with the first seed; the best rate in validation with the other seeds."""
+    """Schedule of the runs.
+
+    First every model at every learning rate with the first seed, then the other seeds at the best validation rate.
+    """
 
     def __init__(self, options: argparse.Namespace, parts: list[str]) -> None:
         self.options, self.found = options, defaultdict[tuple[Any, ...], list[Result]](list)
@@ -105,7 +108,7 @@ class Tuning:
         return list(self.options.lags) if part == "recall" else [0]
 
     def task(self, part: str, model: str, lag: int, rate: float, seed: int) -> tuple[str, Task]:
-        """The name of a run and what is to be done."""
+        """Name and settings of a run."""
         name = f"{part}-{model}-{lag}-{rate:g}-{seed}"
         device = self.options.device
         if device == "auto":
@@ -116,7 +119,7 @@ class Tuning:
         return name, task | {"folder": str(self.options.out / "runs" / name)}
 
     def then(self, name: str, result: Result) -> dict[str, Task]:
-        """What follows from a result: when all rates are tried, the other seeds at the best one."""
+        """Other seeds at the best learning rate, when all rates are tried."""
         group, part = (result["part"], result["model"], result["lag"]), result["part"]
         self.found[group].append(result)
         first, *others = self.seeds[part]
@@ -125,21 +128,21 @@ class Tuning:
         return {}
 
     def whole(self, result: Result) -> list[Result]:
-        """All runs of a result's model on its task, when they are there; else none."""
+        """All runs of a result's model on its task; empty until all are complete."""
         part = result["part"]
         mine = self.found[part, result["model"], result["lag"]]
         return mine if len(mine) == len(self.rates[part]) + len(self.seeds[part]) - 1 else []
 
 
 def chosen(found: list[Result]) -> list[Result]:
-    """The runs at the learning rate that was best in validation, of those with the first seed."""
+    """Runs at the learning rate with the best validation loss of the first seed."""
     first = min(one["seed"] for one in found)
     rate = best_rate([one for one in found if one["seed"] == first])
     return sorted((one for one in found if one["rate"] == rate), key=lambda one: one["seed"])
 
 
 def rows_of(found: list[Result]) -> list[Row]:
-    """The rows of one model on one task."""
+    """Rows of one model on one task."""
     best = [one for one in chosen(found) if "error" not in one]
     if not best:
         return []
@@ -174,7 +177,7 @@ def _row(name: str, values: list[float], part: str, best: list[Result], **more: 
 
 
 def draw(results: Path, pictures: Path) -> list[Path]:
-    """The pictures of what the results hold."""
+    """Draw the figures of all results."""
     rows = {row["id"]: row for row in json.loads(results.read_text())}
     pictures.mkdir(parents=True, exist_ok=True)
     made = []
@@ -190,15 +193,17 @@ def draw(results: Path, pictures: Path) -> list[Path]:
 def main(arguments: list[str] | None = None) -> None:
     numbers = lambda kind: lambda text: [kind(word) for word in text.split(",")]  # noqa: E731
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["recall", "pronouns", "draw", []], help="both unless given")
+    parser.add_argument(
+        "parts", nargs="*", choices=["recall", "pronouns", "draw", []], help="parts to run (default: both)"
+    )
     parser.add_argument("--jobs", type=int, default=12, help="runs at a time; 0: in this process")
     parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
-    parser.add_argument("--recall-seeds", type=int, default=1, help="how many of the seeds for recall")
+    parser.add_argument("--recall-seeds", type=int, default=1, help="number of seeds for recall")
     parser.add_argument("--rates", type=numbers(float), default=[], help="learning rates to tune over")
     parser.add_argument("--lags", type=numbers(int), default=list(LAGS))
-    parser.add_argument("--steps", type=int, default=0, help="instead of those of the recipes")
+    parser.add_argument("--steps", type=int, default=0, help="number of updates (default: that of the recipe)")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
-    parser.add_argument("--tiny", action="store_true", help="a version of seconds, to try the script")
+    parser.add_argument("--tiny", action="store_true", help="small test of the script, in seconds")
     parser.add_argument("--out", type=Path, default=Path("runs/why"))
     parser.add_argument("--results", type=Path, default=RESULTS / "text-why.json")
     parser.add_argument("--pictures", type=Path, default=ROOT / "docs" / "pictures")

@@ -49,7 +49,7 @@ def plan(
     labels: Sequence[int | None] = (),
     folds: int | None = None,
 ) -> list[tuple[Trial, Recipe]]:
-    """Every run with its recipe.
+    """Runs of a comparison, each with its recipe.
 
     All recipes are made before the first training, so mistakes are found at once.
     """

@@ -138,13 +138,13 @@ def _uncounted() -> dict[Any, Any]:
 
 
 def _attention(query: Shape, key: Shape, value: Shape) -> int:
-    """q k^T and the weighted sum of v: 2 B H N M (E + E')."""
+    """FLOPs of q k^T and the weighted sum of v: 2 B H N M (E + E')."""
     batch, heads, n, width = query
     return 2 * batch * heads * n * key[-2] * (width + value[-1])
 
 
 def _layer(x: Shape, of_x: Shape, of_h: Shape) -> int:
-    """W x + U h at every step: 2 N B (|W| + |U|)."""
+    """FLOPs of W x + U h at every step: 2 N B (|W| + |U|)."""
     steps, batch, _ = x
     return 2 * steps * batch * of_x[0] * (of_x[1] + of_h[1])
 

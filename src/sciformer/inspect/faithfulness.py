@@ -82,7 +82,7 @@ def reason_figures(
         ways, said = score_tokens(run.step, data, shown, stream), choose_answers(run.step, data, shown)
         for row in np.flatnonzero(lengths):
             name = sample_name(shown, int(row), run.recipe.objective)
-            caption = f"{name}: attribution of the prediction «{said[row]}» to tokens, by several methods."
+            caption = f"Attribution of the prediction «{said[row]}» to tokens ({name}), by several methods."
             yield f"reasons-{row + 1}", partial(draw_reasons, data, shown.only(stream), ways, int(row)), caption
     batch = dataset.batch(even_steps(len(dataset), most))
     possible = takes_any(data, data.tokens[stream], stream) or isinstance(data.tokens[stream], Maskable)

@@ -72,7 +72,11 @@ class Similarity(NamedTuple):
 
 
 def similarity(position: Position, at: Tensor) -> Floats | None:
-    """cos(PE(p_i), PE(p_j)) for coordinates (N,) or (N, A); None without codes.
+    """Cosine similarity (N, N) of position codes; None without codes.
+
+        s_ij = cos(PE(p_i), PE(p_j))
+
+    at   coordinates p (N,) or (N, A)
 
     Additive codes: the vector added to a zero token. Rotary codes: q·k of identical vectors after rotation.
     """

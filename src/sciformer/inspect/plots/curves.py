@@ -238,7 +238,7 @@ def draw_residuals(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> Figure
         style.say_empty(right)
     style.quiet_frame(right)
     right.spines["left"].set_visible(False)
-    right.set_xlabel("(true − predicted) / spread", fontsize=FONT_SIZE)
+    right.set_xlabel("(true − predicted) / standard deviation", fontsize=FONT_SIZE)
     note = f" ({lost} of {good.size} left out: not numbers)" if lost else ""
     style.finish(figure, left, f"true{note}", "predicted")
     return figure

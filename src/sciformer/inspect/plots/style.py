@@ -100,7 +100,7 @@ def draw_line(axes: Axes, x: Values, y: Values, i: int, name: str) -> None:
 
 
 def isolated_points(there: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mask of points without a neighbour, which no line segment reaches."""
+    """Mask of points without a neighbour, which a line would not show."""
     padded = np.concatenate([[False], there, [False]])
     return there & ~padded[:-2] & ~padded[2:]
 

@@ -100,7 +100,8 @@ def _stream_figures(
         return
     look = attention.attention_maps(run.step, data, batch, stream)
     for row in range(len(batch)):
-        caption = f"{sample_name(batch, row, run.recipe.objective)}: attention received by its tokens."
+        name = sample_name(batch, row, run.recipe.objective)
+        caption = f"Attention received by each token ({name}). Colour: excess over uniform attention."
         yield f"sample-{row + 1}", partial(attention.draw_attention, look, data, row), caption
         for form in heads.alternative_forms(data, look, row):
             yield (
@@ -119,7 +120,7 @@ def _stream_figures(
         numbers["positions"] = {"places": len(codes.values), "correlation": codes.correlation}
         numbers["positions"] |= {"neighbours": near, "others": others}
         draw = partial(positions.draw_positions, codes, unit)
-        yield "positions", draw, "Cosine similarity of position codes."
+        yield "positions", draw, "Cosine similarity of position codes; right: mean and central 68 % against distance."
     short = 0 < look.seen.stream.lengths[0] <= MAX_MATRIX_TOKENS
     for other in look.between if short else ():
         assert look.others is not None
@@ -128,7 +129,11 @@ def _stream_figures(
             yield f"heads-to-{other}", draw, f"Attention to {other} in the first sample."
     if not look.watch.attention:
         mixed = getattr(model, "compress", None) is not None
-        log("This trunk attends to projections of tokens, not to tokens." if mixed else "This trunk has no attention.")
+        log(
+            "There are no attention maps: this trunk attends to projections of tokens."
+            if mixed
+            else "This trunk has no attention."
+        )
         return
     if attention.self_attention(look) and short:
         yield "heads", partial(attention.draw_matrices, look, data, 0), "Attention matrices of the first sample."
@@ -141,7 +146,7 @@ def _stream_figures(
     deeper = distance.depth(distances)
     numbers["reach"] = {name: {"heads": r.heads.mean(0), "uniform": r.uniform.mean()} for name, r in distances.items()}
     numbers["depth"] = {"correlation": deeper.correlation}
-    words = f"Mean attention distance of each head over {min(few, len(dataset))} samples"
+    words = f"Mean attention distance of each head over {min(few, len(dataset))} samples (bars: central 68 %)"
     words += f"; correlation with depth {two_decimals(deeper.correlation)}." if np.isfinite(deeper.correlation) else "."
     yield "reach", partial(distance.draw_reach, distances, unit), words
     numeric = column in batch.samples and batch.samples[column].dtype.kind in "iuf"
@@ -216,7 +221,7 @@ def reasons_section(page: Page, found: ReportData) -> None:
     for _, figure, caption in made:
         page.figure(figure(), caption, caption.partition(". ")[0])
     if not made:
-        page.text("Not shown: it takes too long for a report. Run: sciformer inspect RUN")
+        page.text("Not shown: attribution takes too long for a report. Run: sciformer inspect RUN")
 
 
 def _short_sources(data: Assembly, part: str, count: int) -> list[str]:

@@ -30,7 +30,10 @@ class AnswersAgainst(NamedTuple):
 
 
 def answers_against(found: ReportData) -> tuple[AnswersAgainst | None, str]:
-    """Predictions against the column over the evaluated parts; or a reason for none."""
+    """Predictions against the plotted column, over all evaluated parts.
+
+    Returns None and the reason if they cannot be drawn.
+    """
     objective, by = found.objective, getattr(getattr(found.run.recipe.data, "split", None), "by", "")
     if not objective.plot_against or not found.judged:
         return None, "" if found.judged else "Not shown: predictions need the data."

@@ -65,7 +65,7 @@ class ReportData:
         except (UserError, OSError) as error:
             gone = "data have changed since this run" if isinstance(error, Changed) else "data are missing"
             what = gone if self.kept else "model is missing"
-            self.missing.append(f"The {what}; sections that need them are left out: {error}.")
+            self.missing.append(f"The {what}; the affected sections are left out: {error}.")
             return
         assert self.data.splits is not None
         if self.data.splits.fingerprint != run.about.get("data", {}):
@@ -163,7 +163,7 @@ def _data(page: Page, found: ReportData) -> None:
             shown = some.only(stream)
             panels = [(name, shown.take(np.array([row])), None) for row, name in enumerate(names)]
             what = f"Samples of the training part{f': {stream}' if len(data.tokens) > 1 else ''}."
-            page.figure(attention.draw_samples(data, panels), what, "Drawings of samples")
+            page.figure(attention.draw_samples(data, panels), what, "Drawings of training samples")
 
 
 def _training(page: Page, found: ReportData) -> None:
