@@ -148,12 +148,19 @@ def state_of(name: str) -> str:
 
 
 def code_of(text: str) -> str:
-    """Python code without comments, docstrings and empty lines, which affect no speed."""
-    lines = text.splitlines()
+    """Python code without what cannot change a speed: comments, docstrings, sentences and white space.
+
+    A sentence is a string of at least four words, such as an error message or the description of a key.
+    """
+    lines = [line.encode() for line in text.splitlines(keepends=True)]
+    starts = [0, *accumulate(map(len, lines))]
+    code, cuts = b"".join(lines), []
     for node in ast.walk(ast.parse(text)):
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if docstring or (isinstance(node, ast.JoinedStr | ast.Constant) and len(_words(node)) >= 4):
-            cuts.append((starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset))
+        sentence = isinstance(node, ast.JoinedStr | ast.Constant) and len(_words(node)) >= 4
+        if isinstance(node, ast.expr | ast.stmt) and (docstring or sentence):
+            last = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+            cuts.append((starts[node.lineno - 1] + node.col_offset, last))
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             row, column = token.start
@@ -161,7 +168,7 @@ def code_of(text: str) -> str:
             cuts.append((first, first + len(token.string.encode())))
     kept, place = [], 0
     for first, last in sorted(cuts):
-        if last > place:  # else inside of another one
+        if last > place:  # not inside another cut
             kept.append(code[place:first])
             place = last
     plain = "".join((b"".join(kept) + code[place:]).decode().split())
