@@ -1,12 +1,13 @@
+import contextlib
 import multiprocessing
 import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from sciformer.data import loader
 from sciformer.data.batch import join
@@ -106,14 +107,8 @@ def killer(flag):
     return trouble
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """Check for lost workers more often than every five seconds."""
-    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))
-
-
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_worker_is_replaced_and_nothing_changes(expected, workers, tmp_path, quick):
+def test_a_killed_worker_is_replaced_and_nothing_changes(expected, workers, tmp_path):
     before, said, flag = set(threading.enumerate()), [], tmp_path / "done"
     assert_same(load(fetch_of(killer(flag)), 0, 12, workers=workers, log=said.append), expected)
     assert flag.exists()
@@ -122,7 +117,7 @@ def test_a_killed_worker_is_replaced_and_nothing_changes(expected, workers, tmp_
     assert left_behind(before) == ([], set())
 
 
-def test_a_worker_killed_from_outside_never_disturbs_the_training(expected, quick):
+def test_a_worker_killed_from_outside_never_disturbs_the_training(expected):
     said, found = [], []
     batches = load(fetch_of(), 0, 12, workers=2, log=said.append)
     for batch in batches:
@@ -135,7 +130,57 @@ def test_a_worker_killed_from_outside_never_disturbs_the_training(expected, quic
     assert len(said) == 1
 
 
-def test_workers_that_die_again_and_again(quick):
+def test_workers_killed_at_any_instant_never_leave_the_training_waiting(expected):
+    """A lock shared with a killed process would stay closed for ever."""
+    random = np.random.default_rng(0)
+    for _ in range(6):
+        said, victims = [], []
+
+        def kill(victims=victims):
+            victims.extend(process.pid for process in multiprocessing.active_children())
+            for pid in victims:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+        timer = threading.Timer(random.uniform(0, 0.05), kill)
+        timer.start()
+        assert_same(load(fetch_of(), 0, 12, workers=2, log=said.append), expected)
+        timer.join()
+        assert len(said) <= len(victims)
+
+
+def killed_parent(pipe):
+    def trouble(stream):
+        time.sleep(0.02)
+
+    batches = load(fetch_of(trouble), 0, 12, workers=2)
+    next(batches)
+    pipe.send([process.pid for process in multiprocessing.active_children()])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_workers_end_when_the_training_is_killed():
+    near, far = multiprocessing.Pipe()
+    parent = multiprocessing.get_context("fork").Process(target=killed_parent, args=(far,))
+    parent.start()
+    pids = near.recv()
+    parent.join()
+    assert len(pids) == 2
+    end = time.monotonic() + 5
+    while time.monotonic() < end and any(alive(pid) for pid in pids):
+        time.sleep(0.01)
+    assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid):
+    """Whether a process runs; one that has ended and that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_workers_that_die_again_and_again():
     said = []
     with refuses(4, key="train.workers", hint="train.workers"):
         list(load(fetch_of(lambda stream: os._exit(1)), 0, 12, workers=1, log=said.append))

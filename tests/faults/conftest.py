@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from tests.train.tiny import go, image_recipe, left, text_recipe
 
@@ -23,9 +22,3 @@ def images(tmp_path_factory):
     folder = tmp_path_factory.mktemp("images")
     recipe = image_recipe(folder)
     return recipe, left(go(recipe, folder / "run"))
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    """Let PyTorch check its workers every 0.2 s instead of 5 s."""
-    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))

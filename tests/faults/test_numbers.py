@@ -187,7 +187,7 @@ def test_nan_of_a_model(tmp_path, images, monkeypatch):
 
 
 @fault("a data worker killed", "restarted and reported; the same result")
-def test_worker_killed(tmp_path, texts, impatient):
+def test_worker_killed(tmp_path, texts):
     recipe, reference = texts
 
     def kill():
@@ -200,7 +200,7 @@ def test_worker_killed(tmp_path, texts, impatient):
 
 
 @fault("data workers killed repeatedly", "stops after three restarts, with a hint; the same command continues")
-def test_workers_killed_for_ever(tmp_path, texts, monkeypatch, impatient):
+def test_workers_killed_for_ever(tmp_path, texts, monkeypatch):
     recipe, reference = texts
     parent, fetch = os.getpid(), Fetch.__getitem__
 

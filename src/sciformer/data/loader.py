@@ -2,6 +2,9 @@
 
 There is no thread that prepares batches: it would compete with the training loop for Python's global lock, which costs
 more time than it saves. The thread that reads pieces of large data ahead works mostly without the lock.
+
+Each worker has a pipe of its own and shares no lock with another process, unlike the workers of PyTorch's DataLoader. A
+worker that is killed at any instant ends its pipe, which the training notices at once, and the other way round.
 """
 
 from __future__ import annotations
@@ -9,19 +12,18 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import threading
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader
-from torch.utils.data import Dataset as TorchDataset
+from torch import Tensor, multiprocessing
 
 from ..errors import UserError
 from .batch import Batch
@@ -36,11 +38,13 @@ if TYPE_CHECKING:
     from ..tokens.base import Tokens
 
 MAX_RETRIES = 3  # restarts of lost workers in a row
+PREFETCHED = 2  # batches that a worker prepares ahead
+MAX_WAIT = 5.0  # seconds for a worker to end before it is killed
 TIMED_STEPS = 30  # steps over which the time is measured
 MIN_WARNED_SECONDS = 60.0  # remaining preparation time that is worth a message
 
 
-class Fetch(TorchDataset[Batch]):
+class Fetch:
     """Prepared batch of a step, for one rank: `fetch[step]`, a pure function."""
 
     def __init__(
@@ -95,14 +99,10 @@ def load(
     step, failures = first, 0
     while step < last:
         try:
-            for found in _processes(fetch, step, last, workers):
-                if isinstance(found, UserError):
-                    raise found
-                yield found.open()
+            for parcel in _processes(fetch, step, last, workers):
+                yield parcel.open()
                 step, failures = step + 1, 0
-        except (RuntimeError, OSError, EOFError) as error:
-            if not _lost(error):
-                raise
+        except _Lost as error:
             failures += 1
             if failures > MAX_RETRIES:
                 raise UserError(
@@ -134,13 +134,8 @@ def _here(fetch: Fetch, first: int, last: int, log: Callable[[str], None]) -> Ge
         yield batch
 
 
-def _lost(error: Exception) -> bool:
-    """Whether an exception means that a worker died.
-
-    PyTorch marks an exception raised inside a living worker with «Caught».
-    """
-    text = str(error)
-    return text.startswith("DataLoader worker (pid") if isinstance(error, RuntimeError) else "Caught" not in text
+class _Lost(Exception):
+    """A worker that died."""
 
 
 class _Parcel(NamedTuple):
@@ -180,49 +175,86 @@ class _Parcel(NamedTuple):
         return found
 
 
-class _Guarded(TorchDataset["_Parcel | UserError"]):
-    def __init__(self, fetch: Fetch) -> None:
-        self.fetch = fetch
+class _Worker:
+    """A process that prepares batches ahead of the training.
 
-    def __getitem__(self, step: int) -> _Parcel | UserError:
+    It receives step numbers, answers each with a parcel or an exception, and ends when its pipe is closed.
+    """
+
+    def __init__(self, fetch: Fetch, steps: Iterator[int]) -> None:
+        self.steps = steps
+        self.pipe, theirs = multiprocessing.Pipe()
+        self.process = multiprocessing.Process(target=_work, args=(fetch, theirs, self.pipe), daemon=True)
+        self.process.start()
+        theirs.close()
+        self._request(PREFETCHED)
+
+    def _request(self, count: int) -> None:
+        with suppress(OSError):  # a dead worker is noticed by `receive`
+            for step in islice(self.steps, count):
+                self.pipe.send(step)
+
+    def receive(self) -> _Parcel:
+        """Next parcel; the step after those already requested is requested too."""
         try:
-            return _Parcel.of(self.fetch[step])
-        except UserError as error:
-            return error  # raised in the main process
+            found: _Parcel | Exception = self.pipe.recv()
+        except (OSError, EOFError) as error:  # also if it died before its shared memory was opened here
+            self.process.join(MAX_WAIT)
+            raise _Lost(f"worker {self.process.pid} ended with exit code {self.process.exitcode}") from error
+        if isinstance(found, Exception):
+            raise found
+        self._request(1)
+        return found
 
-    def begin(self, worker: int) -> None:
-        """Start reading pieces ahead, for the lifetime of a worker."""
-        self.alive = ExitStack()
-        self.alive.enter_context(self.fetch.dataset.reading())
+    def join(self) -> None:
+        """Wait for the end of a worker whose pipe is closed."""
+        self.process.join(MAX_WAIT)
+        if self.process.is_alive():  # in the middle of a long read
+            self.process.kill()
+            self.process.join()
+        self.process.close()
 
 
-def _processes(fetch: Fetch, first: int, last: int, workers: int) -> Iterator[_Parcel | UserError]:
-    """Parcels from one loader per worker, so that each worker reads its own pieces."""
-    before = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
-    guarded, loaders = _Guarded(fetch), list[Any]()
+def _work(fetch: Fetch, pipe: Connection, parent: Connection) -> None:
+    """Main function of a worker."""
+    parent.close()  # a fork inherits the other end, and would never see it close
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which then closes the pipe
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with suppress(OSError, EOFError), fetch.dataset.reading():
+        while True:
+            step = pipe.recv()
+            try:
+                answer: _Parcel | Exception = _Parcel.of(fetch[step])
+            except Exception as error:
+                answer = _sendable(error)
+            pipe.send(answer)
+
+
+def _sendable(error: Exception) -> Exception:
+    """The exception with the worker's traceback as a note; a RuntimeError if it cannot be pickled."""
+    note = f"in a data worker:\n{traceback.format_exc()}"
     try:
-        for worker in range(workers):
-            runs = islice(fetch.order.runs(first, last), worker, None, workers)  # steps of a run need the same pieces
-            loader = DataLoader(
-                guarded,
-                batch_size=None,
-                sampler=chain.from_iterable(runs),
-                num_workers=1,
-                prefetch_factor=2,
-                collate_fn=_same,
-                worker_init_fn=guarded.begin,
-            )
-            loaders.append(iter(loader))
-        if before is not None and threading.current_thread() is threading.main_thread():
-            # PyTorch's handler would raise anywhere in the training; lost workers are detected here instead.
-            signal.signal(signal.SIGCHLD, before)
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    if not isinstance(error, UserError):
+        error.add_note(note)
+    return error
+
+
+def _processes(fetch: Fetch, first: int, last: int, workers: int) -> Iterator[_Parcel]:
+    """Parcels of all steps. Runs of steps that need the same pieces are dealt to the workers in turn."""
+    processes: list[_Worker] = []
+    try:
+        for place in range(workers):
+            runs = islice(fetch.order.runs(first, last), place, None, workers)
+            processes.append(_Worker(fetch, chain.from_iterable(runs)))
         for number, run in enumerate(fetch.order.runs(first, last)):
             for _ in run:
-                yield next(loaders[number % workers])
+                yield processes[number % workers].receive()
     finally:
-        for batches in loaders:
-            batches._shutdown_workers()  # now, not when the traceback is freed
-
-
-def _same(batch: Any) -> Any:
-    return batch
+        for worker in processes:
+            worker.pipe.close()
+        for worker in processes:  # a fork also holds the pipes of the workers before it, until it ends
+            worker.join()
