@@ -297,7 +297,7 @@ class FileSet(TaggedFiles):
     bad_files: Literal["stop", "skip"] = "stop"
     """Unreadable files: stop with an error, or skip the file with a note (default: stop)."""
     chunk_size: int = Field(default=4096, ge=16)
-    """Samples per chunk (default: 4096); training shuffles across several chunks in memory."""
+    """Samples per chunk (default: 4,096); training shuffles across several chunks in memory."""
 
     def plan(self, training: bool) -> Any:
         """Plan for reading training files, or other files."""

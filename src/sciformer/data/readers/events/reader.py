@@ -84,7 +84,7 @@ class EventFiles(FileSet):
     most: int | None = Field(default=None, ge=1)
     """Maximum number of list entries per sample, in file order (default: all)."""
     chunk_size: int = Field(default=16384, ge=16)
-    """Samples per chunk (default: 16384); training shuffles across several chunks in memory."""
+    """Samples per chunk (default: 16,384); training shuffles across several chunks in memory."""
 
     def find(self, names: Sequence[str | Path]) -> list[Tagged]:
         found = super().find(names)

@@ -102,7 +102,7 @@ class SeriesFiles(FileSet):
     labels_per_class: int | None = Field(default=None, ge=1)
     """Number of training objects per class, drawn with split.seed (default: all). Larger numbers add objects."""
     chunk_size: int = Field(default=4096, ge=16)
-    """Objects per chunk (default: 4096); training shuffles across several chunks in memory."""
+    """Objects per chunk (default: 4,096); training shuffles across several chunks in memory."""
 
     def absolute_paths(self) -> Self:
         return super().absolute_paths().model_copy(update={"objects": locate(self.objects) if self.objects else ""})

@@ -82,7 +82,7 @@ class Jets(SimulatedSequence):
     most: int = Field(default=MAX_PARTICLES, ge=1, le=MAX_PARTICLES)
     """Maximum number of particles per jet, the highest pT first (default: 128)."""
     chunk_size: int = Field(default=8192, ge=16)
-    """Jets simulated at a time (default: 8192); training keeps several chunks in memory and shuffles across them."""
+    """Jets simulated at a time (default: 8,192); training keeps several chunks in memory and shuffles across them."""
 
     def describe(self) -> str:
         kinds = ", ".join(self.classes)
