@@ -8,22 +8,23 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 DOCS = Path(__file__).parent
-PANELS = {  # title: picture, left, top, right, bottom in pixels
-    "words of a translation": ("text-alignment.png", 24, 34, 472, 490),
+PANELS = {  # title: picture, left, top, right, bottom in pixels; the last one is as wide as the others together
+    "words of a translation": ("text-alignment.png", 24, 28, 542, 490),
     "patches of an image": ("pictures/images-reasons.png", 179, 34, 350, 205),
-    "particles of a jet": ("jets-attention.png", 590, 54, 776, 250),
-    "observations of a star": ("lightcurves-attention.png", 84, 586, 1092, 734),
+    "particles of a jet": ("jets-attention.png", 590, 52, 760, 221),
+    "observations of a star, folded with its period": ("lightcurves-attention.png", 80, 572, 1092, 734),
 }
 
 
 def draw() -> plt.Figure:
     """Four kinds of tokens, coloured by the attention that they receive."""
-    figure = plt.figure(figsize=(10, 2.3), dpi=110)
-    grid = figure.add_gridspec(1, 4, width_ratios=(1, 0.95, 0.9, 1.9), wspace=0.05)
-    for cell, (title, (name, left, top, right, bottom)) in zip(grid, PANELS.items(), strict=True):
+    figure = plt.figure(figsize=(9, 4.9), dpi=110)
+    grid = figure.add_gridspec(2, 3, height_ratios=(2.05, 1), width_ratios=(1.12, 1, 1), wspace=0.06, hspace=0.16)
+    cells = [grid[0, 0], grid[0, 1], grid[0, 2], grid[1, :]]
+    for cell, (title, (name, left, top, right, bottom)) in zip(cells, PANELS.items(), strict=True):
         axes = figure.add_subplot(cell)
-        axes.imshow(plt.imread(DOCS / name)[top:bottom, left:right])
-        axes.set_title(title, fontsize=9)
+        axes.imshow(plt.imread(DOCS / name)[top:bottom, left:right], interpolation="antialiased")
+        axes.set_title(title, fontsize=10)
         axes.axis("off")
     return figure
 
