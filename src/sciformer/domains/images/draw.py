@@ -49,12 +49,8 @@ def display_limits(image: Array) -> tuple[Array, Array]:
     flat = _display_channels(image)
     flat = flat.reshape(-1, flat.shape[-1])
     flat = flat[np.isfinite(flat).all(-1)] if np.isfinite(flat).all(-1).any() else np.zeros((1, flat.shape[-1]))
-    found = (
-        np.percentile(flat, CLIP_PERCENTILES, 0)
-        if len(np.unique(flat[:10_000])) > MAX_DISCRETE_VALUES
-        else (flat.min(0), flat.max(0))
-    )
-    low, high = np.asarray(found[0]), np.asarray(found[1])
+    few = len(np.unique(flat[:10_000])) <= MAX_DISCRETE_VALUES
+    low, high = np.percentile(flat, (0, 100) if few else CLIP_PERCENTILES, 0)
     if len(low) == 3:  # common limits keep the colour balance
         low, high = np.full(3, low.min()), np.full(3, high.max())
     flat_one = high <= low
