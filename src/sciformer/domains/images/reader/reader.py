@@ -166,7 +166,7 @@ class ImageFiles(FileSet):
         return found
 
     def pieces(self, plan: ImageFormat, parts: Sequence[Any], mixed: bool = True, notes: Sequence[str] = ()) -> Any:
-        return ImageChunks([one for one, _ in parts], [rows for _, rows in parts], plan, mixed, notes)
+        return ImageChunks(parts, plan, mixed, list(notes))
 
     def slow(self, source: Any, scans: Sequence[Any], drawn: Sequence[str]) -> list[str]:
         return []

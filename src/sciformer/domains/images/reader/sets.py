@@ -16,20 +16,10 @@ from ....data.columns import Array
 from ....data.fileset import Counts, Scan, Words
 from ....data.random import key, mix
 from ....errors import UserError, nearest, one_of
-from . import decode
+from . import decode, listing
 from .arrays import ArrayFile, open_arrays
 from .decode import ImageHeader, Resizer
-from .listing import (
-    LABEL_NAMES,
-    PART_NAMES,
-    ImageFile,
-    find_label_column,
-    is_picture,
-    is_table,
-    name_words,
-    part_of_name,
-    read_image_table,
-)
+from .listing import ImageFile, is_picture, is_table, part_of_name
 
 Axes = Literal["", "hw", "hwc", "chw", "nhw", "nhwc", "nchw"]
 IMAGE_NAMES = "image images img imgs data x pixels cutout cutouts picture pictures array"
@@ -237,7 +227,7 @@ def _run_set(entries: Sequence[ImageFile], options: ReadOptions, bad: BadFiles) 
 
 
 def _table_set(path: Path, options: ReadOptions, bad: BadFiles) -> ImageSet:
-    paths, columns = read_image_table(path, options.image, options.label)
+    paths, columns = listing.read_image_table(path, options.image, options.label)
     made = _file_set(path, paths, columns, replace(options, image="", label=""), bad)
     made.origin.append(path)
     return made
@@ -402,7 +392,7 @@ def _unread_label_notes(file: ArrayFile, count: int) -> list[str]:
     return [
         f"`{name}` of {file.path} has {shape[0]:,} entries, not {count:,} as the images: it was not read."
         for name, (shape, _) in file.arrays.items()
-        if name.rpartition("/")[2].lower() in LABEL_NAMES and len(shape) == 1 and shape[0] != count
+        if name.rpartition("/")[2].lower() in listing.LABEL_NAMES and len(shape) == 1 and shape[0] != count
     ]
 
 
@@ -432,9 +422,11 @@ def _array_columns(file: ArrayFile, image: str, axes: Axes, options: ReadOptions
     entries = [name for name, stored in file.arrays.items() if stored.shape in ((count,), (count, 1))]
     mine = {name: name for name in entries if not part or part_of_name(name) == part}
     if part:
-        mine = {"_".join(word for word in name_words(name) if word not in PART_NAMES): name for name in mine}
+        mine = {
+            "_".join(word for word in listing.name_words(name) if word not in listing.PART_NAMES): name for name in mine
+        }
     made = {new.rpartition("/")[2]: file.get(old).reshape(count) for new, old in mine.items()}
-    label = find_label_column(made, options.label, f"an array of {file.path}")
+    label = listing.find_label_column(made, options.label, f"an array of {file.path}")
     if label and label != "label":
         made["label"] = made.pop(label)
     return made

@@ -127,10 +127,8 @@ def texture_values(name: str, u: Array, v: Array, rng: np.random.Generator) -> A
         return np.sign(rng.standard_normal(u.shape, np.float32))
     if name == "blots":
         way, phase = rng.uniform(0, TWO_PI, (2, BLOT_WAVES, len(u)))
-        waves = [
-            np.cos(TWO_PI * 0.7 * (per_image(np.cos(a)) * u + per_image(np.sin(a)) * v) + per_image(p))
-            for a, p in zip(way, phase)
-        ]
+        across = (per_image(np.cos(a)) * u + per_image(np.sin(a)) * v for a in way)
+        waves = [np.cos(TWO_PI * 0.7 * x + per_image(p)) for x, p in zip(across, phase)]
         return np.sign(sum(waves[1:], waves[0]))
     x, y = u - np.floor(u) - 0.5, v - np.floor(v) - 0.5
     if name == "dots":
