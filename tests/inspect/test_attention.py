@@ -5,14 +5,7 @@ import pytest
 import torch
 
 from sciformer.inspect import attention, distance
-from sciformer.inspect.attention import (
-    attention_maps,
-    group_by_value,
-    map_title,
-    received_attention,
-    relative_to_uniform,
-    weights_on,
-)
+from sciformer.inspect.attention import attention_maps, map_title, received_attention, weights_on
 from sciformer.inspect.distance import AttentionDistance, attention_distance_along, attention_distances, reach
 from tests.errors import refuses
 from tests.inspect.plots.test_heads import PATCHES, assembled
@@ -102,11 +95,11 @@ def test_a_query_that_asks_for_the_sample_has_its_own_row():
 
 def test_samples_by_their_value():
     x = np.array([2.0, 1.0, 2.0, np.nan, 1.0])
-    assert [(value, rows.tolist()) for value, rows in group_by_value(x)] == [(1.0, [1, 4]), (2.0, [0, 2])]
-    many = group_by_value(np.arange(100.0)[::-1], most=4)
+    assert [(value, rows.tolist()) for value, rows in attention.group_by_value(x)] == [(1.0, [1, 4]), (2.0, [0, 2])]
+    many = attention.group_by_value(np.arange(100.0)[::-1], most=4)
     assert [value for value, _ in many] == [12.0, 37.0, 62.0, 87.0]
     assert sorted(np.concatenate([rows for _, rows in many]).tolist()) == list(range(100))
-    assert group_by_value(np.array([np.nan])) == []
+    assert attention.group_by_value(np.array([np.nan])) == []
 
 
 def test_names_of_maps():
@@ -213,5 +206,5 @@ def test_what_is_left_out_of_a_trunk_counts_in_no_share():
     wide = np.zeros((1, 2, 5, 5))  # the tokens 1 and 3 are hidden: nobody looks at them, and they look at nobody
     wide[np.ix_([0], [0, 1], [0, 2, 4], [0, 2, 4])] = plain
     assert received_attention(wide)[0, [0, 2, 4]] == pytest.approx(received_attention(plain)[0])
-    assert relative_to_uniform(received_attention(wide)[0]).sum() == pytest.approx(3)
-    assert relative_to_uniform(np.full(4, 0.25)) == pytest.approx(1)
+    assert attention.relative_to_uniform(received_attention(wide)[0]).sum() == pytest.approx(3)
+    assert attention.relative_to_uniform(np.full(4, 0.25)) == pytest.approx(1)
