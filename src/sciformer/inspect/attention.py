@@ -64,9 +64,7 @@ def eval_mode(step: Any) -> Iterator[None]:
 
 
 def watch(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Watch:
-    """Run a prepared batch and record attention maps (B, H, N, M) by name.
-
-    stream   stream to encode (default: the only one)
+    """Encode a stream (default: the only one) and record maps (B, H, N, M) by name.
 
     Maps are in order of depth. Trunks without attention (recurrent, convolution) record none, except for a pooling by
     attention. Linformer trunks record none either: they attend to projections of tokens, not to tokens.
@@ -205,18 +203,12 @@ def weights_on(look: AttentionMaps, row: int, head: int | None = None) -> dict[s
 
 
 def relative_to_uniform(weights: Floats) -> Floats:
-    """Received attention (N,) divided by uniform attention.
-
-    Tokens without any weight are masked and do not count towards the uniform share.
-    """
+    """Received attention (N,) over uniform attention to the tokens with any weight."""
     return np.count_nonzero(weights) * weights
 
 
 def excess_over(times: Floats) -> tuple[Floats, float]:
-    """Weights (N,) minus 1, clipped at 0, and the largest weight.
-
-    All are zero if the largest weight is below 1.1.
-    """
+    """Weights (N,) minus 1, at least 0 (all 0 if none reaches 1.1), and the largest."""
     most = float(times.max(initial=0.0))
     return np.clip(times - 1, 0, None) * (most >= 1.1), most
 
@@ -246,7 +238,7 @@ def draw_attention(look: AttentionMaps, assembly: Assembly, row: int, form: str 
 
 
 def draw_excess(assembly: Assembly, sample: Batch, times: Mapping[str, Floats], unit: str, form: str = "") -> Figure:
-    """Draw a sample, and again with the excess of token weights over 1, in units of `unit`, by title."""
+    """Draw a sample, and again with the excess of weights over 1 `unit`, by title."""
     panels: list[Panel] = [("sample", sample, None)]
     for name, weights in times.items():
         excess, most = excess_over(weights)

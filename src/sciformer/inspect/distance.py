@@ -86,12 +86,9 @@ class Depth(NamedTuple):
 
 
 def depth(found: Mapping[str, AttentionDistance]) -> Depth:
-    """Attention distance against depth, over all heads (arXiv 2010.11929, figure 7).
-
-    Blocks with fewer heads than the widest are filled with NaN.
-    """
+    """Attention distance against depth, over all heads (arXiv 2010.11929, figure 7)."""
     means = [each.heads.mean(0) for each in found.values()]
-    heads = np.full((len(means), max(map(len, means), default=0)), np.nan)
+    heads = np.full((len(means), max(map(len, means), default=0)), np.nan)  # NaN where a block has fewer heads
     for row, mean in zip(heads, means):
         row[: len(mean)] = mean
     block = np.broadcast_to(np.arange(len(heads))[:, None], heads.shape)

@@ -1,7 +1,4 @@
-"""Faithfulness of attributions: predictions without the highest-scored tokens.
-
-The figures are part of `sciformer inspect`, and of the report if they are quick to compute.
-"""
+"""Faithfulness of attributions: predictions without the highest-scored tokens."""
 
 from __future__ import annotations
 

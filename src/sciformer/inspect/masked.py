@@ -1,7 +1,4 @@
-"""Masked tokens of samples beside the predictions of the model.
-
-The tokens draw both, if their kind can.
-"""
+"""Masked tokens of samples beside the predictions, if the tokens can draw both."""
 
 from __future__ import annotations
 

@@ -104,8 +104,7 @@ def position_similarity(step: Any, assembly: Assembly, batch: Batch, stream: str
     n = int(sample.lengths.sum())
     if not isinstance(position, Position) or n < 3:
         return None
-    device, shape = next(step.model.parameters()).device, None
-    scaled = tokens.normalise(sample)
+    device, scaled, shape = next(step.model.parameters()).device, tokens.normalise(sample), None
     if isinstance(tokens.grid_shape, tuple):
         shape = tokens.grid_shape
         at = grid(shape)

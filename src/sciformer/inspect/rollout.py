@@ -63,10 +63,7 @@ def rollout_samples(look: AttentionMaps) -> list[Floats]:
 
 
 def follow_samples(look: AttentionMaps, maps: dict[str, Tensor], layer: Callable[[Floats], Floats]) -> list[Floats]:
-    """`follow` for every sample.
-
-    layer  makes a layer of a map (H, N, N), or a row of the map (H, 1 + N) of a pooling query
-    """
+    """`follow` for every sample; `layer` takes maps (H, N, N) or queries (H, 1 + N)."""
     inside = self_attention(look)
     if not maps:
         return []

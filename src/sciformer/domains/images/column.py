@@ -11,11 +11,10 @@ from ...errors import UserError
 
 
 class ImageColumn:
-    """The images of a table: an array of one shape, or `Lists` of pixels.
+    """Images of a table: an array of one shape (`one_shape`), or `Lists` of pixels.
 
     shapes    (n, 2) height and width of each image
     channels  number of channels of all images
-    one_shape whether the table holds an array, so that all images have one shape
     """
 
     def __init__(self, table: Table) -> None:

@@ -1,8 +1,4 @@
-"""Cue bias: does a model follow shape or texture? (arXiv 1811.12231)
-
-bias = cue_bias(predicted, shape, texture)
-bias.value                    share of the first cue among the predictions that follow either cue
-"""
+"""Cue bias: does a model follow shape or texture? (arXiv 1811.12231)"""
 
 from __future__ import annotations
 

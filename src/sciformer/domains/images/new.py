@@ -130,9 +130,8 @@ def _too_many_classes(column: Array) -> bool:
 def _target_side(shapes: Array, varying: bool) -> int | None:
     """Side for data.size, if sizes differ or images are large; otherwise None."""
     middle = int(np.median(shapes[:, :2].min(1)))
-    if not varying and shapes[:, :2].max() <= 2 * MAX_SIDE:
-        return None
-    return min(MAX_SIDE, max(8, middle - middle % 8))
+    large = varying or shapes[:, :2].max() > 2 * MAX_SIDE
+    return min(MAX_SIDE, max(8, middle - middle % 8)) if large else None
 
 
 def patch_side(height: int, width: int) -> int:
@@ -198,10 +197,8 @@ def _image_column(table: dict[str, Any], found: dict[str, str]) -> str:
 
 def _group_column(flat: dict[str, Array], count: int) -> str:
     """Name of a column of groups: integers or names that repeat."""
-    for name in GROUP_NAMES:
-        if name in flat and flat[name].dtype.kind in "iuU" and 10 <= len(np.unique(flat[name])) <= count // 2:
-            return name
-    return ""
+    possible = (name for name in GROUP_NAMES if name in flat and flat[name].dtype.kind in "iuU")
+    return next((name for name in possible if 10 <= len(np.unique(flat[name])) <= count // 2), "")
 
 
 def find_question(flat: dict[str, Array], count: int, along: bool = False) -> guess.Question:

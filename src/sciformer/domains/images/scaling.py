@@ -108,10 +108,9 @@ def scale_by_channel(section: Patches, values: Array) -> Array:
 
 
 def image_levels(section: Patches, stream: Stream, values: Array) -> tuple[Array, Array, Array]:
-    """Mean and standard deviation (T, 1, 1) of the image of each patch.
+    """Mean and deviation (T, 1, 1) of the visible pixels of the image of each patch.
 
-    Masked patches and padding do not count. The third result is the mask (T, pixels of a channel, 1) of pixels inside
-    the image.
+    The third result is the mask (T, pixels of a channel, 1) of pixels inside the image.
     """
     columns = stream.columns
     cell = columns.get("cell", columns["at"])

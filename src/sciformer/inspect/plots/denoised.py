@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Figure:
-    """Denoised series of some samples of a part, one panel each.
-
-    The x axis is the position of the tokens; for patches, their index.
-    """
+    """Denoised series of some samples against token positions (patches: index)."""
     dataset, objective = data.dataset(part), data.objective
     ids = even_steps(len(dataset), samples)
     batch = dataset.batch(ids)

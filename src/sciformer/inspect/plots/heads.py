@@ -28,12 +28,6 @@ def has_shape(assembly: Assembly, look: AttentionMaps, row: int) -> bool:
     return _trial_axes(assembly, look, row).get_aspect() != "auto"
 
 
-def alternative_forms(assembly: Assembly, look: AttentionMaps, row: int) -> list[str]:
-    """Names of the alternative drawings of a sample."""
-    tokens = assembly.tokens[look.stream]
-    return list(tokens.alternative_drawings(look.seen.take(np.array([row])))) if look.seen.stream.lengths[row] else []
-
-
 def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure:
     """Attention received by the tokens of one sample: lines are blocks, columns heads.
 

@@ -98,10 +98,11 @@ def _stream_figures(
         name = sample_name(batch, row, run.recipe.objective)
         caption = f"Attention received by each token ({name}). Colour: excess over uniform attention."
         yield f"sample-{row + 1}", partial(attention.draw_attention, look, data, row), caption
-        for form in heads.alternative_forms(data, look, row):
+        sample, length = look.seen.take(np.array([row])), look.seen.stream.lengths[row]
+        for form in data.tokens[stream].alternative_drawings(sample) if length else ():
             draw = partial(attention.draw_attention, look, data, row, form)
             yield f"{form}-{row + 1}", draw, f"The same sample, {form}."
-        if look.watch.attention and look.seen.stream.lengths[row] and heads.has_shape(data, look, row):
+        if look.watch.attention and length and heads.has_shape(data, look, row):
             draw = partial(heads.draw_every_head, look, data, row)
             yield f"heads-{row + 1}", draw, "Attention of every head of every block."
     if (codes := positions.position_similarity(run.step, data, batch, stream)) is not None:
@@ -203,7 +204,6 @@ def reasons_section(page: Page, found: ReportData) -> None:
 
 
 def _short_sources(data: Assembly, part: str, count: int) -> list[str]:
-    """Source texts that are short enough to draw."""
     from ...generation.translate import columns_of
 
     name, _ = columns_of(data)

@@ -198,7 +198,6 @@ def _digests(sets: Sequence[ImageSet]) -> Array:
 
 
 def _conflicting_class_note(train: Sequence[ImageSet], same: Array) -> str:
-    """Note on duplicates that have different classes."""
     if not all(LABEL in one.columns for one in train):
         return ""
     _, label = np.unique(known_columns(train, LABEL), return_inverse=True)

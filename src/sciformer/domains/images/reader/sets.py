@@ -237,28 +237,25 @@ def _file_set(
     path: Path, paths: Sequence[Path], columns: dict[str, Array], options: ReadOptions, bad: BadFiles
 ) -> ImageSet:
     """Make a set of files with one image each; reads the headers."""
-    kept, looks = [], []
-    for number, look in enumerate(map_files(partial(_header, options=options), paths)):
-        if isinstance(look, UserError):
-            bad.append((str(paths[number]), look))
-        else:
-            kept.append(number)
-            looks.append(look)
+    found = list(map_files(partial(_header, options=options), paths))
+    bad.extend((str(path), error) for path, error in zip(paths, found) if isinstance(error, UserError))
+    looks = {number: look for number, look in enumerate(found) if not isinstance(look, UserError)}
+    kept, headers = list(looks), list(looks.values())
     columns = {name: column[np.array(kept, np.int64)] for name, column in columns.items()}
-    cards = [look.cards or {} for look in looks]
+    cards = [look.cards or {} for look in headers]
     known = [card for card in (cards[0] if cards else {}) if all(card in one for one in cards)]
     columns |= {card: np.array([one[card] for one in cards]) for card in known if card not in columns}
-    kinds = {look.dtype: paths[row] for row, look in zip(reversed(kept), reversed(looks))}
-    reduced = sum(look.reduced for look in looks)
+    kinds = {look.dtype: paths[row] for row, look in reversed(looks.items())}
+    reduced = sum(look.reduced for look in headers)
     return ImageSet.of(
         path,
         columns,
-        np.array([look[:3] for look in looks], np.int32).reshape(-1, 3),
+        np.array([look[:3] for look in headers], np.int32).reshape(-1, 3),
         dtype=common_dtype(kinds) if kinds else np.dtype("uint8"),
-        groups=np.array([look.digest for look in looks], np.int64),
+        groups=np.array([look.digest for look in headers], np.int64),
         options=options,
         paths=[str(paths[row]) for row in kept],
-        bytes=[look.size for look in looks],
+        bytes=[look.size for look in headers],
         notes=[f"{reduced:,} pictures have 16 bits for each colour; Pillow reads only 8."] if reduced else [],
     )
 
@@ -300,7 +297,6 @@ def _array_sets(path: Path, options: ReadOptions) -> list[tuple[str, ImageSet]]:
 
 
 def _attach_idx_labels(path: Path, images: ImageSet) -> None:
-    """Read the labels of an idx file from the label file beside it."""
     named = path.name.replace("images", "labels").replace("idx3", "idx1")
     for name in (named, f"{named}.gz", named.removesuffix(".gz")) if "ubyte" in path.name else ():
         if name != path.name and (other := path.with_name(name)).exists():
@@ -388,7 +384,6 @@ def _array_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
 
 
 def _unread_label_notes(file: ArrayFile, count: int) -> list[str]:
-    """Notes on arrays with the name of labels but another length than the images."""
     return [
         f"`{name}` of {file.path} has {shape[0]:,} entries, not {count:,} as the images: it was not read."
         for name, (shape, _) in file.arrays.items()
