@@ -102,12 +102,6 @@ def test_samples_by_their_value():
     assert attention.group_by_value(np.array([np.nan])) == []
 
 
-def test_names_of_maps():
-    assert map_title("blocks.0.attention") == "block 1"
-    assert map_title("pool.blocks.1.attention") == "pool, block 2"
-    assert map_title("pool.attention") == "pool"
-
-
 # Models
 
 

@@ -96,8 +96,7 @@ def test_left_out_or_blanked():
 
 
 def test_special_tokens_stay(tmp_path):
-    text = np.empty(2, object)
-    text[:] = ["a b c", "b"]
+    text = np.array(["a b c", "b"], object)
     tokens = {"kind": "text", "unit": "words", "begin": True, "context": 8}
     made, step, batch = assembled(tokens, {"text": text})
     (kind,) = made.tokens.values()

@@ -32,13 +32,12 @@ def test_an_isothermal_ellipsoid_bends_as_the_closed_form_says():
     bent = lenses.deflection(x, y, one(1.0), one(2.0), one(f * np.cos(2 * angle)), one(f * np.sin(2 * angle)))
     along, across = np.cos(angle) * x + np.sin(angle) * y, np.cos(angle) * y - np.sin(angle) * x
     root, psi = np.sqrt(1 - q * q), np.sqrt(q * q * along**2 + across**2)
-    u = np.sqrt(q) * np.sqrt(q) / np.sqrt(q) / root * np.arctan(root * along / psi)
+    u = np.sqrt(q) / root * np.arctan(root * along / psi)
     v = np.sqrt(q) / root * np.arctanh(root * across / psi)
     there = np.cos(angle) * u - np.sin(angle) * v, np.sin(angle) * u + np.cos(angle) * v
     np.testing.assert_allclose(bent, there, atol=1e-4)
     found = lenses.axis_ratio_and_angle(one(f * np.cos(2 * angle)), one(f * np.sin(2 * angle)))
-    assert found[0] == pytest.approx(q)
-    assert found[1] == pytest.approx(angle)
+    np.testing.assert_allclose(found, [[q], [angle]])
 
 
 @pytest.mark.parametrize("slope", [1.8, 2.2])
@@ -80,8 +79,7 @@ def test_truths_are_in_their_ranges():
     for name in (*TARGETS, *SOURCE_COLUMNS, "snr", "seeing"):
         assert table[name].std() > 0
     assert np.hypot(table["e1"], table["e2"]).max() < 0.36
-    assert table["einstein_radius"].min() >= 0.6
-    assert table["einstein_radius"].max() <= 2
+    assert 0.6 <= table["einstein_radius"].min() <= table["einstein_radius"].max() <= 2
 
 
 def test_the_lens_can_be_dark():
