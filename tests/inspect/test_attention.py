@@ -5,21 +5,8 @@ import pytest
 import torch
 
 from sciformer.inspect import attention, distance
-from sciformer.inspect.attention import (
-    attention_maps,
-    group_by_value,
-    map_title,
-    received_attention,
-    relative_to_uniform,
-    weights_on,
-)
-from sciformer.inspect.distance import (
-    AttentionDistance,
-    attention_distance_along,
-    attention_distances,
-    correlation,
-    reach,
-)
+from sciformer.inspect.attention import attention_maps, map_title, received_attention, weights_on
+from sciformer.inspect.distance import AttentionDistance, attention_distance_along, attention_distances, reach
 from tests.errors import refuses
 from tests.inspect.plots.test_heads import PATCHES, assembled
 
@@ -55,10 +42,9 @@ def test_the_baseline_sees_what_a_head_may_see():
 def test_padding_and_the_class_token_do_not_count():
     plain = softmax((1, 2, 4, 4))
     padded = np.zeros((1, 2, 5, 5))
-    padded[..., :4, :4], padded[..., 4, :4] = plain, 0.25
-    valid = np.array([[True] * 4 + [False]])
+    padded[..., :4, :4] = plain
     known = reach(plain, LINE[:4, :4])
-    assert reach(padded, LINE, valid).heads == pytest.approx(known.heads)
+    assert reach(padded, LINE).heads == pytest.approx(known.heads)
     crowned = np.full((1, 2, 5, 5), 0.2)
     crowned[..., 1:, 0], crowned[..., 1:, 1:] = 0.6, 0.4 * plain
     assert reach(crowned, LINE[:4, :4], front=1).heads == pytest.approx(known.heads)
@@ -66,11 +52,11 @@ def test_padding_and_the_class_token_do_not_count():
 
 
 def test_what_has_no_reach():
-    assert np.isnan(reach(softmax((1, 1, 5, 5)), LINE, np.zeros((1, 5), bool)).heads).all()
-    assert np.isnan(reach(np.full((1, 1, 5, 5), np.nan), LINE).heads).all()
+    for nothing in (0, np.nan):
+        assert np.isnan(reach(np.full((1, 1, 5, 5), nothing), LINE).heads).all()
     with refuses((1, 1, 1, 5)):
         reach(np.ones((1, 1, 1, 5)) / 5, LINE)
-    with refuses("5 tokens", (1, 4, 4)):
+    with refuses((1, 1, 5, 5), (4, 4)):
         reach(softmax((1, 1, 5, 5)), LINE[:4, :4])
     with refuses("(B, H, N, M)", (5, 5)):
         reach(np.eye(5), LINE)
@@ -82,12 +68,9 @@ def test_distance_against_depth():
     assert distance.depth(rising).heads.shape == (4, 3)
     assert np.isnan(distance.depth({"blocks.0": rising["blocks.0"]}).correlation)
     assert np.isnan(distance.depth({}).correlation)
-    uneven = {
-        "a": AttentionDistance(np.array([[1.0, 3.0]]), np.ones(1)),
-        "b": AttentionDistance(np.array([[5.0]]), np.ones(1)),
-    }
+    uneven = {name: AttentionDistance(np.array([heads]), np.ones(1)) for name, heads in (("a", [1.0, 3]), ("b", [5.0]))}
     assert distance.depth(uneven).correlation == pytest.approx(np.corrcoef([0, 0, 1], [1, 3, 5])[0, 1])
-    assert np.isnan(correlation([1, 1], [1, 2]))
+    assert np.isnan(distance.correlation([1, 1], [1, 2]))
 
 
 # At what
@@ -112,17 +95,11 @@ def test_a_query_that_asks_for_the_sample_has_its_own_row():
 
 def test_samples_by_their_value():
     x = np.array([2.0, 1.0, 2.0, np.nan, 1.0])
-    assert [(value, rows.tolist()) for value, rows in group_by_value(x)] == [(1.0, [1, 4]), (2.0, [0, 2])]
-    many = group_by_value(np.arange(100.0)[::-1], most=4)
+    assert [(value, rows.tolist()) for value, rows in attention.group_by_value(x)] == [(1.0, [1, 4]), (2.0, [0, 2])]
+    many = attention.group_by_value(np.arange(100.0)[::-1], most=4)
     assert [value for value, _ in many] == [12.0, 37.0, 62.0, 87.0]
     assert sorted(np.concatenate([rows for _, rows in many]).tolist()) == list(range(100))
-    assert group_by_value(np.array([np.nan])) == []
-
-
-def test_names_of_maps():
-    assert map_title("blocks.0.attention") == "block 1"
-    assert map_title("pool.blocks.1.attention") == "pool, block 2"
-    assert map_title("pool.attention") == "pool"
+    assert attention.group_by_value(np.array([np.nan])) == []
 
 
 # Models
@@ -223,5 +200,5 @@ def test_what_is_left_out_of_a_trunk_counts_in_no_share():
     wide = np.zeros((1, 2, 5, 5))  # the tokens 1 and 3 are hidden: nobody looks at them, and they look at nobody
     wide[np.ix_([0], [0, 1], [0, 2, 4], [0, 2, 4])] = plain
     assert received_attention(wide)[0, [0, 2, 4]] == pytest.approx(received_attention(plain)[0])
-    assert relative_to_uniform(received_attention(wide)[0]).sum() == pytest.approx(3)
-    assert relative_to_uniform(np.full(4, 0.25)) == pytest.approx(1)
+    assert attention.relative_to_uniform(received_attention(wide)[0]).sum() == pytest.approx(3)
+    assert attention.relative_to_uniform(np.full(4, 0.25)) == pytest.approx(1)

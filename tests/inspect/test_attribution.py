@@ -5,15 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from sciformer.inspect import attribution
 from sciformer.inspect.attention import attention_maps
-from sciformer.inspect.attribution import (
-    attribute,
-    has_single_answer,
-    model_answers,
-    prepare_inputs,
-    relevance,
-    weight_by_gradient,
-)
+from sciformer.inspect.attribution import attribute, has_single_answer, model_answers, prepare_inputs
 from sciformer.inspect.faithfulness import score_tokens
 from sciformer.inspect.rollout import rollout_samples
 from sciformer.nn.attention.attention import Attention
@@ -26,11 +20,11 @@ IMAGES = {"image": np.random.default_rng(0).normal(size=(4, 4, 6))}
 
 def test_the_rules_by_hand():
     a, slope = torch.tensor([[0.25, 0.75]]), torch.tensor([[2.0, -1.0]])
-    assert weight_by_gradient(a, slope).tolist() == [[0.5, 0.0]]
-    assert weight_by_gradient(a, slope, either=True).tolist() == [[0.5, 0.75]]
+    assert attribution.weight_by_gradient(a, slope).tolist() == [[0.5, 0.0]]
+    assert attribution.weight_by_gradient(a, slope, either=True).tolist() == [[0.5, 0.75]]
     two = np.array([[[0.0, 1.0], [0.0, 0.0]], [[0.0, 3.0], [2.0, 0.0]]])
-    assert relevance(two) == pytest.approx(np.array([[1.0, 2.0], [1.0, 1.0]]))
-    assert relevance(np.array([[0.0, 1.0, 2.0]])) == pytest.approx([1.0, 1.0, 2.0])
+    assert attribution.relevance(two) == pytest.approx(np.array([[1.0, 2.0], [1.0, 1.0]]))
+    assert attribution.relevance(np.array([[0.0, 1.0, 2.0]])) == pytest.approx([1.0, 1.0, 2.0])
 
 
 def looking_at_one():

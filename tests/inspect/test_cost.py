@@ -4,45 +4,25 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.assembly import Assembly
 from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.inspect.cost import cost, format_large, to_json
-from sciformer.objectives.base import Step
-from sciformer.recipe import Recipe
 from tests.errors import refuses
-from tests.models.sections import model_keys
+from tests.inspect.plots.test_heads import PATCHES, assembled
 
 N, PIXELS, DIM, DEPTH = 16, 4, 32, 2
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("cost") / "images.npz"
-    rng = np.random.default_rng(0)
-    np.savez(path, image=rng.normal(size=(20, 8, 8)), label=np.arange(20) % 2)
-    return path
+def made(samples=4, **model):
+    image = np.random.default_rng(0).normal(size=(samples, 8, 8))
+    keys = {"dim": DIM, "depth": DEPTH, "position": "learned", **model}
+    assembly, step, batch = assembled(PATCHES, {"image": image}, **keys)
+    rng = SampleRandom(0, 0, batch.ids)
+    return assembly, step, prepare(batch, assembly.tokens, assembly.objective, rng, training=True)
 
 
-def made(data, samples=4, **model):
-    recipe = Recipe.from_dict(
-        {
-            "data": {"kind": "arrays", "files": [str(data)], "split": {"valid": 0.0, "test": 0.0}},
-            "tokens": {"kind": "patches", "patch": 2},
-            "model": model_keys(**{"kind": "encoder", "dim": DIM, "depth": DEPTH, "heads": 4, **model}),
-            "objective": {"kind": "classify"},
-            "train": {"steps": 1, "batch": 10},
-        }
-    )
-    assembly = Assembly.open(recipe)
-    step = Step(assembly.network(), assembly.objective)
-    ids = np.arange(samples)
-    batch = assembly.dataset("train").batch(ids)
-    return assembly, step, prepare(batch, assembly.tokens, assembly.objective, SampleRandom(0, 0, ids), training=True)
-
-
-def of(data, **model):
-    return cost(*(parts := made(data, **model))[:2], parts[2])
+def of(**model):
+    return cost(*made(**model))
 
 
 def by_hand(trunk):
@@ -51,8 +31,8 @@ def by_hand(trunk):
 
 
 @pytest.mark.parametrize("samples", [1, 4])
-def test_an_encoder_is_counted_with_its_attention(data, samples):
-    found = of(data, samples=samples)
+def test_an_encoder_is_counted_with_its_attention(samples):
+    found = of(samples=samples)
     block = 2 * N * 12 * DIM**2 + 4 * N * N * DIM  # 4 D^2 of the projections, 8 D^2 of the MLP; q k^T and a v
     assert found.flops_per_sample == pytest.approx(by_hand(DEPTH * block), rel=0.02)
     assert found.flops_per_token == pytest.approx(found.flops_per_sample / N)
@@ -60,30 +40,30 @@ def test_an_encoder_is_counted_with_its_attention(data, samples):
 
 
 @pytest.mark.parametrize(("trunk", "gates"), [("lstm", 4), ("gru", 3), ("rnn", 1)])
-def test_recurrent_layers_are_counted(data, trunk, gates):
-    found = of(data, trunk=trunk)
+def test_recurrent_layers_are_counted(trunk, gates):
+    found = of(trunk=trunk)
     layer = 2 * N * gates * (DIM // 2) * (DIM + DIM // 2) * 2  # two directions of half the width
     assert found.flops_per_sample == pytest.approx(by_hand(DEPTH * layer), rel=0.07)
 
 
-def test_convolutions_are_counted(data):
-    found = of(data, trunk="convolution", depth=1)
+def test_convolutions_are_counted():
+    found = of(trunk="convolution", depth=1)
     assert found.flops_per_sample == pytest.approx(by_hand(2 * 2 * N * 9 * DIM**2), rel=0.02)
 
 
-def test_weights_and_memory(data):
-    assembly, step, batch = made(data)
-    found = cost(assembly, step, batch)
+def test_weights_and_memory():
+    assembly, step, batch = made()
+    found, once = cost(assembly, step, batch), assembly.recipe.train.batch
     assert found.parameters == sum(weight.numel() for weight in step.parameters())
     assert found.weight_bytes == 4 * found.parameters
-    assert found.training_bytes == pytest.approx(16 * found.parameters + 10 * found.activation_bytes)
+    assert found.training_bytes == pytest.approx(16 * found.parameters + once * found.activation_bytes)
     stream = 4 * N * DIM  # bytes of one tensor (N, D); a block keeps ten to forty of them
     assert 10 * DEPTH * stream < found.activation_bytes < 40 * DEPTH * stream
-    assert of(data, depth=4).activation_bytes == pytest.approx(2 * found.activation_bytes, rel=0.2)
+    assert of(depth=4).activation_bytes == pytest.approx(2 * found.activation_bytes, rel=0.2)
 
 
-def test_counting_leaves_no_trace(data):
-    assembly, step, batch = made(data, dropout=0.1)
+def test_counting_leaves_no_trace():
+    assembly, step, batch = made(dropout=0.1)
     step.eval()
     before = torch.get_rng_state()
     cost(assembly, step, batch)
@@ -92,8 +72,8 @@ def test_counting_leaves_no_trace(data):
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_nothing_to_count_on(data):
-    assembly, step, batch = made(data)
+def test_nothing_to_count_on():
+    assembly, step, batch = made()
     with refuses("0 samples", "0 tokens"):
         cost(assembly, step, batch.take(np.arange(0)))
 

@@ -5,26 +5,21 @@ import pytest
 
 from sciformer.data.batch import Stream
 from sciformer.evaluation.evaluate import predict
+from sciformer.inspect import faithfulness as reasons
 from sciformer.inspect.faithfulness import (
     LEAST_ATTENDED_WAY,
     RANDOM_WAY,
-    affordable_samples,
-    choose_answers,
     choose_tokens,
-    draw_faithfulness,
-    draw_reasons,
     faithfulness,
     ratios,
-    removable_tokens,
-    remove_tokens,
-    summarize_ratios,
     takes_any,
-    to_json,
 )
 from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
 from tests.inspect.plots.test_heads import PARTICLES, PATCHES, assembled
 from tests.inspect.test_attribution import IMAGES, looking_at_one
+
+WAYS = ["attention", "rollout", "attribution", "gradient"]
 
 
 def test_the_highest_are_chosen_one_or_more_and_never_all():
@@ -46,26 +41,25 @@ def test_ratios_by_hand():
     assert error == pytest.approx(np.sqrt(0.5 * ((leave_one_out - leave_one_out.mean()) ** 2).sum()))
     nothing = ratios(np.array([0.5]), {"attention": np.ones((2, 1)), RANDOM_WAY: np.zeros((2, 1))})["attention"]
     assert np.isnan(nothing).all()
-    assert np.isnan(
-        ratios(np.array([0.5]), {"attention": np.ones((1, 1)), RANDOM_WAY: np.ones((1, 1))})["attention"][1]
-    )
+    of_one = ratios(np.array([0.5]), {"attention": np.ones((1, 1)), RANDOM_WAY: np.ones((1, 1))})["attention"]
+    assert np.isnan(of_one[1])
 
 
 @pytest.mark.parametrize("how", ["remove", "blank"])
 def test_what_one_token_decides(how):
     made, step, batch = looking_at_one()
     found = faithfulness(step, made, batch, shares=(0.1, 0.25), how=how, draws=8)
-    assert list(found.change) == ["attention", "rollout", "attribution", "gradient", LEAST_ATTENDED_WAY, RANDOM_WAY]
+    assert list(found.change) == [*WAYS, LEAST_ATTENDED_WAY, RANDOM_WAY]
     assert found.removed is (how == "remove")
-    for way in ("attention", "rollout", "attribution", "gradient"):
+    for way in WAYS:
         value, error = found.ratio[way]
         assert value - error > 2, (way, value, error)
     assert found.ratio[LEAST_ATTENDED_WAY][0] < 0.2
     assert found.change["attention"].mean(0) == pytest.approx([80, 80], rel=0.05)  # all that there is
     assert found.flipped["attention"].tolist() == found.flipped[LEAST_ATTENDED_WAY].tolist() == [0, 0]
-    assert len(draw_faithfulness(found).axes[0].lines) >= 6
-    assert "attention × gradient" in summarize_ratios(found)
-    assert to_json(found)["ratio"]["attention"]["value"] == found.ratio["attention"][0]
+    assert len(reasons.draw_faithfulness(found).axes[0].lines) >= 6
+    assert "attention × gradient" in reasons.summarize_ratios(found)
+    assert reasons.to_json(found)["ratio"]["attention"]["value"] == found.ratio["attention"][0]
 
 
 def test_the_same_call_gives_the_same_numbers():
@@ -88,8 +82,8 @@ def test_left_out_or_blanked():
     (tokens,) = made.tokens.values()
     out = np.zeros(24, bool)
     out[[0, 5, 7]] = True
-    assert remove_tokens(tokens, batch, out, removed=True).stream.lengths.tolist() == [4, 5, 6, 6]
-    blank = remove_tokens(tokens, batch, out, removed=False).stream
+    assert reasons.remove_tokens(tokens, batch, out, removed=True).stream.lengths.tolist() == [4, 5, 6, 6]
+    blank = reasons.remove_tokens(tokens, batch, out, removed=False).stream
     assert blank.lengths.tolist() == [6] * 4
     assert (tokens.normalise(blank).columns["patch"][out] == 0).all()
     assert takes_any(made, tokens)
@@ -102,36 +96,28 @@ def test_left_out_or_blanked():
 
 
 def test_special_tokens_stay(tmp_path):
-    text = np.empty(2, object)
-    text[:] = ["a b c", "b"]
+    text = np.array(["a b c", "b"], object)
     tokens = {"kind": "text", "unit": "words", "begin": True, "context": 8}
     made, step, batch = assembled(tokens, {"text": text})
     (kind,) = made.tokens.values()
-    may = removable_tokens(kind, batch.stream)
+    may = reasons.removable_tokens(kind, batch.stream)
     assert batch.stream.lengths.tolist() == [4, 2]
     assert may.tolist() == [False, True, True, True, True, True]  # of one word there is nothing to choose from
-    assert list(faithfulness(step, made, batch).flipped) == [
-        "attention",
-        "rollout",
-        "attribution",
-        "gradient",
-        LEAST_ATTENDED_WAY,
-        RANDOM_WAY,
-    ]
+    assert list(faithfulness(step, made, batch).flipped) == [*WAYS, LEAST_ATTENDED_WAY, RANDOM_WAY]
 
 
 def test_the_answer_that_is_followed_back_has_a_name():
     made, step, batch = assembled(PATCHES, IMAGES)
     best = predict(step, made, made.samples(IMAGES)).outputs["probabilities"].argmax(1)
-    assert choose_answers(step, made, batch) == [str(made.objective.classes[i]) for i in best]
+    assert reasons.choose_answers(step, made, batch) == [str(made.objective.classes[i]) for i in best]
 
 
 def test_values():
     made, step, batch = assembled(PATCHES, IMAGES, objective={"kind": "regress", "targets": ["x"]})
-    assert set(choose_answers(step, made, batch)) == {"x"}
+    assert set(reasons.choose_answers(step, made, batch)) == {"x"}
     found = faithfulness(step, made, batch)
     assert found.flipped == {}
-    assert draw_faithfulness(found).axes[0].get_ylabel() == "change of the values, in standard deviations"
+    assert reasons.draw_faithfulness(found).axes[0].get_ylabel() == "change of the values, in standard deviations"
 
 
 def test_what_cannot_be_asked():
@@ -149,12 +135,12 @@ def test_what_cannot_be_asked():
 def test_reasons_are_drawn_beside_the_sample():
     made, step, batch = looking_at_one()
     scores = {"attention": [np.arange(12.0)] * 6, "mine": [-np.ones(12)] * 6}
-    figure = draw_reasons(made, batch, scores, 2)
+    figure = reasons.draw_reasons(made, batch, scores, 2)
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == ["sample", "attention\nup to 2.0 × mean", "mine\nnearly uniform"]
 
     class One:
         model = step.model
 
-    assert affordable_samples(One(), 12) == 48
-    assert affordable_samples(One(), 1e9) == 0
+    assert reasons.affordable_samples(One(), 12) == 48
+    assert reasons.affordable_samples(One(), 1e9) == 0

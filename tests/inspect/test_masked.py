@@ -113,8 +113,7 @@ def test_points_are_drawn_against_time_or_folded():
     assert folded.axes[0].get_xlabel().startswith("phase (period")
     assert folded.axes[0].get_xlim() == (0, 2)
     phases = np.concatenate([np.asarray(marks.get_offsets())[:, 0] for marks in folded.axes[0].collections[1:3]])
-    assert phases.min() >= 0
-    assert phases.max() <= 2
+    assert 0 <= phases.min() <= phases.max() <= 2
 
 
 def test_the_report_shows_what_was_hidden(tmp_path):

@@ -63,9 +63,8 @@ def test_what_has_no_code():
 
 @pytest.mark.parametrize("position", ["learned", "sinusoidal", "fourier", "rotary"])
 def test_patches_on_their_grid(position):
-    made, step, batch = assembled(
-        PATCHES, {"image": np.random.default_rng(0).normal(size=(3, 6, 16))}, position=position
-    )
+    image = np.random.default_rng(0).normal(size=(3, 6, 16))
+    made, step, batch = assembled(PATCHES, {"image": image}, position=position)
     found = position_similarity(step, made, batch)
     assert found.shape == (3, 8)
     assert found.distance[0, 1] == 2  # pixels
@@ -102,8 +101,7 @@ def test_smooth_codes_are_alike_where_they_are_near():
 
 
 def test_text_has_places_and_particles_have_none():
-    text = np.empty(2, object)
-    text[:] = ["a b c d", "b"]
+    text = np.array(["a b c d", "b"], object)
     made, step, batch = assembled({"kind": "text", "unit": "words", "context": 9}, {"text": text}, position="learned")
     found = position_similarity(step, made, batch)
     assert found.values.shape == (9, 9)

@@ -6,7 +6,6 @@ import pytest
 from sciformer.inspect.attention import attention_maps
 from sciformer.inspect.rollout import average_with_identity, chain, follow, rollout_samples
 from tests.domains.jets.jets_table import jets
-from tests.errors import refuses
 from tests.inspect.plots.test_heads import PARTICLES, PATCHES, assembled
 
 LEFT = np.array([[[1.0, 0, 0], [1, 0, 0], [0, 1, 0]]])  # each looks at its left neighbour, the first at itself
@@ -52,13 +51,6 @@ def test_who_answers():
     assert follow(layers, [asked], 3) == pytest.approx(0.5 * layers[0][2])
     assert follow(layers, [asked, asked], 3) == pytest.approx(0.75 * layers[0][2])
     assert follow([], [asked], 3) == pytest.approx([0, 0, 0.5])
-
-
-def test_what_is_no_self_attention():
-    with refuses((2, 3)):
-        chain([np.ones((2, 3))])
-    with refuses((2, 2)):
-        rollout([LEFT, np.ones((1, 2, 2))])
 
 
 @pytest.mark.parametrize("pool", ["mean", "class_token", "class_attention", "attention", "first", "last"])

@@ -10,6 +10,7 @@ decoder, the cross-attention of each head of a Transformer, or the attention of 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..data.batch import Batch, Stream
 from ..errors import UserError
 from ..models.encoder_decoder import SOURCE, TARGET
 from ..nn import Watch
-from .attention import escape_mathtext, map_title
+from .attention import Picture, escape_mathtext, map_title
 from .plots.attention import draw_heads
 
 if TYPE_CHECKING:
@@ -61,13 +62,12 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
         raise UserError("the sentence to align is empty")
     text = translate(run, [line])[0] if translation is None else translation
     model: Any = run.model
-    record = Watch(hidden=False)
-    tokens = run.assembly.tokens
+    record, tokens = Watch(hidden=False), run.assembly.tokens
     if SOURCE in tokens:
         source, target = _stream(tokens[SOURCE], line), _stream(tokens[TARGET], text)
         inputs = Batch({SOURCE: source, TARGET: _without_last(target)}, {}, np.arange(1)).inputs(run.device)
         model.translate(inputs.streams[SOURCE], inputs.streams[TARGET], record)
-        written = target.take(np.arange(1)).cut(np.array([1]), target.lengths - 1)
+        written = target.cut(np.array([1]), target.lengths - 1)
         names = [tokens[SOURCE].token_labels(source), tokens[TARGET].token_labels(written)]
         maps = {name: a[0] for name, a in record.attention.items() if _is_cross_attention(name)}
         back = {name: a[0] for name, a in record.attention.items() if name.startswith("decoder") and name not in maps}
@@ -78,20 +78,16 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
         model.decode(inputs.stream, record)
         words, part = only.token_labels(whole), whole.columns["part"]
         if not part.any():
-            raise UserError(
-                f"the sentence fills the context of {only.grid_shape} tokens and leaves no room for its translation"
-            )
+            raise UserError(f"the sentence fills the context of {only.grid_shape} tokens: its translation has no room")
         first = int(np.flatnonzero(part > 0)[0])  # first token of the translation
         names = [words[:first], words[first:]]
         maps = {name: a[0, :, first - 1 :, :first] for name, a in record.attention.items()}
         back = {name: a[0, :, first - 1 :, first - 1 :] for name, a in record.attention.items()}
     if not maps:
-        raise UserError(
-            "this model has no attention to its source", hint="Train a model with attention: --model.score additive."
-        )
-    return Alignment(
-        [escape_mathtext(word) for word in names[0]], [escape_mathtext(word) for word in names[1]], maps, text, back
-    )
+        hint = "Train a model with attention: --model.score additive."
+        raise UserError("this model has no attention to its source", hint=hint)
+    sides = [[escape_mathtext(word) for word in side] for side in names]
+    return Alignment(sides[0], sides[1], maps, text, back)
 
 
 def draw_alignment(found: Alignment, mean: bool = False, block: int | None = None) -> Figure:
@@ -127,12 +123,13 @@ def draw_alignment(found: Alignment, mean: bool = False, block: int | None = Non
     return figure
 
 
-def draw_some(run: Run, lines: list[str]) -> Iterator[tuple[str, Figure, str]]:
-    """Yield (name, figure, caption) for each line that is short enough to draw."""
+def draw_some(run: Run, lines: list[str]) -> Iterator[Picture]:
+    """Yield (name, drawing function, caption) for each line that is short enough to draw."""
     for number, line in enumerate(lines, 1):
         found = align(run, line)
         if found.text and max(len(found.source), len(found.target)) <= MAX_DRAWN_TOKENS:
-            yield f"alignment-{number}", draw_alignment(found), f"«{line}» and its translation «{found.text}»."
+            draw = partial(draw_alignment, found)
+            yield f"alignment-{number}", draw, f"«{line}» and its translation «{found.text}»."
 
 
 def _is_cross_attention(name: str) -> bool:
@@ -140,14 +137,10 @@ def _is_cross_attention(name: str) -> bool:
 
 
 def _stream(tokens: Any, *texts: str) -> Stream:
-    table = {}
-    for name, text in zip(tokens.source_columns, texts):
-        table[name] = np.empty(1, object)
-        table[name][0] = text
+    """Tokens of the texts of one sample, as many as fit into the window of the model."""
+    table = {name: np.array([text], object) for name, text in zip(tokens.source_columns, texts)}
     stream: Stream = tokens.tokenize(table)
-    return stream.cut(
-        np.zeros(1, np.int64), np.minimum(stream.lengths, tokens.window)
-    )  # the model never reads more than its window
+    return stream.cut(np.zeros(1, np.int64), np.minimum(stream.lengths, tokens.window))
 
 
 def _without_last(stream: Stream) -> Stream:

@@ -9,7 +9,7 @@ The module works for every kind of token: the tokens provide positions, labels a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -17,21 +17,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ..assembly import Assembly
 from ..data.batch import Batch, stream_name
 from ..data.columns import Array
-from ..data.random import SampleRandom
-from ..errors import UserError
+from ..data.random import Floats, SampleRandom
 from ..nn import ClassToken, FirstPool, LastPool, Watch
 from ..tokens.base import stream_part
-from .plots.attention import FONT_SIZE, draw_heads, to_float64
+from .plots.attention import FONT_SIZE, draw_heads, to_matrix
 from .plots.panels import join_legends, shrink, thin_ticks
 
-Floats = NDArray[np.float64]
 Panel = tuple[str, Batch, Floats | None]
+Picture = tuple[str, Callable[[], Figure], str]  # name, drawing function, caption
 MAX_COLUMN_VALUES = 40  # groups along a column; with more values, neighbours are joined
 MAX_DRAWN_MAPS, MAX_DRAWN_HEADS = 4, 8  # drawn for each sample: maps, and heads of a map
 WORDS_PER_LINE = 48  # approximate words in a line of a wide drawing
@@ -65,9 +64,7 @@ def eval_mode(step: Any) -> Iterator[None]:
 
 
 def watch(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Watch:
-    """Run a prepared batch and record attention maps (B, H, N, M) by name.
-
-    stream   stream to encode (default: the only one)
+    """Encode a stream (default: the only one) and record maps (B, H, N, M) by name.
 
     Maps are in order of depth. Trunks without attention (recurrent, convolution) record none, except for a pooling by
     attention. Linformer trunks record none either: they attend to projections of tokens, not to tokens.
@@ -177,11 +174,9 @@ def received_attention(weights: ArrayLike, front: int = 0) -> Floats:
     is the plain mean over queries. With a causal mask it does not favour the first tokens, which more queries see. If
     one query stands for the sample (a class token in `front`, or a pooling by attention), its own row is returned.
     """
-    a = _array(weights)
-    if front:
+    a = to_matrix(weights, 4, "weights", "(B, H, N, M)")
+    if front or a.shape[2] == 1:
         return a[:, :, 0, front:].mean(1)
-    if a.shape[2] == 1:
-        return a[:, :, 0].mean(1)
     a = a.mean(1)
     seen = a > 0
     total = (a * seen.sum(2, keepdims=True)).sum(1) / np.maximum(1, seen.any(2).sum(1, keepdims=True))
@@ -208,18 +203,12 @@ def weights_on(look: AttentionMaps, row: int, head: int | None = None) -> dict[s
 
 
 def relative_to_uniform(weights: Floats) -> Floats:
-    """Received attention (N,) divided by uniform attention.
-
-    Tokens without any weight are masked and do not count towards the uniform share.
-    """
+    """Received attention (N,) over uniform attention to the tokens with any weight."""
     return np.count_nonzero(weights) * weights
 
 
 def excess_over(times: Floats) -> tuple[Floats, float]:
-    """Weights (N,) minus 1, clipped at 0, and the largest weight.
-
-    All are zero if the largest weight is below 1.1.
-    """
+    """Weights (N,) minus 1, at least 0 (all 0 if none reaches 1.1), and the largest."""
     most = float(times.max(initial=0.0))
     return np.clip(times - 1, 0, None) * (most >= 1.1), most
 
@@ -243,12 +232,18 @@ def draw_attention(look: AttentionMaps, assembly: Assembly, row: int, form: str 
 
     form   alternative drawing of the tokens (default: the usual drawing)
     """
-    sample, found = look.seen.take(np.array([row])), weights_on(look, row)
+    found = {map_title(name): relative_to_uniform(weights) for name, weights in weights_on(look, row).items()}
+    shown = {name: found[name] for name in (list(found)[i] for i in even_steps(len(found), MAX_DRAWN_MAPS))}
+    return draw_excess(assembly, look.seen.take(np.array([row])), shown, "uniform", form)
+
+
+def draw_excess(assembly: Assembly, sample: Batch, times: Mapping[str, Floats], unit: str, form: str = "") -> Figure:
+    """Draw a sample, and again with the excess of weights over 1 `unit`, by title."""
     panels: list[Panel] = [("sample", sample, None)]
-    for name in (list(found)[i] for i in even_steps(len(found), MAX_DRAWN_MAPS)):
-        excess, most = excess_over(relative_to_uniform(found[name]))
-        words = f"up to {most:.1f} × uniform" if excess.any() else "nearly uniform"
-        panels.append((f"{map_title(name)}\n{words}", sample, excess))
+    for name, weights in times.items():
+        excess, most = excess_over(weights)
+        words = f"up to {most:.1f} × {unit}" if excess.any() else "nearly uniform"
+        panels.append((f"{name}\n{words}", sample, excess))
     return draw_samples(assembly, panels, form)
 
 
@@ -294,9 +289,9 @@ def draw_matrices(look: AttentionMaps, assembly: Assembly, row: int, other: str 
     """
     keys = look.others.only(other) if look.others is not None and other else look.seen
     rows, columns = (_token_names(look, assembly, batch, row) for batch in (look.seen, keys))
-    maps = look.between[other] if other else self_attention(look)
-    chosen = [list(maps)[i] for i in even_steps(len(maps), MAX_DRAWN_MAPS)]
-    cut = {map_title(name): maps[name][row, :MAX_DRAWN_HEADS, : len(rows), : len(columns)] for name in chosen}
+    maps = list((look.between[other] if other else self_attention(look)).items())
+    chosen = [maps[i] for i in even_steps(len(maps), MAX_DRAWN_MAPS)]
+    cut = {map_title(name): a[row, :MAX_DRAWN_HEADS, : len(rows), : len(columns)] for name, a in chosen}
     return draw_heads(cut, rows, columns)
 
 
@@ -309,10 +304,3 @@ def _token_names(look: AttentionMaps, assembly: Assembly, batch: Batch, row: int
 def escape_mathtext(name: str) -> str:
     """Escape dollar signs, which Matplotlib reads as formulas."""
     return name.replace("$", r"\$")
-
-
-def _array(weights: Any) -> Floats:
-    array = to_float64(weights)
-    if array.ndim != 4:
-        raise UserError(f"weights must have the shape (B, H, N, M), not {array.shape}")
-    return array

@@ -10,7 +10,7 @@ target is followed back, and contributions of either sign count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from ..assembly import Assembly
 from ..data.batch import Batch, StreamView
 from ..data.columns import Array
 from ..data.prepare import prepare
+from ..data.random import Floats
 from ..errors import UserError
 from ..nn import Watch
 from ..nn.attention.attention import Attention
@@ -30,17 +31,8 @@ from ..nn.heads import Gaussian
 from ..objectives.classify import Classify
 from ..objectives.regress import Regress
 from ..tokens.base import stream_part
-from .attention import (
-    AttentionMaps,
-    answering_token,
-    choose_stream,
-    eval_mode,
-    evaluation_random,
-    self_attention,
-)
+from .attention import AttentionMaps, answering_token, choose_stream, eval_mode, evaluation_random, self_attention
 from .rollout import follow, follow_samples
-
-Floats = NDArray[np.float64]
 
 
 class Attributed(NamedTuple):
@@ -96,10 +88,7 @@ def relevance(weighted: Floats) -> Floats:
     R <- R + A R from R = I.
     """
     a = weighted.mean(0)
-    if a.ndim == 2:
-        return np.asarray(a + np.eye(len(a)))
-    a[0] += 1
-    return np.asarray(a)
+    return np.asarray(a + (np.eye(len(a)) if a.ndim == 2 else np.eye(1, len(a))[0]))
 
 
 def attribute(
@@ -111,11 +100,8 @@ def attribute(
     stream   stream of the tokens (default: the stream of the objective); other streams get the gradient alone
     """
     if not has_single_answer(step, assembly):
-        kind = assembly.recipe.objective.kind
-        raise UserError(
-            f"attribution needs `objective.kind: classify` or `regress`, not `{kind}`",
-            key="objective.kind",
-        )
+        message = f"attribution needs `objective.kind: classify` or `regress`, not `{assembly.recipe.objective.kind}`"
+        raise UserError(message, key="objective.kind")
     model, record = step.model, Watch(hidden=False)
     view = prepare_inputs(step, assembly, batch)
     stream = stream or view.name
@@ -154,9 +140,7 @@ def _times_input(x: Tensor, slope: Tensor | None, lengths: Array, either: bool) 
 @contextmanager
 def _reference(model: nn.Module) -> Iterator[None]:
     """Use the reference kernel, whose recorded weights have gradients."""
-    kernels: Mapping[Attention, str] = {
-        module: module.kernel for module in model.modules() if isinstance(module, Attention)
-    }
+    kernels = {module: module.kernel for module in model.modules() if isinstance(module, Attention)}
     try:
         for module in kernels:
             module.kernel = "reference"

@@ -65,7 +65,6 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
         raise UserError(f"the cost cannot be counted on {len(batch)} samples with {batch.tokens} tokens")
     twin = copy.deepcopy(step).to("cpu").train()
     twin.zero_grad(set_to_none=True)
-    inputs = batch.inputs("cpu")
     own = {weight.untyped_storage().data_ptr() for weight in [*twin.parameters(), *twin.buffers()]}
     kept: dict[int, int] = {}  # storages live until the backward pass, so addresses are unique
 
@@ -78,17 +77,15 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
     counter = FlopCounterMode(display=False, custom_mapping=_uncounted())
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), counter:
         with saved_tensors_hooks(keep, lambda tensor: tensor):
-            loss, _ = twin(inputs)
+            loss, _ = twin(batch.inputs("cpu"))
         loss.backward()
     trained = [weight for weight in twin.parameters() if weight.requires_grad]
-    parameters = sum(weight.numel() for weight in trained)
     weight_bytes = sum(weight.nbytes for weight in twin.parameters())
-    activations = sum(kept.values()) / len(batch)
-    settings = assembly.recipe.train
+    activations, settings = sum(kept.values()) / len(batch), assembly.recipe.train
     copies = 3 * sum(weight.nbytes for weight in trained) + (weight_bytes if settings.ema else 0)
     flops = float(counter.get_total_flops())
     return Cost(
-        parameters=parameters,
+        parameters=sum(weight.numel() for weight in trained),
         weight_bytes=weight_bytes,
         tokens=batch.tokens / len(batch),
         flops_per_sample=flops / len(batch),
@@ -161,8 +158,7 @@ def setting(page: Page, run: Run) -> None:
     """Write the section on recipe, device, versions and time of a run."""
     page.section("Run")
     recipe, about, log = run.recipe, run.about, run.folder.log
-    tokens = recipe.streams.values()
-    kinds = [*(each.kind for each in tokens), recipe.model.kind, recipe.objective.kind]
+    kinds = [*(each.kind for each in recipe.streams.values()), recipe.model.kind, recipe.objective.kind]
     plugins = [f"{one['name']} ({one['sha256'][:12]})" for one in about.get("plugins", [])]
     said = {
         **{key.capitalize(): value for key, value in recipe.about if key in ("paper", "data", "note")},

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..assembly import Assembly
 from ..data.batch import join
 from ..data.dataset import Dataset
+from ..data.random import Floats
 from ..errors import UserError
-from .attention import AttentionMaps, _array, attention_maps, even_steps, group_by_value, map_title, self_attention
+from .attention import AttentionMaps, attention_maps, even_steps, group_by_value, map_title, self_attention
 from .plots import style
+from .plots.attention import to_matrix
 from .plots.curves import Band, draw_along
 from .plots.style import FAINT_GREY, LINE_COLOURS
-
-Floats = NDArray[np.float64]
 
 
 class AttentionDistance(NamedTuple):
@@ -35,38 +35,28 @@ class AttentionDistance(NamedTuple):
     uniform: Floats
 
 
-def reach(weights: ArrayLike, distance: ArrayLike, valid: ArrayLike | None = None, front: int = 0) -> AttentionDistance:
+def reach(weights: ArrayLike, distance: ArrayLike, front: int = 0) -> AttentionDistance:
     """Mean attention distance of every head.
 
-        r_h = mean over real queries i of (sum_j a_hij d_ij / sum_j a_hij)
+        r_h = mean over queries i with any weight of (sum_j a_hij d_ij / sum_j a_hij)
 
     weights   (B, H, N, N) of self-attention
-    distance  (N, N), or (B, N, N) for each sample
-    valid     (B, N), True where a token is real (default: all)
+    distance  (N, N)
     front     tokens before the sample's own (a class token); they have no position and are left out
 
     The baseline is the distance of uniform attention over the visible keys. A key is visible if any head gives it
     weight. A sample without queries gets NaN.
     """
-    a = _array(weights)[:, :, front:, front:]
-    if a.shape[2] != a.shape[3]:
-        raise UserError(
-            f"the weights have the shape {a.shape}, but a distance needs self-attention (B, H, N, N)",
-            hint="Leave out the map of a pooling.",
-        )
-    d = np.asarray(distance, np.float64)
-    d = d if d.ndim == 3 else d[None]
-    if d.shape[1:] != a.shape[2:]:
-        raise UserError(f"the distances have the shape {d.shape}, but there are {a.shape[2]} tokens")
-    open_ = np.asarray((a > 0).any(1, keepdims=True), np.float64)
-    real = np.ones((len(a), a.shape[2]), bool) if valid is None else np.asarray(valid, bool)
-    found = [_mean_distance(each, d[:, None], real) for each in (a, open_)]
-    return AttentionDistance(found[0], found[1][:, 0])
+    a, d = to_matrix(weights, 4, "weights", "(B, H, N, M)")[:, :, front:, front:], np.asarray(distance, np.float64)
+    if d.shape != a.shape[2:]:
+        raise UserError(f"the distances have the shape {d.shape}, but the weights {a.shape}")
+    visible = np.asarray((a > 0).any(1, keepdims=True), np.float64)
+    return AttentionDistance(_mean_distance(a, d), _mean_distance(visible, d)[:, 0])
 
 
-def _mean_distance(a: Floats, d: Floats, real: NDArray[np.bool_]) -> Floats:
+def _mean_distance(a: Floats, d: Floats) -> Floats:
     total = a.sum(-1)
-    used = real[:, None] & (total > 0)
+    used = total > 0
     distance = np.divide((a * d).sum(-1), total, out=np.zeros_like(total), where=used)
     count = used.sum(-1)
     return np.divide(distance.sum(-1), count, out=np.full(count.shape, np.nan), where=count > 0)
@@ -84,11 +74,8 @@ def attention_distances(look: AttentionMaps, assembly: Assembly) -> dict[str, At
         for name, a in maps.items():
             n = look.front + length
             found[name].append(reach(a[row : row + 1, :, :n, :n], distance, front=look.front))
-    return {
-        name: AttentionDistance(*(np.concatenate(parts) for parts in zip(*each)))
-        for name, each in found.items()
-        if each
-    }
+    joined = {name: map(np.concatenate, zip(*each)) for name, each in found.items() if each}
+    return {name: AttentionDistance(*parts) for name, parts in joined.items()}
 
 
 class Depth(NamedTuple):
@@ -99,12 +86,9 @@ class Depth(NamedTuple):
 
 
 def depth(found: Mapping[str, AttentionDistance]) -> Depth:
-    """Attention distance against depth, over all heads (arXiv 2010.11929, figure 7).
-
-    Blocks with fewer heads than the widest are filled with NaN.
-    """
+    """Attention distance against depth, over all heads (arXiv 2010.11929, figure 7)."""
     means = [each.heads.mean(0) for each in found.values()]
-    heads = np.full((len(means), max(map(len, means), default=0)), np.nan)
+    heads = np.full((len(means), max(map(len, means), default=0)), np.nan)  # NaN where a block has fewer heads
     for row, mean in zip(heads, means):
         row[: len(mean)] = mean
     block = np.broadcast_to(np.arange(len(heads))[:, None], heads.shape)
@@ -160,12 +144,10 @@ def attention_distance_along(
     if not rows:
         return None
     heads = {name: [found[name].heads for _, found in rows] for name in rows[0][1]}
-    return ReachAlong(
-        np.array([value for value, _ in rows]),
-        {name: np.stack([each.mean(0) for each in parts]) for name, parts in heads.items()},
-        {name: np.stack([each.std(0) for each in parts]) for name, parts in heads.items()},
-        np.array([next(iter(found.values())).uniform.mean() for _, found in rows]),
-    )
+    mean = {name: np.stack([each.mean(0) for each in parts]) for name, parts in heads.items()}
+    deviation = {name: np.stack([each.std(0) for each in parts]) for name, parts in heads.items()}
+    uniform = np.array([next(iter(found.values())).uniform.mean() for _, found in rows])
+    return ReachAlong(np.array([value for value, _ in rows]), mean, deviation, uniform)
 
 
 def draw_reach(found: Mapping[str, AttentionDistance], unit: str = "") -> Figure:

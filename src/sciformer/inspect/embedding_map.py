@@ -15,7 +15,6 @@ from ..data.columns import Array
 from ..errors import UserError, one_of
 from ..files.atomic import check_picture
 from .plots import style
-from .plots.attention import FONT_SIZE
 from .report.page import save_figure
 
 if TYPE_CHECKING:
@@ -40,12 +39,10 @@ def principal(vectors: Array, count: int = 2) -> Principal:
 
     The sign is fixed: the largest entry of a direction is positive.
     """
-    if len(vectors) < 2 or not np.isfinite(vectors).all():
-        raise UserError(
-            f"a map needs at least 2 vectors, not {len(vectors)}"
-            if len(vectors) < 2
-            else "the vectors hold NaN or infinity"
-        )
+    if len(vectors) < 2:
+        raise UserError(f"a map needs at least 2 vectors, not {len(vectors)}")
+    if not np.isfinite(vectors).all():
+        raise UserError("the vectors hold NaN or infinity")
     centred = vectors.astype(np.float64) - vectors.mean(0, dtype=np.float64)
     _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
     directions = directions[:count]
@@ -65,26 +62,23 @@ def draw_map(found: Embedded, by: str = "") -> Figure:
     x, y = points.T
     figure, axes = style.new_axes()
     figure.set_size_inches(5.5, 4.4)
-    size = 12 if len(points) < 2000 else 4
-    marker_style: dict[str, Any] = {"s": size, "linewidths": 0, "alpha": 0.75, "rasterized": len(points) > 5000}
+    look: dict[str, Any] = {"s": 12 if len(points) < 2000 else 4, "rasterized": len(points) > 5000}
+    look |= {"linewidths": 0, "alpha": 0.75}
     column = found.samples.get(by)
     if column is None:
-        axes.scatter(x, y, color=CLASS_COLOURS[0], **marker_style)
+        axes.scatter(x, y, color=CLASS_COLOURS[0], **look)
     elif column.dtype.kind in "biuf" and len(np.unique(column)) > MAX_COLOURED_CLASSES:
-        drawn = axes.scatter(x, y, c=column.astype(np.float64), cmap="viridis", **marker_style)
-        bar = figure.colorbar(drawn, ax=axes, shrink=0.8, aspect=25)
-        bar.ax.tick_params(labelsize=FONT_SIZE, length=2)
-        bar.set_label(style.escape_label(by), fontsize=FONT_SIZE)
-        bar.outline.set_visible(False)
+        drawn = axes.scatter(x, y, c=column.astype(np.float64), cmap="viridis", **look)
+        style.add_colour_bar(figure, drawn, axes, style.escape_label(by))
     else:
         named = np.array([str(value) for value in column.tolist()])
         names, counts = np.unique(named, return_counts=True)
         shown = sorted(names[np.argsort(-counts, kind="stable")[:MAX_COLOURED_CLASSES]])
         if len(shown) < len(names):
             rest = ~np.isin(named, shown)
-            axes.scatter(x[rest], y[rest], color="0.75", label="others", **marker_style)
+            axes.scatter(x[rest], y[rest], color="0.75", label="others", **look)
         for hue, name in zip(CLASS_COLOURS, shown):
-            axes.scatter(x[named == name], y[named == name], color=hue, label=style.escape_label(name), **marker_style)
+            axes.scatter(x[named == name], y[named == name], color=hue, label=style.escape_label(name), **look)
     titles = [f"component {i + 1} ({100 * share:.0f} % of the variance)" for i, share in enumerate(shares)]
     style.finish(figure, axes, titles[0], titles[1])
     return figure

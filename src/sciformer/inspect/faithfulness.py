@@ -1,7 +1,4 @@
-"""Faithfulness of attributions: predictions without the highest-scored tokens.
-
-The figures are part of `sciformer inspect`, and of the report if they are quick to compute.
-"""
+"""Faithfulness of attributions: predictions without the highest-scored tokens."""
 
 from __future__ import annotations
 
@@ -16,33 +13,20 @@ from numpy.typing import NDArray
 
 from ..assembly import Assembly
 from ..data.batch import Batch, Stream, stream_name
+from ..data.random import Floats
 from ..errors import UserError, one_of
 from ..models.base import parameters
 from ..tokens.base import Tokens
 from ..tokens.protocols import Gridded, Maskable, prefix_length
-from .attention import (
-    Panel,
-    attention_maps,
-    draw_samples,
-    eval_mode,
-    even_steps,
-    excess_over,
-    sample_name,
-    weights_on,
-)
+from .attention import Picture, attention_maps, draw_excess, eval_mode, even_steps, sample_name, weights_on
 from .attribution import attribute, has_single_answer, model_answers, prepare_inputs
 from .plots import style
 from .plots.style import FAINT_GREY, LINE_COLOURS, LINE_DASHES
 from .rollout import rollout_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..run import Run
 
-    Picture = tuple[str, Callable[[], Figure], str]
-
-Floats = NDArray[np.float64]
 MAX_SAMPLES, MIN_SAMPLES = 48, 8  # samples for a faithfulness test
 MAX_OPERATIONS = 1e11  # FLOPs for the test in a report: some seconds of a core
 
@@ -52,14 +36,9 @@ def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row:
 
     The colour shows the excess over the mean score; a method whose largest excess is below 10 % stays plain.
     """
-    sample = batch.take(np.array([row]))
-    panels: list[Panel] = [("sample", sample, None)]
-    for way, scores in ways.items():
-        weights = np.clip(np.nan_to_num(scores[row]), 0, None)
-        excess, most = excess_over(weights / weights.mean() if weights.sum() > 0 else weights)
-        words = f"up to {most:.1f} × mean" if excess.any() else "nearly uniform"
-        panels.append((f"{WAY_NAMES.get(way, way)}\n{words}", sample, excess))
-    return draw_samples(assembly, panels)
+    weights = {WAY_NAMES.get(way, way): np.clip(np.nan_to_num(scores[row]), 0, None) for way, scores in ways.items()}
+    times = {name: each / each.mean() if each.sum() > 0 else each for name, each in weights.items()}
+    return draw_excess(assembly, batch.take(np.array([row])), times, "mean")
 
 
 def affordable_samples(run: Run, tokens: float) -> int:
@@ -108,11 +87,9 @@ def summarize_ratios(found: Faithfulness) -> str:
     """Caption with the faithfulness ratios of all methods."""
     said = [f"{WAY_NAMES.get(way, way)} {value:.2f} ± {error:.2f}" for way, (value, error) in found.ratio.items()]
     count = len(next(iter(found.change.values())))
-    verb = "removed" if found.removed else "blanked"
-    return (
-        f"Mean change of predictions when tokens are {verb} ({count} samples). Area below each curve, divided by that "
-        f"of random tokens: {', '.join(said)}."
-    )
+    how = f"{'removed' if found.removed else 'blanked'} ({count} samples)"
+    area = f"Area below each curve, divided by that of random tokens: {', '.join(said)}."
+    return f"Mean change of predictions when tokens are {how}. {area}"
 
 
 # Faithfulness: remove the tokens with the highest scores and predict again
@@ -272,11 +249,8 @@ def remove_tokens(tokens: Tokens, batch: Batch, out: Flags, removed: bool, name:
 
 def ratios(shares: Floats, change: Mapping[str, Floats]) -> dict[str, tuple[float, float]]:
     """Area below the mean change over that of random tokens, and its error."""
-    steps = np.concatenate([[0.0], shares])
-    area = {
-        way: (np.diff(steps) * (np.pad(each, ((0, 0), (1, 0)))[:, :-1] + each) / 2).sum(1)
-        for way, each in change.items()
-    }
+    x = np.append(0.0, shares)
+    area = {way: np.trapezoid(np.pad(each, ((0, 0), (1, 0))), x) for way, each in change.items()}
     return {way: _ratio(each, area[RANDOM_WAY]) for way, each in area.items() if way != RANDOM_WAY}
 
 
@@ -302,22 +276,14 @@ def _answers(step: Any, assembly: Assembly, batch: Batch) -> tuple[Floats, bool]
 def draw_faithfulness(found: Faithfulness) -> Figure:
     """Plot the mean change against the removed share, with standard errors."""
     figure, axes = style.new_axes()
-    x = np.concatenate([[0.0], found.shares])
+    x = np.append(0.0, found.shares)
     for i, (way, each) in enumerate(found.change.items()):
         grey = way in (RANDOM_WAY, LEAST_ATTENDED_WAY)
-        mean, error = each.mean(0), each.std(0) / max(1, len(each)) ** 0.5
-        axes.errorbar(
-            x,
-            np.concatenate([[0.0], mean]),
-            np.concatenate([[0.0], error]),
-            color=FAINT_GREY if grey else WAY_COLOURS[i % len(WAY_COLOURS)],
-            linestyle=LINE_DASHES[1 if way == RANDOM_WAY else 2] if grey else LINE_DASHES[i % len(LINE_DASHES)],
-            linewidth=1.4,
-            marker="o",
-            markersize=3,
-            capsize=2,
-            label=WAY_NAMES.get(way, way),
-        )
+        mean, error = (np.append(0.0, part) for part in (each.mean(0), each.std(0) / max(1, len(each)) ** 0.5))
+        colour = FAINT_GREY if grey else WAY_COLOURS[i % len(WAY_COLOURS)]
+        dashes = LINE_DASHES[1 if way == RANDOM_WAY else 2] if grey else LINE_DASHES[i % len(LINE_DASHES)]
+        look: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 1.4, "marker": "o", "markersize": 3}
+        axes.errorbar(x, mean, error, **look, capsize=2, label=WAY_NAMES.get(way, way))
     axes.set_ylim(bottom=0)
     axes.set_xlim(0, 1.05 * x[-1])
     verb = "removed" if found.removed else "blanked"

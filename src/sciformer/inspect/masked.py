@@ -1,7 +1,4 @@
-"""Masked tokens of samples beside the predictions of the model.
-
-The tokens draw both, if their kind can.
-"""
+"""Masked tokens of samples beside the predictions, if the tokens can draw both."""
 
 from __future__ import annotations
 
@@ -53,10 +50,8 @@ def draw_masked(step: Any, assembly: Assembly, batch: Batch) -> Figure | None:
     seen, answers = predict_masked(step, assembly, batch)
     figure = Figure(figsize=(PANEL_WIDTH, PANEL_HEIGHT * len(batch) + 0.3), layout="constrained")
     grid = figure.subplots(len(batch), 1, squeeze=False)[:, 0]
-    stops = seen.stream.lengths.cumsum()
     for row, axes in enumerate(grid):
-        mine = slice(stops[row] - seen.stream.lengths[row], stops[row])
-        one = {name: column[mine] for name, column in answers.items()}
+        one = {name: column[seen.stream.sample == row] for name, column in answers.items()}
         tokens.draw_hidden(seen.take(np.array([row])), one, axes)
         axes.set_title(f"sample {seen.ids[row]}", fontsize=FONT_SIZE, loc="left")
     join_legends(figure, grid, grey=False)

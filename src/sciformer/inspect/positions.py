@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..assembly import Assembly
 from ..data.batch import Batch, Stream, stream_name
+from ..data.random import Floats
 from ..nn.positions import Position, Rotary, grid
 from ..tokens.base import stream_part
 from .attention import even_steps, group_by_value
@@ -28,7 +28,6 @@ from .plots import style
 from .plots.attention import COLOUR_MAP, FONT_SIZE, draw_weights
 from .plots.style import LINE_COLOURS
 
-Floats = NDArray[np.float64]
 MAX_PLACES = 160  # positions on a line, or tokens of a sample
 MAX_PANELS = 8  # drawn positions of a grid, in each direction
 DISTANCE_BINS = 24
@@ -105,8 +104,7 @@ def position_similarity(step: Any, assembly: Assembly, batch: Batch, stream: str
     n = int(sample.lengths.sum())
     if not isinstance(position, Position) or n < 3:
         return None
-    device, shape = next(step.model.parameters()).device, None
-    scaled = tokens.normalise(sample)
+    device, scaled, shape = next(step.model.parameters()).device, tokens.normalise(sample), None
     if isinstance(tokens.grid_shape, tuple):
         shape = tokens.grid_shape
         at = grid(shape)
@@ -133,10 +131,8 @@ def draw_positions(found: Similarity, unit: str = "") -> Figure:
         _draw_mosaic(left, found.values, found.shape)
     else:
         draw_weights(found.values, axes=left, low=min(0.0, float(found.values.min())), high=1.0)
-        left.set_xlabel("position", fontsize=FONT_SIZE)
-        left.set_ylabel("position", fontsize=FONT_SIZE)
-    _draw_against_distance(right, found)
-    right.set_xlabel(style.axis_label("distance of two positions", unit), fontsize=FONT_SIZE)
+        style.label_axes(left, "position", "position")
+    _draw_against_distance(right, found, unit)
     return figure
 
 
@@ -154,13 +150,11 @@ def _draw_mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
     axes.set_xticks(np.arange(len(lines[1])) * wide + (width - 1) / 2, labels=[str(i + 1) for i in lines[1]])
     axes.set_yticks(np.arange(len(lines[0])) * high + (height - 1) / 2, labels=[str(i + 1) for i in lines[0]])
     axes.tick_params(length=0, labelsize=FONT_SIZE)
-    axes.set_xlabel("column of the position", fontsize=FONT_SIZE)
-    axes.set_ylabel("row of the position", fontsize=FONT_SIZE)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    style.label_axes(axes, "column of the position", "row of the position")
+    axes.spines[:].set_visible(False)
 
 
-def _draw_against_distance(axes: Axes, found: Similarity) -> None:
+def _draw_against_distance(axes: Axes, found: Similarity, unit: str) -> None:
     """Mean and central 68 % of the similarity in bins of distance."""
     distance, like = found.pairs
     bins = group_by_value(distance, DISTANCE_BINS)
@@ -169,7 +163,7 @@ def _draw_against_distance(axes: Axes, found: Similarity) -> None:
     axes.fill_between(x, low, high, color=LINE_COLOURS[2], alpha=0.3, linewidth=0)
     axes.plot(x, [group.mean() for group in groups], color=LINE_COLOURS[0], marker="o", markersize=3, linewidth=1.4)
     style.quiet_frame(axes)
-    axes.set_ylabel("cosine similarity of codes", fontsize=FONT_SIZE)
+    style.label_axes(axes, style.axis_label("distance of two positions", unit), "cosine similarity of codes")
     near, others = map(style.two_decimals, found.neighbours)
     title = f"correlation {style.two_decimals(found.correlation)}; neighbours {near}, others {others}"
     axes.set_title(title, fontsize=FONT_SIZE)

@@ -7,16 +7,15 @@ prediction back to the sample, this gives one weight for each token.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from ..errors import UserError
+from ..data.random import Floats
 from .attention import AttentionMaps, self_attention
-
-Floats = NDArray[np.float64]
 
 
 def average_with_identity(weights: ArrayLike) -> Floats:
@@ -25,12 +24,9 @@ def average_with_identity(weights: ArrayLike) -> Floats:
     For a query (H, 1 + N), its row of that matrix. Rows sum to one; a query that sees no key keeps itself.
     """
     a = np.asarray(weights, np.float64).mean(0)
-    if a.ndim == 2:
-        blind = (a == 0).all(1)
-        return 0.5 * (a + np.diag(blind.astype(np.float64)) + np.eye(len(a)))
-    a = 0.5 * a
-    a[0] += 0.5
-    return np.asarray(a)
+    if a.ndim == 1:
+        return 0.5 * (a + np.eye(1, len(a))[0])
+    return 0.5 * (a + np.diag((a == 0).all(1).astype(np.float64)) + np.eye(len(a)))
 
 
 def chain(layers: Sequence[Floats]) -> Floats:
@@ -38,15 +34,7 @@ def chain(layers: Sequence[Floats]) -> Floats:
 
     layers  from the first block to the last; R_ij is the share of token j in token i after the last block
     """
-    found = layers[0]
-    for layer in layers:
-        if layer.ndim != 2 or layer.shape[0] != layer.shape[1] or layer.shape != found.shape:
-            raise UserError(
-                f"a layer has the shape {layer.shape}; all must be square (N, N), with the same N in every block"
-            )
-    for layer in layers[1:]:
-        found = layer @ found
-    return found
+    return reduce(lambda found, layer: layer @ found, layers)
 
 
 def follow(layers: Sequence[Floats], rows: Sequence[Floats], tokens: int, asks: str = "mean") -> Floats:
@@ -75,10 +63,7 @@ def rollout_samples(look: AttentionMaps) -> list[Floats]:
 
 
 def follow_samples(look: AttentionMaps, maps: dict[str, Tensor], layer: Callable[[Floats], Floats]) -> list[Floats]:
-    """`follow` for every sample.
-
-    layer  makes a layer of a map (H, N, N), or a row of the map (H, 1 + N) of a pooling query
-    """
+    """`follow` for every sample; `layer` takes maps (H, N, N) or queries (H, 1 + N)."""
     inside = self_attention(look)
     if not maps:
         return []

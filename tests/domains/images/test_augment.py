@@ -110,9 +110,7 @@ def test_stretching(how):
 
 def hidden(tokens, images, share=0.5):
     batch = Batch({"t": tokens.tokenize({"image": images})}, ids=np.arange(len(images)))
-    return Masked(kind="masked", mask_ratio=share).corrupt(
-        batch, {"t": tokens}, SampleRandom(0, 0, np.arange(len(images)))
-    )
+    return Masked(kind="masked", mask_ratio=share).corrupt(batch, {"t": tokens}, SampleRandom(0, 0, batch.ids))
 
 
 @pytest.mark.parametrize("scale", ["channel", "image", "none"])

@@ -58,9 +58,7 @@ def pictures(shapes):
 
 def pooled(model, tokens, table, **layout):
     view = Batch({"tokens": tokens.normalise(tokens.tokenize(table))}).inputs(**layout).stream
-    view.columns = {
-        key: column.double() if column.is_floating_point() else column for key, column in view.columns.items()
-    }
+    view.columns |= {key: column.double() for key, column in view.columns.items() if column.is_floating_point()}
     return model.pool(model.encode(view))
 
 
@@ -123,19 +121,18 @@ def test_every_objective_trains_all_weights(name, objective):
 
 @pytest.mark.parametrize("embed", ["linear", "convolution"])
 def test_places_begin_as_loud_as_patches(embed):
+    def made(tokens, **keys):
+        return Encoder(kind="encoder", dim=64, depth=1, heads=2, **keys).build({"tokens": tokens}, Objective())
+
     table = pictures([(8, 12)] * 50)
     tokens = fitted(table, patch=4, embed=embed)
-    model = Encoder(kind="encoder", dim=64, depth=1, heads=2).build({"tokens": tokens}, Objective())
+    model = made(tokens)
     view = Batch({"tokens": tokens.normalise(tokens.tokenize(table))}).inputs().stream
     assert 0.5 < model.trunk.position.table.std() / model.embed(view).std() < 2
     lattice = tokens.model_copy(update={"periodic": True})
     lattice.state.update(tokens.state)
-    model = Encoder(kind="encoder", dim=64, depth=1, heads=2).build({"tokens": lattice}, Objective())
-    assert model.trunk.position.table.std() < 0.03
-    model = Encoder(kind="encoder", dim=64, depth=1, heads=2, position="learned", position_scale=0.1).build(
-        {"tokens": tokens}, Objective()
-    )
-    assert 0.09 < model.trunk.position.table.std() < 0.11
+    assert made(lattice).trunk.position.table.std() < 0.03
+    assert 0.09 < made(tokens, position="learned", position_scale=0.1).trunk.position.table.std() < 0.11
 
 
 def test_where_a_patch_stands_is_soon_learned():
@@ -169,11 +166,10 @@ def test_mistakes_are_answered():
         Decoder(kind="decoder", trunk="resnet2d", dim=8).build({"tokens": raw}, later)
     with refuses(128, "transformer", key="model.trunk", hint="resnet2d"):
         Encoder(kind="encoder").build({"tokens": raw}, objective)
-    for wrong, mentions in (
-        ({"stages": [1, 1, 1], "widths": [4, 4]}, ("3 stages", "2 widths")),
-        ({"patch": 3}, (32, 3)),
+    for side, wrong, mentions in (
+        (2, {"stages": [1, 1, 1], "widths": [4, 4]}, ("3 stages", "2 widths")),
+        (3, {}, (32, 3)),
     ):
-        raw = Patches(kind="patches", patch=wrong.pop("patch", 2), embed="none")
-        raw.state.update(shape=[6, 6, 1], mean=[0.0], deviation=[1.0])
+        raw = fitted(np.ones((1, 6, 6)), patch=side, embed="none")
         with refuses(*mentions):
             Encoder(kind="encoder", trunk="resnet2d", **wrong).build({"tokens": raw}, objective)

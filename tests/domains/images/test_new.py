@@ -141,13 +141,8 @@ def test_classes_of_images_do_not_change_along_a_column(tmp_path):
 
 
 def test_columns_of_arrays_are_found(tmp_path):
-    np.savez(
-        tmp_path / "sky.npz",
-        pictures=RANDOM.integers(0, 255, (120, 12, 12, 3)).astype(np.uint8),
-        sort=np.array(["spiral", "elliptic"])[np.arange(120) % 2],
-        patient=np.arange(120) // 4,
-        redshift=RANDOM.random(120),
-    )
+    columns = {"sort": np.array(["spiral", "elliptic"])[np.arange(120) % 2], "patient": np.arange(120) // 4}
+    np.savez(tmp_path / "sky.npz", pictures=pixels(120, 12, 12, 3), redshift=RANDOM.random(120), **columns)
     recipe, text = written("patches", ["sky.npz"], tmp_path / "deep" / "mine.yaml")
     assert (recipe.data.rename, recipe.data.split.by) == ({"image": "pictures"}, "patient")
     objective = recipe.objective

@@ -134,9 +134,9 @@ def test_mistakes():
     tables = ({"image": np.ones((1, 4, 4, n))} for n in (1, 3))
     with refuses("1 channels", 3):
         Patches(kind="patches").fit(tables)
-    with refuses("tokens.step: 2", key="tokens.step"):
-        fitted(np.ones((1, 4, 8)), step=2).readout(4, None)
-    with refuses("tokens.step: 2", key="tokens.step"):
-        fitted(np.ones((1, 4, 8)), step=2, embed="convolution").embedding(8)
+    overlapping = fitted(np.ones((1, 4, 8)), step=2, embed="convolution")
+    for make in (lambda: overlapping.readout(4, None), lambda: overlapping.embedding(8)):
+        with refuses("tokens.step: 2", key="tokens.step"):
+            make()
     with refuses("tokens.embed: convolution", "3 x 3", key="tokens.patch"):
         fitted(np.ones((1, 6, 6)), patch=3, embed="convolution").embedding(8)

@@ -13,11 +13,11 @@ from sciformer.data.source import Memory
 from sciformer.data.windows import START, WINDOW
 from sciformer.evaluation.embed import embed
 from sciformer.evaluation.truncated import truncated_scores
-from sciformer.recipe import Recipe
 from sciformer.run import train
 from tests.domains.images.test_shapes import image_of, several
 from tests.domains.images.test_tokens import fitted
 from tests.errors import refuses
+from tests.train.tiny import image_recipe
 
 torch.set_num_threads(1)
 
@@ -69,15 +69,8 @@ def recipe(tmp_path):
     rng = np.random.default_rng(0)
     label = np.arange(24) % 2
     np.savez(tmp_path / "a.npz", image=rng.normal(size=(24, 10, 8)) + label[:, None, None], label=label)
-    return Recipe.from_dict(
-        {
-            "data": {"kind": "arrays", "files": [str(tmp_path / "a.npz")]},
-            "tokens": {"kind": "patches", "patch": 2, "window": [3, 2]},
-            "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2},
-            "objective": {"kind": "classify"},
-            "train": {"steps": 4, "batch": 6, "warmup": 1, "device": "cpu"},
-        }
-    )
+    changes = {"data__files": [str(tmp_path / "a.npz")], "data__split__test": 0.2, "tokens__window": [3, 2]}
+    return image_recipe(tmp_path, **changes, train__steps=4)
 
 
 def test_an_image_has_the_mean_answer_of_its_windows(recipe, tmp_path):

@@ -8,14 +8,8 @@ import pytest
 from matplotlib import _pylab_helpers
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from sciformer.inspect.plots.curves import (
-    draw_along,
-    draw_confusion,
-    draw_history,
-    draw_reliability,
-    draw_residuals,
-    draw_roc,
-)
+from sciformer.inspect.plots import curves
+from sciformer.inspect.plots.curves import draw_along, draw_confusion, draw_history, draw_residuals
 from sciformer.metrics.calibration import reliability
 from sciformer.metrics.classification import roc
 from tests.errors import refuses
@@ -140,14 +134,14 @@ def test_reliability_shows_its_bins_and_its_error():
     p = np.array([[0.3, 0.7], [0.1, 0.9], [0.2, 0.8]])
     for n in (3, 1):
         curve = reliability(p[:n], [1, 1, 0][:n], bins=10)
-        figure = rendered(draw_reliability(curve))
+        figure = rendered(curves.draw_reliability(curve))
         np.testing.assert_array_equal(figure.axes[0].lines[1].get_ydata(), curve.accuracy)
         assert sum(bar.get_height() for bar in figure.axes[1].patches) == n
         assert f"{curve.error:.3f}" in legend(figure)[1]
 
 
 def test_roc_shows_its_area():
-    figure = rendered(draw_roc(roc([[0.8, 0.2], [0.3, 0.7], [0.1, 0.9]], [0, 1, 0])))
+    figure = rendered(curves.draw_roc(roc([[0.8, 0.2], [0.3, 0.7], [0.1, 0.9]], [0, 1, 0])))
     np.testing.assert_array_equal(figure.axes[0].lines[1].get_xydata(), [[0, 0], [0.5, 0], [0.5, 1], [1, 1]])
     assert legend(figure)[1] == "model, AUC 0.500"
 

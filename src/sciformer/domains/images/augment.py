@@ -31,11 +31,8 @@ class Augmentation:
         height, width = images.shape[1:3]
         if "roll" in self.augment:
             if not self.section.periodic:
-                raise UserError(
-                    "tokens.augment: roll needs periodic boundaries, but tokens.periodic is false",
-                    hint="Set tokens.periodic: true if opposite edges of your images touch.",
-                    key="tokens.periodic",
-                )
+                hint = "Set tokens.periodic: true if opposite edges of your images touch."
+                raise UserError("tokens.augment: roll needs periodic boundaries", hint=hint, key="tokens.periodic")
             down = (np.arange(height) + rng.integers("down", height)[:, None]) % height
             aside = (np.arange(width) + rng.integers("aside", width)[:, None]) % width
             images = images[np.arange(len(images))[:, None, None], down[:, :, None], aside[:, None]]
@@ -58,10 +55,8 @@ class Augmentation:
         which = np.zeros(len(rng.ids), np.int64)
         if "turn" in self.augment:
             if shape[0] != shape[1]:
-                raise UserError(
-                    f"tokens.augment: turn needs square images, but these have {shape[0]} x {shape[1]} pixels",
-                    key="tokens.augment",
-                )
+                message = f"tokens.augment: turn needs square images, not {shape[0]} x {shape[1]} pixels"
+                raise UserError(message, key="tokens.augment")
             which += 2 * rng.integers("turn", 4)
         return which + (rng.uniform("flip") < 0.5) if "flip" in self.augment else which
 
@@ -89,10 +84,8 @@ class Augmentation:
         if "crop" in self.augment:
             least, most = self.section.crop
             if least > most:
-                raise UserError(
-                    f"tokens.crop must be the smallest and then the largest share, not ({least:g}, {most:g})",
-                    key="tokens.crop",
-                )
+                message = f"tokens.crop must be the smallest and then the largest share, not ({least:g}, {most:g})"
+                raise UserError(message, key="tokens.crop")
             zoom = np.sqrt(least + (most - least) * rng.uniform("crop"))
             where = np.stack([rng.uniform("crop down"), rng.uniform("crop aside")], 1) - 0.5
             centre = centre + where * (1 - zoom[:, None]) * [height, width]

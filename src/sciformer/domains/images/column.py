@@ -11,11 +11,10 @@ from ...errors import UserError
 
 
 class ImageColumn:
-    """The images of a table: an array of one shape, or `Lists` of pixels.
+    """Images of a table: an array of one shape (`one_shape`), or `Lists` of pixels.
 
     shapes    (n, 2) height and width of each image
     channels  number of channels of all images
-    one_shape whether the table holds an array, so that all images have one shape
     """
 
     def __init__(self, table: Table) -> None:
@@ -25,11 +24,8 @@ class ImageColumn:
         self.one_shape = not isinstance(found, Lists)
         if not isinstance(found, Lists):
             if found.ndim not in (3, 4) or found.dtype.kind not in "biuf":
-                kind = "" if found.dtype.kind in "biuf" else f" of {found.dtype}"
-                raise UserError(
-                    "column `image` must have numbers of shape (n, height, width) or (n, height, width, channels), "
-                    f"but has the shape {found.shape}{kind}"
-                )
+                shapes = "(n, height, width) or (n, height, width, channels)"
+                raise UserError(f"column `image` must have numbers of shape {shapes}, not {found.dtype} {found.shape}")
             self.values = found[..., None] if found.ndim == 3 else found
             self.shapes = np.tile(np.array(self.values.shape[1:3], np.int64), (len(found), 1))
         else:
@@ -40,14 +36,6 @@ class ImageColumn:
 
     def __len__(self) -> int:
         return len(self.shapes)
-
-    @property
-    def largest(self) -> tuple[int, int] | None:
-        """The largest height and the largest width; None for a table without images."""
-        if self.one_shape:
-            height, width = self.values.shape[1:3]
-            return height, width
-        return (int(self.shapes[:, 0].max()), int(self.shapes[:, 1].max())) if len(self) else None
 
     def groups(self) -> Iterator[tuple[Array, Array]]:
         """Row numbers and images (n, height, width, channels) of each image shape."""
@@ -73,15 +61,12 @@ def _image_shapes(table: Table, found: Lists) -> Array:
     shapes = table.get("image_shape")
     if shapes is None or isinstance(shapes, Lists) or shapes.shape != (len(found), 2):
         what = "images of different shapes need a column `image_shape` of shape (n, 2), height and width"
-        if shapes is None:
-            raise UserError(f"{what}; this column is missing")
-        raise UserError(f"{what}, but it has {'lists' if isinstance(shapes, Lists) else f'the shape {shapes.shape}'}")
+        given = getattr(shapes, "shape", "missing" if shapes is None else "lists")
+        raise UserError(f"{what}; this column is {given}")
     shapes = shapes.astype(np.int64)
     wrong = np.flatnonzero((shapes.prod(1) != found.lengths) | (shapes < 1).any(1))
     if len(wrong):
         row = int(wrong[0])
-        height, width = shapes[row]
-        raise UserError(
-            f"image {row} has {found.lengths[row]} pixels, but its shape in column `image_shape` is {height} x {width}"
-        )
+        shape = f"{shapes[row, 0]} x {shapes[row, 1]}"
+        raise UserError(f"image {row} has {found.lengths[row]} pixels, but its column `image_shape` says {shape}")
     return shapes

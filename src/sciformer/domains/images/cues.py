@@ -1,8 +1,4 @@
-"""Cue bias: does a model follow shape or texture? (arXiv 1811.12231)
-
-bias = cue_bias(predicted, shape, texture)
-bias.value                    share of the first cue among the predictions that follow either cue
-"""
+"""Cue bias: does a model follow shape or texture? (arXiv 1811.12231)"""
 
 from __future__ import annotations
 
@@ -87,11 +83,8 @@ def cue_section(page: Page, found: ReportData) -> None:
     if not made:
         return
     page.section("Cue bias", note=f"Samples with conflicting {label} and {SECOND_CUE}")
-    rows = [
-        [part, one.first, one.second, one.neither, f"{one.value:.3f} ± {one.error:.3f}"] for part, one in made.items()
-    ]
+    rows = [[part, *one[:3], f"{one.value:.3f} ± {one.error:.3f}"] for part, one in made.items()]
     page.table(["part", label, SECOND_CUE, "neither", f"share of {label}"], rows, "Predictions that follow each cue")
     page.figure(draw_bias(made, label, SECOND_CUE), "Dots: classes. Bar: all classes.", f"Share that follows {label}")
-    found.numbers["cues"] = {
-        part: {**one._asdict(), "bias": one.value, "error": one.error} for part, one in made.items()
-    }
+    numbers = {part: {**one._asdict(), "bias": one.value, "error": one.error} for part, one in made.items()}
+    found.numbers["cues"] = numbers

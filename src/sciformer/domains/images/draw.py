@@ -19,10 +19,7 @@ MISSING_COLOUR = (0.80, 0.86, 0.92)  # of NaN pixels
 
 
 def draw_image(axes: Axes, image: Array, shade: Array | None) -> None:
-    """Draw an image (height, width, channels) under weights (height, width).
-
-    Larger weights are redder. NaN pixels are drawn in `MISSING_COLOUR`.
-    """
+    """Draw an image (H, W, channels) under weights (H, W), redder if larger."""
     span = (-0.5, image.shape[1] - 0.5, image.shape[0] - 0.5, -0.5)
     axes.imshow(to_rgb(image, display_limits(image)), extent=span, interpolation="nearest")
     if shade is not None:
@@ -49,12 +46,8 @@ def display_limits(image: Array) -> tuple[Array, Array]:
     flat = _display_channels(image)
     flat = flat.reshape(-1, flat.shape[-1])
     flat = flat[np.isfinite(flat).all(-1)] if np.isfinite(flat).all(-1).any() else np.zeros((1, flat.shape[-1]))
-    found = (
-        np.percentile(flat, CLIP_PERCENTILES, 0)
-        if len(np.unique(flat[:10_000])) > MAX_DISCRETE_VALUES
-        else (flat.min(0), flat.max(0))
-    )
-    low, high = np.asarray(found[0]), np.asarray(found[1])
+    few = len(np.unique(flat[:10_000])) <= MAX_DISCRETE_VALUES
+    low, high = np.percentile(flat, (0, 100) if few else CLIP_PERCENTILES, 0)
     if len(low) == 3:  # common limits keep the colour balance
         low, high = np.full(3, low.min()), np.full(3, high.max())
     flat_one = high <= low

@@ -51,11 +51,8 @@ class Stem(nn.Module):
         super().__init__()
         height, width, channels = raster
         if height & (height - 1) or width & (width - 1):
-            raise UserError(
-                "tokens.embed: convolution needs patch sides that are powers of two, "
-                f"but tokens.patch is {height} x {width}",
-                key="tokens.patch",
-            )
+            message = f"tokens.embed: convolution needs patch sides that are powers of two, not {height} x {width}"
+            raise UserError(message, key="tokens.patch")
         self.raster, self.places = raster, places
         halvings = [side.bit_length() - 1 for side in (height, width)]
         depth = max(1, *halvings)

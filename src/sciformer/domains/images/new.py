@@ -32,6 +32,8 @@ LABEL_NAMES = ("label", "labels", "class", "classes", "category", "phase", "type
 VALUE_NAMES = ("target", "targets", "value", "y", "label")
 GROUP_NAMES = ("chain", "group", "object", "patient", "subject", "source", "series", "run", "field", "id")
 NO_CLASSES = "No classes were found. Use a folder for each class, or a table with a column `label`."
+BINARY_SCALE = ("none", "values are -1 and 1")
+CHANNEL_SCALE = ("channel", "mean 0 and deviation 1 for each channel")
 CHANNEL_REASONS = {1: "colour is converted to grey", 3: "grey is converted to colour"}
 AUTOENCODER_KEYS = (
     Found("tokens.target", "patch", "masked patches normalised by their own mean and deviation"),
@@ -48,15 +50,10 @@ def guess_images(names: list[str], paths: list[Path]) -> Page:
     source = opened.sources["train"]
     assert isinstance(source, ImageChunks)
     count = guess.check_count(sum(source.sizes), "images", opened.notes)
-    shapes, varying = (
-        np.concatenate([source.form.fit.output_shapes(one.shapes) for one in source.sets]),
-        source.form.varying,
-    )
-    flat = {
-        name: _class_or_value_column(name, column)
-        for name in source.columns
-        if name not in ("file", "entry") and (column := source.known_column(name)) is not None
-    }
+    form = source.form
+    shapes, varying = np.concatenate([form.fit.output_shapes(one.shapes) for one in source.sets]), form.varying
+    known = {name: source.known_column(name) for name in source.columns if name not in ("file", "entry")}
+    flat = {name: _class_or_value_column(name, column) for name, column in known.items() if column is not None}
     flat = {name: column for name, column in flat.items() if column.dtype.kind != "U" or not _too_many_classes(column)}
     ask = find_question(flat, max(count, 5 * MAX_INTEGER_CLASSES))
     side = _target_side(shapes, varying)
@@ -133,9 +130,8 @@ def _too_many_classes(column: Array) -> bool:
 def _target_side(shapes: Array, varying: bool) -> int | None:
     """Side for data.size, if sizes differ or images are large; otherwise None."""
     middle = int(np.median(shapes[:, :2].min(1)))
-    if not varying and shapes[:, :2].max() <= 2 * MAX_SIDE:
-        return None
-    return min(MAX_SIDE, max(8, middle - middle % 8))
+    large = varying or shapes[:, :2].max() > 2 * MAX_SIDE
+    return min(MAX_SIDE, max(8, middle - middle % 8)) if large else None
 
 
 def patch_side(height: int, width: int) -> int:
@@ -167,11 +163,8 @@ def guess_patches(names: list[str], paths: list[Path]) -> Page:
     name = _image_column(table, shapes)
     image = table[name]
     if image.ndim == 4 and image.shape[1] <= 4 < image.shape[3]:
-        raise UserError(
-            f"`{name}` has the shape {image.shape}, but channels must be the last axis: (n, height, width, channels)",
-            hint=f"Save it with numpy.moveaxis({name}, 1, -1).",
-            file=paths[0],
-        )
+        message = f"`{name}` has the shape {image.shape}, but channels must be the last of four axes"
+        raise UserError(message, hint=f"Save it with numpy.moveaxis({name}, 1, -1).", file=paths[0])
     Patches(kind="patches", patch=patch_side(*image.shape[1:3])).fit([{"image": image}])  # refuses unsuitable images
     flat = {key: column for key, column in table.items() if not isinstance(column, Lists) and column.ndim == 1}
     words = {**shapes, **{key: f"{shapes[key]}: {text}" for key, text in describe(flat).items()}}
@@ -182,18 +175,10 @@ def guess_patches(names: list[str], paths: list[Path]) -> Page:
     found = [
         Found("data.kind", "arrays"),
         *guess.files({"train": names}),
-        Found(
-            "data.rename",
-            {"image": name} if name != "image" else None,
-            f"the images are in `{name}`",
-        ),
+        Found("data.rename", {"image": name} if name != "image" else None, f"the images are in `{name}`"),
         *guess.split((), count, "samples", by=group),
         *vision_keys(image.shape[1:3], count, "samples", ask.kind),
-        Found(
-            "tokens.scale",
-            "none" if binary else "channel",
-            "values are -1 and 1" if binary else "mean 0 and deviation 1 for each channel",
-        ),
+        Found("tokens.scale", *(BINARY_SCALE if binary else CHANNEL_SCALE)),
         Found("tokens.periodic", False, "true for periodic boundaries"),
         *ask.found,
     ]
@@ -205,18 +190,15 @@ def _image_column(table: dict[str, Any], found: dict[str, str]) -> str:
     shaped = [n for n, c in table.items() if c.ndim in (3, 4) and c.dtype.kind in "biuf" and min(c.shape[1:3]) > 1]
     if not shaped:
         listed = ", ".join(f"`{name}` {text}" for name, text in found.items())
-        raise UserError(
-            f"no column has images (n, height, width) or (n, height, width, channels); the columns are {listed}"
-        )
+        shapes = "(n, height, width) or (n, height, width, channels)"
+        raise UserError(f"no column has images {shapes}; the columns are {listed}")
     return next((name for name in IMAGE_NAMES if name in shaped), max(shaped, key=lambda name: table[name][:1].size))
 
 
 def _group_column(flat: dict[str, Array], count: int) -> str:
     """Name of a column of groups: integers or names that repeat."""
-    for name in GROUP_NAMES:
-        if name in flat and flat[name].dtype.kind in "iuU" and 10 <= len(np.unique(flat[name])) <= count // 2:
-            return name
-    return ""
+    possible = (name for name in GROUP_NAMES if name in flat and flat[name].dtype.kind in "iuU")
+    return next((name for name in possible if 10 <= len(np.unique(flat[name])) <= count // 2), "")
 
 
 def find_question(flat: dict[str, Array], count: int, along: bool = False) -> guess.Question:
@@ -224,10 +206,9 @@ def find_question(flat: dict[str, Array], count: int, along: bool = False) -> gu
 
     along   plot the predictions against a column of values, for example a temperature
     """
+    most = min(guess.MAX_CLASSES, max(2, count // 5))
     classes = {name: len(np.unique(column)) for name, column in flat.items() if guess.is_discrete(column)}
-    classes = {
-        name: number for name, number in classes.items() if 2 <= number <= min(guess.MAX_CLASSES, max(2, count // 5))
-    }
+    classes = {name: number for name, number in classes.items() if 2 <= number <= most}
     values = [name for name, column in flat.items() if column.dtype.kind == "f" and np.isfinite(column).all()]
     values = [name for name in values if name not in classes and np.ptp(flat[name]) > 0]
     first = next((name for name in LABEL_NAMES if name in classes), "")
@@ -247,8 +228,6 @@ def find_question(flat: dict[str, Array], count: int, along: bool = False) -> gu
 
 
 IMAGES = guess.Guess(
-    guess_images,
-    find=lambda files: [entry.path for entry in list_image_files(files, [])],
-    recognises=is_image_source,
+    guess_images, find=lambda files: [entry.path for entry in list_image_files(files, [])], recognises=is_image_source
 )
 PATCHES = guess.Guess(guess_patches)

@@ -29,10 +29,8 @@ def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
         pictures = ImageColumn(table)
         moments = moments or ChannelMoments(pictures.channels)
         if pictures.channels != len(moments.mean):
-            raise UserError(
-                f"all images must have the same number of channels, but the first has {len(moments.mean)} channels "
-                f"and a later image has {pictures.channels}"
-            )
+            counts = f"the first has {len(moments.mean)} channels and a later image {pictures.channels}"
+            raise UserError(f"all images must have the same number of channels, but {counts}")
         for rows, images in pictures.groups():
             values = images.reshape(-1, images.shape[-1])
             bad = np.zeros(0, bool) if values.dtype.kind in "bui" else ~np.isfinite(values).all(-1)
@@ -48,11 +46,8 @@ def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
     height, width = (max(sides) for sides in zip(*shapes))
     least = section.cutting.sides
     if height < least[0] or width < least[1]:
-        raise UserError(
-            f"images of {height} x {width} pixels are smaller than a patch of {least[0]} x {least[1]} (tokens.patch)",
-            hint="Choose a smaller tokens.patch, or larger images.",
-            key="tokens.patch",
-        )
+        message = f"images of {height} x {width} pixels are smaller than a patch of {least[0]} x {least[1]}"
+        raise UserError(message, hint="Choose a smaller tokens.patch, or larger images.", key="tokens.patch")
     shape = [height, width, len(moments.mean)]
     found = {"shape": shape, "mean": moments.mean.tolist(), "deviation": moments.deviation.tolist()}
     return found | ({"varies": True} if varies or len(shapes) > 1 else {})
@@ -113,10 +108,9 @@ def scale_by_channel(section: Patches, values: Array) -> Array:
 
 
 def image_levels(section: Patches, stream: Stream, values: Array) -> tuple[Array, Array, Array]:
-    """Mean and standard deviation (T, 1, 1) of the image of each patch.
+    """Mean and deviation (T, 1, 1) of the visible pixels of the image of each patch.
 
-    Masked patches and padding do not count. The third result is the mask (T, pixels of a channel, 1) of pixels inside
-    the image.
+    The third result is the mask (T, pixels of a channel, 1) of pixels inside the image.
     """
     columns = stream.columns
     cell = columns.get("cell", columns["at"])

@@ -39,16 +39,9 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     hides: ClassVar[tuple[str, ...]] = ("patch",)
     host_columns: ClassVar[tuple[str, ...]] = ("size",)
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = (
-        "window",
-        "periodic",
-        "augment",
-        "crop",
-        "rotate",
-        "shift",
-        "noise_std",
-        "target",
+        *("window", "periodic", "target"),
+        *("augment", "crop", "rotate", "shift", "noise_std"),
     )
-
     changeable_columns: ClassVar[tuple[str, ...]] = ("patch",)
     coordinates: ClassVar[tuple[str, ...]] = ("row", "column")
 
@@ -113,9 +106,8 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     def cutting(self) -> PatchGrid:
         sides = self.sides
         if self.step is not None and self.step > min(sides):
-            raise UserError(
-                f"tokens.step must be at most the side of a patch, {min(sides)}, not {self.step}", key="tokens.step"
-            )
+            message = f"tokens.step must be at most the side of a patch, {min(sides)}, not {self.step}"
+            raise UserError(message, key="tokens.step")
         return PatchGrid(sides, sides if self.step is None else (self.step, self.step))
 
     def fit(self, tables: Iterable[Table]) -> None:
@@ -171,14 +163,12 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     @property
     def raster(self) -> tuple[int, int, int]:
         """Height, width and channels of a patch, for trunks that assemble the image."""
-        cutting = self.cutting
-        if cutting.steps != cutting.sides:
-            raise UserError(
-                f"the image cannot be assembled from patches that overlap (tokens.step: {self.step})",
-                hint="Remove tokens.step.",
-                key="tokens.step",
-            )
+        self._refuse_overlap("the image cannot be assembled from patches that overlap")
         return (*self.sides, self.shape[2])
+
+    def _refuse_overlap(self, why: str) -> None:
+        if self.cutting.steps != self.cutting.sides:
+            raise UserError(f"{why} (tokens.step: {self.step})", hint="Remove tokens.step.", key="tokens.step")
 
     @property
     def pixels(self) -> int:
@@ -225,7 +215,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
             for rows, images in pictures.groups():
                 patches[_tokens(starts[rows], lengths[rows[0]])] = self.cutting.cut(images, self._fill)
         found = {"patch": patches, "at": cell}
-        as_learned = pictures.one_shape and not self.varies and pictures.largest == shape[:2]
+        as_learned = pictures.one_shape and not self.varies and pictures.values.shape[1:3] == shape[:2]
         if self.window is None and as_learned:
             return Stream(found, lengths)
         found["size"] = np.repeat(pictures.shapes, lengths, 0).astype(np.int32)
@@ -245,12 +235,15 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         flat = patches.reshape(prod(many), *patches.shape[-2:])
         return self.cutting.assemble(flat, size).reshape(*many, *size, self.shape[2])
 
+    def _sizes(self, stream: Stream) -> Array:
+        """Height and width (B, 2) of each image."""
+        if "size" in stream.columns:
+            return stream.columns["size"][stream.starts]
+        return np.broadcast_to(self.shape[:2], (len(stream), 2))
+
     def pictures(self, stream: Stream) -> list[tuple[Array, Array]]:
         """Sample numbers and images (n, height, width, channels) of each image size."""
-        sizes = np.broadcast_to(self.shape[:2], (len(stream), 2))
-        if "size" in stream.columns:
-            sizes = stream.columns["size"][stream.starts]
-        found = []
+        sizes, found = self._sizes(stream), []
         for rows in group_equal_rows(sizes):
             height, width = sizes[rows[0]]
             patches = stream.columns["patch"][_tokens(stream.starts[rows], stream.lengths[rows[0]])]
@@ -264,9 +257,8 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         patches: Array | None = None
         augmentation, (height, width, channels) = Augmentation(self), self.shape
         if "size" not in stream.columns and augmentation.permutes_pixels((height, width)):
-            return stream.with_columns(
-                patch=augmentation.permute_patches(stream.columns["patch"], (height, width), channels, rng)
-            )
+            moved = augmentation.permute_patches(stream.columns["patch"], (height, width), channels, rng)
+            return stream.with_columns(patch=moved)
         for rows, images in self.pictures(stream):
             some = SampleRandom(rng.seed, rng.epoch, np.asarray(rng.ids)[rows])
             made = self.cutting.cut(augmentation(images, some), self._fill)
@@ -298,12 +290,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return PatchEmbedding(self.pixels, dim) if self.embed == "linear" else Pixels()
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
-        if self.cutting.steps != self.cutting.sides:
-            raise UserError(
-                f"patches overlap (tokens.step: {self.step}), so masked patches are visible in their neighbours",
-                hint="Remove tokens.step.",
-                key="tokens.step",
-            )
+        self._refuse_overlap("masked patches are visible in neighbours that overlap")
         return PatchReadout(self.pixels, dim)
 
     @property
@@ -378,20 +365,18 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         asked = stream.columns["asked"].astype(bool)
         said = np.where(asked[:, None], denormalise_patches(self, stream, np.nan_to_num(answer["patch"])), true)
         seen = np.where(hidden[:, None], np.nan, true.astype(np.float64))
-        draw_side_by_side(
-            axes, {name: self._picture(stream, one) for name, one in (("seen", seen), ("model", said), ("truth", true))}
-        )
+        shown = {"seen": seen, "model": said, "truth": true}
+        draw_side_by_side(axes, {name: self._picture(stream, patches) for name, patches in shown.items()})
 
     def _picture(self, stream: Stream, patches: Array) -> Array:
-        size = stream.columns["size"][0] if "size" in stream.columns else self.shape[:2]
-        return self.image(patches.astype(np.float64), (int(size[0]), int(size[1])))
+        height, width = self._sizes(stream)[0].tolist()
+        return self.image(patches.astype(np.float64), (height, width))
 
     def _shade(self, stream: Stream, weights: Array | None) -> Array | None:
         """Weight of each pixel (height, width); the mean where patches overlap."""
         if weights is None:
             return None
-        size = stream.columns["size"][0] if "size" in stream.columns else np.asarray(self.shape[:2])
-        total, count = np.zeros(size), np.zeros(size)
+        total, count = np.zeros((2, *self._sizes(stream)[0]))
         side, wide = self.cutting.sides
         for (row, column), weight in zip(_cells(stream), np.asarray(weights)):
             down, aside = row * self.cutting.steps[0], column * self.cutting.steps[1]
@@ -404,8 +389,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         at = _cells(stream) * np.asarray(self.cutting.steps, np.float64)
         apart = np.abs(at[:, None] - at[None])
         if self.periodic:
-            size = stream.columns["size"][:1] if "size" in stream.columns else np.asarray(self.shape[:2])
-            apart = np.minimum(apart, np.abs(size - apart))
+            apart = np.minimum(apart, np.abs(self._sizes(stream)[:1] - apart))
         return np.sqrt((apart**2).sum(-1))
 
     @property

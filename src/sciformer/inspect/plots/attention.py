@@ -53,7 +53,7 @@ def draw_weights(
 
     Small matrices show their values, except for those that round to zero. Large matrices show evenly spaced labels.
     """
-    values = _array(weights, 2, "weights", "(N, M)", "Take one sample and one head: weights[0, 0].")
+    values = to_matrix(weights, 2, "weights", "(N, M)", "Take one sample and one head: weights[0, 0].")
     labels = _labels(values.shape, rows, columns)
     if axes is None:
         axes = _figure(values.shape, *labels).subplots()
@@ -137,9 +137,9 @@ def _panels(weights: Numbers | Mapping[str, Numbers], across: int) -> list[list[
     if isinstance(weights, Mapping):
         if not weights:
             raise UserError("there are no weights to draw", hint="Pass the Watch to the forward pass of the model.")
-        blocks = {name: _array(heads, 3, f"weights of {name!r}", shape, hint) for name, heads in weights.items()}
+        blocks = {name: to_matrix(heads, 3, f"weights of {name!r}", shape, hint) for name, heads in weights.items()}
         return [[(f"{name}, head {h + 1}", w) for h, w in enumerate(heads)] for name, heads in blocks.items()]
-    panels = [(f"head {h + 1}", w) for h, w in enumerate(_array(weights, 3, "weights", shape, hint))]
+    panels = [(f"head {h + 1}", w) for h, w in enumerate(to_matrix(weights, 3, "weights", shape, hint))]
     return [panels[h : h + across] for h in range(0, len(panels), across)]
 
 
@@ -161,8 +161,7 @@ def _paint(
             axis.set_tick_params(length=0, labelsize=min(FONT_SIZE, max(MIN_FONT_SIZE, size)))
     if columns is not None:
         axes.tick_params(axis="x", labelrotation=90)
-    for side in axes.spines.values():
-        side.set_color("0.8")
+    axes.spines[:].set_color("0.8")
     if write:
         for (i, j), value in np.ndenumerate(values):
             if not abs(value) < 0.005:  # NaN is written too
@@ -178,7 +177,8 @@ def to_float64(weights: Any) -> Matrix:
     return np.asarray(weights, dtype=np.float64)
 
 
-def _array(weights: Numbers, dimensions: int, what: str, shape: str, hint: str) -> Matrix:
+def to_matrix(weights: Any, dimensions: int, what: str, shape: str, hint: str = "") -> Matrix:
+    """Convert to doubles; refuse empty arrays and other numbers of dimensions."""
     array = to_float64(weights)
     if array.ndim != dimensions or array.size == 0:
         wrong = "are empty, of shape" if array.ndim == dimensions else f"must have the shape {shape}, not"

@@ -28,16 +28,12 @@ MIN_DENSITY_POINTS = 2000  # points above which a density is drawn
 
 
 def draw_history(
-    records: Sequence[Mapping[str, Any]],
-    columns: Sequence[str] | Mapping[str, str],
-    *,
-    step: str = "step",
-    ylabel: str | None = None,
+    records: Sequence[Mapping[str, Any]], columns: Sequence[str] | Mapping[str, str], *, ylabel: str | None = None
 ) -> Figure:
     """Columns of a run's records against steps, on one axis.
 
-    records  as in metrics.jsonl; records without a column or step are skipped. If a resumed run has two records of one
-             step, the later one is used
+    records  as in metrics.jsonl; records without a column or step are skipped. Of two records of one step (a resumed
+             run), the later one is used
     columns  keys of the records, or {key: name in the legend}
 
     The axis is logarithmic if all values are positive and span more than 1.5 decades.
@@ -45,31 +41,29 @@ def draw_history(
     names = dict(columns) if isinstance(columns, Mapping) else {key: key for key in columns}
     if not names:
         raise UserError("there are no columns to draw")
-    present = sorted({key for record in records for key in record} - {step})
+    present = sorted({key for record in records for key in record} - {"step"})
     figure, axes = style.new_axes()
-    curves = {}
-    for key, name in names.items():
+    curves = []
+    for i, (key, name) in enumerate(names.items()):
         one_of("a column of the history", key, present)
-        found = {record[step]: record[key] for record in records if key in record and step in record}
+        found = {record["step"]: record[key] for record in records if key in record and "step" in record}
         steps = sorted(found)
-        curves[name] = style.to_array(steps), style.to_array([found[s] for s in steps])
-    for i, (name, (x, y)) in enumerate(curves.items()):
-        style.draw_line(axes, x, y, i, name)
-    values = np.concatenate([y[np.isfinite(y)] for _, y in curves.values()])
+        curves.append((style.to_array(steps), style.to_array([found[s] for s in steps])))
+        style.draw_line(axes, *curves[-1], i, name)
+    values = np.concatenate([y[np.isfinite(y)] for _, y in curves])
     if values.size and values.min() > 0 and math.log10(values.max() / values.min()) > MIN_LOG_DECADES:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if values.max() / values.min() > 1e3 else (1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(
-            LogFormatterSciNotation() if values.max() > 1e4 or values.min() < 1e-3 else "{x:g}"
-        )
+        wide = values.max() > 1e4 or values.min() < 1e-3
+        axes.yaxis.set_major_formatter(LogFormatterSciNotation() if wide else "{x:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
-    places = np.unique(np.concatenate([x for x, _ in curves.values()]))
+    places = np.unique(np.concatenate([x for x, _ in curves]))
     if places.size == 1:
         axes.set_xlim(places[0] - 1, places[0] + 1)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     if not values.size:
         style.say_empty(axes)
-    style.finish(figure, axes, step, ylabel or (next(iter(names.values())) if len(names) == 1 else ""))
+    style.finish(figure, axes, "step", ylabel or (next(iter(names.values())) if len(names) == 1 else ""))
     return figure
 
 
@@ -101,16 +95,12 @@ def draw_along(
             alone = style.isolated_points(np.isfinite(bounds.sum(axis=0)))
             axes.vlines(*bounds[:, alone], color=colour, alpha=0.3, linewidth=4)
     for i, (label, place) in enumerate((marks or {}).items()):
-        there = math.isfinite(place)
-        line_style: dict[str, Any] = {
-            "color": "0.25",
-            "linewidth": 0.9,
-            "linestyle": LINE_DASHES[(i + 1) % len(LINE_DASHES)],
-        }
-        if there:
-            axes.axvline(place, label=style.escape_label(label), zorder=1, **line_style)
+        dashes = LINE_DASHES[(i + 1) % len(LINE_DASHES)]
+        look: dict[str, Any] = {"color": "0.25", "linewidth": 0.9, "linestyle": dashes}
+        if math.isfinite(place):
+            axes.axvline(place, label=style.escape_label(label), zorder=1, **look)
         else:
-            axes.plot([], [], label=style.escape_label(f"{label}: none"), **line_style)
+            axes.plot([], [], label=style.escape_label(f"{label}: none"), **look)
     style.finish(figure, axes, xlabel, ylabel or (next(iter(curves)) if len(curves) == 1 else ""), always=bool(marks))
     return figure
 
@@ -133,8 +123,7 @@ def draw_reliability(curve: Reliability) -> Figure:
     axes.set(xlim=(min(first, 0.5), 1.005), ylim=(-0.02, 1.02))
     below.yaxis.set_major_locator(MaxNLocator(nbins=2, integer=True))
     style.quiet_frame(below)
-    below.set_xlabel("confidence", fontsize=FONT_SIZE)
-    below.set_ylabel("samples", fontsize=FONT_SIZE)
+    style.label_axes(below, "confidence", "samples")
     style.finish(figure, axes, "", "accuracy")
     figure.align_ylabels([axes, below])
     return figure
@@ -179,20 +168,15 @@ def draw_confusion(matrix: ArrayLike, names: Sequence[str] | None = None) -> Fig
     if max(map(len, short)) * 0.6 * size > points * ticks.step:
         axes.tick_params(axis="x", labelrotation=90)
     axes.tick_params(length=0)
-    for spine in axes.spines.values():
-        spine.set_color("0.8")
+    axes.spines[:].set_color("0.8")
     room = min(FONT_SIZE, 1.5 * points / max(len(f"{count:g}") for count in counts.ravel()))
     if room >= MIN_FONT_SIZE:
         for (i, j), count in np.ndenumerate(counts):
             if count:
                 colour = "white" if shares[i, j] > 0.5 else "0.15"
                 axes.text(j, i, f"{count:g}", ha="center", va="center", fontsize=room, color=colour)
-    axes.set_xlabel("predicted", fontsize=FONT_SIZE)
-    axes.set_ylabel("true", fontsize=FONT_SIZE)
-    bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=25, ticks=[0, 0.5, 1])
-    bar.ax.tick_params(labelsize=FONT_SIZE, length=2)
-    bar.set_label("share of the true class", fontsize=FONT_SIZE)
-    bar.outline.set_visible(False)
+    style.label_axes(axes, "predicted", "true")
+    style.add_colour_bar(figure, image, axes, "share of the true class", ticks=[0, 0.5, 1])
     return figure
 
 
@@ -204,9 +188,8 @@ def draw_residuals(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> Figure
     """
     predicted, spread, truth = (style.to_array(array).ravel() for array in (mean, std, target))
     if not predicted.size == spread.size == truth.size:
-        raise UserError(
-            f"the numbers of means, spreads and targets differ: {predicted.size}, {spread.size}, {truth.size}"
-        )
+        sizes = f"{predicted.size}, {spread.size}, {truth.size}"
+        raise UserError(f"the numbers of means, spreads and targets differ: {sizes}")
     good = np.isfinite(predicted) & np.isfinite(truth) & (spread > 0) & np.isfinite(spread)
     predicted, spread, truth = predicted[good], spread[good], truth[good]
     figure = style.new_figure()
@@ -260,17 +243,9 @@ def draw_steps(
         if not len(means) == len(spreads) == len(steps):
             counts = f"{len(means)} and {len(spreads)}"
             raise UserError(f"{name!r} has {counts} means and spreads, but there are {len(steps)} steps")
-        aside = 0.06 * (number - (len(curves) - 1) / 2)
-        axes.errorbar(
-            places + aside,
-            np.asarray(means, np.float64),
-            np.asarray(spreads, np.float64),
-            **style.line_style(number),
-            marker="o",
-            markersize=4,
-            capsize=2.5,
-            label=style.escape_label(name),
-        )
+        x, y, error = places + 0.06 * (number - (len(curves) - 1) / 2), style.to_array(means), style.to_array(spreads)
+        look = {**style.line_style(number), "marker": "o", "markersize": 4, "capsize": 2.5}
+        axes.errorbar(x, y, error, **look, label=style.escape_label(name))
     axes.set_xticks(places, labels=[style.escape_label(step) for step in steps], fontsize=FONT_SIZE)
     axes.set_xlim(-0.4, len(steps) - 0.6)
     style.finish(figure, axes, xlabel, ylabel, always=True)

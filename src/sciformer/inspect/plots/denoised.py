@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Figure:
-    """Denoised series of some samples of a part, one panel each.
-
-    The x axis is the position of the tokens; for patches, their index.
-    """
+    """Denoised series of some samples against token positions (patches: index)."""
     dataset, objective = data.dataset(part), data.objective
     ids = even_steps(len(dataset), samples)
     batch = dataset.batch(ids)
@@ -45,11 +42,11 @@ def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Fig
         value, true = columns[tokens.hides[0]].ravel(), columns[target].ravel()
         at = columns.get("at")
         x = at if at is not None and at.shape == value.shape else np.arange(len(value))
-        x = x - (x[0] if len(x) else 0)
-        axes.plot(x, value, ".", color=FAINT_GREY, markersize=2.5, label="input" if not row else None)
-        axes.plot(x, true, color=LINE_COLOURS[1], linewidth=1.0, label=style.escape_label(target) if not row else None)
-        middle = told["recovered"][row]
-        axes.plot(x, middle, color=LINE_COLOURS[0], linewidth=1.2, label="denoised" if not row else None)
+        x, middle = x - x[:1], told["recovered"][row]
+        labels = (None, None, None) if row else ("input", style.escape_label(target), "denoised")
+        axes.plot(x, value, ".", color=FAINT_GREY, markersize=2.5, label=labels[0])
+        axes.plot(x, true, color=LINE_COLOURS[1], linewidth=1.0, label=labels[1])
+        axes.plot(x, middle, color=LINE_COLOURS[0], linewidth=1.2, label=labels[2])
         if "deviation" in told:
             deviation = told["deviation"][row]
             axes.fill_between(x, middle - deviation, middle + deviation, color=LINE_COLOURS[2], alpha=0.35, linewidth=0)

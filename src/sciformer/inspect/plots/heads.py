@@ -28,12 +28,6 @@ def has_shape(assembly: Assembly, look: AttentionMaps, row: int) -> bool:
     return _trial_axes(assembly, look, row).get_aspect() != "auto"
 
 
-def alternative_forms(assembly: Assembly, look: AttentionMaps, row: int) -> list[str]:
-    """Names of the alternative drawings of a sample."""
-    tokens = assembly.tokens[look.stream]
-    return list(tokens.alternative_drawings(look.seen.take(np.array([row])))) if look.seen.stream.lengths[row] else []
-
-
 def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure:
     """Attention received by the tokens of one sample: lines are blocks, columns heads.
 
@@ -47,14 +41,11 @@ def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure
     trial = _trial_axes(assembly, look, row)
     wide, high = (abs(float(np.ptp(ends))) for ends in (trial.get_xlim(), trial.get_ylim()))
     side = min(MAX_PANEL_INCHES, PAGE_INCHES / len(heads))
-    figure = Figure(
-        figsize=(side * len(heads) + 0.5, (side * min(2.0, max(0.5, high / wide)) + 0.16) * len(names) + 0.4),
-        layout="constrained",
-    )
+    height = side * min(2.0, max(0.5, high / wide)) + 0.16
+    figure = Figure(figsize=(side * len(heads) + 0.5, height * len(names) + 0.4), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)  # type: ignore[union-attr, call-arg]
     grid = figure.subplots(len(names), len(heads), squeeze=False)
-    sample = look.seen.take(np.array([row]))
-    tokens = assembly.tokens[look.stream]
+    sample, tokens = look.seen.take(np.array([row])), assembly.tokens[look.stream]
     for i, name in enumerate(names):
         for j, head in enumerate(heads):
             axes = grid[i, j]
@@ -73,9 +64,8 @@ def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure
 
 
 def _trial_axes(assembly: Assembly, look: AttentionMaps, row: int) -> Axes:
-    tokens = assembly.tokens[look.stream]
     axes = Figure().subplots()
-    tokens.draw(look.seen.take(np.array([row])), None, axes)
+    assembly.tokens[look.stream].draw(look.seen.take(np.array([row])), None, axes)
     return axes
 
 
@@ -83,6 +73,4 @@ def _strip_words(axes: Axes) -> None:
     axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
     for letter in axes.texts:
         letter.remove()
-    for spine in axes.spines.values():
-        spine.set_color("0.8")
-        spine.set_linewidth(0.5)
+    axes.spines[:].set(color="0.8", linewidth=0.5)

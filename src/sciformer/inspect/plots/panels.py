@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -52,15 +53,9 @@ def join_legends(figure: Figure, panels: Iterable[Axes], grey: bool = True) -> N
             legend.remove()
     if not found:
         return
-    legend = figure.legend(
-        list(found.values()),
-        list(found),
-        loc="outside lower center",
-        ncols=min(8, len(found)),
-        frameon=False,
-        fontsize=FONT_SIZE,
-        handletextpad=0.2,
-    )
+    look: dict[str, Any] = {"frameon": False, "fontsize": FONT_SIZE, "handletextpad": 0.2}
+    marks, names = list(found.values()), list(found)
+    legend = figure.legend(marks, names, loc="outside lower center", ncols=min(8, len(found)), **look)
     for handle in legend.legend_handles:
         if grey and isinstance(handle, PathCollection):
             handle.set_array(None)  # the colours of weights belong to one panel

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import ArrayLike, NDArray
@@ -50,8 +51,7 @@ def say_empty(axes: Axes) -> None:
 def finish(figure: Figure, axes: Axes, xlabel: str, ylabel: str, always: bool = False) -> None:
     """Set labels and frame, and add a legend if there are several curves."""
     quiet_frame(axes)
-    axes.set_xlabel(escape_label(xlabel), fontsize=FONT_SIZE)
-    axes.set_ylabel(escape_label(ylabel), fontsize=FONT_SIZE)
+    label_axes(axes, escape_label(xlabel), escape_label(ylabel))
     found = [pair for panel in figure.axes for pair in zip(*panel.get_legend_handles_labels())]
     if len(found) > 1 or (found and always):
         handles, labels = zip(*found)
@@ -59,6 +59,20 @@ def finish(figure: Figure, axes: Axes, xlabel: str, ylabel: str, always: bool = 
         figure.legend(
             handles, labels, loc="outside upper left", ncols=across, frameon=False, fontsize=FONT_SIZE, handlelength=2.6
         )
+
+
+def label_axes(axes: Axes, xlabel: str, ylabel: str) -> None:
+    """Set the labels of both axes in the common font size."""
+    axes.set_xlabel(xlabel, fontsize=FONT_SIZE)
+    axes.set_ylabel(ylabel, fontsize=FONT_SIZE)
+
+
+def add_colour_bar(figure: Figure, drawn: ScalarMappable, axes: Axes, label: str, **options: Any) -> None:
+    """Add a small colour bar without a frame beside the axes."""
+    bar = figure.colorbar(drawn, ax=axes, shrink=0.8, aspect=25, **options)
+    bar.ax.tick_params(labelsize=FONT_SIZE, length=2)
+    bar.set_label(label, fontsize=FONT_SIZE)
+    bar.outline.set_visible(False)
 
 
 def quiet_frame(axes: Axes) -> None:
@@ -87,16 +101,8 @@ def draw_line(axes: Axes, x: Values, y: Values, i: int, name: str) -> None:
     there = np.isfinite(x) & np.isfinite(y)
     y = np.where(there, y, np.nan)
     dots = there if there.sum() <= MAX_DOTTED_POINTS else isolated_points(there)
-    axes.plot(
-        x,
-        y,
-        **line_style(i),
-        marker="o" if dots.any() else "",
-        markersize=3,
-        markevery=np.flatnonzero(dots).tolist(),
-        label=escape_label(name),
-        zorder=3,
-    )
+    look = {**line_style(i), "marker": "o" if dots.any() else "", "markevery": np.flatnonzero(dots).tolist()}
+    axes.plot(x, y, **look, markersize=3, label=escape_label(name), zorder=3)
 
 
 def isolated_points(there: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -107,7 +113,7 @@ def isolated_points(there: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def to_array(given: ArrayLike | Sequence[Any]) -> Values:
     """Convert numbers to an array; None becomes NaN."""
-    array = np.asarray(given, dtype=np.float64)  # None becomes nan
+    array = np.asarray(given, dtype=np.float64)
     if array.ndim == 0:
         raise UserError(f"{given!r} is not a sequence of numbers")
     return array

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from ...assembly import Assembly, log_nothing
 from ...data.source import pieces
 from ...errors import UserError
 from .. import alignment, attention, distance, faithfulness, masked, positions
-from ..attention import even_steps, sample_name
+from ..attention import Picture, even_steps, sample_name
 from ..attribution import has_single_answer
 from ..plots import heads
 from ..plots.style import ignore_missing_glyphs, two_decimals
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from .report import ReportData
 
 Log = Callable[[str], None]
-Picture = tuple[str, Callable[[], Figure], str]
 
 MAX_HELD_WEIGHTS = 1 << 25  # attention weights of a block in memory at once
 MAX_MATRIX_TOKENS = 80  # longest sample with drawn attention matrices
@@ -48,10 +46,8 @@ def inspect_run(run: Run, out: str | Path, samples: int = 3, part: str = "", log
     Path(out).mkdir(parents=True, exist_ok=True)
     with ignore_missing_glyphs():
         part = part or choose_part(data, run.recipe.objective.plot_against)
-        made = chain(
-            _attention_figures(run, data, part, samples, {}, log), _reason_figures(run, data, part, samples, {})
-        )
-        for name, figure, _ in made:
+        seen = _attention_figures(run, data, part, samples, {}, log)
+        for name, figure, _ in chain(seen, _reason_figures(run, data, part, samples, {})):
             written.append(Path(out) / f"{name}.png")
             save_figure(figure(), written[-1])
     return written
@@ -65,10 +61,9 @@ def _attention_figures(
     numbers   receives distances and similarities of positions for scores.json
     """
     if hasattr(data.objective, "penalty"):  # translation: draw the attention to the source
-        for name, drawn, caption in alignment.draw_some(run, _short_sources(data, part, samples)):
-            yield name, partial(_return_figure, drawn), caption
-        return
-    yield from _by_stream(data, numbers, partial(_stream_figures, run, data, part, samples, log))
+        yield from alignment.draw_some(run, _short_sources(data, part, samples))
+    else:
+        yield from _by_stream(data, numbers, partial(_stream_figures, run, data, part, samples, log))
 
 
 def _by_stream(
@@ -92,7 +87,7 @@ def _stream_figures(
     asked = stream == data.objective.asked_stream(data.tokens)
     if asked and (seen := masked.draw_masked(run.step, data, batch)) is not None:
         caption = "Masked values and predictions, with one standard deviation if the model predicts it."
-        yield "hidden", partial(_return_figure, seen), caption
+        yield "hidden", lambda: seen, caption
     longest = batch.widest()
     width = max(1, longest) ** 2 * getattr(model, "heads", 1)
     if width * len(batch) > MAX_HELD_WEIGHTS:
@@ -103,18 +98,13 @@ def _stream_figures(
         name = sample_name(batch, row, run.recipe.objective)
         caption = f"Attention received by each token ({name}). Colour: excess over uniform attention."
         yield f"sample-{row + 1}", partial(attention.draw_attention, look, data, row), caption
-        for form in heads.alternative_forms(data, look, row):
-            yield (
-                f"{form}-{row + 1}",
-                partial(attention.draw_attention, look, data, row, form),
-                f"The same sample, {form}.",
-            )
-        if look.watch.attention and look.seen.stream.lengths[row] and heads.has_shape(data, look, row):
-            yield (
-                f"heads-{row + 1}",
-                partial(heads.draw_every_head, look, data, row),
-                "Attention of every head of every block.",
-            )
+        sample, length = look.seen.take(np.array([row])), look.seen.stream.lengths[row]
+        for form in data.tokens[stream].alternative_drawings(sample) if length else ():
+            draw = partial(attention.draw_attention, look, data, row, form)
+            yield f"{form}-{row + 1}", draw, f"The same sample, {form}."
+        if look.watch.attention and length and heads.has_shape(data, look, row):
+            draw = partial(heads.draw_every_head, look, data, row)
+            yield f"heads-{row + 1}", draw, "Attention of every head of every block."
     if (codes := positions.position_similarity(run.step, data, batch, stream)) is not None:
         near, others = codes.neighbours
         numbers["positions"] = {"places": len(codes.values), "correlation": codes.correlation}
@@ -128,19 +118,14 @@ def _stream_figures(
             draw = partial(attention.draw_matrices, look, data, 0, other)
             yield f"heads-to-{other}", draw, f"Attention to {other} in the first sample."
     if not look.watch.attention:
-        mixed = getattr(model, "compress", None) is not None
-        log(
-            "There are no attention maps: this trunk attends to projections of tokens."
-            if mixed
-            else "This trunk has no attention."
-        )
+        mixed = "There are no attention maps: this trunk attends to projections of tokens."
+        log("This trunk has no attention." if getattr(model, "compress", None) is None else mixed)
         return
     if attention.self_attention(look) and short:
         yield "heads", partial(attention.draw_matrices, look, data, 0), "Attention matrices of the first sample."
     few = max(1, min(64, MAX_HELD_WEIGHTS // (2 * width)))
-    distances = distance.attention_distances(
-        attention.attention_maps(run.step, data, dataset.batch(even_steps(len(dataset), few)), stream), data
-    )
+    look = attention.attention_maps(run.step, data, dataset.batch(even_steps(len(dataset), few)), stream)
+    distances = distance.attention_distances(look, data)
     if not distances:
         return
     deeper = distance.depth(distances)
@@ -149,10 +134,9 @@ def _stream_figures(
     words = f"Mean attention distance of each head over {min(few, len(dataset))} samples (bars: central 68 %)"
     words += f"; correlation with depth {two_decimals(deeper.correlation)}." if np.isfinite(deeper.correlation) else "."
     yield "reach", partial(distance.draw_reach, distances, unit), words
-    numeric = column in batch.samples and batch.samples[column].dtype.kind in "iuf"
-    judged = [data.dataset(name) for name in data.parts() if name != "train"] or [dataset]
-    if not numeric:
+    if column not in batch.samples or batch.samples[column].dtype.kind not in "iuf":
         return
+    judged = [data.dataset(name) for name in data.parts() if name != "train"] or [dataset]
     along = distance.attention_distance_along(run.step, data, judged, column, min(16, few), stream)
     if along is not None:
         numbers["reach_along"] = along._asdict()
@@ -176,12 +160,7 @@ def _reason_figures(
     wanted = faithfulness.affordable_samples(run, mean) if quick else faithfulness.MAX_SAMPLES
     most = min(MAX_HELD_WEIGHTS // width, wanted)
     if most >= samples:
-        make = partial(faithfulness.reason_figures, run, data, part, samples, most)
-        yield from _by_stream(data, numbers, make)
-
-
-def _return_figure(figure: Figure) -> Figure:
-    return figure
+        yield from _by_stream(data, numbers, partial(faithfulness.reason_figures, run, data, part, samples, most))
 
 
 def attention_section(page: Page, found: ReportData) -> None:
@@ -225,12 +204,11 @@ def reasons_section(page: Page, found: ReportData) -> None:
 
 
 def _short_sources(data: Assembly, part: str, count: int) -> list[str]:
-    """Source texts that are short enough to draw."""
     from ...generation.translate import columns_of
 
-    (name, _), found = columns_of(data), []
-    for table in pieces(data.dataset(part).source):
-        found += [str(text) for text in np.asarray(table[name]) if 8 < len(str(text)) < 120]
+    name, _ = columns_of(data)
+    texts = (str(text) for table in pieces(data.dataset(part).source) for text in np.asarray(table[name]))
+    found = [text for text in texts if 8 < len(text) < 120]
     return [found[i] for i in even_steps(len(found), count)] if found else []
 
 

@@ -108,9 +108,8 @@ class Page:
     def section(self, title: str, note: str | None = None) -> None:
         """Start a section with a heading."""
         if self._folds:
-            raise UserError(
-                f"the section {title!r} cannot start inside details", hint="End the `with page.details` first."
-            )
+            hint = "End the `with page.details` first."
+            raise UserError(f"the section {title!r} cannot start inside details", hint=hint)
         if self._sections:
             self._parts.append("</section>")
         self._sections.append(title)
@@ -124,26 +123,19 @@ class Page:
         self._parts += [f"<p>{_escape_html(part.strip())}</p>" for part in re.split(r"\n\s*\n", text) if part.strip()]
 
     def table(self, head: Sequence[object], rows: Sequence[Sequence[object]], caption: str) -> None:
-        """Add a table; its first column names the rows.
-
-        Columns of numbers are right-aligned, floats have four digits.
-        """
+        """Add a table: row names, right-aligned numbers, floats of four digits."""
         for row in rows:
             if len(row) != len(head):
-                raise UserError(
-                    f"a row of the table has {len(row)} cells, but the header has {len(head)}: {list(row)!r}"
-                )
+                raise UserError(f"a row has {len(row)} cells, but the table has {len(head)} columns: {list(row)!r}")
         cells = [[_format_value(cell) for cell in row] for row in rows]
         right = [bool(cells) and all(NUMBER_PATTERN.fullmatch(row[j]) for row in cells) for j in range(len(head))]
         marks = [' class="number"' if number else "" for number in right]
-        top = "".join(
-            f'<th scope="col"{mark}>{_escape_html(_format_value(cell))}</th>' for mark, cell in zip(marks, head)
-        )
+        names = map(_format_value, head)
+        top = "".join(f'<th scope="col"{mark}>{_escape_html(name)}</th>' for mark, name in zip(marks, names))
         lines = []
-        for row in cells:
-            first = "".join(f'<th scope="row"{marks[0]}>{_escape_html(cell)}</th>' for cell in row[:1])
-            others = "".join(f"<td{mark}>{_escape_html(cell)}</td>" for mark, cell in zip(marks[1:], row[1:]))
-            lines.append(f"<tr>{first}{others}</tr>\n")
+        for first, *others in cells:
+            values = "".join(f"<td{mark}>{_escape_html(cell)}</td>" for mark, cell in zip(marks[1:], others))
+            lines.append(f'<tr><th scope="row"{marks[0]}>{_escape_html(first)}</th>{values}</tr>\n')
         self._parts.append(
             f'<div class="scroll" role="region" aria-label="{_escape_html(caption)}" tabindex="0"><table>\n'
             f"<caption>{_escape_html(caption)}</caption>\n<thead><tr>{top}</tr></thead>\n"
@@ -167,10 +159,8 @@ class Page:
         """Add names and values in two columns."""
         if not facts:
             raise UserError("the list of facts is empty")
-        pairs = [
-            f"<dt>{_escape_html(name)}</dt><dd>{_escape_html(_format_value(value))}</dd>\n"
-            for name, value in facts.items()
-        ]
+        said = {name: _format_value(value) for name, value in facts.items()}
+        pairs = [f"<dt>{_escape_html(name)}</dt><dd>{_escape_html(value)}</dd>\n" for name, value in said.items()]
         self._parts.append(f"<dl>\n{''.join(pairs)}</dl>")
 
     def code(self, text: str) -> None:
@@ -195,10 +185,8 @@ class Page:
         if self.subtitle:
             header += f'<p class="subtitle">{_escape_html(self.subtitle)}</p>\n'
         if len(self._sections) > MAX_SECTIONS_WITHOUT_CONTENTS:
-            links = [
-                f'<li><a href="#section-{n}">{_escape_html(name)}</a></li>\n'
-                for n, name in enumerate(self._sections, 1)
-            ]
+            names = map(_escape_html, self._sections)
+            links = [f'<li><a href="#section-{n}">{name}</a></li>\n' for n, name in enumerate(names, 1)]
             header += f'<nav aria-label="Contents"><ol>\n{"".join(links)}</ol></nav>\n'
         end = "</section>\n" if self._sections else ""
         body = "".join(f"{part}\n" for part in self._parts) + end

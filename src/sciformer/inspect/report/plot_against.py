@@ -43,13 +43,13 @@ def answers_against(found: ReportData) -> tuple[AnswersAgainst | None, str]:
             one_of("objective.plot_against", objective.plot_against, next(iter(found.judged.values())).samples)
         x = np.concatenate([part.samples[objective.plot_against] for part in used])
         if x.dtype.kind not in "iuf":
-            raise UserError(
-                f"column `{objective.plot_against}` holds {x.dtype}, not numbers", key="objective.plot_against"
-            )
+            message = f"column `{objective.plot_against}` holds {x.dtype}, not numbers"
+            raise UserError(message, key="objective.plot_against")
         good = np.isfinite(x)
         what, y = _answers(objective, used)
         group = np.concatenate([part.samples[by] for part in used])[good] if by in used[0].samples else None
-        passed = crossing(x[good], y[good], group=group) if _of_two(objective, what) else None
+        of_two = what.startswith("probability") and (len(objective.classes) == 2 or objective.curve)
+        passed = crossing(x[good], y[good], group=group) if of_two else None
         if passed is not None and passed.error > MAX_CROSSING_ERROR * np.ptp(x[good]):
             passed = Crossing(np.nan, np.nan)
     except UserError as error:
@@ -58,11 +58,6 @@ def answers_against(found: ReportData) -> tuple[AnswersAgainst | None, str]:
     about = {"column": objective.plot_against, "what": what, "reference": objective.reference}
     found.numbers["along"] = about | numbers
     return AnswersAgainst(what, x[good].astype(np.float64), y[good], passed), ""
-
-
-def _of_two(objective: Any, what: str) -> bool:
-    """Whether the output is the probability of one class against the rest."""
-    return what.startswith("probability") and bool(len(objective.classes) == 2 or objective.curve)
 
 
 def _answers(objective: Any, used: list[Evaluation]) -> tuple[str, Array]:

@@ -42,7 +42,6 @@ from .plot_against import AnswersAgainst, answers_against, draw_answers_against
 if TYPE_CHECKING:
     from ...run import Run
 
-
 MAX_JUDGED_SAMPLES = 20_000  # samples to evaluate in a part
 MAX_JUDGED_TRAIN_SAMPLES = 1024  # samples to evaluate in train, if it is the only part
 
@@ -197,10 +196,6 @@ def _training(page: Page, found: ReportData) -> None:
     page.text(f"Steps skipped because of a non-finite gradient: {', '.join(left[:20]) or 'none'}.")
 
 
-def _format_numbers(value: float | list[float]) -> str:
-    return ", ".join(f"{one:.4g}" for one in (value if isinstance(value, list) else [value]))
-
-
 def _scores(page: Page, found: ReportData) -> None:
     page.section("Scores")
     if not found.judged:
@@ -215,7 +210,8 @@ def _scores(page: Page, found: ReportData) -> None:
     rows = [[part, f"{one['judged']:,}", *(one["scores"][name] for name in names)] for part, one in about.items()]
     page.table(["part", "samples", *map(name_in_words, names)], rows, "Scores of the model on each part")
     if kept := found.run.calibration:
-        numbers = ", ".join(f"{name} {_format_numbers(value)}" for name, value in kept["state"].items())
+        state = {name: ", ".join(f"{one:.4g}" for one in np.ravel(value)) for name, value in kept["state"].items()}
+        numbers = ", ".join(map(" ".join, state.items()))
         page.text(f"Calibrated: {numbers}, fitted to {kept['samples']:,} samples of {kept['part']}.")
     for part in [part for part, one in about.items() if one["judged"] < one["samples"]]:
         page.text(f"{part}: {about[part]['judged']:,} of {about[part]['samples']:,} samples were evaluated.")

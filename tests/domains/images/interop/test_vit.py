@@ -10,16 +10,8 @@ from sciformer.evaluation.embed import embed
 from sciformer.interop import export_model, import_model
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
-from tests.domains.images.interop.their_images import (
-    NAMES,
-    assert_same_weights,
-    images,
-    make,
-    pixel_values,
-    save,
-    transformers,
-)
-from tests.domains.text.interop.theirs import rewrite
+from tests.domains.images.interop.their_images import NAMES, assert_same_weights, images, make, pixel_values, save
+from tests.domains.text.interop.theirs import rewrite, transformers
 from tests.errors import refuses
 from tests.interop.shaken import shaken_run
 

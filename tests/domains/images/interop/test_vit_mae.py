@@ -9,15 +9,8 @@ from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.evaluation.embed import embed
 from sciformer.interop import export_model, import_model
-from tests.domains.images.interop.their_images import (
-    assert_same_weights,
-    images,
-    make,
-    pixel_values,
-    save,
-    transformers,
-)
-from tests.domains.text.interop.theirs import rewrite
+from tests.domains.images.interop.their_images import assert_same_weights, images, make, pixel_values, save
+from tests.domains.text.interop.theirs import rewrite, transformers
 from tests.errors import refuses
 
 PICTURES = images()

@@ -61,11 +61,9 @@ def test_answers_for_what_is_in_memory(tmp_path):
     listed = run.predict({"image": list(some), "note": ["a", "b", "c"]})
     np.testing.assert_array_equal(listed["probabilities"], found["probabilities"])
     assert listed["note"].tolist() == ["a", "b", "c"]
-    holed = some.copy()
-    holed[1, 0, 0] = np.nan
-    classes = run.predict({"image": holed})["class"].tolist()
-    assert classes[1] == ""
-    assert [classes[0], classes[2]] == found["class"][[0, 2]].tolist()
+    some[1, 0, 0] = np.nan
+    known = found["class"].tolist()
+    assert run.predict({"image": some})["class"].tolist() == [known[0], "", known[2]]
     with refuses("ndarray"):
         run.predict(some)
     with refuses(1, 3, (2, 4, 4, 3)):

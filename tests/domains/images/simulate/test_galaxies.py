@@ -35,10 +35,9 @@ def test_columns_are_whole_and_finite(section, shape, kind):
 
 def test_truths_are_in_their_ranges():
     table = Galaxies(seed=1, size=20).make(16)
-    assert (table["axis_ratio"] > 0).all()
-    assert (table["axis_ratio"] <= 1).all()
-    assert (table["snr"] >= 20).all()
-    assert (table["radius"] > 1).all()
+    assert 0 < table["axis_ratio"].min() <= table["axis_ratio"].max() <= 1
+    assert table["snr"].min() >= 20
+    assert table["radius"].min() > 1
 
 
 def test_every_maker_gives_all_its_light_and_sums_to_one():
@@ -47,8 +46,7 @@ def test_every_maker_gives_all_its_light_and_sums_to_one():
         light = sum(map for map, _ in made.maps)
         assert np.isfinite(light).all(), name
         assert light.min() >= 0, name
-        assert light.sum((1, 2)).min() > 0.7, name
-        assert light.sum((1, 2)).max() < 1.03, name
+        assert 0.7 < light.sum((1, 2)).min() <= light.sum((1, 2)).max() < 1.03, name
         assert len(made.radius) == len(made.ratio) == len(made.angle) == 40
 
 
@@ -88,8 +86,7 @@ def test_brighter_ones_stand_out():
     table = Galaxies(seed=2, unit="flux").make(128)
     middle = table["image"][:, 28:36, 28:36].mean((1, 2, 3))
     bright, faint = table["snr"] > 200, table["snr"] < 40
-    assert bright.sum() > 20
-    assert faint.sum() > 20
+    assert min(bright.sum(), faint.sum()) > 20
     assert np.median(middle[bright]) > 5 * np.median(middle[faint])
 
 
@@ -109,8 +106,7 @@ def test_galsim_draws_the_same_where_it_is_installed():
 
 
 def test_few_images_stay_in_memory_and_many_do_not(monkeypatch):
-    source = Galaxies(size=16, number=32, chunk_size=16).open().sources["train"]
-    assert source.load(1) is source.load(1)
-    monkeypatch.setattr(base, "MAX_HELD_BYTES", 1000)
-    source = Galaxies(size=16, number=32, chunk_size=16).open().sources["train"]
-    assert source.load(1) is not source.load(1)
+    for limit, held in ((base.MAX_HELD_BYTES, True), (1000, False)):
+        monkeypatch.setattr(base, "MAX_HELD_BYTES", limit)
+        source = Galaxies(size=16, number=32, chunk_size=16).open().sources["train"]
+        assert (source.load(1) is source.load(1)) is held

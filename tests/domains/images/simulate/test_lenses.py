@@ -5,26 +5,12 @@ import importlib.util
 import numpy as np
 import pytest
 
-from sciformer.domains.images.simulate.lenses import (
-    FIELD_ARCSEC,
-    LENSES_PER_CHUNK,
-    SOURCE_COLUMNS,
-    TARGETS,
-    Lenses,
-    axis_ratio_and_angle,
-    deflection,
-    draw_truths,
-    render_arcs,
-    source_brightness,
-    source_plane,
-)
+from sciformer.domains.images.simulate import lenses
+from sciformer.domains.images.simulate.lenses import FIELD_ARCSEC, SOURCE_COLUMNS, TARGETS, Lenses, source_plane
 from sciformer.domains.images.simulate.optics import pixel_centres
+from tests.domains.images.simulate.test_optics import one
 
 ZERO = np.zeros(1)
-
-
-def one(value):
-    return np.array([value], float)
 
 
 def plane(size=64):
@@ -35,7 +21,7 @@ def plane(size=64):
 @pytest.mark.parametrize("slope", [1.7, 2.0, 2.3])
 def test_a_round_power_law_bends_by_a_power_of_the_distance(slope):
     x, y = plane()
-    bent, far = deflection(x, y, one(1.3), one(slope), ZERO, ZERO), np.hypot(x, y)
+    bent, far = lenses.deflection(x, y, one(1.3), one(slope), ZERO, ZERO), np.hypot(x, y)
     np.testing.assert_allclose(bent, 1.3 * (1.3 / far) ** (slope - 2) * np.stack([x, y]) / far, atol=1e-4)
 
 
@@ -43,16 +29,15 @@ def test_an_isothermal_ellipsoid_bends_as_the_closed_form_says():
     q, angle = 0.6, 0.5
     f = (1 - q) / (1 + q)
     x, y = plane()
-    bent = deflection(x, y, one(1.0), one(2.0), one(f * np.cos(2 * angle)), one(f * np.sin(2 * angle)))
+    bent = lenses.deflection(x, y, one(1.0), one(2.0), one(f * np.cos(2 * angle)), one(f * np.sin(2 * angle)))
     along, across = np.cos(angle) * x + np.sin(angle) * y, np.cos(angle) * y - np.sin(angle) * x
     root, psi = np.sqrt(1 - q * q), np.sqrt(q * q * along**2 + across**2)
-    u = np.sqrt(q) * np.sqrt(q) / np.sqrt(q) / root * np.arctan(root * along / psi)
+    u = np.sqrt(q) / root * np.arctan(root * along / psi)
     v = np.sqrt(q) / root * np.arctanh(root * across / psi)
     there = np.cos(angle) * u - np.sin(angle) * v, np.sin(angle) * u + np.cos(angle) * v
     np.testing.assert_allclose(bent, there, atol=1e-4)
-    found = axis_ratio_and_angle(one(f * np.cos(2 * angle)), one(f * np.sin(2 * angle)))
-    assert found[0] == pytest.approx(q)
-    assert found[1] == pytest.approx(angle)
+    found = lenses.axis_ratio_and_angle(one(f * np.cos(2 * angle)), one(f * np.sin(2 * angle)))
+    np.testing.assert_allclose(found, [[q], [angle]])
 
 
 @pytest.mark.parametrize("slope", [1.8, 2.2])
@@ -61,7 +46,7 @@ def test_the_mass_within_is_that_of_the_density(slope):
     e1, e2, q = one(0.12), one(-0.1), (1 - np.hypot(0.12, 0.1)) / (1 + np.hypot(0.12, 0.1))
     x, y = (place.astype(float) for place in plane(256))
     step = FIELD_ARCSEC / 256
-    u, v = deflection(x, y, one(1.1), one(slope), e1, e2)
+    u, v = lenses.deflection(x, y, one(1.1), one(slope), e1, e2)
     density = 0.5 * (np.gradient(u[0], step, axis=1) + np.gradient(v[0], step, axis=0))
     angle = 0.5 * np.arctan2(-0.1, 0.12)
     along, across = np.cos(angle) * x + np.sin(angle) * y, np.cos(angle) * y - np.sin(angle) * x
@@ -81,20 +66,20 @@ def test_shear_pulls_and_a_lens_without_mass_does_nothing():
 def test_a_source_behind_the_middle_becomes_a_ring():
     truth = dict.fromkeys((*TARGETS, *SOURCE_COLUMNS), ZERO)
     truth |= {"einstein_radius": one(1.5), "slope": one(2.0), "source_radius": one(0.15), "source_index": one(1.0)}
-    light = render_arcs(truth, 64)[0]
+    light = lenses.render_arcs(truth, 64)[0]
     far = np.hypot(*plane())[0]
     assert np.average(far, weights=light) == pytest.approx(1.5, abs=0.06)
     assert light[np.abs(far - 1.5) < 0.3].sum() > 0.7 * light.sum()
-    assert source_brightness(one(0.15)[:, None, None], ZERO[:, None, None], truth).item() == pytest.approx(1, abs=1e-3)
+    edge = lenses.source_brightness(one(0.15)[:, None, None], ZERO[:, None, None], truth)
+    assert edge.item() == pytest.approx(1, abs=1e-3)
 
 
 def test_truths_are_in_their_ranges():
-    table = Lenses(seed=1, size=24).make(LENSES_PER_CHUNK + 1)
+    table = Lenses(seed=1, size=24).make(lenses.LENSES_PER_CHUNK + 1)
     for name in (*TARGETS, *SOURCE_COLUMNS, "snr", "seeing"):
         assert table[name].std() > 0
     assert np.hypot(table["e1"], table["e2"]).max() < 0.36
-    assert table["einstein_radius"].min() >= 0.6
-    assert table["einstein_radius"].max() <= 2
+    assert 0.6 <= table["einstein_radius"].min() <= table["einstein_radius"].max() <= 2
 
 
 def test_the_lens_can_be_dark():
@@ -110,8 +95,8 @@ def test_light_goes_as_in_lenstronomy():
     from lenstronomy.LensModel.lens_model import LensModel
     from lenstronomy.LightModel.light_model import LightModel
 
-    truth = draw_truths(np.random.default_rng(0))
-    ours, along = render_arcs(truth, 64), pixel_centres(64, FIELD_ARCSEC).astype(float)
+    truth = lenses.draw_truths(np.random.default_rng(0))
+    ours, along = lenses.render_arcs(truth, 64), pixel_centres(64, FIELD_ARCSEC).astype(float)
     data = ImageData(np.zeros((64, 64)), ra_at_xy_0=along[0], dec_at_xy_0=along[0], transform_pix2angle=np.eye(2) * 0.1)
     models = LensModel(["EPL", "SHEAR"]), LightModel(["SERSIC_ELLIPSE"])
     fine = {"supersampling_factor": 2, "supersampling_convolution": False}

@@ -68,7 +68,6 @@ def write(run: Run, folder: Folder) -> list[str]:
 def _classifier(
     run: Run, tokens: Patches, picture: ImageGeometry, weights: dict[str, Tensor], notes: list[str]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Configuration and weights of a ViTForImageClassification or ViTModel."""
     refuse_recipe(run.recipe, "ViT", NEEDS)
     weights = _with_position_table(weights, POSITION_WEIGHT, run.model.trunk, tokens, notes)
     config = {"architectures": ["ViTModel"], "model_type": "vit", "encoder_stride": picture.patch[0]}
@@ -92,7 +91,6 @@ def _classifier(
 def _autoencoder(
     run: Run, tokens: Patches, picture: ImageGeometry, weights: dict[str, Tensor], notes: list[str]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Configuration and weights of a ViTMAEForPreTraining."""
     recipe, model = run.recipe, run.recipe.model
     refuse_recipe(recipe, "ViTMAE", {**NEEDS, "model.readout_layer": False})
     if picture.patch[0] != picture.patch[1] or picture.height != picture.width:

@@ -42,10 +42,8 @@ def sections_from_config(config: Config) -> Sections:
     dim, hidden = config.size("decoder_hidden_size", 512), config.size("decoder_intermediate_size", 2048)
     ratio = config.size("intermediate_size", 3072) / config.size("hidden_size", 768)
     if hidden / dim != ratio:
-        raise config.error(
-            f"encoder and decoder must have the same MLP ratio, but {config.where} has "
-            f"{hidden / dim:g} in the decoder and {ratio:g} in the encoder"
-        )
+        both = f"{hidden / dim:g} in the decoder and {ratio:g} in the encoder"
+        raise config.error(f"encoder and decoder must have the same MLP ratio, but {config.where} has {both}")
     depth, heads = config.size("decoder_num_hidden_layers", 8), config.size("decoder_num_attention_heads", 16)
     target = "patch" if config.get("norm_pix_loss", False, bool) else "pixels"
     return _sections(dim, depth, heads, target, config.get("mask_ratio", 0.75, float))

@@ -30,9 +30,7 @@ def pixel_scaling(
         numbers = isinstance(values, Sequence) and all(isinstance(one, (int, float)) for one in values)
         if not numbers or len(values) != channels or (name == "std" and not all(one > 0 for one in values)):
             above = " above 0" if name == "std" else ""
-            raise config.error(
-                f"{config.where} must have a {name}{above} for each of {channels} channels, not {values}"
-            )
+            raise config.error(f"{config.where} needs a {name}{above} for each of {channels} channels, not {values}")
         found.append([one * brightest for one in values])
     return found[0], found[1]
 
@@ -42,10 +40,8 @@ def read_scaling(folder: Path, channels: int, notes: list[str]) -> Scaling:
     file = folder / PREPROCESSOR_FILE
     config = Config(read_json(file) if file.is_file() else {}, PREPROCESSOR_FILE, file)
     if not file.is_file():
-        notes.append(
-            f"there is no {PREPROCESSOR_FILE}: pixels from 0 to 255 with mean and standard deviation "
-            f"{DEFAULT_MEAN_AND_STD * MAX_PIXEL_VALUE} are assumed"
-        )
+        usual = f"pixels from 0 to 255 with mean and standard deviation {DEFAULT_MEAN_AND_STD * MAX_PIXEL_VALUE}"
+        notes.append(f"there is no {PREPROCESSOR_FILE}: {usual} are assumed")
     found = config.values
     factor = found.get("rescale_factor", 1 / MAX_PIXEL_VALUE) if found.get("do_rescale", True) else 1.0
     if not isinstance(factor, (int, float)) or not factor > 0:

@@ -44,23 +44,14 @@ UNSUPPORTED_PARTS = {
     "pre_logits.fc.weight": "a hidden layer before the head",
 }
 
-
 SIZE_HINT = "Import a folder whose config.json has `input_size`."
 SCALING_NOTE = (
     "the file does not state the normalisation of pixels: (x - 127.5) / 127.5 is assumed, as for most timm models. If "
     "yours differs, import a folder whose config.json has `pretrained_cfg: {mean: ..., std: ...}`"
 )
 # Keys of `model_args` that follow from the weights.
-ARGUMENTS_IN_WEIGHTS = {
-    "patch_size",
-    "embed_dim",
-    "depth",
-    "mlp_ratio",
-    "qkv_bias",
-    "init_values",
-    "no_embed_class",
-    "num_classes",
-}
+ARGUMENTS_IN_WEIGHTS = {"patch_size", "embed_dim", "depth", "mlp_ratio", "num_classes"}
+ARGUMENTS_IN_WEIGHTS |= {"qkv_bias", "init_values", "no_embed_class"}
 
 
 def is_timm(tensors: Mapping[str, Tensor]) -> bool:
@@ -73,9 +64,7 @@ def fold_layer_scales(tensors: Mapping[str, Tensor], config: Config) -> dict[str
     found = dict(tensors)
     for name, what in UNSUPPORTED_PARTS.items():
         if name in found:
-            raise config.error(
-                f"the vision transformer of {config.where} has {what} (`{name}`), which is not supported"
-            )
+            raise config.error(f"the model of {config.where} has {what} (`{name}`), which is not supported")
     for name in [name for name in found if name.endswith(tuple(LAYER_SCALES))]:
         block, _, scale = name.partition(".ls")
         gamma, layer = found.pop(name), f"{block}.{LAYER_SCALES[f'ls{scale}']}"
@@ -123,21 +112,10 @@ def model_section(tensors: Mapping[str, Tensor], heads: int | None, notes: list[
     depth = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
     if heads is None:
         heads = HEADS_BY_WIDTH.get(dim, dim // 64 if dim % 64 == 0 else 0)
+        unknown = "the file does not state the number of heads"
         if not heads:
-            raise UserError(
-                f"the number of heads is unknown: the file does not state it, and the width {dim} is no multiple of 64",
-                hint="Set the number of heads with --model.heads.",
-                key="model.heads",
-            )
-        notes.append(
-            f"the file does not state the number of heads: {heads} are assumed, the usual number for this width"
-        )
-    return {
-        **MODEL_KEYS,
-        "hidden_dropout": 0.0,
-        "dim": dim,
-        "depth": depth,
-        "heads": heads,
-        "mlp_ratio": hidden / dim,
-        "norm_epsilon": 1e-6,
-    }
+            message = f"{unknown}, and the width {dim} is no multiple of 64"
+            raise UserError(message, hint="Set the number of heads with --model.heads.", key="model.heads")
+        notes.append(f"{unknown}: {heads} are assumed, the usual number for this width")
+    sizes = {"dim": dim, "depth": depth, "heads": heads, "mlp_ratio": hidden / dim}
+    return {**MODEL_KEYS, **sizes, "hidden_dropout": 0.0, "norm_epsilon": 1e-6}

@@ -157,13 +157,10 @@ def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list
         one_of(f"data.image, a column of {path},", image, columns, key="data.image")
     name = image or _path_column(columns)
     if not name:
-        raise UserError(
-            f"{path} has no column with file names of images, for example `path` or `file`; its columns of text and "
-            f"numbers are {', '.join(columns) or 'none'}",
-            hint="Choose a column with --data.image NAME. Pictures inside a table cannot be read: save them as files.",
-            key="data.image",
-            file=path,
-        )
+        listed = f"its columns of text and numbers are {', '.join(columns) or 'none'}"
+        message = f"{path} has no column with file names of images, for example `path` or `file`; {listed}"
+        hint = "Choose a column with --data.image NAME. Pictures inside a table cannot be read: save them as files."
+        raise UserError(message, hint=hint, key="data.image", file=path)
     paths = [path.parent / str(one).strip() for one in columns.pop(name).tolist()]
     found = find_label_column(columns, label, f"a column of {path}")
     if found and found != "label":

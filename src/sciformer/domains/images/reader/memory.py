@@ -52,16 +52,11 @@ def images(
 def _image_pixels(number: int, what: Any) -> Array:
     found = np.asarray(what)
     if found.ndim not in (2, 3) or found.dtype.kind not in "biuf" or not found.size:
-        raise UserError(
-            f"image {number} is not an array of numbers (height, width) or (height, width, channels): it is "
-            f"{_describe_value(found)}"
-        )
+        given = f"shape {found.shape}" if found.dtype.kind in "biuf" else f"type {found.dtype}"
+        shapes = "(height, width) or (height, width, channels)"
+        raise UserError(f"image {number} is not an array of numbers {shapes}: it is of {given}")
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         count = int((~np.isfinite(found)).sum())
         raise UserError(f"{count:,} pixels of image {number} are not finite", hint="Replace them by a number.")
     found = found.astype(np.uint8) if found.dtype.kind == "b" else found
     return found if found.ndim == 3 else found[..., None]
-
-
-def _describe_value(found: Array) -> str:
-    return f"of shape {found.shape}" if found.dtype.kind in "biuf" else f"of type {found.dtype}"

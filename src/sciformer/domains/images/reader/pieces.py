@@ -65,30 +65,23 @@ class ImageChunks:
     """Image sets read chunk by chunk: mixed for training, or in order."""
 
     def __init__(
-        self,
-        sets: Sequence[ImageSet],
-        rows: Sequence[Array],
-        form: ImageFormat,
-        mixed: bool = True,
-        notes: Sequence[str] = (),
+        self, parts: Sequence[tuple[ImageSet, Array]], form: ImageFormat, mixed: bool, notes: list[str]
     ) -> None:
-        self.sets, self.form, self.columns, self.mixed, self.notes = sets, form, form.columns, mixed, list(notes)
-        self.pieces = _mixed_pieces(sets, rows, form.piece) if mixed else _ordered_pieces(rows, form.piece)
+        self.form, self.columns, self.mixed, self.notes = form, form.columns, mixed, notes
+        self.sets, rows = [one for one, _ in parts], [some for _, some in parts]
+        self.pieces = _mixed_pieces(self.sets, rows, form.piece) if mixed else _ordered_pieces(rows, form.piece)
         self.sizes = [sum(len(rows) for _, rows in some) for some in self.pieces]
 
     def load(self, piece: int) -> Table:
         some = self.pieces[piece]
         table = {name: self._column(name, some) for name in self.columns}
         shapes = self._shapes(some)
-        flat = np.empty((int(shapes[:, :2].prod(1).sum()), shapes[0, 2]), self.form.dtype)
-        at = 0
-        for image in self._read(some):
-            size = image.shape[0] * image.shape[1]
-            flat[at : at + size] = image.reshape(size, -1)
-            at += size
-        self._fill_blanks(flat, shapes, some)
+        lengths = shapes[:, :2].prod(1).astype(np.int64)
+        flat = np.empty((lengths.sum(), shapes[0, 2]), self.form.dtype)
+        for image, stop, size in zip(self._read(some), lengths.cumsum(), lengths):
+            flat[stop - size : stop] = image.reshape(size, -1)
+        self._fill_blanks(flat, lengths, some)
         if self.form.varying:
-            lengths = shapes[:, :2].prod(1).astype(np.int64)
             return {"image": Lists(flat, lengths), "image_shape": shapes[:, :2].astype(np.int32), **table}
         height, width, channels = shapes[0].tolist()
         shape = (len(shapes), height, width, channels)
@@ -129,16 +122,14 @@ class ImageChunks:
         if bad:
             raise bad.error(sum(len(rows) for _, rows in some), self.mixed)
 
-    def _fill_blanks(self, flat: Array, shapes: Array, some: Piece) -> None:
-        """Replace pixels that are not finite by `blank`, or refuse them."""
+    def _fill_blanks(self, flat: Array, lengths: Array, some: Piece) -> None:
         if flat.dtype.kind != "f" or np.isfinite(flat.sum(dtype=np.float64)):
             return
         odd = ~np.isfinite(flat)
         if self.form.blank is not None:
             flat[odd] = self.form.blank
             return
-        ends = shapes[:, :2].prod(1).cumsum()
-        rows = np.unique(np.searchsorted(ends, np.flatnonzero(odd.any(1)), side="right"))
+        rows = np.unique(np.searchsorted(lengths.cumsum(), np.flatnonzero(odd.any(1)), side="right"))
         first = str(self._column("file", some)[rows[0]])
         more = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
         message = f"{int(odd.sum()):,} of {odd.size:,} pixels are not finite, in {first}{more}"

@@ -166,7 +166,7 @@ class ImageFiles(FileSet):
         return found
 
     def pieces(self, plan: ImageFormat, parts: Sequence[Any], mixed: bool = True, notes: Sequence[str] = ()) -> Any:
-        return ImageChunks([one for one, _ in parts], [rows for _, rows in parts], plan, mixed, notes)
+        return ImageChunks(parts, plan, mixed, list(notes))
 
     def slow(self, source: Any, scans: Sequence[Any], drawn: Sequence[str]) -> list[str]:
         return []
@@ -198,7 +198,6 @@ def _digests(sets: Sequence[ImageSet]) -> Array:
 
 
 def _conflicting_class_note(train: Sequence[ImageSet], same: Array) -> str:
-    """Note on duplicates that have different classes."""
     if not all(LABEL in one.columns for one in train):
         return ""
     _, label = np.unique(known_columns(train, LABEL), return_inverse=True)

@@ -16,20 +16,10 @@ from ....data.columns import Array
 from ....data.fileset import Counts, Scan, Words
 from ....data.random import key, mix
 from ....errors import UserError, nearest, one_of
-from . import decode
+from . import decode, listing
 from .arrays import ArrayFile, open_arrays
 from .decode import ImageHeader, Resizer
-from .listing import (
-    LABEL_NAMES,
-    PART_NAMES,
-    ImageFile,
-    find_label_column,
-    is_picture,
-    is_table,
-    name_words,
-    part_of_name,
-    read_image_table,
-)
+from .listing import ImageFile, is_picture, is_table, part_of_name
 
 Axes = Literal["", "hw", "hwc", "chw", "nhw", "nhwc", "nchw"]
 IMAGE_NAMES = "image images img imgs data x pixels cutout cutouts picture pictures array"
@@ -237,7 +227,7 @@ def _run_set(entries: Sequence[ImageFile], options: ReadOptions, bad: BadFiles) 
 
 
 def _table_set(path: Path, options: ReadOptions, bad: BadFiles) -> ImageSet:
-    paths, columns = read_image_table(path, options.image, options.label)
+    paths, columns = listing.read_image_table(path, options.image, options.label)
     made = _file_set(path, paths, columns, replace(options, image="", label=""), bad)
     made.origin.append(path)
     return made
@@ -247,28 +237,25 @@ def _file_set(
     path: Path, paths: Sequence[Path], columns: dict[str, Array], options: ReadOptions, bad: BadFiles
 ) -> ImageSet:
     """Make a set of files with one image each; reads the headers."""
-    kept, looks = [], []
-    for number, look in enumerate(map_files(partial(_header, options=options), paths)):
-        if isinstance(look, UserError):
-            bad.append((str(paths[number]), look))
-        else:
-            kept.append(number)
-            looks.append(look)
+    found = list(map_files(partial(_header, options=options), paths))
+    bad.extend((str(path), error) for path, error in zip(paths, found) if isinstance(error, UserError))
+    looks = {number: look for number, look in enumerate(found) if not isinstance(look, UserError)}
+    kept, headers = list(looks), list(looks.values())
     columns = {name: column[np.array(kept, np.int64)] for name, column in columns.items()}
-    cards = [look.cards or {} for look in looks]
+    cards = [look.cards or {} for look in headers]
     known = [card for card in (cards[0] if cards else {}) if all(card in one for one in cards)]
     columns |= {card: np.array([one[card] for one in cards]) for card in known if card not in columns}
-    kinds = {look.dtype: paths[row] for row, look in zip(reversed(kept), reversed(looks))}
-    reduced = sum(look.reduced for look in looks)
+    kinds = {look.dtype: paths[row] for row, look in reversed(looks.items())}
+    reduced = sum(look.reduced for look in headers)
     return ImageSet.of(
         path,
         columns,
-        np.array([look[:3] for look in looks], np.int32).reshape(-1, 3),
+        np.array([look[:3] for look in headers], np.int32).reshape(-1, 3),
         dtype=common_dtype(kinds) if kinds else np.dtype("uint8"),
-        groups=np.array([look.digest for look in looks], np.int64),
+        groups=np.array([look.digest for look in headers], np.int64),
         options=options,
         paths=[str(paths[row]) for row in kept],
-        bytes=[look.size for look in looks],
+        bytes=[look.size for look in headers],
         notes=[f"{reduced:,} pictures have 16 bits for each colour; Pillow reads only 8."] if reduced else [],
     )
 
@@ -310,7 +297,6 @@ def _array_sets(path: Path, options: ReadOptions) -> list[tuple[str, ImageSet]]:
 
 
 def _attach_idx_labels(path: Path, images: ImageSet) -> None:
-    """Read the labels of an idx file from the label file beside it."""
     named = path.name.replace("images", "labels").replace("idx3", "idx1")
     for name in (named, f"{named}.gz", named.removesuffix(".gz")) if "ubyte" in path.name else ():
         if name != path.name and (other := path.with_name(name)).exists():
@@ -398,11 +384,10 @@ def _array_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
 
 
 def _unread_label_notes(file: ArrayFile, count: int) -> list[str]:
-    """Notes on arrays with the name of labels but another length than the images."""
     return [
         f"`{name}` of {file.path} has {shape[0]:,} entries, not {count:,} as the images: it was not read."
         for name, (shape, _) in file.arrays.items()
-        if name.rpartition("/")[2].lower() in LABEL_NAMES and len(shape) == 1 and shape[0] != count
+        if name.rpartition("/")[2].lower() in listing.LABEL_NAMES and len(shape) == 1 and shape[0] != count
     ]
 
 
@@ -432,9 +417,11 @@ def _array_columns(file: ArrayFile, image: str, axes: Axes, options: ReadOptions
     entries = [name for name, stored in file.arrays.items() if stored.shape in ((count,), (count, 1))]
     mine = {name: name for name in entries if not part or part_of_name(name) == part}
     if part:
-        mine = {"_".join(word for word in name_words(name) if word not in PART_NAMES): name for name in mine}
+        mine = {
+            "_".join(word for word in listing.name_words(name) if word not in listing.PART_NAMES): name for name in mine
+        }
     made = {new.rpartition("/")[2]: file.get(old).reshape(count) for new, old in mine.items()}
-    label = find_label_column(made, options.label, f"an array of {file.path}")
+    label = listing.find_label_column(made, options.label, f"an array of {file.path}")
     if label and label != "label":
         made["label"] = made.pop(label)
     return made

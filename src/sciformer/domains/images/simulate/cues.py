@@ -72,10 +72,9 @@ class Cues(SimulatedImages):
         period = rng.uniform(6.0, 9.0, n)
         for kind in kinds:
             rows = np.flatnonzero(label == kind)
-            u, v = (
-                one / per_image(radius[rows]) for one in rotated_coordinates(self.size, centre[rows], turn[0, rows])
-            )
-            edge = shape_depth(CLASSES[kind], u, v) * per_image(radius[rows]) * np.float32(self.size / FIELD_SIDE)
+            wide = per_image(radius[rows])
+            u, v = (one / wide for one in rotated_coordinates(self.size, centre[rows], turn[0, rows]))
+            edge = shape_depth(CLASSES[kind], u, v) * wide * np.float32(self.size / FIELD_SIDE)
             inside[rows] = np.clip(edge + 0.5, 0, 1)  # edge: signed distance to the border in pixels
             rows = np.flatnonzero(texture == kind)
             u, v = (one / per_image(period[rows]) for one in rotated_coordinates(self.size, aside[rows], turn[1, rows]))
@@ -87,10 +86,7 @@ class Cues(SimulatedImages):
         image = per_image(ground) + inside * (light - per_image(ground))
         image = np.where(per_image(rng.random(n)) < 0.5, 1 - image, image)
         image += np.float32(self.noise) * rng.standard_normal(image.shape, np.float32)
-        return {
-            "image": np.clip(np.rint(image * 255), 0, 255).astype(np.uint8),
-            "texture": np.array(CLASSES)[texture],
-        }
+        return {"image": np.clip(np.rint(image * 255), 0, 255).astype(np.uint8), "texture": np.array(CLASSES)[texture]}
 
 
 def shape_depth(name: str, u: Array, v: Array) -> Array:
@@ -131,10 +127,8 @@ def texture_values(name: str, u: Array, v: Array, rng: np.random.Generator) -> A
         return np.sign(rng.standard_normal(u.shape, np.float32))
     if name == "blots":
         way, phase = rng.uniform(0, TWO_PI, (2, BLOT_WAVES, len(u)))
-        waves = [
-            np.cos(TWO_PI * 0.7 * (per_image(np.cos(a)) * u + per_image(np.sin(a)) * v) + per_image(p))
-            for a, p in zip(way, phase)
-        ]
+        across = (per_image(np.cos(a)) * u + per_image(np.sin(a)) * v for a in way)
+        waves = [np.cos(TWO_PI * 0.7 * x + per_image(p)) for x, p in zip(across, phase)]
         return np.sign(sum(waves[1:], waves[0]))
     x, y = u - np.floor(u) - 0.5, v - np.floor(v) - 0.5
     if name == "dots":

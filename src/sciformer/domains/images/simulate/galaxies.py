@@ -35,7 +35,6 @@ MIN_SNR, MAX_SNR = 20.0, 400.0  # range of the signal-to-noise ratio
 SEEING_RANGE = (0.7, 1.5)  # standard deviation of the point-spread function
 STARS_PER_FIELD, GALAXIES_PER_FIELD = 0.4, 0.6  # mean number in a field
 
-
 ENGINES: dict[str, Callable[[], DrawProfile]] = {"builtin": lambda: sersic, "galsim": load_galsim}
 
 
@@ -76,12 +75,8 @@ class Galaxies(SkyImages):
         light = blur(light, seeing)
         light *= (snr / signal_to_noise(light)).astype(np.float32)[:, None, None, None]
         light += render_neighbours(seeing, self.size, self.bands, rng)
-        return {
-            "image": self.observe(light, rng),
-            "snr": snr.astype(np.float32),
-            "seeing": seeing.astype(np.float32),
-            **truth,
-        }
+        seen = {"snr": snr.astype(np.float32), "seeing": seeing.astype(np.float32)}
+        return {"image": self.observe(light, rng), **seen, **truth}
 
 
 def render_bands(made: LightMaps, bands: int) -> Array:
@@ -97,9 +92,8 @@ def render_bands(made: LightMaps, bands: int) -> Array:
 def render_neighbours(seeing: Array, size: int, bands: int, rng: np.random.Generator) -> Array:
     """Render random stars and small galaxies (n, C, H, W), in units of the sky noise."""
     n, most = len(seeing), 3
-    there = np.arange(2 * most) % most < np.repeat(
-        rng.poisson((STARS_PER_FIELD, GALAXIES_PER_FIELD), (n, 2)), most, axis=1
-    )
+    counts = rng.poisson((STARS_PER_FIELD, GALAXIES_PER_FIELD), (n, 2))
+    there = np.arange(2 * most) % most < np.repeat(counts, most, axis=1)
     width = np.where(np.arange(2 * most) < most, 0, rng.uniform(0.8, 2.2, (n, 2 * most)))
     x, y = rng.uniform(-FIELD_SIDE / 2, FIELD_SIDE / 2, (2, n, 2 * most))
     flux = log_uniform(rng, 20, 800, 2 * most * n) * there.ravel()

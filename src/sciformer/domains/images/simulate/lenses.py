@@ -25,6 +25,7 @@ test compares both where lenstronomy is installed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -108,11 +109,8 @@ def render_arcs(truth: Mapping[str, Array], size: int) -> Array:
         radius, slope, e1, e2 = (few[name] for name in TARGETS[:4])
         x, y = source_plane(along[None, None], along[None, :, None], radius, slope, e1, e2, centre, shear)
         fine = source_brightness(x, y, few)
-        rays = [
-            fine[:, i::RAYS_PER_PIXEL_SIDE, j::RAYS_PER_PIXEL_SIDE]
-            for i in range(RAYS_PER_PIXEL_SIDE)
-            for j in range(RAYS_PER_PIXEL_SIDE)
-        ]
+        corners = product(range(RAYS_PER_PIXEL_SIDE), repeat=2)
+        rays = [fine[:, i::RAYS_PER_PIXEL_SIDE, j::RAYS_PER_PIXEL_SIDE] for i, j in corners]
         made[first : first + LENSES_AT_ONCE] = sum(rays[1:], rays[0]) / RAYS_PER_PIXEL_SIDE**2
     return made
 

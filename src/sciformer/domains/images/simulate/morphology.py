@@ -16,6 +16,7 @@ from ....data.readers.sequence import log_uniform
 from .optics import FIELD_SIDE, TWO_PI, per_image, render_blobs, rotated_coordinates
 from .sersic import CUSP_SOFTENING, profile
 
+Pair = tuple[float, float]
 DrawProfile = Callable[..., Array]  # renders Sersic profiles, like `sersic.sersic`
 OLD_STAR_COLOURS = (0.9, 1.5)  # magnitude differences between the bluest and the reddest band
 YOUNG_STAR_COLOURS = (0.1, 0.8)
@@ -37,26 +38,14 @@ class LightMaps:
         self.maps.append((map * per_image(share), np.asarray(colour)))
 
 
-def clipped_normal(rng: np.random.Generator, n: int, mean: float, deviation: float, low: float, high: float) -> Array:
-    """Draw normal numbers, clipped to [low, high]."""
-    return np.clip(rng.normal(mean, deviation, n), low, high)
-
-
 def draw_centres(rng: np.random.Generator, n: int, deviation: float = 1.0) -> Array:
     """Draw normal positions (n, 2) around the centre."""
     return rng.normal(0, deviation, (n, 2))
 
 
-def smooth(
-    n: int,
-    size: int,
-    rng: np.random.Generator,
-    draw: DrawProfile,
-    ratio: tuple[float, float],
-    index: tuple[float, float],
-) -> LightMaps:
+def smooth(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, ratio: Pair, index: Pair) -> LightMaps:
     """Single Sersic profiles; `ratio` is mean and deviation, `index` a range."""
-    q, angle = clipped_normal(rng, n, *ratio, 0.2, 1.0), rng.uniform(0, TWO_PI, n)
+    q, angle = np.clip(rng.normal(*ratio, n), 0.2, 1.0), rng.uniform(0, TWO_PI, n)
     made = LightMaps(log_uniform(rng, 3.5, 9.0, n), q, angle)
     light = draw(size, rng.uniform(*index, n), made.radius * np.sqrt(q), q, angle, draw_centres(rng, n))
     made.add(light, np.ones(n), rng.uniform(0.7, OLD_STAR_COLOURS[1], n))
@@ -143,11 +132,8 @@ def irregular(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) ->
     made = LightMaps(radius, q, angle)
     share = rng.uniform(0.2, 0.75, n)
     aside = centre + draw_centres(rng, n, 0.35) * radius[:, None]
-    made.add(
-        draw(size, rng.uniform(0.5, 1.2, n), radius * np.sqrt(q), q, angle, aside),
-        1 - share,
-        rng.uniform(*YOUNG_STAR_COLOURS, n),
-    )
+    disk = draw(size, rng.uniform(0.5, 1.2, n), radius * np.sqrt(q), q, angle, aside)
+    made.add(disk, 1 - share, rng.uniform(*YOUNG_STAR_COLOURS, n))
     place = rng.normal(0, 0.75, (2, n, MAX_CLUMPS)) * radius[:, None]
     place[1] *= q[:, None]
     c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
@@ -176,11 +162,8 @@ def merger(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> Li
         made.add(body, part * (1 - tails), rng.uniform(YOUNG_STAR_COLOURS[0], OLD_STAR_COLOURS[1], n))
         x, y, width = _tail(n, place, own, angle + (np.pi if sign < 0 else 0), rng)
         fade = np.exp(-np.linspace(0, 2, TAIL_BLOBS))
-        made.add(
-            render_blobs(size, x, y, width, np.tile(fade / fade.sum(), (n, 1))),
-            part * tails,
-            rng.uniform(*YOUNG_STAR_COLOURS, n),
-        )
+        tail = render_blobs(size, x, y, width, np.tile(fade / fade.sum(), (n, 1)))
+        made.add(tail, part * tails, rng.uniform(*YOUNG_STAR_COLOURS, n))
     return made
 
 

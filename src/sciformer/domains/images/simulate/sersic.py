@@ -48,30 +48,25 @@ def sersic(
     ratio   axis ratio, short over long axis
     angle   angle of the long axis, from x to y
     """
-    along, across = rotated_coordinates(size, centre, angle, field)
     pixel = field / size
-    made = profile(
-        _squared_radii(along, across, ratio, CUSP_SOFTENING * pixel / CORE_SUBPIXELS), n, radius
-    ) * np.float32(pixel**2)
+    soft = CUSP_SOFTENING * pixel / CORE_SUBPIXELS
+
+    def brightness(side: int, middle: Array, width: float) -> Array:
+        along, across = rotated_coordinates(side, middle, angle, width)
+        squared = along**2 * per_image(ratio) + across**2 / per_image(ratio) + np.float32(soft**2)  # always above 0
+        return profile(squared, n, radius)
+
+    made = brightness(size, centre, field) * np.float32(pixel**2)
     if size < CORE_PIXELS or not len(made):
         return made
-    corner = np.clip(
-        np.floor((np.asarray(centre) + field / 2) / pixel).astype(int) - CORE_PIXELS // 2, 0, size - CORE_PIXELS
-    )
+    corner = np.floor((np.asarray(centre) + field / 2) / pixel).astype(int) - CORE_PIXELS // 2
+    corner = np.clip(corner, 0, size - CORE_PIXELS)
     middle = (corner + CORE_PIXELS / 2) * pixel - field / 2  # centre of the core
-    along, across = rotated_coordinates(CORE_PIXELS * CORE_SUBPIXELS, centre - middle, angle, CORE_PIXELS * pixel)
-    core = profile(_squared_radii(along, across, ratio, CUSP_SOFTENING * pixel / CORE_SUBPIXELS), n, radius)
-    core = core.reshape(-1, CORE_PIXELS, CORE_SUBPIXELS, CORE_PIXELS, CORE_SUBPIXELS).mean((2, 4)) * np.float32(
-        pixel**2
-    )
+    core = brightness(CORE_PIXELS * CORE_SUBPIXELS, centre - middle, CORE_PIXELS * pixel)
+    core = core.reshape(-1, CORE_PIXELS, CORE_SUBPIXELS, CORE_PIXELS, CORE_SUBPIXELS).mean((2, 4))
     rows, columns = (corner[:, axis, None] + np.arange(CORE_PIXELS) for axis in (1, 0))
-    made[np.arange(len(made))[:, None, None], rows[:, :, None], columns[:, None]] = core
+    made[np.arange(len(made))[:, None, None], rows[:, :, None], columns[:, None]] = core * np.float32(pixel**2)
     return made
-
-
-def _squared_radii(along: Array, across: Array, ratio: Array, soft: float) -> Array:
-    """Squared elliptical radii with softening, always above 0."""
-    return np.asarray(along**2 * per_image(ratio) + across**2 / per_image(ratio) + np.float32(soft**2))
 
 
 def load_galsim() -> Any:
