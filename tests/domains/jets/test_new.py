@@ -152,9 +152,8 @@ def test_padded_arrays_without_names(simulated):
     recipe, _ = classifier("a.npz")
     assert recipe.data.axes == {"X": ["part_energy", "part_px", "part_py", "part_pz"]}
     assert (recipe.data.label, recipe.tokens.max_tokens) == ("y", 24)
-    quark = np.stack(
-        [np.hypot(padded[..., 1], padded[..., 2]), padded[..., 3] * 0, padded[..., 0] * 0, padded[..., 0] * 0], -1
-    )
+    quark = np.zeros_like(padded)
+    quark[..., 0] = np.hypot(padded[..., 1], padded[..., 2])
     quark[..., 3] = np.where(quark[..., 0] > 0, 211, 0)
     with h5py.File("b.h5", "w") as file:
         file["X"], file["y"] = quark, np.arange(60) % 2

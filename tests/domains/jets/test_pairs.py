@@ -11,7 +11,7 @@ from sciformer.data.batch import Batch
 from sciformer.domains.jets.layers import PAIR_FEATURES, ParticlePairs, pair_features, particle_kinematics
 from sciformer.domains.jets.tokens import Particles
 from sciformer.nn import PairBias
-from tests.domains.jets.jets_table import jets
+from tests.domains.jets import jets_table
 from tests.paths import SHARED
 
 PARITY = SHARED / "jets/part_parity.npz"
@@ -43,9 +43,7 @@ def ours(x, names=PAIR_FEATURES):
 def momenta(count=60, seed=0, mass=(0.0, 0.13957, 0.93957)):
     rng = np.random.default_rng(seed)
     pt, eta, phi = np.exp(rng.normal(2, 1.2, count)), rng.normal(0, 1, count), rng.uniform(-math.pi, math.pi, count)
-    m = rng.choice(mass, count)
-    px, py, pz = pt * np.cos(phi), pt * np.sin(phi), pt * np.sinh(eta)
-    return torch.from_numpy(np.stack([px, py, pz, np.sqrt(px**2 + py**2 + pz**2 + m**2)], -1))
+    return torch.from_numpy(jets_table.momenta(pt, eta, phi, rng.choice(mass, count)).T)
 
 
 def test_features_are_the_official_ones_in_double_precision():
@@ -69,8 +67,7 @@ def collinear(count=40):
     rng = np.random.default_rng(1)
     pt, m = np.exp(rng.normal(3, 1, count)), rng.choice([0.0, 0.13957], count)
     eta, phi = 1.7 + 1e-4 * rng.normal(size=count), 3.1414 + 1e-4 * rng.normal(size=count)
-    px, py, pz = pt * np.cos(phi), pt * np.sin(phi), pt * np.sinh(eta)
-    return torch.from_numpy(np.stack([px, py, pz, np.sqrt(px**2 + py**2 + pz**2 + m**2)], -1))
+    return torch.from_numpy(jets_table.momenta(pt, eta, phi, m).T)
 
 
 @pytest.mark.parametrize("made", [momenta, collinear])
@@ -115,7 +112,7 @@ def test_features_of_real_jets():
 
 def views(hidden=False, lengths=(6, 1, 9, 0, 14), tail=None):
     tokens = Particles(kind="particles", features="kin")
-    stream = tokens.normalise(tokens.tokenize(jets(lengths)))
+    stream = tokens.normalise(tokens.tokenize(jets_table.jets(lengths)))
     if hidden:
         stream = stream.with_columns(hidden=np.arange(int(sum(lengths))) % 3 == 1)
     batch = Batch({"tokens": stream})

@@ -1,5 +1,7 @@
 """The Particle Transformer as a recipe of the shared encoder: sets, layouts, and hidden particles."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -24,19 +26,13 @@ def assembled(name, **changes):
     return Assembly.from_state(Recipe.load(f"jets/{name}").change({**SMALL, **changes}), STATE)
 
 
-def batch_of(assembly, lengths=LENGTHS, training=False, table=None, epoch=0):
-    tokens = assembly.tokens["tokens"]
-    table = jets(lengths) if table is None else table
-    labels = np.array(["a", "b", "c", "a", "b", "c"][: len(lengths)])
-    batch = Batch({"tokens": tokens.tokenize(table)}, {"label": labels}, np.arange(len(lengths)))
-    rng = SampleRandom(1, epoch, batch.ids)
-    return prepare(batch, assembly.tokens, assembly.objective, rng, training)
+def batch_of(assembly, training=False):
+    stream = assembly.tokens["tokens"].tokenize(jets(LENGTHS))
+    batch = Batch({"tokens": stream}, {"label": np.array(list("abcab"))}, np.arange(len(LENGTHS)))
+    return prepare(batch, assembly.tokens, assembly.objective, SampleRandom(1, 0, batch.ids), training)
 
 
-NAMES = ("part", "part-kin", "part-plain", "part-v2", "part-v3", "part-masked")
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["part", "part-kin", "part-plain", "part-v2", "part-v3", "part-masked"])
 def test_padded_and_packed_learn_the_same(name):
     """Loss, gradients and what the norms remember; jets of no particle and of one are among them."""
     assembly = assembled(name)
@@ -77,10 +73,10 @@ def test_first_weights_are_those_of_the_original():
     model = assembled("part", **{"model.dim": 64, "model.depth": 4}).network()
     bound = (6 / 128) ** 0.5  # queries, keys and values each for itself
     for number, block in enumerate(model.trunk.blocks, 1):
-        for weight, limit in ((block.attention.qkv.weight, bound), (block.mlp.up.weight, (6 / 320) ** 0.5)):
-            assert 0.95 * limit < weight.abs().max() <= limit
-        for weight, limit in ((block.attention.out.weight, bound), (block.mlp.down.weight, (6 / 320) ** 0.5)):
-            assert 0.9 < weight.abs().max() / limit * (2 * number) ** 0.5 <= 1.001
+        attention, mlp = block.attention, block.mlp
+        for first, last, limit in ((attention.qkv, attention.out, bound), (mlp.up, mlp.down, (6 / 320) ** 0.5)):
+            assert 0.95 * limit < first.weight.abs().max() <= limit
+            assert 0.9 < last.weight.abs().max() / limit * (2 * number) ** 0.5 <= 1.001
         assert not block.attention.qkv.bias.any()
     asking = model.pooling.blocks[0].block
     assert 0.95 * bound < asking.attention.out.weight.abs().max() <= bound
@@ -132,13 +128,11 @@ def test_nothing_of_a_hidden_particle_leaks():
     for name, column in streams[0].stream.columns.items():
         same = np.array_equal(column, streams[1].stream.columns[name])
         assert same != name.startswith(PREFIX), name
-    for training in (True, False):
-        for packed in (True, False):
-            models = [assembly.network(seed=3).train(training) for _ in streams]
-            views = [batch.inputs(packed=packed).stream for batch in streams]
-            outputs = [model.encode(view).x for model, view in zip(models, views)]
-            assert torch.equal(*outputs)
-            assert all(map(torch.equal, models[0].buffers(), models[1].buffers()))
+    for training, packed in itertools.product((True, False), repeat=2):
+        models = [assembly.network(seed=3).train(training) for _ in streams]
+        views = [batch.inputs(packed=packed).stream for batch in streams]
+        assert torch.equal(*(model.encode(view).x for model, view in zip(models, views)))
+        assert all(map(torch.equal, models[0].buffers(), models[1].buffers()))
 
 
 def test_a_hidden_particle_is_a_set_without_its_own_pairs():
@@ -146,9 +140,7 @@ def test_a_hidden_particle_is_a_set_without_its_own_pairs():
     batch = batch_of(assembly, training=True)
     stream = batch.stream
     hidden = stream.columns["hidden"].astype(bool)
-    assert not stream.columns["features"][hidden].any()
-    assert not stream.columns["vector"][hidden].any()
-    assert not stream.columns["at"][hidden].any()
+    assert not any(stream.columns[name][hidden].any() for name in ("features", "vector", "at"))
     assert not hidden[stream.sample == 1].any()  # the only particle of its jet
     # The jet is what is left of it.
     left = stream.columns["vector"][(stream.sample == 2) & ~hidden].astype(np.float64).sum(0)

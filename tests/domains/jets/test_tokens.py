@@ -101,14 +101,12 @@ def test_negative_energies_are_refused():
 def test_angles_are_made_where_they_are_missing():
     """With the sign of the jet's pseudorapidity, as in JetClass."""
     table = jets((7, 1, 20, 5, 30), seed=4)
-    assert (table["jet_eta"] < 0).any()
-    assert (table["jet_eta"] > 0).any()
+    assert set(np.sign(table["jet_eta"])) == {-1, 1}
     bare = {name: column for name, column in table.items() if name not in ("part_deta", "part_dphi", "jet_pt")}
     given, made_up = stream_of(table), stream_of(bare)
     np.testing.assert_allclose(made_up.columns["plane"], given.columns["plane"], atol=2e-5)
     np.testing.assert_allclose(made_up.columns["features"], given.columns["features"], atol=2e-4)
-    mirrored = dict(bare)
-    mirrored["part_pz"] = Lists(-bare["part_pz"].values, bare["part_pz"].lengths)
+    mirrored = {**bare, "part_pz": Lists(-bare["part_pz"].values, bare["part_pz"].lengths)}
     np.testing.assert_allclose(stream_of(mirrored).columns["plane"], made_up.columns["plane"], atol=2e-5)
 
 
@@ -142,7 +140,6 @@ def test_mistakes_are_named():
 
 
 def test_a_formula_is_a_feature():
-    pytest.importorskip("sciformer.data.readers.formula")
     table = jets()
     feature = {"name": "pt", "formula": "hypot(part_px, part_py)"}
     tokens = made(features=[feature, "dphi"])
@@ -153,8 +150,8 @@ def test_a_formula_is_a_feature():
 
 def test_words_name_type_and_momentum():
     table = jets((2,))
-    table |= {name: Lists(np.array([3.0, 34.2]), table["part_px"].lengths) for name in ("part_px",)}
-    table["part_py"] = Lists(np.zeros(2), table["part_px"].lengths)
+    table["part_px"] = Lists(np.array([3.0, 34.2]), np.array([2]))
+    table["part_py"] = Lists(np.zeros(2), np.array([2]))
     for number, name in enumerate(TYPES):
         table[f"part_{name}"] = Lists(np.array([number == 2, number == 0]), table["part_px"].lengths)
     assert made().token_labels(made().tokenize(table)) == ["π± 34 GeV", "γ 3.0 GeV"]

@@ -12,6 +12,13 @@ def fitted(table, **fields):
     return tokens
 
 
+def series(times, values, lengths=None, **columns):
+    """A table of these points, by default one series."""
+    lengths = np.array([len(times)] if lengths is None else lengths)
+    columns = {"time": np.asarray(times, float), "value": np.asarray(values, np.float32), **columns}
+    return {name: Lists(np.asarray(column), lengths) for name, column in columns.items()}
+
+
 def curves(lengths=(14, 1, 9, 3, 20), seed=0, bands=(), errors=True, limits=False, extra=False, clean=False):
     """Sines of different period about different levels."""
     rng = np.random.default_rng(seed)
@@ -54,10 +61,4 @@ def regular(lengths=(40, 7, 25), seed=0, share=0.2, cadence=0.02, hole=True):
         times.append(60000 + row + cadence * place + rng.normal(0, 0.02 * cadence, len(place)))
         values.append(1000 + 10 * np.sin(place / 3) + rng.normal(size=len(place)))
         counts.append(len(place))
-    counts = np.array(counts)
-    value = np.concatenate(values).astype(np.float32)
-    return {
-        "time": Lists(np.concatenate(times), counts),
-        "value": Lists(value, counts),
-        "error": Lists(np.ones(len(value), np.float32), counts),
-    }
+    return series(np.concatenate(times), np.concatenate(values), counts, error=np.ones(sum(counts), np.float32))

@@ -25,10 +25,8 @@ def shapes(dim, hidden, depth):
     for i in range(depth):
         block = f"{ENCODER}/enc_layers/{i}"
         found |= {f"{block}/mha/{name}": (dim, dim) for name in ("wq", "wk", "wv", "dense")}
-        found |= {
-            f"{block}/ffn/layer_with_weights-0": (dim, hidden),
-            f"{block}/ffn/layer_with_weights-1": (hidden, dim),
-        }
+        found[f"{block}/ffn/layer_with_weights-0"] = (dim, hidden)
+        found[f"{block}/ffn/layer_with_weights-1"] = (hidden, dim)
     arrays = {f"{name}/kernel": shape for name, shape in found.items()}
     arrays |= {f"{name}/bias": shape[1:] for name, shape in found.items()}
     norms = [f"{ENCODER}/enc_layers/{i}/layernorm{k}" for i in range(depth) for k in (1, 2)] + [f"{LAST}/bn_0"]

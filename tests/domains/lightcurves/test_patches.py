@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from sciformer.data.columns import Lists
-from tests.domains.lightcurves.curves_table import curves, fitted, regular
+from tests.domains.lightcurves.curves_table import curves, fitted, regular, series
 from tests.errors import refuses
 
 
@@ -47,14 +46,7 @@ def test_gaps_are_marked_not_filled():
 
 
 def test_several_bands_have_patches_of_their_own():
-    lengths = np.array([8])
-    time = np.array([0.0, 0, 1, 1, 2, 2, 3, 3])
-    band = np.array(["g", "r"] * 4)
-    table = {
-        "time": Lists(time, lengths),
-        "value": Lists(np.arange(8, dtype=np.float32), lengths),
-        "band": Lists(band, lengths),
-    }
+    table = series([0, 0, 1, 1, 2, 2, 3, 3], range(8), band=["g", "r"] * 4)
     raw = made(table, patch=2).tokenize(table)
     assert raw.columns["value"].tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
     assert raw.columns["band"].tolist() == [0, 1, 0, 1]
@@ -62,11 +54,7 @@ def test_several_bands_have_patches_of_their_own():
 
 
 def test_points_at_one_time_are_their_mean():
-    lengths = np.array([4])
-    table = {
-        "time": Lists(np.array([0.0, 1, 1.01, 2]), lengths),
-        "value": Lists(np.array([1, 2, 4, 5], np.float32), lengths),
-    }
+    table = series([0, 1, 1.01, 2], [1, 2, 4, 5])
     raw = made(table, patch=2, cadence=1.0).tokenize(table)
     assert raw.columns["value"][0].tolist() == [1, 3]
     assert raw.columns["value"][1, 0] == 5

@@ -79,12 +79,10 @@ def test_series_without_variation():
     ],
 )
 def test_they_keep_every_promise_but_hiding(fields, table):
-    problems = check_tokens(Observations(kind="observations", **{"periods": 1, **fields}), table, missing=MISSING)
+    tokens = Observations(kind="observations", **{"periods": 1, **fields})
+    problems = check_tokens(tokens, table, missing=("value", "error"))
     assert all("tokens.periods" in problem for problem in problems)
     assert len(problems) == 2  # hiding, and what is asked of a hidden token
-
-
-MISSING = ("value", "error")
 
 
 def test_hidden_values_would_leak():

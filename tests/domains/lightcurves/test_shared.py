@@ -29,17 +29,18 @@ def test_real_stars_with_half_of_their_points_hidden():
     assembly = opened("asas_variables.parquet", {"kind": "masked", "mask_ratio": 0.5}, errors="weight", scale="none")
     data, (tokens,) = assembly.dataset("valid"), assembly.tokens.values()
     table = select(data.source.load(0), np.arange(40))
-    small = assembly.samples(table)
-    batch = small.all()
+    batch = assembly.samples(table).all()
     assert len(batch) > 40  # some are longer than a window of 200, and have two
     assert batch.stream.lengths.max() == 200
-    made = prepare(batch, assembly.tokens, assembly.objective, SampleRandom(0, -1, batch.ids), training=False)
+
+    def ready(batch):
+        return prepare(batch, assembly.tokens, assembly.objective, SampleRandom(0, -1, batch.ids), training=False)
+
+    made = ready(batch)
     hidden = made.stream.columns["hidden"].astype(bool)
     assert 0.45 < hidden.mean() < 0.55
     wild = batch.stream.with_columns(value=np.where(hidden, 99, batch.stream.columns["value"]).astype(np.float32))
-    other = prepare(
-        batch.with_columns(wild), assembly.tokens, assembly.objective, SampleRandom(0, -1, batch.ids), training=False
-    )
+    other = ready(batch.with_columns(wild))
     for name in ("features", "at"):
         np.testing.assert_array_equal(made.stream.columns[name], other.stream.columns[name])
     assert tokens.input_features == ["value"]

@@ -18,10 +18,8 @@ from sciformer.domains.lightcurves.scaling import compute_level, error_weights, 
 from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.recipe.registry import find
 from sciformer.testing import check_tokens
-from tests.domains.lightcurves.curves_table import curves, fitted, regular
+from tests.domains.lightcurves.curves_table import curves, fitted, regular, series
 from tests.errors import refuses
-
-MISSING = ("value", "error")
 
 
 def seen(table, **fields):
@@ -46,20 +44,15 @@ PROMISES = [
 @pytest.mark.parametrize(("fields", "table"), PROMISES)
 def test_they_keep_every_promise(fields, table):
     assert find("tokens", "observations") is Observations
-    assert (
-        check_tokens(
-            Observations(kind="observations", **fields), table, missing=MISSING, draw=fields in ({}, {"patch": 4})
-        )
-        == []
-    )
+    tokens = Observations(kind="observations", **fields)
+    assert check_tokens(tokens, table, missing=("value", "error"), draw=fields in ({}, {"patch": 4})) == []
 
 
 def test_times_lose_nothing_at_a_modified_julian_date():
     """Single precision alone is off by minutes there."""
-    lengths = np.array([5])
     time = 60000 + np.array([0.0, 1 / 1440, 2 / 1440, 0.5, 0.5 + 1 / 86400])
     assert np.abs(time.astype(np.float32) - time).max() * 86400 > 60
-    table = {"time": Lists(time, lengths), "value": Lists(np.arange(5, dtype=np.float32), lengths)}
+    table = series(time, range(5))
     tokens = fitted(table, times="both")
     raw = tokens.tokenize(table)
     assert raw.columns["at"].dtype == np.float64
@@ -69,7 +62,7 @@ def test_times_lose_nothing_at_a_modified_julian_date():
     np.testing.assert_allclose(np.diff(at) * 86400, np.diff(time) * 86400, atol=0.01)  # a hundredth of a second
     since = tokens.normalise(raw).columns["features"][:, tokens.input_features.index("since")]
     np.testing.assert_allclose(np.expm1(since[1:].astype(float)) * 86400, np.diff(time) * 86400, atol=0.05)
-    moved = {**table, "time": Lists(time - 59990.25, lengths)}
+    moved = series(time - 59990.25, range(5))
     np.testing.assert_allclose(tokens.normalise(tokens.tokenize(moved)).columns["at"], at, atol=1e-6)
 
 
@@ -101,12 +94,9 @@ def test_levels_are_those_of_each_series(centre, scale):
 
 
 def test_bands_keep_their_colours_or_not():
-    lengths = np.array([4, 2])
-    table = {
-        "time": Lists(np.arange(6.0), lengths),
-        "value": Lists(np.array([10, 12, 11, 13, 5, 7], np.float32), lengths),
-        "band": Lists(np.array(["g", "r", "g", "r", "r", "r"]), lengths),
-    }
+    bare = series(range(6), [10, 12, 11, 13, 5, 7], [4, 2])
+    bands = {name: Lists(np.array(list(name)), np.array([4, 2])) for name in ("grgrrr", "grirrr", "VVVVVV")}
+    table = {**bare, "band": bands["grgrrr"]}
     own = {"errors": "none", "scale": "none"}
     assert seen(table, **own).columns["features"][:, 0].tolist() == [-1.5, 0.5, -0.5, 1.5, -1, 1]
     assert seen(table, by_band=True, **own).columns["features"][:, 0].tolist() == [-0.5, -0.5, 0.5, 0.5, -1, 1]
@@ -114,14 +104,13 @@ def test_bands_keep_their_colours_or_not():
     assert seen(table, bands=["r", "i", "g"]).columns["band"].tolist() == [2, 0, 2, 0, 0, 0]
     tokens = fitted(table)
     assert tokens.state["bands"] == ["g", "r"]
-    other = {**table, "band": Lists(np.array(["g", "r", "i", "r", "r", "r"]), lengths)}
     with refuses("g, r", ": i;", key="tokens.bands", hint="tokens.bands"):
-        tokens.tokenize(other)
+        tokens.tokenize({**bare, "band": bands["grirrr"]})
     with refuses("g, r", key="tokens.bands"):
-        fitted({k: v for k, v in table.items() if k != "band"}).tokenize(table)
+        fitted(bare).tokenize(table)
     with refuses("`band`"):
-        tokens.tokenize({k: v for k, v in table.items() if k != "band"})
-    single = {**table, "band": Lists(np.full(6, "V"), lengths)}
+        tokens.tokenize(bare)
+    single = {**bare, "band": bands["VVVVVV"]}
     assert "band" not in seen(single).columns
     assert fitted(single).embedding(8).bands is None
 

@@ -2,6 +2,8 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from sciformer.domains.spins import lattices
 from sciformer.domains.spins.lattices import (
@@ -109,17 +111,12 @@ def test_clusters_are_the_connected_components(boundary, density):
     right, below = generator.random((2, height * width, chains)) < density
     roots = _find_roots(right, below, bonds, width)
     for chain in range(chains):
-        label = list(range(height * width))
-        changed = True
-        while changed:
-            changed = False
-            for joined, others in ((right, bonds.right), (below, bonds.below)):
-                for site in np.flatnonzero(joined[:, chain]):
-                    least = min(label[site], label[others[site]])
-                    changed |= label[site] != label[others[site]]
-                    label[site] = label[others[site]] = least
+        joined = [np.flatnonzero(some[:, chain]) for some in (right, below)]
+        first, second = np.concatenate(joined), np.concatenate([bonds.right[joined[0]], bonds.below[joined[1]]])
+        graph = coo_array((np.ones(len(first)), (first, second)), (height * width, height * width))
+        count, label = connected_components(graph, directed=False)
         pairs = set(zip(label, roots[:, chain].tolist()))
-        assert len(pairs) == len(set(label)) == len(set(roots[:, chain].tolist()))
+        assert len(pairs) == count == len(set(roots[:, chain].tolist()))
         assert all(root % chains == chain for _, root in pairs)
 
 
@@ -251,13 +248,9 @@ def test_every_chain_has_its_own_temperature(sweep):
 
 def test_what_is_returned():
     found = ising((6, 4), [1.5, 3.0], chains=3, samples=5)
-    assert {name: (array.dtype.name, array.shape) for name, array in found.items()} == {
-        "spins": ("int8", (30, 6, 4)),
-        "temperature": ("float64", (30,)),
-        "chain": ("int64", (30,)),
-        "energy": ("float64", (30,)),
-        "magnetisation": ("float64", (30,)),
-    }
+    kinds = {"temperature": "float64", "chain": "int64", "energy": "float64", "magnetisation": "float64"}
+    expected = {"spins": ("int8", (30, 6, 4))} | {name: (kind, (30,)) for name, kind in kinds.items()}
+    assert {name: (array.dtype.name, array.shape) for name, array in found.items()} == expected
     assert set(np.unique(found["spins"])) == {-1, 1}
     assert found["chain"].tolist() == np.arange(6).repeat(5).tolist()
     assert found["temperature"].tolist() == [1.5] * 15 + [3.0] * 15

@@ -97,18 +97,18 @@ class Discriminate(Classify):
 
     def _rejections(self, outputs: Mapping[str, Array]) -> dict[str, tuple[str, float, Rejection]]:
         """Class, requested efficiency and rejection, by name of the score."""
-        place = {name: i for i, name in enumerate(self.classes)}
-        pair = outputs["probabilities"], outputs["label"]
+        pair, place = (outputs["probabilities"], outputs["label"]), self.classes.index
         return {
-            title: (name, share, rejection(*pair, place[name], place[self.background], share))
+            title: (name, share, rejection(*pair, place(name), place(self.background), share))
             for title, name, share in self._working_points()
         }
 
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
         """Metrics and rejections; lower bounds are marked as `AtLeast`."""
-        found = {title: one for title, (_, _, one) in self._rejections(outputs).items()}
-        scores = {title: AtLeast(one.value) if one.bound else one.value for title, one in found.items()}
-        return super().score(outputs) | scores
+        found = self._rejections(outputs)
+        return super().score(outputs) | {
+            title: AtLeast(one.value) if one.bound else one.value for title, (_, _, one) in found.items()
+        }
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
         """Table of rejection, cut and change of the spectrum, by class and efficiency."""
@@ -125,9 +125,9 @@ class Discriminate(Classify):
 
     def sculpted(self, outputs: Mapping[str, Array], column: Array, name: str, least: float) -> Sculpting:
         """Change of the background spectrum of a column by ln(p_S / p_B) >= `least`."""
-        place = {one: i for i, one in enumerate(self.classes)}
-        mine = (outputs["label"] == place[self.background]) & np.isfinite(column)
-        score = log_odds(outputs["probabilities"][mine], place[name], place[self.background])
+        background = self.classes.index(self.background)
+        mine = (outputs["label"] == background) & np.isfinite(column)
+        score = log_odds(outputs["probabilities"][mine], self.classes.index(name), background)
         return sculpting(column[mine], score >= least)
 
     # Display of rejections

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from ...data.columns import Array
+from ...data.readers.formula import LIST_FUNCTIONS, Formula, function, parsed
 
 FeatureSetName = Literal["kin", "kinpid", "full"]
 VECTOR_COLUMNS = ("part_px", "part_py", "part_pz", "part_energy")
@@ -20,16 +22,13 @@ MIN_MOMENTUM = 1e-8  # GeV, lower limit of momenta in logarithms and ratios
 ROWS_AT_ONCE = 4096  # rows that fit into the CPU cache
 
 
+@dataclass
 class Kinematics:
-    """Momenta of particles and of their jets, inputs of kinematic features (T,).
+    """Momenta of particles and of their jets, inputs of kinematic features (T,)."""
 
-    vector  (T, 4) px, py, pz, E
-    plane   (T, 2) deta and dphi
-    jet     (T, 4) pT, eta, phi, E of the jet of each particle
-    """
-
-    def __init__(self, vector: Array, plane: Array, jet: Array) -> None:
-        self.vector, self.plane, self.jet = vector, plane, jet
+    vector: Array  # (T, 4) px, py, pz, E
+    plane: Array  # (T, 2) deta and dphi
+    jet: Array  # (T, 4) pT, eta, phi, E of the jet of each particle
 
     @cached_property
     def pt(self) -> Array:
@@ -85,28 +84,20 @@ class Feature(BaseModel):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        if not self.formula:
-            return (self.column or self.name,)
-        from ...data.readers.formula import Formula
-
-        return tuple(Formula(self.formula).names)
+        return tuple(Formula(self.formula).names) if self.formula else (self.column or self.name,)
 
     def looks_around(self, shared: Collection[str]) -> bool:
         """Whether it depends on other particles: reduction, index or `shared` column."""
         if set(self.needs) & set(shared):
             return True
-        if not self.formula:
-            return False
-        from ...data.readers.formula import LIST_FUNCTIONS, function, parsed
-
-        parts = list(ast.walk(parsed(self.formula)))
+        parts = list(ast.walk(parsed(self.formula))) if self.formula else []
         calls = {function(part.func) for part in parts if isinstance(part, ast.Call)}
         return bool(calls & set(LIST_FUNCTIONS)) or any(isinstance(part, ast.Subscript) for part in parts)
 
 
-_SCALES = {"log_pt": (1.7, 0.7), "log_energy": (2.0, 0.7), "log_pt_rel": (-4.7, 0.7), "log_energy_rel": (-4.7, 0.7)}
-_SCALES["delta_r"] = (0.2, 4.0)
-_MOMENTUM = [Feature(name=name, centre=a, scale=b, clip=(-5, 5)) for name, (a, b) in _SCALES.items()]
+_CENTRES = {"log_pt": 1.7, "log_energy": 2.0, "log_pt_rel": -4.7, "log_energy_rel": -4.7}
+_MOMENTUM = [Feature(name=name, centre=centre, scale=0.7, clip=(-5, 5)) for name, centre in _CENTRES.items()]
+_MOMENTUM.append(Feature(name="delta_r", centre=0.2, scale=4.0, clip=(-5, 5)))
 _PLANE = [Feature(name="deta"), Feature(name="dphi")]
 _TYPE = [Feature(name=name, column=f"part_{name}") for name in ("charge", *TYPE_FLAGS)]
 _DISPLACED = [
@@ -167,9 +158,8 @@ def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
 def relative_kinematics(vector: Array, jet: Array) -> Array:
     """ln(pT / jet pT), deta and dphi (T, 3) of particles (T, 4).
 
-    `jet` (T, 4) holds pT, eta, phi and E of the jet of each particle.
-
-    deta has the sign of the jet's eta, as in JetClass: a positive deta is farther forward than the jet.
+    `jet` (T, 4) holds pT, eta, phi and E of the jet of each particle. deta has the sign of the jet's eta, as
+    in JetClass: a positive deta is farther forward than the jet.
     """
     px, py, pz = vector.T[:3].astype(np.float64)
     pt = np.hypot(px, py)

@@ -96,10 +96,9 @@ class TokenPairs:
     def moments(self, a: Tensor, b: Tensor, seen: Tensor, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (D,), variance (D,) and number of z_ij = a_i + b_j + frame seen_ij.
 
-        Over all pairs, without storing z.
-
-        a and b are (T, D), seen (P, C) is symmetric in i and j, frame is (D, C). Products become sums over tokens:
-        sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i. All terms are centred first.
+        Over all pairs, without storing z. a and b are (T, D), seen (P, C) is symmetric in i and j, frame is (D, C).
+        Products become sums over tokens: sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i. All terms are centred
+        first.
         """
         layout = self.layout
         there = layout.rows.new_ones(layout.rows.shape) if layout.valid is None else layout.valid
@@ -176,10 +175,8 @@ class LorentzBlock(nn.Module):
 class LorentzNet(FlatTrunk):
     """LorentzNet (arXiv 2201.08187): `depth` blocks over all pairs of tokens.
 
-    `at` holds the four-vectors (E, p_x, p_y, p_z).
-
-    The inputs are scalars of the tokens and the squared mass of each four-vector. If the scalars are Lorentz
-    invariant, so is the output.
+    `at` holds the four-vectors (E, p_x, p_y, p_z). The inputs are scalars of the tokens and the squared mass of each
+    four-vector. If the scalars are Lorentz invariant, so is the output.
     """
 
     def __init__(self, inputs: int, dim: int = 72, depth: int = 6) -> None:

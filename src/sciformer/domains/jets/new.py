@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,27 +28,9 @@ PAPER_JETS = 100_000  # number of jets for a model as large as in the paper
 EPOCHS, BATCHES = 20, {0: 32, 5000: 128, PAPER_JETS: 512}
 ROWS_PER_SAMPLE, SAMPLES_PER_FILE, MAX_SAMPLED_FILES = 400, 3, 8  # size of the inspected sample
 MAX_COUNTED_FILES = 50  # files whose rows are counted
-TREE_NAMES = (
-    "tree",
-    "Events",
-    "Delphes",
-    "events",
-    "CollectionTree",
-    "t",
-)  # if a file has several trees, the first of these
-PARTICLE_CODES = {
-    0,
-    11,
-    12,
-    13,
-    22,
-    130,
-    211,
-    310,
-    321,
-    2112,
-    2212,
-}  # PDG codes |id| that identify a column of particle types
+# The first of these trees is read if a file has several.
+TREE_NAMES = ("tree", "Events", "Delphes", "events", "CollectionTree", "t")
+PARTICLE_CODES = {0, 11, 12, 13, 22, 130, 211, 310, 321, 2112, 2212}  # PDG codes |id| of a column of particle types
 FEATURE_REASONS = {
     "kin": "7, from momenta; no columns of charge and type (part_charge, part_isPhoton, ...)",
     "kinpid": "13: momenta, charge and type; no columns of impact parameters (part_d0val, part_d0err, ...)",
@@ -73,7 +54,7 @@ def guess_jets(names: list[str], paths: list[Path]) -> Page:
     parts = guess.group_by_part(names)
     ask = _find_question(seen.table, names, parts)
     weight, why = find_weight(seen.table)
-    observers = find_observers(seen.table, [*ask.columns, weight])
+    observers = ["file"] * (len(paths) > 1) + ["entry", *find_observers(seen.table, [*ask.columns, weight])]
     if ask.base != "jets/part":  # masked modelling uses no weights
         weight = why = ""
     momenta = ", ".join(seen.particles.parts.values())
@@ -94,11 +75,7 @@ def guess_jets(names: list[str], paths: list[Path]) -> Page:
         Found("data.axes", seen.form.axes or None, "names of the entries of the array"),
         *_token_keys(seen),
         *ask.found,
-        Found(
-            "data.observers",
-            [*["file"] * (len(paths) > 1), "entry", *observers][:MAX_OBSERVERS],
-            "columns copied to the predictions; `entry` is the row in its `file`",
-        ),
+        Found("data.observers", observers[:MAX_OBSERVERS], "copied to the predictions; `entry`: row in its `file`"),
         Found("data.weight", weight or None, f"column `{weight}`"),
         Found("objective.weight", "weight" if weight else None, "weight of each jet in the loss"),
         *guess.split(parts, seen.samples, "jets"),
@@ -121,9 +98,7 @@ def _token_keys(seen: FoundJets) -> list[Found]:
         Found("tokens.kind", "particles"),
         Found("tokens.vector", list(VECTOR_COLUMNS), "momentum and energy; the feature scales assume GeV"),
         Found("tokens.features", features, FEATURE_REASONS[features]),
-        Found(
-            "tokens.max_tokens", most, f"highest pT first; jets have {mean:.0f} particles on average, at most {longest}"
-        ),
+        Found("tokens.max_tokens", most, f"highest pT first; {mean:.0f} particles on average, at most {longest}"),
         Found("tokens.widths", widths if small else None, f"small model for {seen.samples:,} jets"),
         Found("tokens.pair_widths", pair_widths if small else None),
     ]
@@ -306,14 +281,13 @@ OBSERVER_PATTERN = re.compile(r"(jet|fj|ak\d+|fatjet)[_.](?!size$)\w+$|(event|ru
 ColumnKinds = Mapping[str, str]  # kind of each column: `list` or `value`
 
 
-@dataclass(frozen=True)
-class ParticleColumns:
+class ParticleColumns(NamedTuple):
     """Particle columns of a file: momenta (`parts`), and all by suffix (`own`)."""
 
     name: str
     parts: dict[str, str]
-    own: dict[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    own: dict[str, str]
+    notes: list[str]
 
     @property
     def columns(self) -> list[str]:
@@ -328,9 +302,9 @@ def find_particles(kinds: ColumnKinds) -> ParticleColumns:
     whole = {stem: parts for stem, parts in group_momenta(lists).items() if is_four_vector(parts)}
     if not any(map(_rank_prefix, whole)):
         lists = [name for parts in whole.values() for name in parts.values()] or lists
-        shown = ", ".join(lists[:12]) + (", ..." if len(lists) > 12 else "")
-        seen = f"only {'other objects: ' if whole else ''}{shown}"
-        seen = seen if lists else f"no lists among {', '.join(list(kinds)[:12])}"
+        seen = f"no lists among {', '.join(list(kinds)[:12])}"
+        if lists:
+            seen = f"only {'other objects: ' if whole else ''}{', '.join(lists[:12])}{', ...' * (len(lists) > 12)}"
         needed = "lists of px, py, pz and energy, or of pt, eta, phi and energy or mass"
         raise UserError(
             f"the files have no particles ({needed}); there are {seen}",
@@ -341,10 +315,8 @@ def find_particles(kinds: ColumnKinds) -> ParticleColumns:
     others = [f"{one}{next(iter(whole[one].values()))[len(one) :]}" for one in whole if one != stem]
     notes = [f"Other sets of momenta (not used): {', '.join(others[:6])}"] if others else []
     if any("jet" in one.lower() for one in whole if one != stem):
-        notes.append(
-            "The files have lists of jets: each row seems to be an event, and its particles are read as one set."
-        )
-    return ParticleColumns(KNOWN_PREFIXES.get(stem, f"columns called {stem}..."), whole[stem], own, tuple(notes))
+        notes.append("The files have lists of jets: each row seems to be an event with one set of particles.")
+    return ParticleColumns(KNOWN_PREFIXES.get(stem, f"columns called {stem}..."), whole[stem], own, notes)
 
 
 def group_momenta(names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -358,8 +330,8 @@ def group_momenta(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
 def is_four_vector(parts: ColumnKinds) -> bool:
     """Whether the components form a four-vector; pt, eta and phi alone mean mass 0."""
-    found = set(parts)
-    return ({"px", "py", "pz"} <= found and bool({"energy", "mass"} & found)) or {"pt", "eta", "phi"} <= found
+    cartesian = {"px", "py", "pz"} <= set(parts) and ("energy" in parts or "mass" in parts)
+    return cartesian or {"pt", "eta", "phi"} <= set(parts)
 
 
 def _rank_prefix(stem: str) -> int:
@@ -401,16 +373,13 @@ def _renamed(formulas: dict[str, str]) -> dict[str, str]:
 
 def _type_formulas(own: ColumnKinds) -> dict[str, str] | None:
     code = next((own[name] for name in PDG_CODE_NAMES if name in own), None)
-    charge = own.get("charge")
-    if charge is not None and all(name.lower() in own for name in TYPE_FLAGS):
-        return _renamed({"part_charge": charge, **{f"part_{name}": own[name.lower()] for name in TYPE_FLAGS}})
-    if charge is None or code is None:
+    charge, formulas = own.get("charge"), [own[name.lower()] for name in TYPE_FLAGS if name.lower() in own]
+    if charge is None or (code is None and len(formulas) < len(TYPE_FLAGS)):
         return None
-    formulas = (
-        f"({charge} != 0) & ~((abs({code}) == 11) | (abs({code}) == 13))",
-        f"({charge} == 0) & (abs({code}) != 22)",
-        *(f"abs({code}) == {number}" for number in (22, 11, 13)),
-    )
+    if len(formulas) < len(TYPE_FLAGS):
+        formulas = [f"({charge} != 0) & ~((abs({code}) == 11) | (abs({code}) == 13))"]
+        formulas += [f"({charge} == 0) & (abs({code}) != 22)"]
+        formulas += [f"abs({code}) == {number}" for number in (22, 11, 13)]
     return _renamed({"part_charge": charge, **{f"part_{name}": made for name, made in zip(TYPE_FLAGS, formulas)}})
 
 

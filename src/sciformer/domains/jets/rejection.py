@@ -60,10 +60,9 @@ def rejection(
 ) -> Rejection:
     """Background rejection 1 / e_B at a signal efficiency of at least `efficiency`.
 
-    The cut on p_S / (p_S + p_B) is the highest with that efficiency.
-
-    If no background passes the cut, `value` is a lower bound: the rejection with one background sample above the cut.
-    Samples of other classes are ignored. All values are nan if a probability is nan or a class has no samples.
+    The cut on p_S / (p_S + p_B) is the highest with that efficiency. If no background passes it, `value` is a lower
+    bound: the rejection with one background sample above the cut. Samples of other classes are ignored. All values are
+    nan if a probability is nan or a class has no samples.
     """
     found = _signal_and_background(probabilities, label, signal, background)
     if found is None:
@@ -141,6 +140,5 @@ def log_odds(p: Floats, signal: int, background: int) -> Floats:
     """Log odds ln(p_S / p_B) (n,); 0 if both probabilities are zero."""
     with np.errstate(divide="ignore"):
         logs = np.log(np.clip(p[:, [signal, background]], 0, None))
-    both = np.isneginf(logs).all(axis=1)
-    logs[both] = 0
+    logs[np.isneginf(logs).all(axis=1)] = 0
     return logs[:, 0] - logs[:, 1]

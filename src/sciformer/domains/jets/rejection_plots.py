@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,14 +22,8 @@ if TYPE_CHECKING:
     from .discriminate import Discriminate
 
 CURVE_POINTS = 401  # points of a curve
-EFFICIENCIES = (
-    0.99,
-    0.95,
-    0.9,
-    0.8,
-    0.5,
-    0.3,
-)  # signal efficiencies; spectra use the three lowest with enough background
+# Signal efficiencies; spectra use the three lowest with enough background.
+EFFICIENCIES = (0.99, 0.95, 0.9, 0.8, 0.5, 0.3)
 PANELS_PER_ROW = 3  # panels of spectra per row
 MAX_PANELS = 12  # maximum number of classes with spectra
 MIN_BACKGROUND_SAMPLES = 10  # background samples for a reliable point of a curve
@@ -45,29 +38,26 @@ def rejection_figures(
     """Drawing functions of the figures, by caption; empty without a background."""
     if not objective.signals:
         return {}
-    place = {name: i for i, name in enumerate(objective.classes)}
-    pair, against = (outputs["probabilities"], outputs["label"]), place[objective.background]
+    pair, place = (outputs["probabilities"], outputs["label"]), objective.classes.index
+    against = place(objective.background)
 
     def tradeoffs() -> Figure:
-        points = {
-            name: [rejection(*pair, place[name], against, share) for share in objective.kept(name)]
-            for name in objective.signals
-        }
-        curves = {name: tradeoff(*pair, place[name], against) for name in objective.signals}
+        curves = {name: tradeoff(*pair, place(name), against) for name in objective.signals}
+        points = {n: [rejection(*pair, place(n), against, share) for share in objective.kept(n)] for n in curves}
         return draw_tradeoff(curves, points, objective.background)
 
     def spectra(column: Array) -> Figure:
         names = objective.signals[:MAX_PANELS]
-        found = {n: {share: rejection(*pair, place[n], against, share) for share in EFFICIENCIES} for n in names}
+        found = {n: {share: rejection(*pair, place(n), against, share) for share in EFFICIENCIES} for n in names}
         left = np.array([[one.left for one in shares.values()] for shares in found.values()])
         if not left.any():
             raise UserError(f"no samples of {objective.background} pass any cut")
         many = (left >= MIN_SPECTRUM_SAMPLES).mean(axis=0) >= 0.5
         cuts = [share for share, enough in zip(EFFICIENCIES, many) if enough][-3:] or EFFICIENCIES[:3]
-        panels: dict[str, list[tuple[str, Sculpting]]] = {name: [] for name in found}
-        for name, share in itertools.product(found, cuts):
-            cut = objective.sculpted(outputs, column, name, found[name][share].odds)
-            panels[name].append((f"{100 * share:g} % kept", cut))
+        panels = {
+            name: [(f"{100 * c:g} % kept", objective.sculpted(outputs, column, name, shares[c].odds)) for c in cuts]
+            for name, shares in found.items()
+        }
         return draw_sculpting(panels, objective.spectrum, objective.background)
 
     caption = f"Rejection of {objective.background} against signal efficiency"
@@ -94,15 +84,14 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
         passed = curve.false_positive[np.minimum(first, len(curve.false_positive) - 1)]
         y = np.divide(1.0, passed, out=np.full(len(x), np.nan), where=passed > 0)
         greatest = max(greatest, np.nanmax(y, initial=1.0))
-        colour = COLOURS[i % len(COLOURS)]
-        dashes = LINE_DASHES[i % len(LINE_DASHES)] if len(curves) > 1 else "-"
-        line_style: dict[str, Any] = {"color": colour, "linestyle": dashes}
+        line_style: dict[str, Any] = {"color": COLOURS[i % len(COLOURS)]}
+        line_style["linestyle"] = LINE_DASHES[i % len(LINE_DASHES)] if len(curves) > 1 else "-"
         sure = passed >= MIN_BACKGROUND_SAMPLES * curve.false_positive[curve.false_positive > 0].min()
         axes.plot(x, y, linewidth=0.6, alpha=0.7, **line_style)
         axes.plot(x, np.where(sure, y, np.nan), label=style.escape_label(name), linewidth=1.5, zorder=3, **line_style)
         for one in points.get(name, ()):
             marker = "^" if one.bound else "o"
-            axes.plot([one.efficiency], [one.value], marker, color=colour, markersize=4.5, zorder=4)
+            axes.plot([one.efficiency], [one.value], marker, color=line_style["color"], markersize=4.5, zorder=4)
             greatest = max(greatest, np.nan_to_num(one.value))
     axes.set_yscale("log")
     axes.set(xlim=(0, 1.005), ylim=(0.9, 1.8 * greatest))
@@ -114,9 +103,7 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
 
 
 def draw_sculpting(panels: Mapping[str, Sequence[tuple[str, Sculpting]]], column: str, background: str) -> Figure:
-    """Draw the background spectrum before (grey) and after cuts (lines).
-
-    Each signal class has a panel.
+    """Draw the background spectrum before (grey) and after cuts (lines), by class.
 
     panels  {class: [(name of the cut, sculpting)]}; the panel shows the divergence of the last cut, and cuts with
             fewer than 50 samples are not drawn
@@ -124,8 +111,7 @@ def draw_sculpting(panels: Mapping[str, Sequence[tuple[str, Sculpting]]], column
     across = min(PANELS_PER_ROW, len(panels))
     down = -(-len(panels) // across)
     figure = style.new_figure()
-    wide = 5.5 if across == 1 else 7.2
-    figure.set_size_inches(wide, 3.4 if across == 1 else 1.75 * down + 0.9)
+    figure.set_size_inches(*((5.5, 3.4) if across == 1 else (7.2, 1.75 * down + 0.9)))
     grid = figure.subplots(down, across, squeeze=False, sharex=True)
     for number, (name, cuts) in enumerate(panels.items()):
         axes = grid[number // across, number % across]

@@ -52,11 +52,9 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     """Particles of jets in order of falling pT, with features and pair features.
 
     Columns of particles are lists, columns of jets are numbers. If `plane` or `jet` is missing in the data, it is
-    computed from the sum of the particles. deta has the sign of the jet's pseudorapidity, as in JetClass
-    (arXiv 2202.03772).
-
-    If an objective hides particles, the jet is the sum of the visible particles. The only trace of a hidden particle
-    is its rank in pT, given by the order.
+    computed from the sum of the particles. deta has the sign of the jet's pseudorapidity, as in JetClass (arXiv
+    2202.03772). If an objective hides particles, the jet is the sum of the visible particles, and the only trace of a
+    hidden particle is its rank in pT, given by the order.
     """
 
     hides: ClassVar[tuple[str, ...]] = ("vector", "type")
@@ -143,9 +141,8 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
                 break
         if not count:
             raise UserError("the training data have no particles to fit the feature scales")
-        low, centre, high = np.percentile(
-            np.concatenate(rows)[:MAX_FITTED_PARTICLES].astype(np.float64), [16, 50, 84], axis=0
-        )
+        values = np.concatenate(rows)[:MAX_FITTED_PARTICLES].astype(np.float64)
+        low, centre, high = np.percentile(values, [16, 50, 84], axis=0)
         wide = np.maximum(high - centre, centre - low)
         self.state.update(centre=centre.tolist(), scale=(1 / np.where(wide > 0, wide, 1)).tolist())
 
@@ -247,10 +244,9 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         """Columns without hidden particles; jets and angles follow from visible ones."""
         for feature in self.column_features:
             if feature.looks_around((*self.jet, *self.plane)):
-                made = feature.formula or feature.column or feature.name
                 raise UserError(
-                    f"feature `{feature.name}` ({made}) cannot be used with hidden particles: it depends on other "
-                    "particles",
+                    f"feature `{feature.name}` ({feature.formula or feature.column or feature.name}) depends on other "
+                    "particles, so it cannot be used with hidden particles",
                     hint="Use log_pt_rel, log_energy_rel, delta_r, deta or dphi, which are recomputed.",
                     key="tokens.features",
                 )
@@ -341,11 +337,11 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         shade = np.zeros(len(pt)) if weights is None else np.asarray(weights, np.float64)
         scale = Normalize(0, max(float(shade.max(initial=0)), 1e-12))
         axes.plot([0], [0], "+", color="#bb3333", markersize=12, zorder=1)
-        for number in np.unique(kind):
+        for number in np.unique(kind).tolist():
             here = np.flatnonzero(kind == number)
-            look: dict[str, Any] = {"marker": MARKERS[int(number) % len(MARKERS)], "edgecolors": "#333333"}
+            look: dict[str, Any] = {"marker": MARKERS[number % len(MARKERS)], "label": symbols[number]}
             look |= {"color": "#4477aa"} if weights is None else {"c": shade[here], "cmap": "YlOrRd", "norm": scale}
-            look |= {"linewidths": 0.5, "alpha": 0.85, "label": symbols[int(number)]}
+            look |= {"edgecolors": "#333333", "linewidths": 0.5, "alpha": 0.85}
             axes.scatter(plane[here, 0], plane[here, 1], s=size[here], **look)
         reach = max(0.1, 1.1 * float(np.abs(plane).max(initial=0)))
         axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel="Δη", ylabel="Δφ")
@@ -377,7 +373,7 @@ def particle_column(table: Table, name: str) -> Lists:
 def feature_values(table: Table, feature: Feature, lengths: Array, like: str) -> Array:
     """Values (T,) of a feature that is a column of the data or a formula over columns."""
     if not feature.formula:
-        name = feature.column or feature.name
+        (name,) = feature.needs
         values = check_lengths(particle_column(table, name), lengths, name, like).values
         return getattr(np, feature.change)(values) if feature.change else values
     found = Formula(feature.formula).of(table)
@@ -390,14 +386,12 @@ def check_lengths(column: Lists, lengths: Array, name: str, like: str) -> Lists:
     """Return the column; refuse lists of another length than in the column `like`."""
     if not np.array_equal(column.lengths, lengths):
         row = int(np.argmax(column.lengths != lengths))
-        raise UserError(
-            f"sample {row} has {column.lengths[row]} particles in `{name}`, but {lengths[row]} particles in `{like}`"
-        )
+        found = f"{column.lengths[row]} particles in `{name}`, but {lengths[row]} particles in `{like}`"
+        raise UserError(f"sample {row} has {found}")
     return column
 
 
 def check_finite(values: Array, what: str) -> None:
     """Refuse NaN and infinite numbers in values (T, K)."""
     if not np.isfinite(values).all():
-        bad = ~np.isfinite(values).all(-1)
-        raise UserError(f"{bad.sum()} particles have NaN or infinite values in {what}")
+        raise UserError(f"{(~np.isfinite(values).all(-1)).sum()} particles have NaN or infinite values in {what}")

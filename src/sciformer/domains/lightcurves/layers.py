@@ -49,13 +49,11 @@ class ObservationTrace(nn.Module):
 
     def forward(self, columns: Columns) -> Tensor:
         """columns (..., N, F) -> (..., N, D)."""
-        x: Tensor | None = None if self.bands is None else self.bands(columns["band"])
+        parts = [] if self.bands is None else [self.bands(columns["band"])]
         if self.since is not None:
             assert self.place is not None
-            passed = self.since(columns["features"][..., self.place : self.place + 1])
-            x = passed if x is None else x + passed
-        assert x is not None
-        return x
+            parts.append(self.since(columns["features"][..., self.place : self.place + 1]))
+        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
 class ObservationReadout(Readout):

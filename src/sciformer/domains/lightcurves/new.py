@@ -166,9 +166,8 @@ def _find_question(seen: FoundCurves) -> guess.Question:
 
 
 def _is_real(column: Array) -> bool:
-    if column.dtype.kind != "f":
-        return False
-    return bool(np.isfinite(column).mean() > 0.9) and len(np.unique(column)) > MAX_CLASSES // 10
+    many = column.dtype.kind == "f" and len(np.unique(column)) > MAX_CLASSES // 10
+    return many and bool(np.isfinite(column).mean() > 0.9)
 
 
 def _other_columns(seen: FoundCurves, ask: guess.Question) -> str:
@@ -180,9 +179,8 @@ def _other_columns(seen: FoundCurves, ask: guess.Question) -> str:
 
 
 def _describe_lengths(lengths: Array, window: int) -> str:
-    longest, longer = int(lengths.max()), int((lengths > window).sum())
-    if not longer:
-        return f"the longest curve has {longest:,} points"
+    if not (longer := int((lengths > window).sum())):
+        return f"the longest curve has {lengths.max():,} points"
     return f"{longer:,} of {len(lengths):,} curves are longer and are cut into windows"
 
 

@@ -169,11 +169,9 @@ class PeriodSearch:
         step = 1 / (self.oversampling * span)
         stop = int(1 / (self.shortest * step)) + 1
         if stop > MAX_FREQUENCIES:
-            raise UserError(
-                f"a period search from {self.shortest:g} in a series of span {span:g} needs {stop:,} frequencies, more "
-                f"than the maximum of {MAX_FREQUENCIES:,}",
-                hint="Increase tokens.shortest.",
-            )
+            needed = f"{stop:,} frequencies, more than the maximum of {MAX_FREQUENCIES:,}"
+            message = f"a period search from {self.shortest:g} in a series of span {span:g} needs {needed}"
+            raise UserError(message, hint="Increase tokens.shortest.")
         longest = span if self.longest is None else self.longest
         return step, max(1, int(np.ceil(1 / (longest * step) - 1e-6))), stop
 
@@ -267,8 +265,7 @@ def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Arr
     """Indices of the highest maxima, in falling order, more than `apart` apart."""
     padded = np.concatenate([[-1], power, [-1]])
     inner = np.flatnonzero((power >= padded[:-2]) & (power > padded[2:]))
-    most = 40 * number
-    if len(inner) > most:
+    if len(inner) > (most := 40 * number):
         inner = np.sort(inner[np.argpartition(-power[inner], most)[:most]])
     found: list[int] = []
     for place in inner[np.argsort(-power[inner], kind="stable")]:
@@ -317,7 +314,9 @@ def find_periods(
     span = float(np.ptp(time)) if len(time) else 0.0
     if len(time) < MIN_POINTS or not span > 0 or (search.longest is not None and search.longest < search.shortest):
         return none
-    soft = _soften_errors(error)
+    known = np.isfinite(error) & (np.asarray(error) > 0)
+    usual = float(np.median(error[known])) if known.any() else 1.0
+    soft = np.sqrt(np.where(known, error, usual).astype(np.float64) ** 2 + usual**2)
     w = 1 / soft**2
     groups = np.zeros(len(time), np.int64) if band is None else np.asarray(band, np.int64)
     mean = np.bincount(groups, w * value) / np.maximum(np.bincount(groups, w), 1e-300)
@@ -333,15 +332,9 @@ def find_periods(
     share, power = (fit_harmonics(time - middle, z, w, chosen, many)[1] for many in (number, 1))
     order = np.argsort(-share - SINE_WEIGHT * power, kind="stable")[: search.number]
     epoch = middle + _times_of_maximum(time - middle, z, w, chosen[order] / 2, number)
-    for name, part in (("period", 1 / chosen[order]), ("epoch", epoch), ("power", power[order])):
-        getattr(none, name)[: len(order)] = part
+    for column, part in zip(none, (1 / chosen[order], epoch, power[order])):
+        column[: len(order)] = part
     return none
-
-
-def _soften_errors(error: Array) -> Array:
-    known = np.isfinite(error) & (np.asarray(error) > 0)
-    usual = float(np.median(error[known])) if known.any() else 1.0
-    return np.sqrt(np.where(known, error, usual).astype(np.float64) ** 2 + usual**2)
 
 
 def _refine_frequencies(time: Array, z: Array, w: Array, frequency: Array, step: float, number: int) -> Array:

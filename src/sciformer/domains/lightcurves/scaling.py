@@ -126,11 +126,8 @@ def cut_patches(points: Stream, size: int, cadence: float, gaps: bool) -> Stream
     counts = (high - low)[lines] + 1
     if counts.sum() * size > MAX_PLACES_PER_POINT * len(time) + 2 * size * len(lines):
         found = f"{len(time):,} points on {counts.sum() * size:,} regular times with a step of {cadence:.4g}"
-        raise UserError(
-            f"tokens.patch needs a regular series, but the series has {found}",
-            hint="Use tokens.patch: 1 for irregular times.",
-            key="tokens.patch",
-        )
+        message = f"tokens.patch needs a regular series, but the series has {found}"
+        raise UserError(message, hint="Use tokens.patch: 1 for irregular times.", key="tokens.patch")
     offset = np.zeros(rows * bands, np.int64)
     offset[lines] = counts.cumsum() - counts
     token = offset[line] + number - low[line]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from pydantic import Field
 from torch import nn
 
 from ...data.batch import Batch, Stream
-from ...data.columns import Array, Lists, Table, rows_of
+from ...data.columns import Array, Lists, Table, concatenate, rows_of
 from ...data.random import SampleRandom
 from ...errors import UserError, one_of
 from ...tokens.base import Drawing
@@ -143,9 +144,9 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def input_features(self) -> list[str]:
-        names = [f"value {i + 1}" for i in range(self.patch)] if self.patch > 1 else ["value"]
+        names = ["value"]
         if self.patch > 1:
-            names += [f"no value {i + 1}" for i in range(self.patch)]
+            names = [f"{what} {i + 1}" for what in ("value", "no value") for i in range(self.patch)]
         if self.errors in ("input", "both") and self.usual_error is not None:
             names += ["error", "no error"]
         if self.times != "position":
@@ -169,24 +170,20 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     def fit(self, tables: Iterable[Table]) -> None:
         """Learn bands, cadence, centre and scale of values, errors, and extra columns."""
-        some, count, names = [], 0, set(self.bands)
+        some, count = [], 0
         for table in tables:
-            if "band" in table:
-                names |= {str(name) for name in np.unique(_list_column(table, "band").values)}
             some.append(table)
             count += int(_list_column(table, "time").lengths.sum())
             if count >= MAX_FITTED_POINTS:
                 break
         if not count:
             raise UserError("the training series have no points")
+        whole = concatenate(some)
+        names = np.unique(_list_column(whole, "band").values).astype(str).tolist() if "band" in whole else []
         bands = list(self.bands) or sorted(names)
-        parts = [read_points(table, bands) for table in some]
-        columns = {
-            name: np.concatenate([part.columns[name] for part in parts])
-            for name in ("at", "value", "error", "band", "limit")
-        }
-        points = Stream(columns, np.concatenate([part.lengths for part in parts]))
-        sample, band, limit = points.sample, columns["band"], columns["limit"]
+        points = read_points(whole, bands)
+        columns, sample = points.columns, points.sample
+        band, limit = columns["band"], columns["limit"]
         wide, seen = columns["value"].astype(np.float64)[:, None], ~limit[:, None]
         if not seen.any():
             raise UserError("all points of the training series are upper limits, so the scale of values is unknown")
@@ -207,18 +204,12 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
             order = np.lexsort((columns["at"], line))
             apart = np.diff(columns["at"][order])[np.diff(line[order]) == 0]
             if not (apart > 0).any():
-                raise UserError(
-                    "tokens.cadence cannot be learned, because no series has points at two different times",
-                    hint="Set tokens.cadence.",
-                    key="tokens.cadence",
-                )
+                message = "tokens.cadence cannot be learned, because no series has points at two different times"
+                raise UserError(message, hint="Set tokens.cadence.", key="tokens.cadence")
             state["cadence"] = float(np.median(apart[apart > 0]))
         if self.periods:
             state["period"] = learn_period(points, period_search(self, state.get("cadence")))
-        state["extra"] = [
-            _extra_statistics(name, np.concatenate([_extra_column(table, name) for table in some]))
-            for name in self.extra
-        ]
+        state["extra"] = [_extra_statistics(name, _extra_column(whole, name)) for name in self.extra]
         self.state.update(state)
 
     # Tokens and their positions
@@ -453,9 +444,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
                 "the next rows: a number has one row, and one more if it is missing; a name has a row for each value, "
                 "and one more for unknown values"
             )
-            words["given"] = (
-                "(number - mean) / deviation for extra tokens, whose `features` and `at` are 0; 0 for observations"
-            )
+            words["given"] = "(number - mean) / deviation for extra tokens; 0 for observations"
+            words["entry"] += "; `features` and `at` of extra tokens are 0"
         return words
 
     # Plots
@@ -477,18 +467,12 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         band, names = columns.get("band", none.astype(np.int64)), self.known_bands or [""]
         return SeriesView(columns["at"][:, None] + self.slots, value, error, band, names, **marks)
 
-    def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        draw_series(axes, self._series_view(sample.stream), weights, self.magnitudes)
+    def draw(self, sample: Batch, weights: Array | None, axes: Axes, period: float | None = None) -> None:
+        draw_series(axes, self._series_view(sample.stream), weights, self.magnitudes, period)
 
     def alternative_drawings(self, sample: Batch) -> dict[str, Drawing]:
         period = self._period(sample)
-        if period is None:
-            return {}
-
-        def folded(one: Batch, weights: Array | None, axes: Axes) -> None:
-            draw_series(axes, self._series_view(one.stream), weights, self.magnitudes, period)
-
-        return {"folded": folded}
+        return {} if period is None else {"folded": partial(self.draw, period=period)}
 
     def _period(self, sample: Batch) -> float | None:
         known = sample.samples.get("period", np.zeros(0))[:1].tolist()
@@ -515,10 +499,8 @@ def read_points(table: Table, bands: Sequence[str]) -> Stream:
     time = _list_column(table, "time")
     lengths = time.lengths.astype(np.int64)
     when = np.asarray(time.values, np.float64)
-    if not np.isfinite(when).all():
-        raise UserError(
-            f"column `time` has NaN or infinity at {(~np.isfinite(when)).sum():,} points", hint="Remove these points."
-        )
+    if (wrong := ~np.isfinite(when)).any():
+        raise UserError(f"column `time` has NaN or infinity at {wrong.sum():,} points", hint="Remove these points.")
     columns: dict[str, Array] = {"value": _list_column(table, "value", lengths).values.astype(np.float32)}
     columns["error"] = np.full(len(when), np.nan, np.float32)
     if "error" in table:
@@ -549,9 +531,8 @@ def _list_column(table: Table, name: str, lengths: Array | None = None) -> Lists
         raise UserError(f"column `{name}` is an array of shape {column.shape}, but it must have a list for each series")
     if lengths is not None and not np.array_equal(column.lengths, lengths):
         row = int(np.argmax(column.lengths != lengths))
-        raise UserError(
-            f"sample {row} has {column.lengths[row]} points in `{name}`, but {lengths[row]} points in `time`"
-        )
+        found = f"{column.lengths[row]} points in `{name}`, but {lengths[row]} points in `time`"
+        raise UserError(f"sample {row} has {found}")
     return column
 
 
@@ -584,10 +565,8 @@ def _extra_column(table: Table, name: str) -> Array:
     one_of("tokens.extra", name, table)
     column = table[name]
     if isinstance(column, Lists) or column.ndim != 1:
-        raise UserError(
-            f"column `{name}` of tokens.extra has several values per series, but it must have one number or name",
-            key="tokens.extra",
-        )
+        message = f"column `{name}` of tokens.extra has several values per series, but it must have one number or name"
+        raise UserError(message, key="tokens.extra")
     return column
 
 

@@ -68,7 +68,7 @@ def find_bonds(height: int, width: int, boundary: str) -> Bonds:
     one_of("the boundary", boundary, BOUNDARIES)
     count = height * width
     sites = np.arange(count)
-    row, column = sites // width, sites % width
+    row, column = np.divmod(sites, width)
     last_column, last_row = column == width - 1, row == height - 1
     right_sign, below_sign = np.ones(count, np.int8), np.ones(count, np.int8)
     right = (sites + 1) % count if boundary == "skewed" else row * width + (column + 1) % width
@@ -82,11 +82,10 @@ def find_bonds(height: int, width: int, boundary: str) -> Bonds:
     neighbours = np.stack((right, below, left, above))
     signs = np.stack((right_sign, below_sign, right_sign[left], below_sign[above]))
     neighbours = np.where(signs == 0, sites, neighbours)
-    bonds = Bonds(right, below, right_sign, below_sign, neighbours, signs, _colour(neighbours))
-    arrays: tuple[NDArray[Any], ...] = (right, below, right_sign, below_sign, neighbours, signs, *bonds.colours)
-    for array in arrays:
+    arrays, colours = (right, below, right_sign, below_sign, neighbours, signs), _colour(neighbours)
+    for array in (*arrays, *colours):
         array.setflags(write=False)  # shared by all callers through the cache
-    return bonds
+    return Bonds(*arrays, colours)
 
 
 def _colour(neighbours: Sites) -> tuple[Sites, ...]:
@@ -117,11 +116,7 @@ def energy(spins: Spins, boundary: str = "periodic", coupling: float = 1.0) -> F
 
 
 def metropolis(
-    spins: Spins,
-    temperatures: Floats,
-    generator: np.random.Generator,
-    boundary: str = "periodic",
-    coupling: float = 1.0,
+    spins: Spins, temperatures: Floats, rng: np.random.Generator, boundary: str = "periodic", coupling: float = 1.0
 ) -> Spins:
     """Metropolis sweep: flip each spin once with probability min(1, exp(-dE / T)).
 
@@ -145,7 +140,7 @@ def metropolis(
             field += near
         field *= own
         # One random number per spin: flips with k up to `highest` are accepted.
-        number = _random_bits(generator, own.shape)
+        number = _random_bits(rng, own.shape)
         highest = np.zeros_like(own)
         for threshold in thresholds:
             highest += number < threshold
@@ -160,15 +155,9 @@ def metropolis(
 
 
 def swendsen_wang(
-    spins: Spins,
-    temperatures: Floats,
-    generator: np.random.Generator,
-    boundary: str = "periodic",
-    coupling: float = 1.0,
+    spins: Spins, temperatures: Floats, rng: np.random.Generator, boundary: str = "periodic", coupling: float = 1.0
 ) -> Spins:
-    """Swendsen-Wang sweep (Phys. Rev. Lett. 58, 86): flip clusters at random.
-
-    Each cluster of each chain is flipped with probability 1/2.
+    """Swendsen-Wang sweep (Phys. Rev. Lett. 58, 86): flip clusters with probability 1/2.
 
     A satisfied bond, J b_ij s_i s_j > 0, joins its spins with probability 1 - exp(-2 |J| / T); an unsatisfied bond
     never does. This is valid for bonds of either sign, so also for antiferromagnets and frustrated boundaries.
@@ -184,12 +173,12 @@ def swendsen_wang(
         pairs = state[other]
         pairs *= state
         joined = pairs == (signs * sign)[:, None]
-        joined &= _random_bits(generator, state.shape) < threshold
+        joined &= _random_bits(rng, state.shape) < threshold
         return joined
 
     right, below = join(bonds.right, bonds.right_sign), join(bonds.below, bonds.below_sign)
     roots = _find_roots(right, below, bonds, spins.shape[-1])
-    flips = generator.integers(0, 256, (state.size + 7) // 8, dtype=np.uint8)
+    flips = rng.integers(0, 256, (state.size + 7) // 8, dtype=np.uint8)
     flips = np.unpackbits(flips, count=state.size).view(np.int8)
     flips *= np.int8(-2)
     flips += np.int8(1)
@@ -198,9 +187,7 @@ def swendsen_wang(
 
 
 def _find_roots(right: NDArray[np.bool_], below: NDArray[np.bool_], bonds: Bonds, width: int) -> Sites:
-    """Root of the cluster of every spin (N, chains).
-
-    `right` and `below` (N, chains) mark the joined bonds.
+    """Root of the cluster of every spin (N, chains), for joined bonds (N, chains).
 
     Runs along rows follow from a cumulative maximum. Then each round hooks larger roots to smaller roots and
     shortens the paths (pointer jumping), until no joined bond connects two roots.
@@ -265,13 +252,13 @@ def ising(
     height, width = (size, size) if isinstance(size, int) else size
     check_coupling(coupling)
     heat = check_temperatures(temperatures).repeat(chains)
-    generator = np.random.default_rng(seed)
-    spins = _ground_states(generator, len(heat), height, width, boundary, coupling)
+    rng = np.random.default_rng(seed)
+    spins = _ground_states(rng, len(heat), height, width, boundary, coupling)
     kept = np.empty((len(heat), samples, height, width), np.int8)
     for done in range(1, WARM_UP + samples * UPDATES_BETWEEN_STATES + 1):
-        spins = swendsen_wang(spins, heat, generator, boundary, coupling)
+        spins = swendsen_wang(spins, heat, rng, boundary, coupling)
         for _ in range(METROPOLIS_SWEEPS):
-            spins = metropolis(spins, heat, generator, boundary, coupling)
+            spins = metropolis(spins, heat, rng, boundary, coupling)
         sample, rest = divmod(done - WARM_UP, UPDATES_BETWEEN_STATES)
         if sample > 0 and rest == 0:
             kept[:, sample - 1] = spins
@@ -286,7 +273,7 @@ def ising(
 
 
 def _ground_states(
-    generator: np.random.Generator, chains: int, height: int, width: int, boundary: str, coupling: float
+    rng: np.random.Generator, chains: int, height: int, width: int, boundary: str, coupling: float
 ) -> Spins:
     """Ground states with random signs: uniform, or a checkerboard if J < 0.
 
@@ -296,21 +283,21 @@ def _ground_states(
     bonds = find_bonds(height, width, boundary)
     row, column = np.divmod(np.arange(height * width), width)
     pattern = 1 - 2 * ((row + column) % 2) if coupling < 0 else np.ones_like(row)
-    spins = pattern * generator.choice((-1, 1), (chains, 1))
+    spins = pattern * rng.choice((-1, 1), (chains, 1))
     for place, length, other, sign in (
         (column, width, bonds.right, bonds.right_sign),
         (row, height, bonds.below, bonds.below_sign),
     ):
         border = place == length - 1
         if (coupling * sign * pattern * pattern[other])[border].mean() < 0:
-            spins[place < generator.integers(0, length, (chains, 1))] *= -1
+            spins[place < rng.integers(0, length, (chains, 1))] *= -1
     return spins.astype(np.int8).reshape(chains, height, width)
 
 
-def _random_bits(generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint32]:
+def _random_bits(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint32]:
     """Random 32-bit integers, drawn as 64-bit integers in less than half the time."""
     count = math.prod(shape)
-    return generator.integers(0, 2**64, (count + 1) // 2, np.uint64).view(np.uint32)[:count].reshape(shape)
+    return rng.integers(0, 2**64, (count + 1) // 2, np.uint64).view(np.uint32)[:count].reshape(shape)
 
 
 def _threshold(probability: Floats) -> NDArray[np.uint32]:

@@ -24,10 +24,9 @@ VERSION = 1  # of the simulation; cached states of other versions are ignored
 class IsingLattices(SimulatedTable):
     """Simulated 2-D Ising lattices (column `image`).
 
-    Other columns: `temperature`, `chain`, `energy`, `magnetisation` and `phase`.
-
-    Temperatures inside `gap` are not used for training. They form the part `scan`, on which the critical temperature is
-    estimated from the predictions. All other states are split by Markov chain.
+    Other columns: `temperature`, `chain`, `energy`, `magnetisation` and `phase`. Temperatures inside `gap` are
+    not used for training. They form the part `scan`, on which the critical temperature is estimated from the
+    predictions. All other states are split by Markov chain.
     """
 
     noun: ClassVar[str] = "lattices"

@@ -62,14 +62,12 @@ def naive(tensors, x, at, neighbours):
 
 @pytest.mark.parametrize("hidden", [(10,), (10, 9)])
 def test_names_shapes_and_jets_of_few_particles(hidden):
-    theirs = made(shapes(hidden=hidden))
-    found = convert_particlenet(
-        canonical_names({f"mod.{name}": tensor for name, tensor in theirs.items()}), Config({}, "a file"), {}
-    )
+    tensors = canonical_names({f"mod.{name}": tensor for name, tensor in made(shapes(hidden=hidden)).items()})
+    found = convert_particlenet(tensors, Config({}, "a file"), {})
     assert "neighbours" in found.notes[0]
     assert found.classes == sorted(CLASSES)
     built, order, _ = network(found, neighbours=5)
-    built, tensors = built.double(), {name: tensor.double() for name, tensor in canonical_names(theirs).items()}
+    built, tensors = built.double(), {name: tensor.double() for name, tensor in tensors.items()}
     lengths = torch.tensor([1, 2, 5, 6, 7, 20])
     x, at = torch.randn(6, 20, 7).double(), torch.randn(6, 20, 2).double()
     y = answers(built, x, at, torch.arange(20) < lengths[:, None])[:, order]
@@ -87,9 +85,8 @@ def test_names_shapes_and_jets_of_few_particles(hidden):
     ],
 )
 def test_other_models_are_refused(more, mention):
-    tensors = {
-        name: tensor for name, tensor in {**canonical_names(made(shapes())), **more}.items() if tensor is not None
-    }
+    tensors = canonical_names(made(shapes())) | more
+    tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     with refuses(mention, file="a file"):
         convert_particlenet(tensors, Config({}, "a file", "a file"), {})
 

@@ -21,14 +21,8 @@ from tests.errors import refuses
 from tests.paths import SHARED
 
 PARITY = SHARED / "jets/part_parity.npz"
-PARAMETERS = {
-    "part_full17": 2_143_486,
-    "part_kin7": 2_142_166,
-    "part_small": 12_318,
-    "part_plain": 2_133_918,
-    "part_v2": 2_789_806,
-    "part_v3": 2_770_278,
-}
+PARAMETERS = {"part_full17": 2_143_486, "part_kin7": 2_142_166, "part_small": 12_318, "part_plain": 2_133_918}
+PARAMETERS |= {"part_v2": 2_789_806, "part_v3": 2_770_278}
 RECIPES = {"part": "part_full17", "part-kin": "part_kin7", "part-plain": "part_plain", "part-v2": "part_v2"}
 RECIPES["part-v3"] = "part_v3"
 
@@ -37,18 +31,12 @@ def converted(tensors):
     return convert_transformer(canonical_names(tensors), Config({}, "a test"), {})
 
 
-def fixture(*names):
-    with np.load(PARITY) as file:
-        return [file[name] for name in names]
-
-
 @pytest.mark.skipif(not PARITY.exists(), reason="no shared data beside the repository")
 @pytest.mark.parametrize("variant", PARAMETERS)
 def test_every_variant_is_reproduced(variant):
-    features, vectors, mask, keys, config, expected, kin = fixture(
-        "features", "vectors", "mask", f"keys_{variant}", f"cfg_{variant}", f"logits64_{variant}", "kin_index"
-    )
-    keys, config = json.loads(str(keys)), json.loads(str(config))
+    fixture = np.load(PARITY)
+    features, vectors, mask = (fixture[name] for name in ("features", "vectors", "mask"))
+    keys, config = (json.loads(str(fixture[f"{name}_{variant}"])) for name in ("keys", "cfg"))
     sizes = ("input_dim", "embed_dims", "pair_embed_dims", "num_heads", "num_layers", "num_cls_layers", "num_classes")
     assert shapes(*(config[key] for key in sizes), config.get("version", 1)) == keys  # what other tests build on
     exact = float(torch.finfo(torch.float64).eps)  # of their RMSNorm
@@ -56,14 +44,15 @@ def test_every_variant_is_reproduced(variant):
     model, order, _ = network(converted(made(keys)), **more)
     assert parameters(model) == PARAMETERS[variant]
     x = torch.from_numpy(features).transpose(1, 2)
-    x = x[..., kin] if config["input_dim"] == 7 else x
+    x = x[..., fixture["kin_index"]] if config["input_dim"] == 7 else x
     v, valid = torch.from_numpy(vectors).transpose(1, 2), torch.from_numpy(mask[:, 0] > 0)
     for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
         model = model.to(dtype)
         padded = StreamView({"features": x.to(dtype), "vector": v.to(dtype)}, valid)
         packed = StreamView({name: column[valid] for name, column in padded.columns.items()}, Ragged(valid.sum(1)))
         for view in (padded, packed):
-            assert np.abs(logits(model, view)[:, order].numpy() - expected).max() < tolerance
+            found = logits(model, view)[:, order].numpy()
+            assert np.abs(found - fixture[f"logits64_{variant}"]).max() < tolerance
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -159,9 +148,7 @@ def test_what_weights_do_not_tell_is_an_option(tmp_path):
 def test_other_files_are_refused(tmp_path):
     torch.save({"mod.something": torch.zeros(3)}, tmp_path / "a.pt")
     torch.save({"epoch": 3}, tmp_path / "b.pt")
-    torch.save(
-        {"mod." + name: tensor for name, tensor in {**made(shapes()), "x.y": torch.zeros(1)}.items()}, tmp_path / "c.pt"
-    )
+    torch.save(made(shapes()) | {"x.y": torch.zeros(1)}, tmp_path / "c.pt")
     for name, mention in (("a", "something"), ("b", "dict"), ("c", "x.y")):
         with refuses(mention, file=tmp_path / f"{name}.pt"):
             import_model(tmp_path / f"{name}.pt", tmp_path / "run")

@@ -4,19 +4,7 @@ import numpy as np
 import pytest
 
 from sciformer.domains.jets.simulate import decays, hadrons, kinematics, shower
-from sciformer.domains.jets.simulate.decays import (
-    BOTTOM,
-    CLASSES,
-    GLUON,
-    H4Q,
-    HQQL,
-    LIGHT,
-    MASS_H,
-    QCD,
-    TBL,
-    TBQQ,
-    draw_prongs,
-)
+from sciformer.domains.jets.simulate.decays import CLASSES, H4Q, HQQL, MASS_H, QCD, TBL, TBQQ, draw_prongs
 from sciformer.domains.jets.simulate.systems import shower_particles
 
 LABEL = np.repeat(np.arange(len(CLASSES)), 60)
@@ -39,12 +27,14 @@ def sums(crowd, n):
     return np.stack([np.bincount(crowd.jet, row.astype(float), n) for row in crowd.p])
 
 
+def momenta(rng, mass, size=20.0):
+    p = size * rng.normal(size=(3, len(mass)))
+    return np.concatenate([p, np.sqrt((p**2).sum(0) + mass**2)[None]])
+
+
 def test_a_boost_keeps_masses_and_undoes_itself(rng):
-    p = rng.normal(size=(4, 50))
-    p[3] = np.sqrt((p[:3] ** 2).sum(0) + 0.3)
-    frame = rng.normal(size=(4, 50)) * 20
     mass = np.full(50, 7.0)
-    frame[3] = np.sqrt((frame[:3] ** 2).sum(0) + mass**2)
+    p, frame = momenta(rng, np.full(50, np.sqrt(0.3)), 1), momenta(rng, mass)
     moved = kinematics.boost(p, frame, mass)
     np.testing.assert_allclose(mass_of(moved), np.sqrt(0.3), rtol=1e-6)
     back = frame * np.array([-1, -1, -1, 1])[:, None]
@@ -55,12 +45,9 @@ def test_a_boost_keeps_masses_and_undoes_itself(rng):
 
 
 def test_a_decay_has_the_masses_it_was_asked_for(rng):
-    parent = rng.normal(size=(4, 40)) * 30
     mass = rng.uniform(5, 9, 40)
-    parent[3] = np.sqrt((parent[:3] ** 2).sum(0) + mass**2)
-    one, two = kinematics.decay(
-        parent, mass, np.full(40, 1.87), np.full(40, 0.5), kinematics.isotropic_directions(rng, 40, float)
-    )
+    parent, turn = momenta(rng, mass), kinematics.isotropic_directions(rng, 40, float)
+    one, two = kinematics.decay(parent, mass, np.full(40, 1.87), np.full(40, 0.5), turn)
     np.testing.assert_allclose(one + two, parent, atol=1e-9)
     np.testing.assert_allclose(mass_of(one), 1.87, rtol=1e-7)
     np.testing.assert_allclose(mass_of(two), 0.5, rtol=1e-6)
@@ -87,10 +74,8 @@ def test_prongs_have_the_mass_of_their_parent(rng):
         pair = prongs.vectors[first] + prongs.vectors[first + 1]
         np.testing.assert_allclose(mass_of(pair)[rows], prongs.inner[boson, rows], rtol=1e-6)
     assert (prongs.inner[:, higgs].sum(0) < MASS_H).all()
-    peaks = {"Zqq": 91.2, "Wqq": 80.4, "Tbqq": 172.5}
-    names = np.array(CLASSES)[LABEL]
-    for name, peak in peaks.items():
-        assert np.median(prongs.mass[names == name]) == pytest.approx(peak, abs=1.5)
+    for name, peak in {"Zqq": 91.2, "Wqq": 80.4, "Tbqq": 172.5}.items():
+        assert np.median(prongs.mass[np.array(CLASSES)[LABEL] == name]) == pytest.approx(peak, abs=1.5)
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSES if name != "QCD"])
@@ -124,28 +109,33 @@ def showered(flavour, rng, count=300, energy=60.0):
 
 def test_branchings_conserve_momentum_and_gluons_branch_more(rng):
     counts = {}
-    for flavour in (GLUON, LIGHT, BOTTOM):
+    for flavour in (decays.GLUON, decays.LIGHT, decays.BOTTOM):
         p, tag = showered(flavour, rng)
         place = tag >> shower.FLAVOUR_BITS
         total = np.stack([np.bincount(place, row.astype(float), 300) for row in p])
         np.testing.assert_allclose(total, np.array([0, 60, 0])[:, None] * np.ones(300), atol=1e-3)
         counts[flavour] = len(tag) / 300
-        if flavour != GLUON:  # a quark stays one
+        if flavour != decays.GLUON:  # a quark stays one
             assert (np.bincount(place, (tag & 7) == flavour, 300) >= 1).all()
-    assert counts[GLUON] > 1.5 * counts[LIGHT] > 1.5 * counts[BOTTOM] > 1.5
+    gluon, light, bottom = counts.values()
+    assert gluon > 1.5 * light > 1.5 * bottom > 1.5
+
+
+def along_axis(momentum, mass, kind):
+    """Neutral particles along the first axis, one in each jet."""
+    zero = np.zeros(len(mass))
+    p = np.stack([zero + momentum, zero, zero, np.hypot(momentum, mass)]).astype(np.float32)
+    kind, charge, vertex = np.int8(zero + kind), np.int8(zero), np.int32(zero)
+    return hadrons.ParticleArray(p, kind, charge, np.arange(len(mass), dtype=np.int32), vertex)
 
 
 def test_heavy_hadrons_fly_their_lifetime(rng):
     count = 4000
-    p = np.zeros((4, count), np.float32)
-    p[0], p[3] = 50, np.hypot(50, hadrons.MASSES[hadrons.B_HADRON])
-    kind = np.full(count, hadrons.B_HADRON, np.int8)
-    zero = np.zeros(count, np.int32)
-    heavy = hadrons.ParticleArray(p, kind, zero.astype(np.int8), np.arange(count, dtype=np.int32), zero)
+    heavy = along_axis(50, np.full(count, hadrons.MASSES[hadrons.B_HADRON]), hadrons.B_HADRON)
     none = heavy.take(np.arange(0))
     made, vertices = hadrons.hadronise_clusters(none, np.zeros(0, np.float32), heavy, rng)
     made = stable(made)
-    np.testing.assert_allclose(sums(made, count), p, rtol=1e-4, atol=1e-2)
+    np.testing.assert_allclose(sums(made, count), heavy.p, rtol=1e-4, atol=1e-2)
     first = vertices[0, 1 : count + 1]
     assert first.mean() == pytest.approx(hadrons.LIFETIME_B * 50 / hadrons.MASSES[hadrons.B_HADRON], rel=0.06)
     np.testing.assert_array_equal(vertices[1:3, 1 : count + 1], 0)
@@ -157,15 +147,9 @@ def test_heavy_hadrons_fly_their_lifetime(rng):
 
 
 def test_charge_is_balanced_in_decays_of_clusters(rng):
-    count = 3000
-    p = np.zeros((4, count), np.float32)
-    mass = rng.uniform(0.1, 3, count).astype(np.float32)
-    p[2], p[3] = 5, np.hypot(5, mass)
-    zero = np.zeros(count, np.int32)
-    clusters = hadrons.ParticleArray(
-        p, zero.astype(np.int8), zero.astype(np.int8), np.arange(count, dtype=np.int32), zero
-    )
+    mass = rng.uniform(0.1, 3, 3000).astype(np.float32)
+    clusters = along_axis(5, mass, hadrons.CLUSTER)
     made = stable(hadrons.hadronise_clusters(clusters, mass, clusters.take(np.arange(0)), rng)[0])
-    np.testing.assert_allclose(sums(made, count), p, rtol=1e-4, atol=1e-3)
-    assert np.abs(np.bincount(made.jet, made.charge, count)).max() <= 1
+    np.testing.assert_allclose(sums(made, 3000), clusters.p, rtol=1e-4, atol=1e-3)
+    assert np.abs(np.bincount(made.jet, made.charge, 3000)).max() <= 1
     assert {hadrons.PION, hadrons.KAON, hadrons.PROTON, hadrons.PHOTON} < set(made.kind.tolist())

@@ -12,9 +12,9 @@ import ast
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from os.path import commonprefix
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import yaml
 
@@ -63,8 +63,7 @@ REASONS = {
 }
 
 
-@dataclass(frozen=True)
-class ImportedData:
+class ImportedData(NamedTuple):
     """Path of the written recipe, and notes on options that were not translated."""
 
     path: Path
@@ -72,10 +71,7 @@ class ImportedData:
 
 
 def import_data(
-    source: str | Path,
-    out: str | Path | None = None,
-    changes: Mapping[str, Any] | None = None,
-    overwrite: bool = False,
+    source: str | Path, out: str | Path | None = None, changes: Mapping[str, Any] | None = None, overwrite: bool = False
 ) -> ImportedData:
     """Write a recipe with the `data:` and `tokens:` sections of a weaver data file.
 
@@ -90,10 +86,9 @@ def import_data(
         made = translate_options(options)
     except UserError as error:
         raise error.with_fields(file=source) from error
-    for key in changes or {}:
-        if key not in FILE_KEYS:
-            message = f"--{key} cannot be changed during the import, only --data.files, --data.valid and --data.test"
-            raise UserError(message, hint="Change it in the written recipe.", key=key)
+    for key in (key for key in changes or {} if key not in FILE_KEYS):
+        message = f"--{key} cannot be changed during the import, only --data.files, --data.valid and --data.test"
+        raise UserError(message, hint="Change it in the written recipe.", key=key)
     files = {key: [str(one) for one in as_list(value)] for key, value in (changes or {}).items()}
     write_page(path, *recipe_page(made, source.name, files))
     return ImportedData(path, made.notes)
@@ -102,11 +97,9 @@ def import_data(
 def read_data_config(path: Path) -> dict[str, Any]:
     """Read the options of a data file, without empty keys."""
     if not path.is_file():
-        found = f"{path} is a folder, not a weaver data file" if path.is_dir() else f"{path} does not exist"
-        raise UserError(found, file=path)
+        raise UserError(f"{path} {'is a folder, not a data file' if path.is_dir() else 'does not exist'}", file=path)
     if (size := path.stat().st_size) > MAX_BYTES:
-        message = f"{path} is too large for a weaver data file: {size:,} bytes, the limit is {MAX_BYTES:,}"
-        raise UserError(message, file=path)
+        raise UserError(f"{path} has {size:,} bytes, more than the maximum of {MAX_BYTES:,}", file=path)
     try:
         options = yaml.safe_load(path.read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
@@ -114,8 +107,7 @@ def read_data_config(path: Path) -> dict[str, Any]:
         line = mark.line + 1 if mark else None
         raise UserError(f"{path} is not valid YAML: {message}", file=path, line=line) from error
     if not isinstance(options, dict) or not {"inputs", "labels"} <= set(options):
-        ours = isinstance(options, dict) and "tokens" in options
-        hint = "It is a recipe of Sciformer, which needs no import." if ours else ""
+        hint = "A recipe of Sciformer needs no import." if isinstance(options, dict) and "tokens" in options else ""
         raise UserError(f"{path} is not a weaver data file: `inputs` or `labels` is missing", hint=hint, file=path)
     return {str(key): value for key, value in options.items() if value is not None}
 
@@ -142,9 +134,7 @@ def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) ->
         Found("base", "jets/part", "source of model and training; jets/particlenet or jets/pfn also work"),
         Found("about.title", f"Particle Transformer on the data of {name}"),
         Found("data.kind", "events"),
-        Found(
-            "data.files", files.get("data.files", []), "file names or globs; CLASS:NAME where no column has the class"
-        ),
+        Found("data.files", files.get("data.files", []), "names or globs; CLASS:NAME where no column has the class"),
         *(Found(key, files.get(key)) for key in FILE_KEYS[1:]),
         *given("data", made.data),
         Found("tokens.kind", "particles"),
@@ -181,14 +171,12 @@ class Translation:
         for key in self.options:
             if key not in KNOWN_KEYS:
                 self.note(f"`{key}`: unknown key of weaver")
-        data = self.data
         if "treename" in self.options:
-            data["tree"] = str(self.options["treename"])
+            self.data["tree"] = str(self.options["treename"])
         self._selection()
         self._labels()
-        observers = [str(name) for name in as_list(self.options.get("observers"))]
-        named = {name: self.column(name, "observers") for name in observers}
-        data["observers"] = [column for name, column in named.items() if self.is_translated(name)]
+        observers = dict.fromkeys(map(str, as_list(self.options.get("observers"))))
+        self.data["observers"] = [column for name in observers if (column := self.column(name, "observers"))]
         self._weights()
         for name in as_list(self.options.get("monitor_variables")):
             self.note(f"`monitor_variables: {name}`: add it to data.observers to keep it in the predictions")
@@ -199,14 +187,14 @@ class Translation:
         if self.magic:
             self.asides.append(f"branch_magic: columns have their names in the files ({self.magic})")
         if self.wanted:
-            data["new"] = self.wanted
+            self.data["new"] = self.wanted
         self._unused()
         return self
 
     # Columns and formulas
 
     def column(self, name: Any, where: str) -> str:
-        """Name of a column in the files, or of a formula added to `data.new`."""
+        """Name of a column of the files or of `data.new`; "" if it is not translated."""
         name = str(name)
         if name not in self.new or self.new[name] == name:
             return self.file_name(name)
@@ -214,13 +202,10 @@ class Translation:
             self.wanted[name] = ""
             text = self.formula(self.new[name], f"new_variables: {name}", f"needed by {where}")
             del self.wanted[name]
-            if text:
-                self.wanted[name] = text
+            if not text:
+                return ""
+            self.wanted[name] = text
         return name
-
-    def is_translated(self, name: str) -> bool:
-        """Whether a name is a column of the files or a translated variable."""
-        return name not in self.new or self.new[name] == name or name in self.wanted
 
     def file_name(self, name: str) -> str:
         for old, now in self.magic.items():
@@ -238,8 +223,7 @@ class Translation:
         try:
             made = translate_formula(text)
             for name in column_names(text):
-                self.column(name, where)
-                if not self.is_translated(name):
+                if not self.column(name, where):
                     raise UserError(f"its variable `{name}` cannot be translated")
             return self.with_file_names(made)
         except UserError as error:
@@ -273,9 +257,8 @@ class Translation:
             if not isinstance(value, list) or not value:
                 raise UserError(f"`labels: value` must be a list of columns, but is {repr(value)[:80]}")
             names = [str(name) for name in value]
-            columns = [self.column(name, "labels") for name in names]
-            found = zip(class_names(names), columns, names)
-            self.data["classes"] = {title: column for title, column, name in found if self.is_translated(name)}
+            columns = zip(class_names(names), [self.column(name, "labels") for name in names])
+            self.data["classes"] = {title: column for title, column in columns if column}
             return
         targets = as_mapping(value, "labels: value")
         name, text = next(iter(targets.items()), ("", None))
@@ -313,7 +296,8 @@ class Translation:
         if len(edges) != 2:
             self.note(f"`weights: reweight_vars` ({', '.join(map(str, edges))}): needs exactly two variables")
             return []
-        (x, x_edges), (y, y_edges) = ((self.column(name, "weights"), as_list(some)) for name, some in edges.items())
+        x, y = (self.column(name, "weights") or name for name in edges)
+        x_edges, y_edges = map(as_list, edges.values())
         classes = self.data.get("classes", {})
         labels = as_mapping(self.options["labels"], "labels").get("value")
         named = dict(zip(map(str, as_list(labels)), classes))
@@ -349,8 +333,9 @@ class Translation:
             groups.setdefault(prefix, {})[role] = as_mapping(value, f"inputs: {name}")
         ready = [prefix for prefix, group in groups.items() if "features" in group]
         if not ready:
-            there = ", ".join(inputs) or "nothing"
-            raise UserError(f"`inputs` has no NAME_features such as `pf_features`, only {there}")
+            raise UserError(
+                f"`inputs` has no NAME_features such as `pf_features`, only {', '.join(inputs) or 'nothing'}"
+            )
         main = next((prefix for prefix in ready if "vectors" in groups[prefix]), ready[0])
         for prefix, group in groups.items():
             if prefix != main:
@@ -360,17 +345,14 @@ class Translation:
 
     def _particles(self, prefix: str, group: dict[str, Any]) -> None:
         tokens, where = self.tokens, f"inputs: {prefix}_"
-        for key, role, usual, many in (
-            ("vector", "vectors", VECTOR_COLUMNS, "four"),
-            ("plane", "points", PLANE_COLUMNS, "two"),
-        ):
+        for key, role, usual in (("vector", "vectors", VECTOR_COLUMNS), ("plane", "points", PLANE_COLUMNS)):
             names = [name for name, _ in self._vars(group.get(role), where + role, plain=True)]
             tokens[key] = list(usual)
             if len(names) == len(usual):
-                tokens[key] = [self.column(name, where + role) for name in names]
+                tokens[key] = [self.column(name, where + role) or name for name in names]
             elif names or key == "vector":
                 found = ", ".join(names) or "missing"
-                self.note(f"`{where}{role}` ({found}): {many} columns are needed; replaced by {', '.join(usual)}")
+                self.note(f"`{where}{role}` ({found}): {len(usual)} columns are needed; replaced by {', '.join(usual)}")
         if tokens["plane"] == list(PLANE_COLUMNS):
             del tokens["plane"]
         tokens["features"] = self._features(self._vars(group["features"], f"{where}features"))
@@ -458,9 +440,7 @@ class Translation:
 
 def class_names(columns: list[str]) -> list[str]:
     """Class names: columns without their common prefix (label_QCD becomes QCD)."""
-    first, last = min(columns), max(columns)
-    common = first[: next((place for place, pair in enumerate(zip(first, last)) if len({*pair}) > 1), len(first))]
-    ends = [match.end() for match in re.finditer(r"_|is(?=[A-Z]|$)", common)]
+    ends = [match.end() for match in re.finditer(r"_|is(?=[A-Z]|$)", commonprefix(columns))]  # noqa: RUF071
     short = [name[max(ends, default=0) :] for name in columns]
     return short if len(columns) > 1 and all(short) else columns
 
@@ -480,7 +460,9 @@ def needed_variables(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
 
 def as_list(value: Any) -> list[Any]:
     """The value as a list; empty for None."""
-    return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def as_mapping(value: Any, where: str) -> dict[str, Any]:
@@ -505,9 +487,8 @@ MODULE_NAMES = ("np", "numpy", "ak", "awkward", "math")
 MAX_CHARACTERS = 10_000  # characters of a formula, as written or with variables substituted
 RENAMED_FUNCTIONS = {**FUNCTION_ALIASES, "_clip": "clip", "fmin": "minimum", "fmax": "maximum"}
 IDENTITY_FUNCTIONS = ("to_numpy", "asarray", "values_astype", "to_packed")  # they return their argument
-OPERATORS: dict[str, Any] = {
-    operation.__name__: sign for sign, operation in (BINARY_OPERATIONS | COMPARISONS).items()
-}  # add, subtract, less_equal, ... of NumPy
+# Operators by the names of NumPy: add, subtract, less_equal, ...
+OPERATORS: dict[str, Any] = {function.__name__: sign for sign, function in (BINARY_OPERATIONS | COMPARISONS).items()}
 OPERATORS["true_divide"] = ast.Div
 
 
@@ -606,7 +587,5 @@ class _ExpandNames(ast.NodeTransformer):
             return node
         self.size[0] += len(str(self.new[node.id]))
         if self.size[0] > MAX_CHARACTERS:
-            raise UserError(
-                f"the formula is longer than {MAX_CHARACTERS:,} characters after substitution of its variables"
-            )
+            raise UserError(f"the formula with its variables is longer than {MAX_CHARACTERS:,} characters")
         return _ExpandNames(self.new, (*self.inside, node.id), self.size).visit(_parse(self.new[node.id]))

@@ -67,11 +67,9 @@ def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Rename weights as in weaver-core 0.5; convolutions of width 1 become matrices."""
     found = {}
     for name, tensor in tensors.items():
-        for prefix in ("module.", "mod."):
-            name = name.removeprefix(prefix)
         if name.endswith("num_batches_tracked"):
             continue
-        name = name.replace("in_proj_weight", "in_proj.weight").replace("in_proj_bias", "in_proj.bias")
+        name = name.removeprefix("module.").removeprefix("mod.").replace("in_proj_", "in_proj.")
         while tensor.dim() > 2 and tensor.shape[-1] == 1 and name != "cls_token":
             tensor = tensor[..., 0]
         found[name] = tensor
@@ -96,25 +94,19 @@ def convert_transformer(tensors: dict[str, Tensor], config: Config, changes: Map
 def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     dim, first = tensors["cls_token"].shape[-1], "blocks.0."
     block = {name.removeprefix(first): tensor for name, tensor in tensors.items() if name.startswith(first)}
-    pairs = sorted(
-        (int(name.split(".")[2]), len(tensor))
-        for name, tensor in tensors.items()
-        if name.startswith("pair_embed.embed.") and tensor.dim() == 2
-    )
+    named = [(name, tensor) for name, tensor in tensors.items() if name.startswith("pair_embed.embed.")]
+    pairs = sorted((int(name.split(".")[2]), len(tensor)) for name, tensor in named if tensor.dim() == 2)
     inputs = len(tensors["pair_embed.embed.0.weight"]) if pairs else 0
     if inputs not in PAIR_FEATURES_BY_COUNT or any(name.startswith("pair_embed.fts_embed") for name in tensors):
-        known = ", ".join(PAIR_FEATURES_BY_COUNT[4])
-        raise config.error(
-            f"{config.where} has {inputs} pair features that are not supported: only {known}, or the first of them"
-        )
+        known = f"only {', '.join(PAIR_FEATURES)}, or the first of them"
+        raise config.error(f"{config.where} has {inputs} pair features that are not supported: {known}")
     norm = "layer" if "pre_attn_norm.bias" in block else "rms"
     heads = len(block["c_attn"]) if "c_attn" in block else pairs[-1][1] if pairs else 8
+    layers = [f"embed.embed.{i}.weight" for i in (1, 4, 7, 10, 13) if f"embed.embed.{i}.weight" in tensors]
     tokens = {
         "kind": "particles",
         "features": feature_set(len(tensors["embed.input_bn.weight"]), config, changes),
-        "widths": [
-            len(tensors[f"embed.embed.{i}.weight"]) for i in (1, 4, 7, 10) if f"embed.embed.{i + 3}.weight" in tensors
-        ],
+        "widths": [len(tensors[name]) for name in layers[:-1]],
         "pair_features": PAIR_FEATURES_BY_COUNT[inputs],
     }
     if pairs:
@@ -224,11 +216,8 @@ def convert_particlenet(tensors: dict[str, Tensor], config: Config, changes: Map
     }
     last = len(hidden) - 1  # our head ends with the last hidden layer and the output layer
     head = f"heads.class.layer.{3 * last}" if last else "heads.class.layer"
-    links = (
-        _edge_conv_links(tensors, blocks)
-        + layer(f"{head}.up", f"fc.{last}.0")
-        + layer(f"{head}.down", f"fc.{last + 1}")
-    )
+    links = _edge_conv_links(tensors, blocks)
+    links += [*layer(f"{head}.up", f"fc.{last}.0"), *layer(f"{head}.down", f"fc.{last + 1}")]
     for i in range(last):
         links += layer(f"heads.class.layer.{3 * i}", f"fc.{i}.0")
     weights = from_theirs(links, tensors, config)

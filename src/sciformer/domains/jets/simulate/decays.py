@@ -31,14 +31,11 @@ MASS_W, WIDTH_W, MASS_Z, WIDTH_Z, MASS_H, MASS_T, WIDTH_T = 80.4, 2.1, 91.19, 2.
 JET_RADIUS = 0.8
 GLUON_SHARE = 0.242  # share of QCD jets that begin with a gluon; the rest begin with a quark
 Z_CHARM_SHARE, Z_BOTTOM_SHARE = 0.172, 0.216  # shares of hadronic Z decays
-PT_SLOPES = np.array(
-    [121.6, 118.5, 124.8, 130.8, 138.9, 133.7, 136, 128.8, 115.3, 113.5]
-)  # GeV, slopes of the exponential pT spectrum of the parent
+# By class: slopes of the exponential pT spectrum of the parent, its lower ends (GeV), deviations of the rapidity.
+PT_SLOPES = np.array([121.6, 118.5, 124.8, 130.8, 138.9, 133.7, 136, 128.8, 115.3, 113.5])
 MIN_PARENT_PT = np.array([482.0, 486, 480, 480, 480, 505, 480, 480, 482, 515])
+RAPIDITY_SPREADS = np.array([0.95, 1.03, 1.08, 1.01, 1.04, 0.98, 1.09, 1.53, 0.88, 0.89])
 MAX_PARENT_PT = 1150.0
-RAPIDITY_SPREADS = np.array(
-    [0.95, 1.03, 1.08, 1.01, 1.04, 0.98, 1.09, 1.53, 0.88, 0.89]
-)  # standard deviations of the rapidity
 MIN_VIRTUAL_W_MASS = 8.0  # GeV
 
 
@@ -78,19 +75,20 @@ class Prongs(Rows):
     def visible(self) -> Floats:
         return self.flavour < NEUTRINO
 
-    def together(self) -> Floats:
-        """Mask of jets with all visible prongs within JET_RADIUS of their sum."""
-        seen = self.visible
-        axis = np.where(seen[:, None], self.vectors, 0).sum(0)
-        return np.all((self.distance(axis) < JET_RADIUS) | ~seen, axis=0)
-
-    def distance(self, axis: Floats) -> Floats:
-        """Distances (4, n) in rapidity and azimuth of the prongs from an axis (4, n)."""
+    def within_radius(self, axis: Floats) -> Floats:
+        """Mask of jets with all visible prongs within JET_RADIUS of an axis (4, n)."""
+        px, py, pz = self.vectors[:, 0], self.vectors[:, 1], self.vectors[:, 2]
         with np.errstate(all="ignore"):
-            rapidity = np.arcsinh(self.vectors[:, 2] / np.hypot(self.vectors[:, 0], self.vectors[:, 1]))
-            azimuth = np.arctan2(self.vectors[:, 1], self.vectors[:, 0]) - np.arctan2(axis[1], axis[0])
+            rapidity, azimuth = np.arcsinh(pz / np.hypot(px, py)), np.arctan2(py, px) - np.arctan2(axis[1], axis[0])
         azimuth = (azimuth + np.pi) % TWO_PI - np.pi
-        return np.hypot(rapidity - np.arcsinh(axis[2] / np.hypot(axis[0], axis[1])), azimuth)
+        distance = np.hypot(rapidity - np.arcsinh(axis[2] / np.hypot(axis[0], axis[1])), azimuth)
+        return np.all((distance < JET_RADIUS) | ~self.visible, axis=0)
+
+    def first_product(self, boson: int, rows: Floats, frame: Floats) -> Floats:
+        """Momenta of the first massless decay product of W bosons with momenta `frame`."""
+        mass = self.inner[boson, rows]
+        inside = np.concatenate([self.turns[1 + boson][:, rows] * mass / 2, mass[None] / 2])
+        return boost(inside, frame, mass)
 
 
 def draw_prongs(label: Floats, rng: np.random.Generator) -> Prongs:
@@ -214,7 +212,6 @@ def _compute_momenta(made: Prongs) -> None:
         for part, momenta in zip(parts, both):
             part[:, rows] = momenta
     for rows, boson, place in ((three, 0, 1), (four, 0, 0), (four, 1, 2)):
-        frame, mass = made.bosons[boson][:, rows], made.inner[boson, rows]
-        inside = np.concatenate([made.turns[1 + boson][:, rows] * mass / 2, mass[None] / 2])
-        made.vectors[place][:, rows] = boost(inside, frame, mass)
+        frame = made.bosons[boson][:, rows]
+        made.vectors[place][:, rows] = made.first_product(boson, rows, frame)
         made.vectors[place + 1][:, rows] = frame - made.vectors[place][:, rows]

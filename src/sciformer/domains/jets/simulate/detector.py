@@ -54,9 +54,8 @@ def detect_jets(
 ) -> tuple[DetectedParticles, Floats]:
     """Detected particles in the cone of each jet, and jet momenta (4, n).
 
-    Azimuths are relative to the parent.
-
-    The cone axis is the sum of all detected particles near the parent. The underlying event is added inside the cone.
+    Azimuths are relative to the parent. The cone axis is the sum of all detected particles near the parent. The
+    underlying event is added inside the cone.
     """
     seen, n = smear_particles(_find_detected(crowd, vertices, prongs, rng), rng), len(prongs)
     p = four_vectors(seen)

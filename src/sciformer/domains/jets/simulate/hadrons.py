@@ -35,9 +35,8 @@ LIGHT_CHANNELS: dict[tuple[int, int], float] = {(PION, PION): 5, (PION0, PION0):
 LOOKUP_SIZE = 4096
 
 LIFETIME_B = 0.455  # mm
-LIFETIME_D = np.array(
-    [0.123] * 11 + [0.312] * 5 + [0.15] * 3 + [0.06]
-)  # mm; D0, D+, Ds and a baryon, in proportion to their shares
+# D0, D+, Ds and a baryon, in proportion to their shares.
+LIFETIME_D = np.array([0.123] * 11 + [0.312] * 5 + [0.15] * 3 + [0.06])  # mm
 LEPTON_SHARES = {B_HADRON: 0.115, D_HADRON: 0.09}  # share of decays to an electron; equal for muons
 MIN_SPLIT_MASS = 0.921  # GeV, minimum mass to split a cluster of a heavy decay in two
 DALITZ_SHARE = 0.012  # share of pi0 and eta with an electron pair instead of a photon
@@ -133,7 +132,6 @@ def _weak_decay(
 
 
 def _leptonic_decay(virtual: ParticleArray, mass: Floats, rng: np.random.Generator) -> list[ParticleArray]:
-    """Decay W* -> l nu."""
     n = len(virtual)
     drawn = rng.random((2, n))
     kind = np.where(drawn[0] < 0.5, ELECTRON, MUON).astype(np.int8)
@@ -168,7 +166,6 @@ def _decay_clusters(clusters: ParticleArray, mass: Floats, rng: np.random.Genera
 
 
 def _decay_rho(parents: ParticleArray, rng: np.random.Generator) -> list[ParticleArray]:
-    """Decay rho -> pi pi."""
     n = len(parents)
     charged = parents.kind == RHO
     second = np.where(charged, PION0, PION).astype(np.int8)
@@ -186,8 +183,5 @@ def _decay_to_photons(parents: ParticleArray, rng: np.random.Generator) -> list[
     pair = rng.random(n, np.float32) < DALITZ_SHARE
     single, rows = parents.take(np.flatnonzero(~pair)), np.flatnonzero(pair)
     made = [parents.next(b, PHOTON), single.next(a.take(np.flatnonzero(~pair), 1), PHOTON)]
-    share = rng.random(len(rows), np.float32)
-    parents = parents.take(rows)
-    for part, sign in ((share, 1), (1 - share, -1)):
-        made.append(parents.next(a.take(rows, 1) * part, ELECTRON, sign))
-    return made
+    share, parents, a = rng.random(len(rows), np.float32), parents.take(rows), a.take(rows, 1)
+    return [*made, parents.next(a * share, ELECTRON, 1), parents.next(a * (1 - share), ELECTRON, -1)]

@@ -43,9 +43,8 @@ JETCLASS_FILES = {  # names of the files of JetClass
 }  # fmt: skip
 MAX_PARTICLES = 128  # per jet
 MIN_PT, MAX_PT, MAX_ETA = 500.0, 1000.0, 2.0  # cuts on pT (GeV) and |eta| of a jet
-CANDIDATES_PER_JET = np.array(
-    [1.27, 1.74, 1.66, 1.48, 1.78, 3.0, 1.5, 1.52, 2.05, 3.35]
-)  # by class, the inverse acceptance of the cuts
+# By class, the inverse acceptance of the cuts.
+CANDIDATES_PER_JET = np.array([1.27, 1.74, 1.66, 1.48, 1.78, 3.0, 1.5, 1.52, 2.05, 3.35])
 GROOMING_CELLS = 12  # cells per side of the grid in `groomed_masses`
 MIN_CELL_PT_SHARE = 0.05  # minimum share of the jet pT in a block of nine cells
 ROW_BITS = 20  # bits of a particle index in the sort key
@@ -61,9 +60,7 @@ BRANCHES = (
 class Jets(SimulatedSequence):
     """Simulated jets of the ten classes of JetClass.
 
-    Columns have the names of its branches; `label` is the class.
-
-    About 20,000 jets per second on one core; the module docstring describes the model.
+    Columns have the names of its branches; `label` is the class. The module docstring describes the model.
     """
 
     noun: ClassVar[str] = "jets"
@@ -151,9 +148,10 @@ def truncate_jets(table: Table, most: int) -> Table:
 
 def _may_pass_cuts(prongs: Prongs) -> Floats:
     """Mask of candidates that may pass the cuts, estimated from their prongs."""
-    seen = np.where(prongs.visible[:, None], prongs.vectors[:, :2], 0).sum(0)
+    seen = np.where(prongs.visible[:, None], prongs.vectors, 0).sum(0)
     pt = np.hypot(seen[0], seen[1])
-    return prongs.together() & (np.abs(prongs.rapidity) < MAX_ETA + 0.05) & (pt > MIN_PT - 15) & (pt < MAX_PT + 100)
+    near = prongs.within_radius(seen) & (np.abs(prongs.rapidity) < MAX_ETA + 0.05)
+    return near & (pt > MIN_PT - 15) & (pt < MAX_PT + 100)
 
 
 def _passes_cuts(prongs: Prongs, momenta: Floats) -> Floats:
@@ -162,14 +160,11 @@ def _passes_cuts(prongs: Prongs, momenta: Floats) -> Floats:
     eta = np.arcsinh(momenta[2] / pt)
     local = momenta.copy()  # in the frame of the prongs (mass neglected)
     local[2] = pt * np.sinh(eta - prongs.rapidity)
-    inside = ((prongs.distance(local) < JET_RADIUS) | ~prongs.visible).all(0)
-    return inside & (pt >= MIN_PT) & (pt <= MAX_PT) & (np.abs(eta) < MAX_ETA)
+    return prongs.within_radius(local) & (pt >= MIN_PT) & (pt <= MAX_PT) & (np.abs(eta) < MAX_ETA)
 
 
 def jet_columns(seen: DetectedParticles, momenta: Floats, azimuth: Floats, label: Floats) -> dict[str, Array | Lists]:
-    """Columns of jets with momenta (4, n) and classes (n,).
-
-    Particles are in order of falling pT.
+    """Columns of jets with momenta (4, n) and classes (n,), particles in falling pT.
 
     Azimuths of the momenta are relative to `azimuth` (n,), azimuths of the particles are absolute. Particles with jet
     -1 are dropped.
@@ -217,10 +212,9 @@ def groomed_masses(seen: DetectedParticles, p: Floats, deta: Floats, dphi: Float
     """Jet masses without sparse regions: cells in 3 x 3 blocks of little pT."""
     width = np.float32(GROOMING_CELLS / (2 * JET_RADIUS))
     wide = GROOMING_CELLS + 2  # with a border, so that shifts in memory reach the neighbours
-    inside = [
-        np.clip((x * width + GROOMING_CELLS / 2).astype(np.int32), 0, GROOMING_CELLS - 1) + 1 for x in (deta, dphi)
-    ]
-    cell = (seen.jet * wide + inside[0]) * wide + inside[1]
+    inside = ((x * width + GROOMING_CELLS / 2).astype(np.int32) for x in (deta, dphi))
+    row, column = (np.clip(place, 0, GROOMING_CELLS - 1) + 1 for place in inside)
+    cell = (seen.jet * wide + row) * wide + column
     grid = np.bincount(cell, seen.pt, n * wide * wide).astype(np.float32)
     for step in (1, wide):
         near = grid.copy()

@@ -13,11 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import hadrons
 from .decays import BOTTOM, CHARM, ELECTRON, H4Q, HQQL, JET_RADIUS, MUON, QCD, TBL, TBQQ, Prongs
 from .hadrons import B_HADRON, CLUSTER, D_HADRON, MASSES, ParticleArray, hadronise_clusters
-from .hadrons import ELECTRON as ELECTRON_KIND
-from .hadrons import MUON as MUON_KIND
-from .hadrons import NEUTRINO as NEUTRINO_KIND
 from .kinematics import Floats, boost
 from .shower import FLAVOUR_BITS, shower, split_momentum
 
@@ -26,10 +24,8 @@ MAX_TOP_B_SCALE = 0.859  # starting scale of the b in a top quark, in units of t
 SOFT_JETS, SOFT_JETS_TOP = 0.32, 0.673  # mean number of additional soft jets, in general and with a top quark
 MIN_SOFT_PT, MAX_SOFT_PT = 4.0, 250.0  # GeV
 SOFT_PT_POWER, SOFT_PT_POWER_TOP = 0.532, 0.315  # exponents of their integrated pT spectrum
-B_FRAGMENTATION, C_FRAGMENTATION = (
-    (9.0, 0.982),
-    (4.0, 1.055),
-)  # beta distributions of the momentum fraction of a heavy hadron
+# Beta distributions of the momentum fraction of a heavy hadron.
+B_FRAGMENTATION, C_FRAGMENTATION = (9.0, 0.982), (4.0, 1.055)
 TRANSVERSE_KICK = 0.35  # GeV, transverse momentum in fragmentation
 MIN_CLUSTER_MASS, CLUSTER_MASS_SCALE = 0.35, 0.42  # GeV: minimum mass of a cluster, and scale of the excess
 
@@ -62,8 +58,7 @@ def shower_particles(prongs: Prongs, rng: np.random.Generator, extra: bool = Tru
     systems, p, tag, scale, tops = _start_systems(prongs, rng, extra)
     p, tag = shower(p, tag, scale, rng)
     p, kind, mass, place = _fragment_partons(p, tag, rng)
-    p, energy, inner = _rescale_momenta(p, mass, place, systems, prongs, tops, kind >= D_HADRON)
-    quark, leptonic = inner
+    p, energy, (quark, leptonic) = _rescale_momenta(p, mass, place, systems, prongs, tops, kind >= D_HADRON)
     systems.frame[:, quark[0]] = quark[1]
     moving = np.empty((4, len(mass)), np.float32)
     moving[:3], moving[3] = p, energy
@@ -109,17 +104,16 @@ def _start_systems(
         groups.append(SystemGroup(rows, mass, prongs.bosons[boson][:, rows], started, mass))
     if extra:
         groups.append(_draw_soft_jets(top, rng))
-    sizes = np.array([len(group.jet) for group in groups])
-    starts = np.cumsum(sizes) - sizes
+    stops = np.cumsum([len(group.jet) for group in groups])
     systems = ShowerSystems(*(np.concatenate(column, -1) for column in list(zip(*groups))[:3]))
+    places = np.split(np.arange(stops[-1], dtype=np.int32), stops[:-1])
     p, tag, scale = [], [], []
-    for start, group in zip(starts, groups):
-        place = np.arange(start, start + len(group.jet), dtype=np.int32) << FLAVOUR_BITS
+    for place, group in zip(places, groups):
         for momenta, flavour in group.partons:
             p.append(momenta)
-            tag.append(place | flavour)
+            tag.append(place << FLAVOUR_BITS | flavour)
             scale.append(group.scale)
-    tops = starts[2] + np.arange(sizes[2]), starts[5] + np.arange(sizes[5])
+    tops = places[2], places[5]
     return systems, np.concatenate(p, 1).astype(np.float32), np.concatenate(tag), np.concatenate(scale), tops
 
 
@@ -202,16 +196,11 @@ def _rescale_momenta(
 def _prompt_leptons(prongs: Prongs, leptonic: tuple[Floats, Floats], rng: np.random.Generator) -> list[ParticleArray]:
     higgs = np.flatnonzero(prongs.label == HQQL)
     made = []
-    for rows, boson, frame, first in (
-        (higgs, 1, prongs.bosons[1][:, higgs], 2),
-        (leptonic[0], 0, leptonic[1], 1),
-    ):
-        mass = prongs.inner[boson, rows]
-        inside = np.concatenate([prongs.turns[1 + boson][:, rows] * mass / 2, mass[None] / 2])
-        charged = boost(inside, frame, mass)
-        kind = np.where(prongs.flavour[first, rows] == MUON, MUON_KIND, ELECTRON_KIND).astype(np.int8)
-        assert np.isin(prongs.flavour[first, rows], (ELECTRON, MUON)).all()
+    for rows, boson, frame, first in ((higgs, 1, prongs.bosons[1][:, higgs], 2), (leptonic[0], 0, leptonic[1], 1)):
+        charged, flavour = prongs.first_product(boson, rows, frame), prongs.flavour[first, rows]
+        assert np.isin(flavour, (ELECTRON, MUON)).all()
+        kind = np.where(flavour == MUON, hadrons.MUON, hadrons.ELECTRON).astype(np.int8)
         sign = np.where(rng.random(len(rows)) < 0.5, 1, -1).astype(np.int8)
         lepton = ParticleArray(charged.astype(np.float32), kind, sign, rows, np.zeros(len(rows), np.intp))
-        made += [lepton, lepton.next((frame - charged).astype(np.float32), NEUTRINO_KIND)]
+        made += [lepton, lepton.next((frame - charged).astype(np.float32), hadrons.NEUTRINO)]
     return made

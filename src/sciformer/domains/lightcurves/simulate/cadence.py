@@ -93,17 +93,14 @@ def _night_times(
     return Epochs(np.repeat(begin, lengths) + calendar + hour[night] + later, lengths)
 
 
-def regular_epochs(
-    n: int, points: int, step: float, rng: np.random.Generator, every: float = 0.0
-) -> tuple[Array, Array]:
+def regular_epochs(n: int, points: int, step: float, rng: np.random.Generator, every: float) -> tuple[Array, Array]:
     """Regular times (N,), `step` days apart, and a mask (n, N) of points per curve.
 
-    With `every`, there is a gap of 1 to 2 days every `every` days, and 0.3 % of the single points are missing.
+    With `every` above 0, there is a gap of 1 to 2 days every `every` days, and 0.3 % of the single points are missing.
     """
-    time = np.arange(points) * step
+    time, kept = np.arange(points) * step, np.ones((n, points), bool)
     if not every:
-        return time, np.ones((n, points), bool)
-    kept = np.ones((n, points), bool)
+        return time, kept
     begin, long = rng.uniform(0, every, (n, 1)), rng.uniform(1, 2, (n, 1))
     place = np.arange(points, dtype=np.float32)
     for turn in range(int(points * step / every) + 1):

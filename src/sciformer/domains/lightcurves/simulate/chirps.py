@@ -47,15 +47,6 @@ def whiten_series(series: Array, step: float = STEP_SECONDS) -> Array:
     return np.fft.irfft(spectrum, points)
 
 
-def noise_spectra(n: int, points: int, rng: np.random.Generator) -> Array:
-    """Random spectra (n, F) of noise."""
-    power = noise_power(np.fft.rfftfreq(points, STEP_SECONDS))
-    size = np.sqrt(np.where(np.isfinite(power), power, 0) * points / (4 * STEP_SECONDS)).astype(np.float32)
-    wave = rng.standard_normal((n, len(power), 2), np.float32)
-    wave *= size[:, None]
-    return wave.view(np.complex64)[..., 0]
-
-
 def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -> Array:
     """Signals (n, N) of arbitrary amplitude at times (N,) in seconds.
 
@@ -79,9 +70,8 @@ def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -
     turned = -2 / eta * u**3 * (u * u + (3715 / 8064 + 55 / 96 * eta))
     speed = (1 + extra / (u * u)) / u**3 / target  # 1 at the end
     height = np.cbrt(speed) ** 2
-    late = np.exp(-np.maximum(-left, 0) * (RINGDOWN_DAMPING / second))
-    ring = RINGDOWN_FREQUENCY / second
-    gone = np.maximum(-left, 0)
+    gone, ring = np.maximum(-left, 0), RINGDOWN_FREQUENCY / second
+    late = np.exp(-gone * (RINGDOWN_DAMPING / second))
     turn = np.expm1(-gone * RINGDOWN_DAMPING / second)
     after = ring * gone + (ring - ring / RINGDOWN_JOIN) * turn * (second / RINGDOWN_DAMPING)
     angle = np.remainder(np.where(before, turned, turned + after) + phase[:, None], 2 * np.pi).astype(np.float32)
@@ -97,18 +87,21 @@ def signals(
     points += points % 2
     time = np.arange(points) * STEP_SECONDS
     power = noise_power(np.fft.rfftfreq(points, STEP_SECONDS))
-    spectrum = noise_spectra(n, points, rng)
-    there = np.flatnonzero(label == CLASSES.index("signal"))
+    size = np.sqrt(np.where(np.isfinite(power), power, 0) * points / (4 * STEP_SECONDS)).astype(np.float32)
+    wave = rng.standard_normal((n, len(power), 2), np.float32)
+    wave *= size[:, None]
+    spectrum, loud = wave.view(np.complex64)[..., 0], label == CLASSES.index("signal")
+    there = np.flatnonzero(loud)
     mass, eta = 10 ** rng.uniform(*LOG_MASS_RANGE, n), rng.uniform(0.1, 0.25, n)
     merger = rng.uniform(0.3, 0.95, n) * time[-1]
-    wanted = log_uniform(rng, *snr, n) * (label == CLASSES.index("signal"))
+    wanted = log_uniform(rng, *snr, n) * loud
     phase = rng.uniform(0, 2 * np.pi, n)
     truth = np.zeros_like(spectrum)
     if len(there):
-        wave = np.fft.rfft(chirp(time, mass[there], eta[there], merger[there], phase[there]))
-        wave[:, ~np.isfinite(power)] = 0
-        own = np.sqrt(4 * STEP_SECONDS / points * (np.abs(wave) ** 2 / power).sum(1))
-        truth[there] = wave * (wanted[there] / own)[:, None]
+        heard = np.fft.rfft(chirp(time, mass[there], eta[there], merger[there], phase[there]))
+        heard[:, ~np.isfinite(power)] = 0
+        own = np.sqrt(4 * STEP_SECONDS / points * (np.abs(heard) ** 2 / power).sum(1))
+        truth[there] = heard * (wanted[there] / own)[:, None]
     if white:
         flat = np.sqrt(2 * STEP_SECONDS / power).astype(np.float32)
         spectrum, truth = spectrum * flat, truth * flat
@@ -119,4 +112,4 @@ def signals(
     made: dict[str, Array | Lists] = {"time": Lists(np.tile(time / SECONDS_PER_DAY, n), lengths)}
     made |= {"value": Lists(value.ravel(), lengths), "clean": Lists(clean.ravel(), lengths), "snr": wanted}
     known = {"mass": mass, "eta": eta, "merger": merger / SECONDS_PER_DAY}
-    return made | {name: np.where(label == CLASSES.index("signal"), x, np.nan) for name, x in known.items()}
+    return made | {name: np.where(loud, x, np.nan) for name, x in known.items()}

@@ -77,9 +77,8 @@ def draw_stars(name: str, n: int, rng: np.random.Generator) -> StellarSpectra:
     gravity = 10 ** (logg - 4.438)
     radius = np.sqrt(mass / gravity)
     numax = 3090 * gravity * (heat / 5777) ** -0.5
-    return StellarSpectra(
-        logg, heat, numax, 135.1 * np.sqrt(mass / radius**3), np.exp(0.1 * rng.standard_normal((n, 1)))
-    )
+    strength = np.exp(0.1 * rng.standard_normal((n, 1)))
+    return StellarSpectra(logg, heat, numax, 135.1 * np.sqrt(mass / radius**3), strength)
 
 
 def oscillators(label: Array, rng: np.random.Generator, points: int, gaps: bool) -> dict[str, Array | Lists]:

@@ -48,21 +48,15 @@ def stars(label: Array, rng: np.random.Generator, cadence: str, points: int) -> 
     limit = np.maximum(limit, mean + MIN_SEEN_RANGE * amplitude)  # most of each curve is above the limit
     clean += epochs.spread(mean)
     value, error = observe(clean, epochs, limit, rng)
-    kept = _keep_enough_points(clean < epochs.spread(limit), epochs)
+    seen = clean < epochs.spread(limit)
+    few = np.add.reduceat(seen, epochs.starts, dtype=np.int64) < np.minimum(MIN_POINTS, epochs.lengths)
+    kept = seen | epochs.spread(few)  # all points of curves with too few detections
     lengths = np.add.reduceat(kept, epochs.starts, dtype=np.int64)
 
-    def lists(values: Array, kind: type) -> Lists:
-        return Lists(values[kept].astype(kind), lengths)
-
-    made: dict[str, Array | Lists] = {"time": lists(epochs.time, np.float64), "value": lists(value, np.float32)}
-    made |= {"error": lists(error, np.float32), "clean": lists(clean, np.float32)}
+    made: dict[str, Array | Lists] = {"time": Lists(epochs.time[kept], lengths)}
+    for name, column in (("value", value), ("error", error), ("clean", clean)):
+        made[name] = Lists(column[kept].astype(np.float32), lengths)
     return select(made | {"period": period, "amplitude": amplitude}, np.argsort(order))
-
-
-def _keep_enough_points(seen: Array, epochs: Epochs) -> Array:
-    """Mask of detected points; all points of a curve with too few detections."""
-    count = np.add.reduceat(seen, epochs.starts, dtype=np.int64)
-    return seen | epochs.spread(count < np.minimum(MIN_POINTS, epochs.lengths))
 
 
 def curve_shape(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:

@@ -120,14 +120,15 @@ def draw_candidates(
     else:
         value, error = seen, sigma
         more = {"clean": Lists(flux[kept].astype(np.float32), lengths)}
-    time = (begin[rows] + inside)[kept]
     made: dict[str, Array | Lists] = {
-        "time": Lists(time, lengths),
+        "time": Lists((begin[rows] + inside)[kept], lengths),
         "value": Lists(value[kept].astype(np.float32), lengths),
         "error": Lists(error[kept].astype(np.float32), lengths),
         "band": Lists(np.array(bands)[band[kept]], lengths),
+        **more,
+        "redshift": redshift,
+        "explosion": begin,
     }
-    made |= {**more, "redshift": redshift, "explosion": begin}
     return made, np.bincount(rows, found, n) >= MIN_DETECTIONS
 
 

@@ -40,20 +40,15 @@ def transits(label: Array, rng: np.random.Generator, points: int, gaps: bool) ->
     x = orbit[row] * np.sin(angle[row, column])
     apart = np.hypot(x, impact[row] * np.cos(angle[row, column]))
     lost[row, column] = occulted_share(apart, size[row], limb[0][row], limb[1][row])
-    star = spot_modulation(n, time, rng)
+    turn, spots = log_uniform(rng, 2, 30, n), log_uniform(rng, *SPOT_RANGE, n)  # rotation and size of changing spots
+    epochs = Epochs(np.tile(time, n), np.full(n, len(time)))
+    star = (epochs.spread(spots / 2) * smooth_random_curve(epochs, turn, rng)).reshape(n, -1)
     clean = (star - 1000 * lost).astype(np.float32)
     sigma = log_uniform(rng, *NOISE_RANGE, n).astype(np.float32)
     made = regular_table(time, kept, clean, sigma, rng)
     duration = period / np.pi * np.arcsin(np.minimum(np.sqrt(np.maximum((1 + size) ** 2 - impact**2, 0)) / orbit, 1))
     made |= {"period": period, "depth": 1000 * lost.max(1)}
     return made | {"duration": np.where(planet, duration, 0), "epoch": epoch}
-
-
-def spot_modulation(n: int, time: Array, rng: np.random.Generator) -> Array:
-    """Rotational modulation (n, N) by changing spots, in thousandths."""
-    period, size = log_uniform(rng, 2, 30, n), log_uniform(rng, *SPOT_RANGE, n)
-    epochs = Epochs(np.tile(time, n), np.full(n, len(time)))
-    return (epochs.spread(size / 2) * smooth_random_curve(epochs, period, rng)).reshape(n, -1)
 
 
 def occulted_share(apart: Array, size: Array, u1: Array, u2: Array) -> Array:
