@@ -135,7 +135,8 @@ def _arrays(
             entries = [given] * len(times) if one or np.isscalar(given) else list(given)
             same = len(entries) == len(times)
             found[name] = [_each(entry, len(own)) for entry, own in zip(entries, times)] if same else entries
-    single = dict(meta or {}) | ({} if label is None else {"label": label})
+    single = dict(meta) if isinstance(meta, Mapping) else {}
+    single |= {} if label is None else {"label": label}
     found |= {name: [given] if one else list(given) for name, given in single.items()}
     found["id"] = list(map(str, range(len(times)))) if id is None else [id] if one else list(id)
     for name, column in found.items():
