@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 
 from sciformer.assembly import Assembly
-from sciformer.data.columns import select
 from sciformer.data.dataset import PIECES_AHEAD, Dataset
 from sciformer.data.loader import Fetch, load
 from sciformer.data.sampler import BatchSampler, PackedSampler, TokenBudgetSampler, make_sampler
 from sciformer.domains.text.tokens import Text, as_table
 from sciformer.objectives.masked import Masked
 from sciformer.recipe import Recipe
+from tests.data.examples import Cut
 from tests.data.test_loader import left_behind
 
 SIZES = [7, 5, 8, 6, 7, 7, 4, 6, 5, 9, 3, 7]
 TEXTS = ["".join(chr(97 + (i * j) % 7) for j in range(3 + i % 9)) for i in range(sum(SIZES))]
 
 
-class Cut:
-    """A table in pieces; every load is recorded as a file named by process and piece."""
+class Recorded(Cut):
+    """Texts in pieces; every load is recorded as a file named by process and piece."""
 
     def __init__(self, folder=None, slow=0.0):
-        self.table, self.sizes = {**as_table(TEXTS), "n": np.arange(len(TEXTS))}, list(SIZES)
+        super().__init__({**as_table(TEXTS), "n": np.arange(len(TEXTS))}, SIZES)
         self.folder, self.slow, self.threads = folder, slow, []
 
     def load(self, piece):
@@ -33,8 +33,7 @@ class Cut:
         if self.folder is not None:
             (self.folder / f"{os.getpid()} {piece} {time.monotonic_ns()}").touch()
         time.sleep(self.slow)
-        start = sum(self.sizes[:piece])
-        return select(self.table, np.arange(start, start + self.sizes[piece]))
+        return super().load(piece)
 
 
 def fetch_of(source, kind=BatchSampler, near=8):
@@ -63,20 +62,20 @@ def same(found, expected):
 @pytest.mark.parametrize("kind", [BatchSampler, TokenBudgetSampler, PackedSampler])
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
 def test_batches_are_the_same_whoever_reads_the_pieces(kind, workers):
-    fetch = fetch_of(Cut(), kind)
+    fetch = fetch_of(Recorded(), kind)
     last = 2 * fetch.order.batches + 3
     expected = [fetch[step] for step in range(last)]
     before = set(threading.enumerate())
     for first in (0, 5):
-        same(load(fetch_of(Cut(), kind, near=5), first, last, workers=workers), expected[first:])
-    batches = load(fetch_of(Cut(slow=0.01), kind), 2, last, workers=workers)
+        same(load(fetch_of(Recorded(), kind, near=5), first, last, workers=workers), expected[first:])
+    batches = load(fetch_of(Recorded(slow=0.01), kind), 2, last, workers=workers)
     same([next(batches)], expected[2:3])
     batches.close()
     assert left_behind(before) == ([], set())
 
 
 def test_a_thread_makes_what_comes_next():
-    source = Cut()
+    source = Recorded()
     fetch = fetch_of(source)
     fetch.dataset.kept.clear()
     source.threads.clear()
@@ -98,14 +97,14 @@ def test_a_thread_makes_what_comes_next():
 
 
 def test_without_a_reader_nothing_is_made_ahead():
-    fetch = fetch_of(Cut())
+    fetch = fetch_of(Recorded())
     fetch[0]
     assert fetch.dataset.coming == {}
 
 
 @pytest.mark.parametrize("kind", [BatchSampler, TokenBudgetSampler, PackedSampler])
 def test_runs_of_steps_cover_all_and_share_their_pieces(kind):
-    order = fetch_of(Cut(), kind).order
+    order = fetch_of(Recorded(), kind).order
     for first, last in ((0, order.batches), (3, 3 * order.batches - 1), (4, 5), (4, 4)):
         runs = list(order.runs(first, last))
         assert [step for run in runs for step in run] == list(range(first, last))
@@ -123,7 +122,7 @@ def test_runs_of_steps_cover_all_and_share_their_pieces(kind):
 
 
 def test_workers_read_their_own_pieces(tmp_path):
-    fetch = fetch_of(Cut(tmp_path), near=6)
+    fetch = fetch_of(Recorded(tmp_path), near=6)
     for path in tmp_path.iterdir():
         path.unlink()
     last = 3 * fetch.order.batches

@@ -16,18 +16,16 @@ TEXT = "".join(f"{i} times {i} is {i * i}. " for i in range(60))
 MODEL = {"dim": 8, "depth": 1, "heads": 2}
 
 
+def recipe_of(path, data, tokens, model, objective):
+    tree = {"data": {"kind": data, "files": [str(path)]}, "tokens": tokens, "train": {"steps": 5}}
+    return Recipe.from_dict({**tree, "model": {"kind": model, **MODEL}, "objective": {"kind": objective}})
+
+
 @pytest.fixture
 def text(tmp_path):
     (tmp_path / "a.txt").write_text(TEXT)
-    return Recipe.from_dict(
-        {
-            "data": {"kind": "text", "files": [str(tmp_path / "a.txt")]},
-            "tokens": {"kind": "text", "context": 10, "step": 3},
-            "model": {"kind": "decoder", **MODEL},
-            "objective": {"kind": "next_token"},
-            "train": {"steps": 5},
-        }
-    )
+    tokens = {"kind": "text", "context": 10, "step": 3}
+    return recipe_of(tmp_path / "a.txt", "text", tokens, "decoder", "next_token")
 
 
 @pytest.fixture
@@ -35,15 +33,7 @@ def images(tmp_path):
     rng = np.random.default_rng(0)
     columns = {"image": rng.normal(size=(50, 4, 4)), "label": np.arange(50) % 3, "t": np.linspace(1, 3, 50)}
     np.savez(tmp_path / "a.npz", **columns)
-    return Recipe.from_dict(
-        {
-            "data": {"kind": "arrays", "files": [str(tmp_path / "a.npz")]},
-            "tokens": {"kind": "patches", "patch": 2},
-            "model": {"kind": "encoder", **MODEL},
-            "objective": {"kind": "classify"},
-            "train": {"steps": 5},
-        }
-    )
+    return recipe_of(tmp_path / "a.npz", "arrays", {"kind": "patches", "patch": 2}, "encoder", "classify")
 
 
 def test_windows_of_training_overlap_and_others_follow_each_other(text):

@@ -112,16 +112,8 @@ def test_padded_and_packed_inputs_hold_the_same(lengths, multiple):
 
 def test_types_on_the_way_to_the_model():
     count = 3
-    kinds = {
-        "half": np.float16,
-        "double": np.float64,
-        "swapped": ">f8",
-        "long": np.longdouble,
-        "byte": np.uint8,
-        "swapped whole": ">i4",
-        "big": np.uint64,
-        "yes": bool,
-    }
+    kinds = {"half": np.float16, "double": np.float64, "swapped": ">f8", "long": np.longdouble}
+    kinds |= {"byte": np.uint8, "swapped whole": ">i4", "big": np.uint64, "yes": bool}
     given_ = {name: np.arange(count).astype(kind) for name, kind in kinds.items()}
     given_ |= {"words": np.array(["a", "b", "c"]), "things": np.array([None, 1, "x"], object)}
     given_["when"] = np.array(["2024-01-01"] * 3, "datetime64[D]")

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data.columns import Lists, select
+from sciformer.data.columns import Lists
 from sciformer.data.dataset import Dataset
 from sciformer.data.random import SampleRandom
 from sciformer.data.sampler import make_sampler
@@ -11,22 +11,11 @@ from sciformer.data.source import Chosen, Memory, pieces
 from sciformer.data.windows import Windows
 from sciformer.domains.text.tokens import Text, as_table
 from sciformer.objectives.next_token import NextToken
+from tests.data.examples import Cut
 from tests.errors import refuses
 
 texts_of = st.lists(st.text("abc", max_size=30), min_size=1, max_size=6)
 TEXT = Text(kind="text", unit="bytes")
-
-
-class Cut:
-    """A table in pieces that counts how often each piece is loaded."""
-
-    def __init__(self, table, sizes):
-        self.table, self.sizes, self.loads = table, list(sizes), []
-
-    def load(self, piece):
-        self.loads.append(piece)
-        start = sum(self.sizes[:piece])
-        return select(self.table, np.arange(start, start + self.sizes[piece]))
 
 
 def words(dataset, ids=None):

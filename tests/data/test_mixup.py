@@ -16,22 +16,12 @@ from sciformer.domains.images.tokens import Patches
 from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.domains.text.tokens import Text
 from sciformer.objectives.classify import PARTNER, SHARE, Classify
+from tests.data.examples import Cut
 from tests.errors import refuses
 
 torch.set_num_threads(1)
 RNG = np.random.default_rng(0)
 N = 24
-
-
-class Pieces:
-    """Samples in many pieces."""
-
-    def __init__(self, table, count):
-        self.table, self.sizes = table, [N // count] * count
-
-    def load(self, piece):
-        size = self.sizes[piece]
-        return {name: column[piece * size : (piece + 1) * size] for name, column in self.table.items()}
 
 
 TABLE = {"image": RNG.normal(size=(N, 4, 4)).astype(np.float32), "label": np.arange(N) % 3}
@@ -102,11 +92,11 @@ def test_the_loss_is_that_of_both_classes(balance):
 
 
 def test_large_data_are_mixed_within_a_piece():
-    dataset, _, _ = parts(source=Pieces(TABLE, 12))
+    dataset, _, _ = parts(source=Cut(TABLE, [2] * 12))
     ids = np.arange(N)
     chosen, _ = partners(dataset, SampleRandom(0, 0, ids))
     np.testing.assert_array_equal(chosen // 2, ids // 2)
-    near, _ = partners(parts(source=Pieces(TABLE, 3))[0], SampleRandom(0, 0, ids))
+    near, _ = partners(parts(source=Cut(TABLE, [8] * 3))[0], SampleRandom(0, 0, ids))
     assert (near // 8 != ids // 8).any()
 
 

@@ -240,10 +240,7 @@ def test_tables_of_pandas_that_nobody_knows(tmp_path):
 
 
 def test_tables_in_memory():
-    given = {
-        "part_px": jagged(LISTS["part_px"]),
-        "part_py": LISTS["part_py"],
-    }
+    given = {"part_px": jagged(LISTS["part_px"]), "part_py": LISTS["part_py"]}
     found = events_table({**given, "jet_pt": SINGLE["jet_pt"], "flag": list(SINGLE["flag"])})
     same(found, EVENTS, ["part_px", "part_py", "jet_pt", "flag"])
     assert found["part_px"].lengths is found["part_py"].lengths

@@ -99,9 +99,7 @@ class Batch:
     aside: dict[str, tuple[str, ...]] = field(default_factory=dict)  # columns of a stream that stay on the host
 
     def __len__(self) -> int:
-        if self.streams:
-            return len(next(iter(self.streams.values())))
-        return len(self.ids)
+        return len(next(iter(self.streams.values()), self.ids))
 
     @property
     def stream(self) -> Stream:
@@ -119,14 +117,10 @@ class Batch:
 
     def take(self, rows: Array) -> Batch:
         """Select samples by row; `count` is reset."""
-        return Batch(
-            {name: stream.take(rows) for name, stream in self.streams.items()},
-            {name: column[rows] for name, column in self.samples.items()},
-            self.ids[rows] if len(self.ids) else self.ids,
-            sent=self.sent,
-            most=self.most,
-            aside=self.aside,
-        )
+        streams = {name: stream.take(rows) for name, stream in self.streams.items()}
+        samples = {name: column[rows] for name, column in self.samples.items()}
+        ids = self.ids[rows] if len(self.ids) else self.ids
+        return replace(self, streams=streams, samples=samples, ids=ids, count=0, room=None)
 
     @property
     def tokens(self) -> int:

@@ -82,9 +82,7 @@ class ModelInputs:
         """Layout and shapes; batches with equal values run the same kernels."""
         names = tuple((name, *view.columns) for name, view in self.streams.items())
         every = [view.valid for view in self.streams.values()]
-        laid = tuple(
-            (valid.total, valid.longest, valid.pairs) if isinstance(valid, Ragged) else valid is None for valid in every
-        )
+        laid = tuple((v.total, v.longest, v.pairs) if isinstance(v, Ragged) else v is None for v in every)
         sizes = tuple((tensor.dtype, tensor.shape) for tensor in self.tensors())
         return names, laid, sizes, tuple(self.samples), self.real is None
 
@@ -127,11 +125,8 @@ def stream_name(streams: Iterable[str], name: str = "") -> str:
     if name:
         one_of("the stream of tokens", name, names, key="objective.stream")
     if len(names) != 1:
-        raise UserError(
-            f"there are {len(names)} streams of tokens ({', '.join(names)}), but none is chosen",
-            hint="Choose one with objective.stream.",
-            key="objective.stream",
-        )
+        message = f"there are {len(names)} streams of tokens ({', '.join(names)}), but none is chosen"
+        raise UserError(message, hint="Choose one with objective.stream.", key="objective.stream")
     return names[0]
 
 
@@ -145,7 +140,8 @@ class AsyncTensors:
         self.tensors = tensors
         self.arrived: torch.cuda.Event | None = None
         if any(tensor.is_cuda for tensor in tensors.values()):
-            self.tensors = {name: _fetched(tensor) for name, tensor in tensors.items()}
+            pinned = {n: torch.empty(t.shape, dtype=t.dtype, pin_memory=True) for n, t in tensors.items()}
+            self.tensors = {n: pinned[n].copy_(t, non_blocking=True) for n, t in tensors.items()}
             self.arrived = torch.cuda.Event()
             self.arrived.record()
 
@@ -154,12 +150,6 @@ class AsyncTensors:
         if self.arrived is not None:
             self.arrived.synchronize()
         return {name: tensor.cpu() for name, tensor in self.tensors.items()}
-
-
-def _fetched(tensor: Tensor) -> Tensor:
-    """Start a copy into pinned memory."""
-    there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    return there.copy_(tensor, non_blocking=True)
 
 
 def _sent(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
@@ -201,19 +191,15 @@ def numeric(column: Array) -> bool:
 def tensor_of(column: Array, device: torch.device) -> Tensor:
     """Convert a column to a tensor on the device: integers to int64, floats to float32."""
     dtype = DTYPES.get(column.dtype.kind, column.dtype)
-    tensor = torch.from_numpy(
-        np.require(column, dtype, ["C", "W"])
-    )  # copies arrays of other byte order and read-only arrays
-    return tensor.to(device)
+    own = np.require(column, dtype, ["C", "W"])  # copies arrays of other byte order and read-only arrays
+    return torch.from_numpy(own).to(device)
 
 
 def filled(column: Array, rows: int) -> Array:
     """Pad a column with zeros to `rows` rows."""
-    return (
-        column
-        if len(column) == rows
-        else np.concatenate([column, np.zeros((rows - len(column), *column.shape[1:]), column.dtype)])
-    )
+    if len(column) == rows:
+        return column
+    return np.concatenate([column, np.zeros((rows - len(column), *column.shape[1:]), column.dtype)])
 
 
 def packed_view(stream: Stream, device: torch.device, width: int | None, most: int | None, lay: bool) -> StreamView:
@@ -233,9 +219,7 @@ def padded_view(stream: Stream, device: torch.device, wide: int, masked: bool, s
     """Padded columns (B, wide, ...), without a mask if none is needed or `masked`."""
     lengths = stream.lengths
     if not masked and len(lengths) and (lengths == wide).all():
-        shaped = {
-            name: column.reshape(len(lengths), wide, *column.shape[1:]) for name, column in stream.columns.items()
-        }
+        shaped = {name: c.reshape(len(lengths), wide, *c.shape[1:]) for name, c in stream.columns.items()}
         at = shaped.get("at")
         if shares and at is not None and at.ndim == 3 and wide > at.shape[2] and (at == at[:1]).all():
             shaped["at"] = at[0]

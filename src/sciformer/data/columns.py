@@ -68,11 +68,9 @@ def concatenate(tables: Sequence[Table]) -> dict[str, Array | Lists]:
         return dict(tables[0])
     known: dict[tuple[int, ...], Array] = {}  # keeps `lengths` arrays shared
     made: dict[str, Array | Lists] = {}
-    for name in tables[0]:
-        columns = [table[name] for table in tables if name in table]
+    for name in [name for name in tables[0] if all(name in table for table in tables)]:
+        columns = [table[name] for table in tables]
         lists = [column for column in columns if isinstance(column, Lists)]
-        if len(columns) < len(tables):
-            continue
         if not lists:
             made[name] = np.concatenate([np.asarray(column) for column in columns])
             continue

@@ -59,9 +59,8 @@ class Dataset:
         self.source, self.tokens, self.near, self.labels = source, dict(tokens), near, labels
         self.until, self.asked = until, asked
         if until is not None and labels:
-            raise UserError(
-                f"truncated samples cannot be evaluated: `{labels[0]}` has a list of labels for each sample"
-            )
+            message = f"truncated samples cannot be evaluated: `{labels[0]}` has a list of labels for each sample"
+            raise UserError(message)
         if windows and len(windows) > 1:
             raise UserError(f"only one stream of tokens can be cut into windows, not {', '.join(windows)}")
         self.windowed: str = next(iter(windows), "") if windows else ""
@@ -77,9 +76,7 @@ class Dataset:
         plain = self.windows is None and until is None and len(self.tokens) == 1 and not labels
         self.waits = plain and len(source.sizes) > 1 and hasattr(source, "known_column") and not self._joins
         """Whether pieces are loaded only on use."""
-        self.sizes = list(source.sizes)
-        if not self.waits:
-            self.sizes = [self._size(piece) for piece in range(len(source.sizes))]
+        self.sizes = [size if self.waits else self._size(piece) for piece, size in enumerate(source.sizes)]
         self.stops = np.cumsum(self.sizes)
 
     def __len__(self) -> int:
@@ -157,17 +154,13 @@ class Dataset:
             raise IndexError(f"samples {ids.min()} to {ids.max()} of {len(self)}")
         piece = np.searchsorted(self.stops, ids, side="right")
         where = self._draw_places(len(ids), rng)
-        used = np.unique(piece)
-        if len(used) <= 1:
-            return self._piece_batch(int(used[0]) if len(used) else 0, ids, where)
-        self._bring(int(number) for number in used)
-        parts, rows = [], []
-        for number in used:
-            mine = np.flatnonzero(piece == number)
-            parts.append(self._piece_batch(int(number), ids[mine], where[mine]))
-            rows.append(mine)
-        back = np.argsort(np.concatenate(rows), kind="stable")
-        return join(parts).take(back)
+        used = np.unique(piece).tolist() or [0]
+        if len(used) == 1:
+            return self._piece_batch(used[0], ids, where)
+        self._bring(used)
+        rows = [np.flatnonzero(piece == number) for number in used]
+        parts = [self._piece_batch(number, ids[mine], where[mine]) for number, mine in zip(used, rows)]
+        return join(parts).take(np.argsort(np.concatenate(rows), kind="stable"))
 
     def _draw_places(self, count: int, rng: SampleRandom | None) -> Array:
         """Relative starts (n, A) of loose windows."""
@@ -181,17 +174,16 @@ class Dataset:
         whole = self._load(piece)
         if self.windows is None:
             taken = whole.take(local)
-        else:
-            index = self._index(piece)
-            sample, starts = index.find(local, where)
-            streams = {name: stream.take(sample) for name, stream in whole.streams.items() if name != self.windowed}
-            cut = index.cut(whole.streams[self.windowed], sample, starts)
-            streams[self.windowed] = self._windowed_tokens.shift_windows(cut, starts)
-            samples = {key: column[sample] for key, column in whole.samples.items()}
-            samples[WINDOW] = sample + sum(self.source.sizes[:piece])
-            samples[START] = starts[:, 0] if starts.shape[1] == 1 else starts
-            taken = Batch({name: streams[name] for name in whole.streams}, samples)
-        return Batch(taken.streams, taken.samples, ids)
+            return Batch(taken.streams, taken.samples, ids)
+        index = self._index(piece)
+        sample, starts = index.find(local, where)
+        cut = index.cut(whole.streams[self.windowed], sample, starts)
+        shifted = self._windowed_tokens.shift_windows(cut, starts)
+        streams = {n: shifted if n == self.windowed else stream.take(sample) for n, stream in whole.streams.items()}
+        samples = {key: column[sample] for key, column in whole.samples.items()}
+        samples[WINDOW] = sample + sum(self.source.sizes[:piece])
+        samples[START] = starts[:, 0] if starts.shape[1] == 1 else starts
+        return Batch(streams, samples, ids)
 
     @property
     def _windowed_tokens(self) -> Windowed:
@@ -262,15 +254,13 @@ class Dataset:
         streams = {name: tokens.tokenize(table) for name, tokens in self.tokens.items()}
         if self.until is not None:
             for name in [self.asked] if self.asked else streams:
-                streams[name] = self._beginning(self.tokens[name], streams[name])
+                tokens = self.tokens[name]
+                cut = tokens.truncate if isinstance(tokens, Windowed) else truncate
+                streams[name] = cut(streams[name], self.until)
         if len(streams) > 1:
             streams = self._cut(piece, streams)
         used = {column for tokens in self.tokens.values() for column in tokens.source_columns}
-        samples = {
-            name: np.asarray(column)
-            for name, column in table.items()
-            if name not in used and not isinstance(column, Lists)
-        }
+        samples = {n: np.asarray(c) for n, c in table.items() if n not in used and not isinstance(c, Lists)}
         batch = Batch(streams, samples, np.arange(rows_of(table)))
         if self._joins:  # sample columns have no meaning after concatenation
             batch = Batch({name: stream.as_one_sample() for name, stream in streams.items()}, {}, np.arange(1))
@@ -279,20 +269,15 @@ class Dataset:
             batch = labelled(batch, name, table, self.tokens[name], self.labels)
         return batch
 
-    def _beginning(self, tokens: Tokens, stream: Stream) -> Stream:
-        assert self.until is not None
-        return tokens.truncate(stream, self.until) if isinstance(tokens, Windowed) else truncate(stream, self.until)
-
     def _cut(self, piece: int, streams: dict[str, Stream]) -> dict[str, Stream]:
         """Truncate streams to the windows of their tokens, except the windowed stream."""
-        made, long = {}, np.zeros((len(streams), len(next(iter(streams.values())))), bool)
-        for number, (name, stream) in enumerate(streams.items()):
+        made, long = dict(streams), np.zeros(len(next(iter(streams.values()))), bool)
+        for name, stream in streams.items():
             tokens = self.tokens[name]
             if name != self.windowed and isinstance(tokens, Windowed) and isinstance(tokens.window, int):
-                long[number] = stream.lengths > tokens.window
-                stream = stream.cut(stream.starts, np.minimum(stream.lengths, tokens.window))
-            made[name] = stream
-        self.short[piece] = int(long.any(0).sum())
+                long |= stream.lengths > tokens.window
+                made[name] = stream.cut(stream.starts, np.minimum(stream.lengths, tokens.window))
+        self.short[piece] = int(long.sum())
         return made
 
     def __getstate__(self) -> dict[str, Any]:
@@ -301,8 +286,7 @@ class Dataset:
 
     def all(self, limit: int | None = None) -> Batch:
         """All samples, or the first `limit`, in one batch; for inspection, not for training."""
-        count = len(self) if limit is None else min(limit, len(self))
-        return self.batch(np.arange(count))
+        return self.batch(np.arange(len(self))[:limit])
 
     def sample_column(self, name: str) -> Array:
         """A sample column of the whole dataset."""
@@ -313,8 +297,7 @@ class Dataset:
             whole = self._load(piece)
             if name not in whole.samples:
                 one_of("a column of samples", name, whole.samples)
-            column = whole.samples[name]
-            parts.append(
-                column if self.windows is None else np.repeat(column, np.diff(self._index(piece).firsts), axis=0)
-            )
+            parts.append(whole.samples[name])
+            if self.windows is not None:
+                parts[-1] = np.repeat(parts[-1], np.diff(self._index(piece).firsts), axis=0)
         return np.concatenate(parts)

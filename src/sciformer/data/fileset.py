@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -90,9 +91,8 @@ def check_tags(files: Sequence[Tagged]) -> None:
     """Refuse a mixture of files with and without a class tag."""
     bare = [path for tag, path in files if not tag]
     if bare and len(bare) < len(files):
-        message = f"{bare[0]} has no class tag, but other files have one"
         hint = "Give a class to all files (CLASS:FILES), or to none."
-        raise UserError(message, hint=hint, file=bare[0])
+        raise UserError(f"{bare[0]} has no class tag, but other files have one", hint=hint, file=bare[0])
 
 
 # Scan of a file
@@ -205,12 +205,10 @@ class FilePlan:
 
     def scan(self, path: Path, tag: str, size: int) -> Scan:
         """Scan all rows of a file, `size` rows at a time."""
-        file, counts, has = self.open(path), Counts(), set[str]()
-        seen, firsts = list[Seen](), list[int]()
-        for start, stop in stretches(file.edges, file.rows, size):
-            seen.append(self.look(file, tag, start, stop, counts))
-            firsts.append(start)
-            has |= set(seen[-1].has)
+        file, counts = self.open(path), Counts()
+        runs = list(stretches(file.edges, file.rows, size))
+        seen = [self.look(file, tag, start, stop, counts) for start, stop in runs]
+        has = {name for one in seen for name in one.has}
         columns: dict[str, Array | Words] = {
             name: np.concatenate([one.columns[name] for one in seen]) for name in seen[0].columns
         }
@@ -221,7 +219,7 @@ class FilePlan:
             some = [one.lengths[name] for one in seen]
             same = tuple(map(id, some))
             lengths[name] = alike[same] = alike[same] if same in alike else np.concatenate(some)
-        kept = np.concatenate([one.kept + first for one, first in zip(seen, firsts)])
+        kept = np.concatenate([one.kept + start for one, (start, _) in zip(seen, runs)])
         lacks = tuple(dict.fromkeys(name for name in (*self.wishes, *self.own(tag)) if name not in has))
         own = file if self.keeps_files else None
         return Scan(path, tag, file.rows, file.edges, kept, columns, counts, lacks, frozenset(has), lengths, own)
@@ -265,11 +263,8 @@ def note_overlaps(groups: Mapping[str, Any], what: str) -> list[str]:
     """Notes on samples of other parts that are also in the training files, by their ids."""
     known = set(groups["train"].tolist())
     counts = {part: sum(one in known for one in own.tolist()) for part, own in groups.items() if part != "train"}
-    return [
-        f"{count:,} of {len(groups[part]):,} {what} of {part} are also in the training files."
-        for part, count in counts.items()
-        if count
-    ]
+    shares = {part: f"{count:,} of {len(groups[part]):,} {what}" for part, count in counts.items() if count}
+    return [f"{share} of {part} are also in the training files." for part, share in shares.items()]
 
 
 def in_files(sizes: Iterable[int], rows: Array) -> list[Array]:
@@ -343,8 +338,8 @@ class FileSet(TaggedFiles):
 
     def slow(self, source: FilePieces, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
         """Notes on slow reading."""
-        packed = [scan.edges for scan in scans if not getattr(scan.file, "in_memory", False)]
-        widest = max((int(np.diff(edges).max(initial=0)) for edges in packed), default=0)
+        packed = [np.diff(scan.edges) for scan in scans if not getattr(scan.file, "in_memory", False)]
+        widest = int(np.concatenate([[0], *packed]).max())
         size = max(rows.stop - rows.start for rows in source.pieces[0])
         if len(source.sizes) <= MAX_PIECES_IN_MEMORY or widest <= 2 * size:
             return []
@@ -425,9 +420,7 @@ class FileSet(TaggedFiles):
 
     def _tell(self, scans: Sequence[Scan], notes: list[str], why: str = "", whose: str = "") -> None:
         """Add notes on samples left out; raise an error if none is left."""
-        counts = Counts()
-        for scan in scans:
-            counts.update(scan.counts)
+        counts = sum((scan.counts for scan in scans), Counts())
         total, kept = sum(scan.rows for scan in scans), sum(len(scan.kept) for scan in scans)
         notes += self.describe_counts(counts, total, kept, whose)
         if not kept:
@@ -488,16 +481,10 @@ def deal(parts: Sequence[Part], chunk_size: int, mixed: bool = True) -> list[lis
     Each piece has an equal share of every class tag; without tags, of every file or group of files.
     """
     parts = [part for part in parts if len(part[1])]
-    if not parts:
-        return []
     groups = _groups(parts) if mixed else [list(parts)]
-    total = sum(len(rows) for _, rows in parts)
-    count = -(-total // chunk_size)
-    pieces: list[list[Rows]] = [[] for _ in range(count)]
-    for group in groups:
-        for number, runs in enumerate(_shares(group, count, chunk_size)):
-            pieces[number] += runs
-    return [some for some in pieces if some]
+    count = -(-sum(len(rows) for _, rows in parts) // chunk_size)
+    shares = [_shares(group, count, chunk_size) for group in groups]
+    return [some for own in zip(*shares) if (some := list(chain.from_iterable(own)))]
 
 
 def _groups(parts: Sequence[Part]) -> list[list[Part]]:
@@ -517,28 +504,24 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
 
 def _shares(group: Sequence[Part], count: int, longest: int) -> list[list[Rows]]:
     """Divide a group into `count` nearly equal shares that end at nearby file edges."""
-    sizes = [len(rows) for _, rows in group]
-    firsts = np.cumsum([0, *sizes])
-    total = int(firsts[-1])
+    *firsts, total = accumulate((len(rows) for _, rows in group), initial=0)
     ends = [0]
     for number in range(1, count):
         place = total * number // count
-        file = int(np.searchsorted(firsts, place, side="right")) - 1
-        if file < len(group):
-            scan, rows = group[file]
-            inside = place - int(firsts[file])
-            at = scan.edges[np.argmin(np.abs(scan.edges - rows[min(inside, len(rows) - 1)]))]
-            moved = int(np.searchsorted(rows, at))
-            if abs(moved - inside) <= total // count // 8:
-                place = int(firsts[file]) + moved
+        file = bisect_right(firsts, place) - 1
+        scan, rows = group[file]
+        inside = place - firsts[file]
+        at = scan.edges[np.argmin(np.abs(scan.edges - rows[min(inside, len(rows) - 1)]))]
+        moved = int(np.searchsorted(rows, at))
+        if abs(moved - inside) <= total // count // 8:
+            place = firsts[file] + moved
         ends.append(max(place, ends[-1]))
     made = []
     for low, high in pairwise([*ends, total]):
         runs: list[Rows] = []
         for (scan, rows), first in zip(group, firsts):
-            a, b = max(low - int(first), 0), min(high - int(first), len(rows))
-            if b > a:
-                runs += _runs(scan, rows[a:b], longest)
+            if len(some := rows[max(low - first, 0) : max(high - first, 0)]):
+                runs += _runs(scan, some, longest)
         made.append(runs)
     return made
 

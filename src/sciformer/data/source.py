@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
 import hashlib
+import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -181,9 +183,8 @@ def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path
         if not hits:
             if path.is_relative_to(Path.cwd()):  # show the path as the user wrote it
                 path = path.relative_to(Path.cwd())
-            advice = (
-                "Check whether it was moved." if path.is_absolute() else "Paths are relative to the current folder."
-            )
+            here = "Paths are relative to the current folder."
+            advice = "Check whether it was moved." if path.is_absolute() else here
             raise UserError(f"cannot find {what} named {str(path)!r}: {_beside(path)}", hint=advice, file=path)
         for hit in hits:
             if hit.is_dir():
@@ -195,13 +196,11 @@ def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path
 
 
 def _beside(path: Path) -> str:
-    import difflib
-
     folder = path.parent if path.parent.is_dir() else Path(".")
-    names = [entry.name for entry in folder.iterdir()]
-    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.6)
-    place = f"the folder {folder.resolve()} has no such file"
-    return f"it does not exist, but {folder}/{near[0]} does" if near else place
+    near = difflib.get_close_matches(path.name, os.listdir(folder), n=1, cutoff=0.6)
+    if near:
+        return f"it does not exist, but {folder}/{near[0]} does"
+    return f"the folder {folder.resolve()} has no such file"
 
 
 def pieces(source: Source) -> Iterator[Table]:

@@ -34,13 +34,9 @@ def sample_per_class(
         mine = np.flatnonzero(label == name)
         kept.append(mine[np.argsort(drawn[mine], kind="stable")[:per_class]])
         if len(mine) < per_class:
-            notes.append(
-                f"data.labels_per_class is {per_class:,}, but class {name} has {len(mine):,} {unit}s to train on."
-            )
+            found = f"class {name} has {len(mine):,} {unit}s to train on"
+            notes.append(f"data.labels_per_class is {per_class:,}, but {found}.")
     return rows[np.sort(np.concatenate(kept))] if kept else rows
-
-
-# Split into train, valid and test
 
 
 Rows = NDArray[np.int64]
@@ -91,13 +87,12 @@ class Split(BaseModel):
 
         rows   (count,) subset of rows to split; the result counts within it (default: all rows)
         """
-        columns = []
+        columns: dict[str, Any] = {}
         for where, name in (("by", self.by), ("stratify", self.stratify)):
             if name:
                 one_of(f"data.split.{where}", name, table)
-            column = table[name] if name else None
-            columns.append(column if column is None or rows is None else column[rows])
-        return self.divide(count, *columns)
+                columns[where] = table[name] if rows is None else table[name][rows]
+        return self.divide(count, columns.get("by"), columns.get("stratify"))
 
     def divide(self, count: int, groups: Any = None, strata: Any = None) -> dict[str, Rows]:
         """Sorted row numbers of train, valid and test.
@@ -106,18 +101,18 @@ class Split(BaseModel):
         strata  (count,) values of the column `stratify`
         """
         if self.valid + (0 if self.folds else self.test) >= 1:
-            raise UserError(
-                f"data.split.valid and data.split.test ({self.valid} + {self.test}) leave no samples for training",
-                key="data.split",
-            )
+            shares = f"data.split.valid and data.split.test ({self.valid} + {self.test})"
+            raise UserError(f"{shares} leave no samples for training", key="data.split")
         if self.stratify and strata is None:
-            raise UserError(
-                f"data.split.stratify cannot be {self.stratify}: this reader does not know it before the split",
-                key="data.split.stratify",
-            )
-        names, first, group = (
-            (np.arange(count),) * 3 if groups is None else np.unique(groups, return_index=True, return_inverse=True)
-        )
+            message = f"data.split.stratify cannot be {self.stratify}: this reader does not know it before the split"
+            raise UserError(message, key="data.split.stratify")
+        names = first = group = np.arange(count)
+        if groups is not None:
+            names, first, group = np.unique(groups, return_index=True, return_inverse=True)
+        what = f"different values of `{self.by}`" if self.by else "samples"
+        if self.folds and len(names) < self.folds:
+            message = f"data.split.folds is {self.folds}, but there are only {len(names)} {what}"
+            raise UserError(message, key="data.split.folds")
         stratum = None if strata is None else np.unique(np.asarray(strata)[first], return_inverse=True)[1]
         order = _drawn(np.arange(len(names)), stratum, key(self.seed, "split"))
         kept = self._in_folds(order, stratum) if self.folds else self._by_shares(order, stratum)
@@ -126,7 +121,6 @@ class Split(BaseModel):
             part[chosen] = number
         parts = {name: np.flatnonzero(part[group] == number) for number, name in enumerate(("train", *kept))}
         if not len(parts["train"]):
-            what = f"different values of `{self.by}`" if self.by else "samples"
             raise UserError(
                 f"{len(names)} {what} are too few for a split into train, valid and test",
                 hint="Set data.split.valid and data.split.test to 0, or use more data.",
@@ -143,11 +137,6 @@ class Split(BaseModel):
 
     def _in_folds(self, order: Rows, stratum: Rows | None) -> dict[str, Rows]:
         assert self.folds is not None
-        if len(order) < self.folds:
-            what = f"different values of `{self.by}`" if self.by else "samples"
-            raise UserError(
-                f"data.split.folds is {self.folds}, but there are only {len(order)} {what}", key="data.split.folds"
-            )
         fold = np.arange(len(order)) % self.folds == self.fold
         rest = _drawn(np.sort(order[~fold]), stratum, key(self.seed, "valid", self.fold))
         return {"valid": _picked(rest, _number(self.valid, len(order)), stratum is not None), "test": order[fold]}

@@ -39,10 +39,8 @@ def labelled(batch: Batch, name: str, table: Table, tokens: Tokens, labels: tupl
         if (listed.lengths != count).any():
             bad = int(np.argmax(listed.lengths != count))
             what = "words" if wordy else "tokens"
-            raise UserError(
-                f"column `{label}` has {listed.lengths[bad]} labels for the {count[bad]} {what} of sample {bad}",
-                hint="" if wordy else "Labels of words need word or subword tokens.",
-            )
+            message = f"column `{label}` has {listed.lengths[bad]} labels for the {count[bad]} {what} of sample {bad}"
+            raise UserError(message, hint="" if wordy else "Labels of words need word or subword tokens.")
         samples[label] = _apart(listed)
     return batch.with_columns(stream.with_columns(item=np.where(first, word, -1)), name, **samples)
 

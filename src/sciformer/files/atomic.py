@@ -65,7 +65,7 @@ def atomic_write(path: Path, advice: str = OUT_HINT) -> Iterator[Path]:
         with _rename_at_end(path.with_name(f".{path.name}.{os.getpid()}.partial"), path) as partial:
             yield partial
     except OSError as error:
-        raise write_error(path, error, advice) from error
+        raise UserError(f"{path} cannot be written: {error.strerror or error}", hint=advice, file=path) from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -73,11 +73,6 @@ def write_text(path: Path, text: str) -> None:
     check_writable(path)
     with atomic_write(path) as partial:
         partial.write_text(text, "utf-8")
-
-
-def write_error(path: Path, error: OSError, advice: str = OUT_HINT) -> UserError:
-    """`UserError` for a file that cannot be written."""
-    return UserError(f"{path} cannot be written: {error.strerror or error}", hint=advice, file=path)
 
 
 def replace(path: Path, text: str | bytes) -> None:

@@ -14,11 +14,8 @@ from ..errors import UserError
 def broken(path: Path, form: str, error: Exception) -> UserError:
     """`UserError` for a file that its library cannot read."""
     words = " ".join(str(error).split()) or type(error).__name__
-    return UserError(
-        f"{path} is not a complete {form} file: {words[:200]}",
-        hint="It may be incomplete or damaged: download or write it again.",
-        file=path,
-    )
+    hint = "It may be incomplete or damaged: download or write it again."
+    return UserError(f"{path} is not a complete {form} file: {words[:200]}", hint=hint, file=path)
 
 
 def require(module: str, what: str, install: str = "") -> Any:

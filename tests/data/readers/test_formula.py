@@ -165,33 +165,32 @@ def test_refused(text):
         Formula(text)
 
 
-def test_what_is_wrong_and_where():
+def test_columns_that_are_not_there():
     with refuses("'part_pz'", "character 6 of '1 + (part_pz)'", hint="'part_px'"):
         Formula("1 + (part_pz)").of({"part_px": X, "part_py": X})
     with refuses("'Part_PX'", hint="'part_px' or 'part_py'"):
         Formula("Part_PX").of({"jet": X, "part_px": X, "part_py": X})
-    with refuses("'1 + ) 2'", "character 5"):
-        Formula("1 + ) 2")
-    with refuses("'np.hypott'", "character 5", hint="'hypot'"):
-        Formula("1 + np.hypott(a, x)")
-    with refuses("max(...)", "1 value", "2", hint="maximum(a, b)"):
-        Formula("max(a, n)")
-    with refuses("'a if flag else n'", hint="where(condition, a, b)"):
-        Formula("a if flag else n")
-    with refuses("lists", "'x + other'"):
-        of("x + other")
-    with refuses("sum(...)", "'sum(a)'"):
-        of("sum(a)")
-    with refuses("`&`", "'a & n'", hint="x > 0"):
-        of("a & n")
-    with refuses("`~`", "'~n'", hint="~(x > 0)"):
-        of("~n")
-    with refuses("`name`", "'name == 1'", "<U1"):
-        of("name == 1")
-    with refuses("below 2, not 2", "'wide[:, 2]'"):
-        of("wide[:, 2]")
-    with refuses("(2,)", "'wide * x'"):
-        of("wide * x")
+
+
+@pytest.mark.parametrize(
+    ("text", "mentions", "hint"),
+    [
+        ("1 + ) 2", ["'1 + ) 2'", "character 5"], ""),
+        ("1 + np.hypott(a, x)", ["'np.hypott'", "character 5"], "'hypot'"),
+        ("max(a, n)", ["max(...)", "1 value", "2"], "maximum(a, b)"),
+        ("a if flag else n", ["'a if flag else n'"], "where(condition, a, b)"),
+        ("x + other", ["lists", "'x + other'"], ""),
+        ("sum(a)", ["sum(...)", "'sum(a)'"], ""),
+        ("a & n", ["`&`", "'a & n'"], "x > 0"),
+        ("~n", ["`~`", "'~n'"], "~(x > 0)"),
+        ("name == 1", ["`name`", "'name == 1'", "<U1"], ""),
+        ("wide[:, 2]", ["below 2, not 2", "'wide[:, 2]'"], ""),
+        ("wide * x", ["(2,)", "'wide * x'"], ""),
+    ],
+)
+def test_what_is_wrong_and_where(text, mentions, hint):
+    with refuses(*mentions, hint=hint):
+        of(text)
 
 
 def test_long_sums_are_not_deep():

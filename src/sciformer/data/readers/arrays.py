@@ -43,24 +43,19 @@ class Arrays(Data):
             if "label" not in table:
                 message = f"data.labels_per_class needs a column `label`, but the columns are {', '.join(table)}"
                 raise UserError(message, hint=nearest("label", table), key="data.labels_per_class")
-            rows["train"] = sample_per_class(
-                table["label"], rows["train"], self.labels_per_class, self.split.lot, notes
-            )
+            few = self.labels_per_class
+            rows["train"] = sample_per_class(table["label"], rows["train"], few, self.split.lot, notes)
         return Splits({name: Chosen(source, kept) for name, kept in rows.items()}, fingerprint_files(paths), notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """All samples of the files, in memory."""
         paths = find_files(files, "NumPy files")
         tables = [self._renamed(read_arrays(path), path) for path in paths]
-        names = [set(table) for table in tables]
-        if any(found != names[0] for found in names):
-            odd = next(i for i, found in enumerate(names) if found != names[0])
-            raise UserError(
-                f"{paths[odd]} has the columns {', '.join(sorted(names[odd]))}, "
-                f"but {paths[0]} has {', '.join(sorted(names[0]))}",
-                hint="Every file must have the same columns.",
-                file=paths[odd],
-            )
+        for table, path in zip(tables, paths):
+            if set(table) != set(tables[0]):
+                own, other = (", ".join(sorted(names)) for names in (table, tables[0]))
+                message = f"{path} has the columns {own}, but {paths[0]} has {other}"
+                raise UserError(message, hint="Every file must have the same columns.", file=path)
         return Memory({name: _joined(name, [table[name] for table in tables], paths) for name in tables[0]})
 
     def _renamed(self, table: dict[str, Any], path: Path) -> Table:
@@ -74,10 +69,8 @@ class Arrays(Data):
         table = kept | {new: table[old] for new, old in self.rename.items()}
         for name, column in table.items():
             if not column.ndim:
-                raise UserError(
-                    f"`{name}` of {path} must have a value for every sample, not the single value {column}",
-                    file=path,
-                )
+                message = f"`{name}` of {path} must have a value for every sample, not the single value {column}"
+                raise UserError(message, file=path)
         table = _with_lists(table, path)
         rows_of(table)
         return table
@@ -88,11 +81,9 @@ def _with_lists(table: dict[str, Any], path: Path) -> dict[str, Any]:
     for name in [name for name in table if f"{name}{LENGTHS}" in table]:
         values, lengths = table[name], table.pop(f"{name}{LENGTHS}")
         if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any() or lengths.sum() != len(values):
-            raise UserError(
-                f"`{name}{LENGTHS}` of {path} must be integers whose sum is the number of values of `{name}`, "
-                f"{len(values)}, not {lengths.dtype} {lengths.shape} with the sum {lengths.sum()}",
-                file=path,
-            )
+            must = f"must be integers whose sum is the number of values of `{name}`, {len(values)}"
+            found = f"{lengths.dtype} {lengths.shape} with the sum {lengths.sum()}"
+            raise UserError(f"`{name}{LENGTHS}` of {path} {must}, not {found}", file=path)
         table[name] = Lists(values, lengths.astype(np.int64))
     return table
 
@@ -103,11 +94,9 @@ def _joined(name: str, columns: list[Any], paths: list[Path]) -> Any:
         return Lists(values, np.concatenate([column.lengths for column in columns]))
     for path, column in zip(paths, columns):
         if column.shape[1:] != columns[0].shape[1:] or _sort(column) != _sort(columns[0]):
-            raise UserError(
-                f"`{name}` of {path} must have the shape (n, {', '.join(map(str, columns[0].shape[1:]))}) and the type "
-                f"{columns[0].dtype}, as in {paths[0]}, not {column.shape} and {column.dtype}",
-                file=path,
-            )
+            shape = f"(n, {', '.join(map(str, columns[0].shape[1:]))}) and the type {columns[0].dtype}"
+            found = f"as in {paths[0]}, not {column.shape} and {column.dtype}"
+            raise UserError(f"`{name}` of {path} must have the shape {shape}, {found}", file=path)
     return np.concatenate(columns)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -109,9 +110,7 @@ class Formula:
                 raise UserError(message, hint=nearest(name, table))
         with np.errstate(all="ignore"):
             found = self._value(self.tree, table)
-        if isinstance(found, (Lists, np.ndarray)):
-            return found
-        return np.full(rows_of(table), found)
+        return found if isinstance(found, (Lists, np.ndarray)) else np.full(rows_of(table), found)
 
     def _value(self, node: ast.expr, table: Table) -> Value:
         match node:
@@ -148,15 +147,11 @@ class Formula:
         found = table[name]
         values = found.values if isinstance(found, Lists) else np.asarray(found)
         if values.dtype.kind not in "biuf":
-            message = f"the formula {self.text!r} needs numbers in the column `{name}`, not {values.dtype}"
-            raise UserError(message)
+            raise UserError(f"the formula {self.text!r} needs numbers in the column `{name}`, not {values.dtype}")
         return found if isinstance(found, Lists) else values
 
     def _joined(self, operation: Operation, values: list[Value], node: ast.expr) -> Value:
-        found = values[0]
-        for value in values[1:]:
-            found = self._apply(operation, [found, value], node)
-        return found
+        return reduce(lambda one, other: self._apply(operation, [one, other], node), values)
 
     def _chain(self, node: ast.BinOp, table: Table) -> Value:
         """Compute a + b + c + ... from the left, without recursion."""
@@ -167,25 +162,19 @@ class Formula:
             inner = inner.left
         found = self._value(inner, table)
         for link in reversed(links):
-            operation = (BINARY_OPERATIONS | LOGICAL_OPERATIONS)[type(link.op)]
-            found = self._apply(
-                operation, [found, self._value(link.right, table)], link, type(link.op) in BINARY_OPERATIONS
-            )
+            sign, right = type(link.op), self._value(link.right, table)
+            operation = (BINARY_OPERATIONS | LOGICAL_OPERATIONS)[sign]
+            found = self._apply(operation, [found, right], link, numbers=sign in BINARY_OPERATIONS)
         return found
 
     def _apply(self, operation: Operation, values: list[Value], node: ast.expr, numbers: bool = False) -> Value:
         """Apply an operation elementwise; numbers of samples are repeated along lists."""
-        lists = [value for value in values if isinstance(value, Lists)]
+        lengths = next((value.lengths for value in values if isinstance(value, Lists)), None)
         plain: list[Any] = values
-        if lists:
-            lengths = lists[0].lengths
+        if lengths is not None:
             plain = [self._along(value, lengths, node) for value in values]
-        else:
-            deep = max((value.ndim for value in values if isinstance(value, np.ndarray)), default=0)
-            plain = [
-                value[:, None] if isinstance(value, np.ndarray) and value.ndim == 1 and deep > 1 else value
-                for value in values
-            ]
+        elif any(np.ndim(value) > 1 for value in plain):
+            plain = [value[:, None] if np.ndim(value) == 1 else value for value in plain]
         scalar = not any(isinstance(value, np.ndarray) for value in plain)
         if numbers:
             plain = [_number(value, scalar) for value in plain]
@@ -197,7 +186,7 @@ class Formula:
             raise error_at(f"the values cannot be combined: {error}", node, self.text) from error
         if scalar:
             return np.asarray(found).item()
-        return Lists(found, lengths) if lists else found
+        return found if lengths is None else Lists(found, lengths)
 
     def _along(self, value: Value, lengths: Array, node: ast.expr) -> Any:
         if isinstance(value, Lists):
@@ -278,19 +267,13 @@ FUNCTIONS_OF_ONE = (
 )
 FUNCTIONS_OF_ONE += "arccos arctan sinh cosh tanh arcsinh arccosh arctanh ones_like zeros_like logical_not"
 FUNCTIONS_OF_TWO = "hypot arctan2 minimum maximum logical_and logical_or power"
-FUNCTIONS = {
-    **dict.fromkeys(FUNCTIONS_OF_ONE.split(), 1),
-    **dict.fromkeys(FUNCTIONS_OF_TWO.split(), 2),
-    "clip": 3,
-    "where": 3,
-}
+FUNCTIONS = dict.fromkeys(FUNCTIONS_OF_ONE.split(), 1) | dict.fromkeys(FUNCTIONS_OF_TWO.split(), 2)
+FUNCTIONS |= {"clip": 3, "where": 3}
 """Elementwise functions, with their number of arguments."""
 LIST_FUNCTIONS = ("sum", "max", "min", "mean", "count", "any", "all", "first")
 """Functions that reduce a list to one number."""
-FUNCTION_ALIASES = {"absolute": "abs", "fabs": "abs", "atan2": "arctan2", "pow": "power", "num": "count"}
-FUNCTION_ALIASES |= {"firsts": "first"} | {
-    f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")
-}
+FUNCTION_ALIASES = {"absolute": "abs", "fabs": "abs", "pow": "power", "num": "count", "firsts": "first"}
+FUNCTION_ALIASES |= {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "tan2", "sinh", "cosh", "tanh")}
 
 
 def parsed(text: str) -> ast.expr:

@@ -240,9 +240,8 @@ class SimulatedSequence(Simulation):
         """Section of each class with its share of the samples, by its file in a folder."""
         names = [self.class_names()[number] for number in self.class_numbers()]
         if self.number < len(names):
-            raise UserError(
-                f"number must be at least {len(names)}, one for each class, not {self.number}", key="data.number"
-            )
+            message = f"number must be at least {len(names)}, one for each class, not {self.number}"
+            raise UserError(message, key="data.number")
         counts = np.bincount(np.arange(self.number) % len(names)).tolist()
         return {
             folder / self.class_files[name]: self.model_copy(update={"number": count, "classes": [name]})
@@ -252,11 +251,9 @@ class SimulatedSequence(Simulation):
     def open(self, log: Any = None, write: bool = True) -> Splits:
         self.check()
         counts = self.counts()
-        sources: dict[str, Source] = {
-            part: SimulatedPart(self, part, count, write) for part, count in counts.items() if count
-        }
+        sources = {part: SimulatedPart(self, part, count, write) for part, count in counts.items() if count}
         sizes = ", ".join(f"{count} {part}" for part, count in counts.items())
-        return Splits(sources, {"simulation": f"{self.describe()}; {sizes}"})
+        return Splits(dict[str, Source](sources), {"simulation": f"{self.describe()}; {sizes}"})
 
 
 @lru_cache(maxsize=1)
@@ -274,23 +271,21 @@ class SimulatedPart:
         self.section, self.part, self.write = section, part, write
         whole, rest = divmod(count, section.samples_per_chunk())
         self.sizes = [section.samples_per_chunk()] * whole + ([rest] if rest else [])
-        self.in_memory: dict[int, Table] | None = {} if section.stays_in_memory(count) else None
+        self.stays_in_memory, self.in_memory = section.stays_in_memory(count), dict[int, Table]()
 
     def load(self, piece: int) -> Table:
         """Simulate a piece, or read it from the cache."""
-        if self.in_memory is None:
-            return self._load(piece)
-        if piece not in self.in_memory:
-            self.in_memory[piece] = self._load(piece)
-        return self.in_memory[piece]
+        if piece in self.in_memory:
+            return self.in_memory[piece]
+        own, first, count = self.section, piece * self.section.samples_per_chunk(), self.sizes[piece]
+        path = Path(own.cache) / f"{own.cache_prefix()}-{self.part}-{first}-{count}.npz" if own.cache else None
+        table = own.select_columns(load_or_make(path, lambda: own.make(count, first, self.part), self.write))
+        if self.stays_in_memory:
+            self.in_memory[piece] = table
+        return table
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
         return None if lists else self.section.known_column(name, sum(self.sizes), self.part)
-
-    def _load(self, piece: int) -> Table:
-        own, first, count = self.section, piece * self.section.samples_per_chunk(), self.sizes[piece]
-        path = Path(own.cache) / f"{own.cache_prefix()}-{self.part}-{first}-{count}.npz" if own.cache else None
-        return own.select_columns(load_or_make(path, lambda: own.make(count, first, self.part), self.write))
 
 
 def load_or_make(path: Path | None, make: Callable[[], Table], write: bool = True, packed: bool = False) -> Table:

@@ -25,7 +25,6 @@ MAX_ZERO_SHARE = 0.05  # fraction of zero bytes from which on a file is binary
 REPLACE_OPTION = "--data.errors replace"
 ENCODING_HINT = (
     "Save it as UTF-8, for example: iconv -f latin1 -t utf-8 OLD > NEW. Or replace invalid bytes by U+FFFD: "
-    f"{REPLACE_OPTION}"
 )
 
 Errors = Literal["strict", "replace"]
@@ -114,12 +113,10 @@ class Parts(TaggedFiles):
         if count <= len(wanted):
             kind = self.unit if groups is None else f"different {self.unit}"
             keys = " and ".join(f"data.split.{name}" for name in wanted)
-            raise UserError(
-                f"a split into train, {', '.join(wanted)} needs {len(wanted) + 1} {kind}s or more, "
-                f"but the training files have {count}",
-                hint=f"Set {keys} to 0, give files in data.valid, or add data.",
-                key=f"data.split.{wanted[0]}" if wanted else None,
-            )
+            needs = f"a split into train, {', '.join(wanted)} needs {len(wanted) + 1} {kind}s or more"
+            hint = f"Set {keys} to 0, give files in data.valid, or add data."
+            message = f"{needs}, but the training files have {count}"
+            raise UserError(message, hint=hint, key=f"data.split.{wanted[0]}")
         return split.divide(rows_of(table), groups, strata)
 
     def overlaps(self, train: Table, others: Mapping[str, Table]) -> list[str]:
@@ -176,9 +173,8 @@ def _unpacked(path: Path, changed: int) -> bytes:
         with gzip.open(path, "rb") as file:
             text = file.read(MAX_UNPACKED_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(
-            f"{path} is not a complete gzip file: {error}", hint="Download or copy the file again.", file=path
-        ) from error
+        message = f"{path} is not a complete gzip file: {error}"
+        raise UserError(message, hint="Download or copy the file again.", file=path) from error
     if len(text) > MAX_UNPACKED_BYTES:  # also protects against decompression bombs
         message = f"{path} has more than {MAX_UNPACKED_BYTES >> 30} GiB of decompressed text"
         raise UserError(message, hint="Decompress it: plain files may have any size.", file=path)
@@ -208,7 +204,8 @@ def decode(raw: bytes, path: Path, start: int, errors: Errors = "strict") -> str
         count = broken(path)
         others = f" (first of {count:,} invalid bytes)" if count > 1 else ""
         found = f"{bad} at byte {start + place}, line {line}{others}"
-        raise UserError(f"{path} is not UTF-8 text: {found}", hint=ENCODING_HINT, file=path, line=line) from error
+        hint = ENCODING_HINT + REPLACE_OPTION
+        raise UserError(f"{path} is not UTF-8 text: {found}", hint=hint, file=path, line=line) from error
 
 
 def broken(path: Path) -> int:

@@ -8,6 +8,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,9 +95,8 @@ def recognise(path: Path) -> tuple[Format | None, bytes]:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             begin: bytes = file.read(SNIFFED_BYTES)
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(
-            f"{path} cannot be read: {error}", hint="It may be incomplete: download or copy it again.", file=path
-        ) from error
+        hint = "It may be incomplete: download or copy it again."
+        raise UserError(f"{path} cannot be read: {error}", hint=hint, file=path) from error
     return next((one for one in all_formats() if one.recognises(begin)), None), begin
 
 
@@ -197,15 +197,18 @@ class TableFile:
         """A `UserError` with the file as a field (None for a table in memory)."""
         return UserError(message, hint=hint, key=key, file=self.path if isinstance(self.path, Path) else None)
 
+    @cached_property
+    def _ends(self) -> dict[str, list[str]]:
+        """Full names of the columns by their last part."""
+        ends: dict[str, list[str]] = {}
+        for full in self.columns:
+            ends.setdefault(full.rpartition(".")[2], []).append(full)
+        return ends
+
     def find(self, name: str) -> str | None:
         """Full name of a column, from its name or unique last part; None if missing."""
         if name in self.columns:
             return name
-        if not hasattr(self, "_ends"):
-            ends: dict[str, list[str]] = {}
-            for full in self.columns:
-                ends.setdefault(full.rpartition(".")[2], []).append(full)
-            self._ends = ends
         found = self._ends.get(name.rpartition("/")[2], [])
         return found[0] if len(found) == 1 else None
 
@@ -214,8 +217,7 @@ class TableFile:
 
         why   recipe key or component that needs the column, for the message
         """
-        found = self.find(name)
-        if found is not None:
+        if (found := self.find(name)) is not None:
             return found
         key = why if why.startswith("data.") else None
         needed = f"column `{name}`" + (f", needed for {why}," if why else "")
@@ -247,14 +249,12 @@ def shared(table: dict[str, Column]) -> dict[str, Column]:
     known: list[Array] = []
     for name, column in table.items():
         if isinstance(column, Lists):
-            for lengths in known:
-                if lengths is column.lengths:
-                    break
-                if np.array_equal(lengths, column.lengths):
-                    table[name] = Lists(column.values, lengths)
-                    break
+            own = column.lengths
+            same = next((one for one in known if one is own or np.array_equal(one, own)), None)
+            if same is None:
+                known.append(own)
             else:
-                known.append(column.lengths)
+                table[name] = Lists(column.values, same)
     return table
 
 

@@ -22,14 +22,8 @@ from .base import Format as FileFormat
 from .memory import MemoryTable
 
 Format = Literal["auto", "tsv", "csv", "jsonl"]
-DELIMITED_SUFFIXES = {
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-}
+DELIMITED_SUFFIXES = {".csv": "csv"} | dict.fromkeys((".tsv", ".tab"), "tsv")
+DELIMITED_SUFFIXES |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 MAX_CELL_CHARACTERS = 1 << 30
 MAX_NAME_CHARACTERS = 100  # longer strings are stored as objects
 INTEGER_PATTERN = re.compile(r"-?(0|[1-9][0-9]{0,17})")
@@ -85,12 +79,8 @@ def read_rows(path: Path, form: Format = "auto", errors: Errors = "strict") -> G
 def _even(path: Path, rows: list[list[str]], lines: list[int]) -> Grid:
     for row, line in zip(rows, lines):
         if len(row) != len(rows[0]):
-            raise UserError(
-                f"line {line} of {path} must have {len(rows[0])} columns, as line {lines[0]} has, "
-                f"not {len(row)}: {' | '.join(row)[:80]!r}",
-                file=path,
-                line=line,
-            )
+            must = f"must have {len(rows[0])} columns, as line {lines[0]} has, not {len(row)}"
+            raise UserError(f"line {line} of {path} {must}: {' | '.join(row)[:80]!r}", file=path, line=line)
     return Grid(rows, lines)
 
 
@@ -116,10 +106,8 @@ def _csv(path: Path, text: str) -> tuple[list[list[str]], list[int]]:
 
 def _json(path: Path, text: str) -> Grid:
     """Parse JSON lines, or a JSON list of objects; a missing key is an empty cell."""
-    found: list[tuple[int, Any]] = []
     if text.lstrip().startswith("["):
-        values = _parsed(path, 1, text)
-        found = [(number, value) for number, value in enumerate(values, 1)]
+        found = list(enumerate(_parsed(path, 1, text), 1))
     else:
         found = [(n, _parsed(path, n, line)) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
     names: dict[str, None] = {}
@@ -136,15 +124,14 @@ def _parsed(path: Path, line: int, text: str) -> Any:
     try:
         return json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise UserError(
-            f"line {line} of {path} is not valid JSON: {error}: {text[:60]!r}", file=path, line=line
-        ) from error
+        message = f"line {line} of {path} is not valid JSON: {error}: {text[:60]!r}"
+        raise UserError(message, file=path, line=line) from error
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str | None):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def typed(cells: Sequence[str]) -> Array:
@@ -249,9 +236,7 @@ class CSVWriter(TableWriter):
 
     def add(self, table: Table) -> None:
         columns = [column for _, column in _flat_columns(table)]
-        self.writer.writerows(
-            zip(*(one.tolist() if one.dtype.kind in "OU" else one.astype(str).tolist() for one in columns))
-        )
+        self.writer.writerows(zip(*((one if one.dtype.kind in "OU" else one.astype(str)).tolist() for one in columns)))
 
     def close(self, about: Mapping[str, Array]) -> None:
         self.file.close()

@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,9 @@ class HDF5File(PaddedFile):
         for number in range(plan.get_nfilters()):
             code, *_, words = plan.get_filter(number)
             if not h5py.h5z.filter_avail(code):
-                raise self.error(
-                    f"h5py cannot decompress `{name}` of {self.path}, compressed with "
-                    f"{words.decode(errors='replace') or code}",
-                    hint="Install more compression filters: pip install hdf5plugin",
-                )
+                unknown = words.decode(errors="replace") or code
+                message = f"h5py cannot decompress `{name}` of {self.path}, compressed with {unknown}"
+                raise self.error(message, hint="Install more compression filters: pip install hdf5plugin")
 
     def _frames(self, found: dict[str, Any]) -> list[str]:
         keys = [name.rpartition("/")[0] for name in found if name.rpartition("/")[2] in ("table", "axis0")]
@@ -114,11 +113,9 @@ class HDF5File(PaddedFile):
             )
         if kind in "iu" and width in (1, len(LABEL_COLUMNS)):
             return list(LABEL_COLUMNS[-width:])
-        raise self.error(
-            f"{self.path} stores the names of the {width} columns of type {table.dtype[field].base} in {field} as a "
-            "pickle, which is unsafe to read",
-            hint="Write the table again with format='fixed', or as Parquet.",
-        )
+        stored = f"the names of the {width} columns of type {table.dtype[field].base} in {field}"
+        message = f"{self.path} stores {stored} as a pickle, which is unsafe to read"
+        raise self.error(message, hint="Write the table again with format='fixed', or as Parquet.")
 
     def _columns(self) -> None:
         """Sort columns into values and zero-padded lists, NAME_0, NAME_1, ..."""
@@ -131,9 +128,8 @@ class HDF5File(PaddedFile):
                 if form.kind not in "biuf":
                     self.others[name] = f"{form}"
                     continue
-                match = NUMBERED_NAME.fullmatch(name)
                 self.single[name] = (block, place)
-                if match:
+                if match := NUMBERED_NAME.fullmatch(name):
                     numbered.setdefault(match[1], {})[int(match[2])] = (block, place)
         for name, places in numbered.items():
             if len(places) > 1 and sorted(places) == list(range(len(places))) and name not in self.single:
@@ -145,14 +141,12 @@ class HDF5File(PaddedFile):
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
         if not self.frame:
             return super().get(names, start, stop)
-        rows: dict[int, Array] = {}
 
+        @cache
         def numbers(block: int) -> Array:
-            if block not in rows:
-                dataset, field, _ = self.frame[block]
-                part = dataset[start:stop][field] if field else dataset[start:stop]
-                rows[block] = part[:, None] if part.ndim == 1 else part
-            return rows[block]
+            dataset, field, _ = self.frame[block]
+            part = dataset[start:stop][field] if field else dataset[start:stop]
+            return np.asarray(part[:, None] if part.ndim == 1 else part)
 
         def list_values(name: str) -> Array:
             places = self.lists[name]
@@ -160,20 +154,21 @@ class HDF5File(PaddedFile):
                 return numbers(places[0][0])[:, [place for _, place in places]]
             return np.stack([numbers(block)[:, place] for block, place in places], 1)
 
+        @cache
+        def real(width: int) -> tuple[Array, Array]:
+            """Mask (rows, width) of the entries that are not padding, and their number in each row."""
+            alike = [name for name, places in self.lists.items() if len(places) == width]
+            some = np.any([list_values(name) != 0 for name in alike], 0)
+            return some, some.sum(1).astype(np.int64)
+
         table: dict[str, Column] = {}
-        real: dict[int, tuple[Array, Array]] = {}
         for name in names:
             if name in self.single:
                 block, place = self.single[name]
                 table[name] = np.ascontiguousarray(numbers(block)[:, place])
-                continue
-            width = len(self.lists[name])
-            if width not in real:
-                alike = [one for one, places in self.lists.items() if len(places) == width]
-                some = np.any([list_values(one) != 0 for one in alike], 0)
-                real[width] = some, some.sum(1).astype(np.int64)
-            some, lengths = real[width]
-            table[name] = Lists(list_values(name)[some], lengths)
+            else:
+                some, lengths = real(len(self.lists[name]))
+                table[name] = Lists(list_values(name)[some], lengths)
         return table
 
 

@@ -31,9 +31,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
-            return (
-                {"array": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-            )
+            return {"array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except Exception as error:  # NumPy raises many different exceptions for damaged files
         if "pickle" in str(error).lower():
             message = f"{path} has pickled Python objects, which can run code"

@@ -9,8 +9,8 @@ px (t,), count (n,) with the sum t         columns of lists without padding
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -80,19 +80,17 @@ class PaddedFile(TableFile):
         elif names is not None or form.kind not in "biuf":
             self.others[name] = f"{form} of shape {shape}"
         elif shape[:1] != (self.rows,):
-            if len(shape) == 1 and mask and self._total(mask) == shape[0]:
+            if len(shape) == 1 and self._is_count(mask) and self._counts(mask)[-1] == shape[0]:
                 self._add(name, form, name, None, mask, True)
             else:
                 self.others[name] = f"an array of shape {shape} beside {self.rows} events"
-        elif len(shape) == 1:
-            self._add(name, form, name, None, "", False)
         elif len(shape) in (2, 3) and self._masked(name, shape, mask):
             for number, column in enumerate(self._axes(name, shape[2]) if len(shape) == 3 else [name]):
                 self._add(column, form, name, number if len(shape) == 3 else None, mask or ZEROS, True)
         elif len(shape) == 2 and name in self.layout.axes:
             for number, column in enumerate(self._axes(name, shape[1])):
                 self._add(column, form, name, number, "", False)
-        elif len(shape) == 2:
+        elif len(shape) in (1, 2):
             self._add(name, form, name, None, "", False)
         else:
             self.others[name] = f"an array of shape {shape}"
@@ -107,11 +105,8 @@ class PaddedFile(TableFile):
     def _axes(self, name: str, width: int) -> list[str]:
         given = self.layout.axes.get(name, [f"{name}_{number}" for number in range(width)])
         if len(given) != width:
-            raise self.error(
-                f"data.axes.{name} has {len(given)} names, but the last axis of `{name}` has length "
-                f"{width} in {self.path}",
-                key=f"data.axes.{name}",
-            )
+            key, axis = f"data.axes.{name}", f"the last axis of `{name}` has length {width} in {self.path}"
+            raise self.error(f"{key} has {len(given)} names, but {axis}", key=key)
         return given
 
     def _masked(self, name: str, shape: tuple[int, ...], mask: str) -> bool:
@@ -120,45 +115,34 @@ class PaddedFile(TableFile):
             return False
         if mask == ZEROS or (not mask and len(shape) == 3):
             return name not in self.layout.axes or len(shape) == 3
-        if not mask or mask not in self.arrays:
+        if mask not in self.arrays:
             return False
-        other = self.arrays[mask].shape
-        return other == shape[:2] or (len(other) == 1 and name not in self.layout.axes and self._most(mask) <= shape[1])
+        if self.arrays[mask].shape == shape[:2]:
+            return True
+        counted = self._is_count(mask) and name not in self.layout.axes
+        return counted and int(np.diff(self._counts(mask)).max(initial=0)) <= shape[1]
 
     def _counts(self, mask: str) -> Array:
         if mask not in self.whole:
             counts = np.asarray(self.arrays[mask][:])
             if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts.astype(np.int64) < 0).any():
-                raise self.error(
-                    f"the counts `{mask}` of {self.path} must be integers (n,) of 0 or more, "
-                    f"not {counts.dtype} of shape {counts.shape}",
-                    key="data.mask" if mask == self.layout.mask else None,
-                )
+                message = f"the counts `{mask}` of {self.path} must be integers (n,) of 0 or more, not "
+                key = "data.mask" if mask == self.layout.mask else None
+                raise self.error(f"{message}{counts.dtype} of shape {counts.shape}", key=key)
             self.whole[mask] = np.concatenate([[0], counts.astype(np.int64).cumsum()])
         return self.whole[mask]
 
-    def _total(self, mask: str) -> int:
+    def _is_count(self, mask: str) -> bool:
         array = self.arrays.get(mask)
-        if array is None or len(array.shape) != 1 or array.dtype.kind not in "iu":
-            return -1
-        return int(self._counts(mask)[-1])
-
-    def _most(self, mask: str) -> float:
-        array = self.arrays[mask]
-        if len(array.shape) != 1 or array.dtype.kind not in "iu":
-            return math.inf
-        return int(np.diff(self._counts(mask)).max(initial=0))
+        return array is not None and len(array.shape) == 1 and array.dtype.kind in "iu"
 
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        blocks: dict[str, Array] = {}
-
+        @cache
         def block(array: str) -> Array:
-            if array not in blocks:
-                blocks[array] = np.asarray(self.arrays[array][start:stop])
-            return blocks[array]
+            return np.asarray(self.arrays[array][start:stop])
 
         table: dict[str, Column] = {}
-        kept: dict[str, tuple[Array, Array]] = {}
+        kept: dict[tuple[str, str, int], tuple[Array, Array]] = {}
         for name in names:
             array, part, mask = self.place[name]
             if self.columns[name] == "list" and self.arrays[array].shape[:1] != (self.rows,):
@@ -172,10 +156,8 @@ class PaddedFile(TableFile):
             if self.columns[name] == "value":
                 table[name] = values
                 continue
-            key = f"{array}{mask}" if mask.startswith(".") or mask in ("", ZEROS) else mask
-            if mask == ZEROS and self.arrays[array].ndim == 2:
-                key = ZEROS
-            key = f"{key} {values.shape[1]}"
+            own = mask == "" or mask.startswith(".") or (mask == ZEROS and self.arrays[array].ndim == 3)
+            key = array if own else "", mask, values.shape[1]
             if key not in kept:
                 real = self._real(array, mask, block, start, stop, values.shape)
                 kept[key] = real, real.sum(1).astype(np.int64)
@@ -215,9 +197,8 @@ def column(array: Any, name: str) -> Column:
     if depth > 2 or ak.fields(array):
         raise UserError(f"`{name}` must have numbers or lists of numbers, not {array.type}")
     if ak.any(ak.is_none(array)) or (depth == 2 and ak.any(ak.is_none(array, axis=1))):
-        raise UserError(
-            f"`{name}` has missing values (None): its type is {array.type}", hint="Fill them with awkward.fill_none."
-        )
+        message = f"`{name}` has missing values (None): its type is {array.type}"
+        raise UserError(message, hint="Fill them with awkward.fill_none.")
     if depth == 1 or type(layout).__name__ == "RegularArray":
         return _numbers(ak.to_numpy(array), name)
     lengths = ak.to_numpy(ak.num(array)).astype(np.int64)
@@ -253,15 +234,13 @@ def _any(array: Any, name: str) -> Column:
     if isinstance(array, Lists):
         return array
     if isinstance(array, np.ndarray) and array.dtype.kind != "O":
-        if array.dtype.kind in "US":
-            return array
-        return _numbers(array, name)
+        return array if array.dtype.kind in "US" else _numbers(array, name)
     if isinstance(array, (list, tuple, np.ndarray)):
         rows = list(array)
         if any(np.ndim(row) for row in rows):
             flat = [np.asarray(row).reshape(-1) for row in rows]
             lengths = np.array([len(row) for row in flat], np.int64)
-            return Lists(_numbers(np.concatenate(flat) if flat else np.zeros(0), name), lengths)
+            return Lists(_numbers(np.concatenate(flat), name), lengths)
         plain = np.asarray(rows)
         return plain if plain.dtype.kind == "U" else _numbers(plain, name)
     return column(array, name)

@@ -55,13 +55,9 @@ class ParquetFile(TableFile):
 
 def from_arrow(table: Any) -> dict[str, Column]:
     """Columns of a pyarrow table, including nested columns."""
-    made: dict[str, Column] = {}
-    for field in table.schema:
-        arrays = {field.name: _whole(table.column(field.name))}
-        for name, kind in _leaves(field.name, field.type):
-            if _kind(kind) is not None:
-                made[name] = _column(arrays, name)
-    return made
+    arrays = {name: _whole(table.column(name)) for name in table.column_names}
+    leaves = (leaf for field in table.schema for leaf in _leaves(field.name, field.type))
+    return {name: _column(arrays, name) for name, kind in leaves if _kind(kind) is not None}
 
 
 def _leaves(name: str, kind: Any) -> Iterator[tuple[str, Any]]:

@@ -48,10 +48,7 @@ class RootFile(TableFile):
         self.tree = self.file[self._name()]
         self.rows = int(self.tree.num_entries)
         self.split = hasattr(self.tree, "branches")  # a TTree, read basket by basket
-        if self.split:
-            self._branches()
-        else:
-            self._fields()
+        (self._branches if self.split else self._fields)()
 
     def _name(self) -> str:
         """Name of the tree to read: `layout.tree`, or the only tree."""
@@ -59,11 +56,9 @@ class RootFile(TableFile):
         names = [name for name, kind in kinds.items() if kind in TREES or kind in TUPLES]
         if self.layout.tree:
             if self.layout.tree not in names:
-                raise self.error(
-                    f"{self.path} has no tree `{self.layout.tree}`: its trees are {', '.join(names[:8]) or 'none'}",
-                    hint=nearest(self.layout.tree, names),
-                    key="data.tree",
-                )
+                message = f"{self.path} has no tree `{self.layout.tree}`: its trees are "
+                hint = nearest(self.layout.tree, names)
+                raise self.error(message + (", ".join(names[:8]) or "none"), hint=hint, key="data.tree")
             return self.layout.tree
         if not names:
             held = f": it has {', '.join(list(kinds)[:4])}" if kinds else ": it is empty"
@@ -109,11 +104,8 @@ class RootFile(TableFile):
         self.edges = np.array([*(one.num_first_entry for one in self.tree.cluster_summaries), self.rows], np.int64)
 
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        if not self.split:
-            return self._fields_of(names, start, stop)
-        return dict(zip(names, _map(lambda name: self._safely(name, start, stop), names)))
-
-    def _fields_of(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
+        if self.split:
+            return dict(zip(names, _map(lambda name: self._safely(name, start, stop), names)))
         table = self.tree.arrays(filter_name=list(names), entry_start=start, entry_stop=stop, array_cache=None)
         return {name: column(table[name], name) for name in names}
 
@@ -122,10 +114,8 @@ class RootFile(TableFile):
             return self._column(self.branch[name], start, stop)
         except Exception as error:  # uproot raises many different exceptions here
             words = " ".join(str(error).split()) or type(error).__name__
-            raise self.error(
-                f"entries {start} to {stop - 1} of `{name}` in {self.path} cannot be read: {words[:200]}",
-                hint="The file may be incomplete: download or write it again.",
-            ) from error
+            message = f"entries {start} to {stop - 1} of `{name}` in {self.path} cannot be read: {words[:200]}"
+            raise self.error(message, hint="The file may be incomplete: download or write it again.") from error
 
     def _column(self, branch: Any, start: int, stop: int) -> Column:
         """Read numbers directly from the baskets, faster than joining uproot's arrays."""
@@ -156,7 +146,8 @@ class RootFile(TableFile):
                 return self._slowly(branch, start, stop)
             values.append(raw.view(inner.from_dtype))
             lengths.append((sizes - meaning.header_bytes) // inner.from_dtype.itemsize)
-        flat = _joined(values, inner.to_dtype)
+        native = np.dtype(inner.to_dtype).base.newbyteorder("=")
+        flat = np.concatenate(values, dtype=native, casting="unsafe") if values else np.empty(0, native)
         return Lists(flat, np.concatenate([*lengths, np.zeros(0, np.int64)]).astype(np.int64)) if listed else flat
 
     def _slowly(self, branch: Any, start: int, stop: int) -> Column:
@@ -181,12 +172,6 @@ def _headless(raw: Array, starts: Array, header: int) -> Array:
     kept = np.ones(len(words), bool)
     kept[(starts[:, None] // width + np.arange(header // width)).reshape(-1)] = False
     return words[kept].view(np.uint8)
-
-
-def _joined(parts: list[Array], form: Any) -> Array:
-    """Concatenate in native byte order."""
-    native = np.dtype(form).base.newbyteorder("=")
-    return np.concatenate(parts, dtype=native, casting="unsafe") if parts else np.empty(0, native)
 
 
 def _map(work: Any, items: Sequence[Any]) -> list[Any]:
@@ -219,17 +204,16 @@ class RootWriter(TableWriter):
 
     def _counted_together(self, table: Table) -> dict[str, list[str]]:
         """Lists that share a counter, by their name prefix."""
+        lengths = {name: column.lengths for name, column in table.items() if isinstance(column, Lists)}
         found: dict[str, list[str]] = {}
-        for name, branch in self.branches.items():
-            if isinstance(table[name], Lists):
-                found.setdefault(branch.partition("_")[0], []).append(name)
-
-        def alike(names: list[str]) -> bool:
-            lengths = [column.lengths for name in names if isinstance(column := table[name], Lists)]
-            return all(np.array_equal(lengths[0], other) for other in lengths[1:])
-
-        taken = set(self.branches.values())
-        return {before: names for before, names in found.items() if before and before not in taken and alike(names)}
+        for name in lengths:
+            found.setdefault(self.branches[name].partition("_")[0], []).append(name)
+        return {
+            before: names
+            for before, names in found.items()
+            if before not in ("", *self.branches.values())
+            and all(np.array_equal(lengths[names[0]], lengths[name]) for name in names)
+        }
 
     def _rows(self, table: Table) -> dict[str, Any]:
         """Branches by name; lists with a shared counter become records."""

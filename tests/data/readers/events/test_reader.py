@@ -48,16 +48,15 @@ def test_names_that_are_not_there(files):
         section(*files).want(["part_pX"]).open()
     with refuses("`label`", "CLASS:FILES", file=first, hint="data.classes"):
         section(*files).want(["part_px"], ["label"]).open()
-    with refuses("`jet_p`", "data.observers", key="data.observers", file=first):
-        section(*files, observers=["jet_p"]).want(["part_px"]).open()
-    with refuses("`part_px`", "data.observers", key="data.observers", file=first):
-        section(*files, observers=["part_px"]).want(["part_py"]).open()
-    with refuses("`labl_a`", "data.classes", key="data.classes", file=first):
-        section(*files, classes={"a": "labl_a"}).want(["part_px"]).open()
-    with refuses("`jet_p`", "data.select", key="data.select", file=first):
-        section(*files, select="jet_p > 3").want(["part_px"]).open()
-    with refuses("`part_x`", "data.new.pt", key="data.new.pt", file=first):
-        section(*files, new={"pt": "part_x * 2"}).want(["pt"]).open()
+    for wanted, name, key, options in (
+        ("part_px", "jet_p", "data.observers", {"observers": ["jet_p"]}),
+        ("part_py", "part_px", "data.observers", {"observers": ["part_px"]}),
+        ("part_px", "labl_a", "data.classes", {"classes": {"a": "labl_a"}}),
+        ("part_px", "jet_p", "data.select", {"select": "jet_p > 3"}),
+        ("pt", "part_x", "data.new.pt", {"new": {"pt": "part_x * 2"}}),
+    ):
+        with refuses(f"`{name}`", key, key=key, file=first):
+            section(*files, **options).want([wanted]).open()
     with refuses("a -> b -> a", key="data.new"):
         section(*files, new={"a": "b + 1", "b": "a + 1"}).want(["a"]).open()
 

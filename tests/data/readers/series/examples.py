@@ -65,19 +65,16 @@ def _nested(row):
     return {name: np.asarray(value).tolist() for name, value in row.items() if np.ndim(value)}
 
 
-def write_struct(path, rows):
+def write_struct(path, rows, nest=_nested):
     """Write nested columns as nested-pandas does: a struct of lists."""
     single = {name: [row[name] for row in rows] for name in rows[0] if not np.ndim(rows[0][name])}
-    pq.write_table(pa.table({**single, "lc": [_nested(row) for row in rows]}), path)
+    pq.write_table(pa.table({**single, "lc": [nest(row) for row in rows]}), path)
     return str(path)
 
 
 def write_records(path, rows):
     """Write nested columns as a list of records."""
-    single = {name: [row[name] for row in rows] for name in rows[0] if not np.ndim(rows[0][name])}
-    records = [[dict(zip(_nested(row), one)) for one in zip(*_nested(row).values())] for row in rows]
-    pq.write_table(pa.table({**single, "lc": records}), path)
-    return str(path)
+    return write_struct(path, rows, lambda row: [dict(zip(_nested(row), one)) for one in zip(*_nested(row).values())])
 
 
 def write_long(path, rows, order=None, **options):
@@ -89,20 +86,14 @@ def write_long(path, rows, order=None, **options):
 
 def write_csv(path, rows, sign=",", order=None):
     columns = long(rows)
-    order = np.arange(len(columns["mjd"])) if order is None else order
-    lines = [sign.join(columns)]
-    lines += [sign.join(str(column[place]) for column in columns.values()) for place in order]
-    path.write_text("\n".join(lines) + "\n")
+    order = range(len(columns["mjd"])) if order is None else order
+    lines = [sign.join(str(column[place]) for column in columns.values()) for place in order]
+    path.write_text("\n".join([sign.join(columns), *lines]) + "\n")
     return str(path)
 
 
-def write_ecsv(path, rows):
-    Table(long(rows)).write(path, format="ascii.ecsv")
-    return str(path)
-
-
-def write_fits_long(path, rows):
-    Table(long(rows)).write(path, format="fits")
+def write_astropy(path, rows):
+    Table(long(rows)).write(path, format="ascii.ecsv" if path.suffix == ".ecsv" else "fits")
     return str(path)
 
 

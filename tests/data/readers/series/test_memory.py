@@ -35,13 +35,13 @@ def test_arrays_of_one_object():
     assert read_series(list(TIME), list(VALUE), band="V")["band"].values.tolist() == ["V"] * 3
 
 
+def series_of(rows, **more):
+    points = (lists(rows, name) for name in ("mjd", "mag", "magerr", "filter"))
+    return read_series(*points, id=lists(rows, "objectId"), label=lists(rows, "type"), **more)
+
+
 def test_arrays_of_many():
-    table = read_series(
-        *(lists(ROWS, name) for name in ("mjd", "mag", "magerr", "filter")),
-        id=lists(ROWS, "objectId"),
-        label=lists(ROWS, "type"),
-        meta={"redshift": lists(ROWS, "redshift")},
-    )
+    table = series_of(ROWS, meta={"redshift": lists(ROWS, "redshift")})
     same(table, ROWS)
     assert table["label"].tolist() == lists(ROWS, "type")
     assert table["redshift"].tolist() == lists(ROWS, "redshift")
@@ -113,11 +113,7 @@ def test_tables_of_arrow_and_mappings():
 
 
 def test_a_file_and_back(tmp_path):
-    table = read_series(
-        *(lists(ROWS, name) for name in ("mjd", "mag", "magerr", "filter")),
-        id=lists(ROWS, "objectId"),
-        label=lists(ROWS, "type"),
-    )
+    table = series_of(ROWS)
     path = write_series(tmp_path / "a.parquet", table)
     found = whole(section().read([path]))
     same(found, ROWS)

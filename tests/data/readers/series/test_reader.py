@@ -21,8 +21,8 @@ FORMS = {
     "records.parquet": examples.write_records,
     "long.parquet": examples.write_long,
     "long.csv": examples.write_csv,
-    "long.ecsv": examples.write_ecsv,
-    "long.fits": examples.write_fits_long,
+    "long.ecsv": examples.write_astropy,
+    "long.fits": examples.write_astropy,
     "arrays.fits": examples.write_fits_arrays,
 }
 

@@ -139,10 +139,8 @@ class EventFiles(FileSet):
             return
         found = [words for scan in scans if isinstance(words := scan.columns.get(LABEL), Words)]
         emptied = {key[1] for scan in scans for key in scan.counts if isinstance(key, tuple)}
-        lost = sorted(
-            {*(tag for tag, _ in files), *emptied} - {str(name) for one in found for name in one.words} - {""}
-        )
-        if lost:
+        left = {str(name) for one in found for name in one.words}
+        if lost := sorted({*(tag for tag, _ in files), *emptied} - left - {""}):
             raise UserError(f"all samples of the class {lost[0]} for {part} are left out", hint=" ".join(notes[:4]))
 
     def agree(self, plan: Plan, scans: Sequence[Scan], notes: list[str], training: bool) -> Plan:
@@ -154,8 +152,8 @@ class EventFiles(FileSet):
     def learn(self, plan: Plan, scans: Sequence[Scan], train: Array, notes: list[str]) -> Plan:
         if self.reweight is not None:
             if any(LABEL not in scan.columns for scan in scans):
-                hint = "Define them by tags (CLASS:FILES), data.classes or data.label."
-                raise UserError("data.reweight needs classes, but the data have none", hint=hint, key="data.reweight")
+                message = "data.reweight needs classes, but the data have none"
+                raise UserError(message, hint=CLASSES, key="data.reweight")
             learned = self.reweight.learn(*(known_columns(scans, name)[train] for name in (LABEL, X, Y, WEIGHT)))
             plan = replace(plan, learned=learned)
             if learned.outside:
@@ -168,9 +166,8 @@ class EventFiles(FileSet):
     def slow(self, source: FilePieces, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
         notes = super().slow(source, scans, drawn)
         if drawn and len(source.sizes) > MAX_PIECES_IN_MEMORY:
-            parts = " and ".join(drawn)
             quicker = "so evaluation reads all files: separate files would be faster."
-            notes.insert(0, f"{parts} are drawn from all files, {quicker}")
+            notes.insert(0, f"{' and '.join(drawn)} are drawn from all files, {quicker}")
         return notes
 
 
@@ -272,8 +269,7 @@ class Plan(FilePlan):
     def _read(self, file: TableFile, tag: str, start: int, stop: int, scanning: bool) -> dict[str, Column]:
         """Read columns of the file; add new columns, the class and the weight."""
         needed, optional = self._wanted(file, tag, scanning)
-        raw: dict[str, str] = {}
-        order: list[str] = []
+        raw, order = dict[str, str](), list[str]()
         for name, why in needed.items():
             self._trace(file, name, why, raw, order, ())
         for name in optional:
@@ -358,15 +354,11 @@ class Plan(FilePlan):
         wrong = flags.sum(0) != 1
         if wrong.any():
             first = int(wrong.argmax())
-            true = [name for name, flag in zip(self.classes, flags[:, first]) if flag]
-            message = f"entry {start + rows[first]} of {path} must have exactly one class of data.classes, not "
+            true = " and ".join(name for name, flag in zip(self.classes, flags[:, first]) if flag) or "no class"
+            message = f"entry {start + rows[first]} of {path} must have exactly one class of data.classes, not {true}"
             share = f"{int(wrong.sum()):,} of {len(rows):,} samples there are affected"
-            raise UserError(
-                message + (" and ".join(true) or "no class"),
-                hint=f"{share}; exclude them with data.select.",
-                key="data.classes",
-                file=path,
-            )
+            hint = f"{share}; exclude them with data.select."
+            raise UserError(message, hint=hint, key="data.classes", file=path)
 
     def _no_gaps(self, words: Array, rows: Array, path: Path) -> None:
         if words.dtype.kind == "U" and not (words != "").all():
@@ -417,19 +409,16 @@ def finite(
     the first `most`. Also returns the number of non-finite entries, and of negative entries among the rest.
     """
     made, dropped, negative = dict(table), 0, 0
-    groups: dict[int, list[str]] = {}
+    groups: dict[int, dict[str, Lists]] = {}  # columns of lists that share their lengths
     for name, column in table.items():
         if isinstance(column, Lists):
-            groups.setdefault(id(column.lengths), []).append(name)
-    for names in groups.values():
-        columns = {name: column for name in names if isinstance(column := table[name], Lists)}
-        lengths = columns[names[0]].lengths
+            groups.setdefault(id(column.lengths), {})[name] = column
+    for columns in groups.values():
+        lengths = next(iter(columns.values())).lengths
         good: Array | None = None
         for column in columns.values():
-            if column.values.dtype.kind == "f":
-                finite = np.isfinite(column.values)
-                if not finite.all():
-                    good = finite if good is None else good & finite
+            if column.values.dtype.kind == "f" and not (finite := np.isfinite(column.values)).all():
+                good = finite if good is None else good & finite
         dropped += 0 if good is None else int((~good).sum())
         for name in columns.keys() & set(positive):
             below = columns[name].values < 0

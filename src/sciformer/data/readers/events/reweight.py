@@ -51,28 +51,22 @@ class Reweight(BaseModel):
         """Fit the weights to samples (n,) of the training part."""
         names = np.unique(label)
         if self.to != FLAT:
-            known = [FLAT, *(str(name) for name in names)]
+            known = [FLAT, *map(str, names)]
             one_of("data.reweight.to, `flat` or a class,", self.to, known, key="data.reweight.to")
         shape = (len(names), len(self.x_edges) - 1, len(self.y_edges) - 1)
         bins = self.bins(x, y)
         inside, place = bins >= 0, np.searchsorted(names, label)
-        sums = np.bincount(
-            (place * shape[1] * shape[2] + bins)[inside], weight[inside], minlength=int(np.prod(shape))
-        ).reshape(shape)
+        number = (place * shape[1] * shape[2] + bins)[inside]
+        sums = np.bincount(number, weight[inside], minlength=int(np.prod(shape))).reshape(shape)
+        target = np.ones(shape[1:]) if self.to == FLAT else sums[[*map(str, names)].index(self.to)]
         table = np.zeros(shape)
-        target = np.ones(shape[1:])
-        if self.to != FLAT:
-            target = sums[[str(name) for name in names].index(self.to)]
-        for number, name in enumerate(names):
-            mine = sums[number]
+        for name, mine, own in zip(names, sums, table):
             filled = mine > 0
             if not (filled & (target > 0)).any():
                 where = "" if self.to == FLAT else f" in the bins of class {self.to}"
-                raise UserError(
-                    f"class {name} has no samples inside the edges of data.reweight{where}", key="data.reweight"
-                )
-            factor = np.where(filled, target / np.where(filled, mine, 1), 0)
-            table[number] = self._capped(factor, mine)
+                message = f"class {name} has no samples inside the edges of data.reweight{where}"
+                raise UserError(message, key="data.reweight")
+            own[:] = self._capped(np.where(filled, target / np.where(filled, mine, 1), 0), mine)
         return Weights(self, names, table, int((~inside).sum()))
 
     def _capped(self, factor: Array, sums: Array) -> Array:

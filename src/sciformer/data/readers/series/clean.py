@@ -192,16 +192,12 @@ def describe_cleaning(found: Counts, objects: int, kept: int, rules: Rules, whos
     if found["unsorted"]:
         notes.append(f"{found['unsorted']:,} of {objects:,} objects{whose} were not sorted by time: sorted.")
     without = {key[1]: count for key, count in found.items() if isinstance(key, tuple) and key[0] == "without"}
-    for name, number in without.items():
-        if number:
-            notes.append(f"{number:,} of {objects:,} objects{whose} have no `{name}`: left out.")
+    share = f"of {objects:,} objects{whose} have"
+    notes += [f"{number:,} {share} no `{name}`: left out." for name, number in without.items() if number]
     if short := objects - kept - sum(without.values()):
         what = "no points" if rules.min_points == 1 else f"fewer than {rules.min_points:,} points"
-        notes.append(f"{short:,} of {objects:,} objects{whose} have {what}: left out.")
-    for band in rules.bands:
-        if not found["band", band]:
-            known = sorted(key[1] for key in found if isinstance(key, tuple) and key[0] == "band" and found[key])
-            notes.append(
-                f"No point{whose} has the band {band} of data.bands; the bands are {', '.join(known) or 'none'}."
-            )
-    return notes
+        notes.append(f"{short:,} {share} {what}: left out.")
+    known = sorted(key[1] for key in found if isinstance(key, tuple) and key[0] == "band" and found[key])
+    there = f"the bands are {', '.join(known) or 'none'}"
+    lost = [band for band in rules.bands if band not in known]
+    return notes + [f"No point{whose} has the band {band} of data.bands; {there}." for band in lost]

@@ -65,7 +65,7 @@ class Objects:
         file, self.path = open_file(path, LAYOUT, form_of(path)), path
         columns = file.read(list(file.kinds), 0, file.rows)
         self.columns = {name: column for name, column in columns.items() if isinstance(column, np.ndarray)}
-        known = find(given.id, self.columns) if given.id not in ("", NONE) else []
+        known = find(given.id, self.columns) if given.id != NONE else []
         known = known or hits(("id", *OBJECT), self.columns)
         if not known:
             message = f"{path} of data.objects has no column of object ids: its columns are {', '.join(self.columns)}"
@@ -76,9 +76,8 @@ class Objects:
             names, counts = np.unique(ids, return_counts=True)
             most = f"{counts.max():,} for {names[counts.argmax()]}"
             raise file.error(f"{path} must have one row for each object, not {most}", key="data.objects")
-        wanted = given.label if given.label != NONE else ""
-        found = find(wanted, self.columns) if wanted else [] if given.label else hits(LABEL, self.columns)
-        self.label = found[0] if found else ""
+        found = find(given.label, self.columns) if given.label else hits(LABEL, self.columns)
+        self.label = found[0] if found and given.label != NONE else ""
 
     def get(self, name: str, ids: Array) -> Array:
         """A column for these objects; NaN or "" for objects missing in the table."""
@@ -241,17 +240,12 @@ class CurveFile:
             else:
                 made[name] = values[firsts]
         if isinstance(label := made.get(self.names.label), Lists):
-            row = int(
-                np.argmax([len(set(part.tolist())) > 1 for part in np.split(label.values, lengths.cumsum()[:-1])])
-            )
-            seen = sorted(set(map(str, label.take(np.array([row])).values.tolist())))
+            found = [sorted(set(map(str, part.tolist()))) for part in np.split(label.values, lengths.cumsum()[:-1])]
+            row = next(number for number, seen in enumerate(found) if len(seen) > 1)
             which = f" {words(rows[self.names.id][firsts])[row]}" if self.names.id else ""
-            several = f"`{self.names.label}` has several values for object{which} of {self.path}: {', '.join(seen[:4])}"
-            raise self.error(
-                several,
-                "Give the column of the class: --data.label NAME. If there is none: --data.label none",
-                "data.label",
-            )
+            several = f"`{self.names.label}` has several values for object{which} of {self.path}"
+            hint = "Give the column of the class: --data.label NAME. If there is none: --data.label none"
+            raise self.error(f"{several}: {', '.join(found[row][:4])}", hint, "data.label")
         return made
 
     def _ids(self, found: Column | None, start: int, stop: int) -> Array:
@@ -280,8 +274,7 @@ class CurveFile:
             found = f"`{self.names.band}` has {len(names[row]):,} letters, {names[row][:40]!r},"
             points = f"for the {time.lengths[row]:,} points of row {start + row} of {self.path}"
             raise self.error(f"{found} {points}; it must have one letter per point", key="data.band")
-        letters = np.frombuffer("".join(names.tolist()).encode("utf-32-le"), "<U1")
-        return Lists(letters, time.lengths)
+        return Lists(np.frombuffer("".join(names.tolist()).encode("utf-32-le"), "<U1"), time.lengths)
 
     def _spelled(self) -> bool:
         """Whether bands are strings with a letter per observation, in the first rows."""

@@ -25,7 +25,7 @@ from ...columns import Lists, Table, rows_of, select
 from ...fileset import Counts, concatenate_shared
 from .clean import BadErrors, Column, Rules, SameTime, clean, describe_cleaning
 from .curves import CurveFile
-from .names import Names, need
+from .names import NONE, Names, need
 
 WHERE = "the table"
 ROWS_PER_GROUP = 4096  # objects per row group
@@ -64,9 +64,8 @@ def read_series(
         given = {"time": time, "value": value, "error": error, "band": band, "limit": limit, "id": id, "label": label}
         for role, name in given.items():
             if not isinstance(name, str | None):
-                raise UserError(
-                    f"`{role}` must be a column name, as the curves are a table, not of type {type(name).__name__}"
-                )
+                kind = type(name).__name__
+                raise UserError(f"`{role}` must be a column name, as the curves are a table, not of type {kind}")
         names = Names(**{role: name or "" for role, name in given.items()}, quality=quality)
         tables = [what] if _is_table(what) else what
         parts = [_read(CurveFile(_flat(one), names), list(meta), alone=len(tables) == 1) for one in tables]
@@ -127,29 +126,25 @@ def _arrays(
     if points["value"] is None:
         raise UserError("`value` is missing", hint="Call read_series(time, value, error, band).")
     if meta and not isinstance(meta, Mapping):
-        raise UserError(
-            f"`meta` must be a mapping from names to values when the curves are arrays, not {type(meta).__name__}"
-        )
-    beside = dict(meta) if isinstance(meta, Mapping) else {}
+        kind = type(meta).__name__
+        raise UserError(f"`meta` must be a mapping from names to values when the curves are arrays, not {kind}")
     times = [time] if one else list(time)
     found: dict[str, Any] = {"time": times}
     for name, given in points.items():
         if given is not None:
             entries = [given] * len(times) if one or np.isscalar(given) else list(given)
-            found[name] = [_each(entry, len(own)) for entry, own in zip(entries, times)]
-            if len(entries) != len(times):
-                found[name] = entries
-    single = {**beside, **({} if label is None else {"label": label})}
+            same = len(entries) == len(times)
+            found[name] = [_each(entry, len(own)) for entry, own in zip(entries, times)] if same else entries
+    single = dict(meta) if isinstance(meta, Mapping) else {}
+    single |= {} if label is None else {"label": label}
     found |= {name: [given] if one else list(given) for name, given in single.items()}
     found["id"] = list(map(str, range(len(times)))) if id is None else [id] if one else list(id)
     for name, column in found.items():
         if len(column) != len(times):
             raise UserError(f"`{name}` must have an entry for each of the {len(times):,} objects, not {len(column):,}")
-    own = {name: name for name in ("time", "value", "error", "band", "limit", "id", "label")}
-    file = CurveFile(
-        from_mapping(found, WHERE), Names(**{role: n if n in found else "none" for role, n in own.items()})
-    )
-    return _read(file, list(meta), alone=False)
+    roles = ("time", "value", "error", "band", "limit", "id", "label")
+    names = Names(**{role: role if role in found else NONE for role in roles})
+    return _read(CurveFile(from_mapping(found, WHERE), names), list(meta), alone=False)
 
 
 def _each(entry: Any, count: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from ....errors import UserError, nearest
@@ -64,8 +64,7 @@ class Names:
 
     def used(self) -> dict[str, str]:
         """Roles with a column, and the name of the column."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {role: name for role, name in found.items() if name}
+        return {role: name for role, name in vars(self).items() if name}
 
 
 def plain(name: str) -> str:
@@ -101,12 +100,13 @@ def need(name: str, names: Iterable[str], path: Path | str, why: str, key: str |
 
 def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
     """Find the column of each role; times and values are required."""
+    told = given.used()
+    refused = {role for role, name in told.items() if name == NONE}
     named = {
         role: need(name, kinds, path, f"for data.{role}", f"data.{role}")
-        for role, name in given.used().items()
-        if name != NONE
+        for role, name in told.items()
+        if role not in refused
     }
-    refused = {role for role, name in given.used().items() if name == NONE}
     numbers = [name for name, kind in kinds.items() if not kind.words]
     nest = next((prefix for role in POINTS if role in named and (prefix := _prefix(named[role]))), "")
     if "time" not in named:
@@ -118,13 +118,12 @@ def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
         named["value"] = _value(beside, path)
     for role in ("time", "value", "error"):
         if role in named and kinds[named[role]].listed != listed:
-            many, few = "a list in each row", "a number in each row"
-            must, has = (many, few) if listed else (few, many)
-            message = f"`{named[role]}` of {path} must have {must}, as `{named['time']}` has, not {has}"
-            raise column_error(path, message, key=f"data.{role}")
+            forms = ("a number in each row", "a list in each row")
+            message = f"`{named[role]}` of {path} must have {forms[listed]}, as `{named['time']}` has, not "
+            raise column_error(path, message + forms[not listed], key=f"data.{role}")
         if role in named and kinds[named[role]].words:
             raise _worded(named[role], role, path)
-    if not {"error"} & (named.keys() | refused):
+    if "error" not in named.keys() | refused:
         named["error"] = error_of(named["value"], beside)
     free = [name for name in kinds if name not in named.values()]
     points = [name for name in free if kinds[name].listed == listed and _prefix(name) == nest]
@@ -174,10 +173,8 @@ def _time(names: Sequence[str], kinds: Mapping[str, Kind], nest: str, path: Path
 
 
 def _worded(name: str, role: str, path: Path | str) -> UserError:
-    hint = "Convert times to days, such as MJD." if role == "time" else ""
-    return column_error(
-        path, f"`{name}` of {path} must have numbers for data.{role}, not strings", hint, f"data.{role}"
-    )
+    message = f"`{name}` of {path} must have numbers for data.{role}, not strings"
+    return column_error(path, message, "Convert times to days, such as MJD." * (role == "time"), f"data.{role}")
 
 
 def _unclear(role: str, found: Sequence[str], names: Iterable[str], path: Path | str) -> UserError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -159,9 +158,8 @@ class SeriesFiles(FileSet):
     def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
         groups = known_columns(scans, split.by or "id", "objects")
         if not split.by and (again := len(groups) - len(np.unique(groups))):
-            notes.append(
-                f"{again:,} of {len(groups):,} curves are of objects with another curve: they stay in one part."
-            )
+            share = f"{again:,} of {len(groups):,} curves"
+            notes.append(f"{share} are of objects with another curve: they stay in one part.")
         return groups, known_columns(scans, split.stratify, "objects") if split.stratify else None
 
     def overlaps(self, scans: Mapping[str, Sequence[Scan]]) -> list[str]:
@@ -194,7 +192,7 @@ class Plan(FilePlan):
     keeps_files: ClassVar[bool] = True
 
     def load(self, scan: Scan, rows: Rows) -> Table:
-        table = self._table(scan.file, scan.tag, rows.start, rows.stop, Counter())
+        table = self._table(scan.file, scan.tag, rows.start, rows.stop, Counts())
         if self.limits and "limit" not in table:
             time = table["time"]
             assert isinstance(time, Lists)
@@ -253,10 +251,11 @@ class Plan(FilePlan):
             own = [name for name in kinds if name not in used and (name in LISTS_ALWAYS_READ or file.of_object(name))]
             made = {name: name for name in own if name not in ROLES and plain(name) != INDEX}
             made |= dict.fromkeys((name for name in outside if name not in ROLES), "")
-            for name in self.divide:
-                if name not in made and name not in roles:
-                    made[name] = need(name, kinds, file.path, f"for {SPLIT}", SPLIT)
-            return made
+            return made | {
+                name: need(name, kinds, file.path, f"for {SPLIT}", SPLIT)
+                for name in self.divide
+                if name not in made and name not in roles
+            }
         made = {}
         for name, why in {**self.names, **dict.fromkeys(self.wishes, ""), **dict.fromkeys(self.divide, "")}.items():
             if name in roles:
