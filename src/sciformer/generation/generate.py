@@ -137,12 +137,10 @@ class Author:
         one_of("the precision", precision, ["auto", "float32", "bfloat16"], key="--precision")
         self.run, self.length, self.sampling, self.log = run, length, sampling, log
         stream, self.tokens = _text(run)
-        tokens = self.tokens
         self.model: Any = _conditioned(run, stream, beside)
-        self.window = tokens.window
+        self.window, self.end = self.tokens.window, self.tokens.end_id
         self.stops = [text for text in ([stop] if isinstance(stop, str) else stop) if text]
-        self.end = tokens.end_id
-        allowed = np.array(tokens.writable)
+        allowed = np.array(self.tokens.writable)
         if self.end is not None:
             allowed[self.end] = True
         self.allowed = torch.as_tensor(allowed, device=run.device)
@@ -190,7 +188,7 @@ class Author:
 
     def stream(self, ids: list[int], uniform: Tensor) -> Iterator[str]:
         """Stream the pieces of one text."""
-        yield from self.line(ids).pieces(block[0].tolist() for block in self._write([ids], uniform))
+        return self.line(ids).pieces(block[0].tolist() for block in self._write([ids], uniform))
 
     def texts(self, ids: list[list[int]], uniform: Tensor) -> list[str]:
         """Complete texts of several prompts."""
@@ -225,10 +223,7 @@ class Author:
         return Line(self.tokens, [] if len(self.tokens.source_columns) > 1 else ids, self.stops, self.end)
 
     def groups(self, ids: list[list[int]], batch: int, alike: bool) -> Iterator[list[int]]:
-        """Batches of prompts of similar length.
-
-        The lengths are equal if `alike`, or if the window gets full.
-        """
+        """Batches of prompts of similar length; equal if `alike` or if the window gets full."""
         same: dict[int, list[int]] = {}
         for row in sorted(range(len(ids)), key=lambda row: len(ids[row])):
             fits = len(ids[row]) + self.length <= self.window
@@ -238,11 +233,10 @@ class Author:
             yield from (rows[start : start + batch] for start in range(0, len(rows), batch))
 
     def _write(self, ids: list[list[int]], uniform: Tensor) -> Iterator[Tensor]:
-        longest = max(len(one) for one in ids)
-        pads = None
-        if any(len(one) != longest for one in ids) and all(len(one) + self.length <= self.window for one in ids):
-            pads = torch.tensor([longest - len(one) for one in ids])
-            ids = [[0] * (longest - len(one)) + one for one in ids]
+        lengths, pads = [len(one) for one in ids], None
+        if len(set(lengths)) > 1 and max(lengths) + self.length <= self.window:
+            pads = max(lengths) - torch.tensor(lengths)
+            ids = [[0] * (max(lengths) - len(one)) + one for one in ids]
         else:
             ids = [one[-self.window :] for one in ids]
         blocks = write(
