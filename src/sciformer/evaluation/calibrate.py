@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError, one_of
@@ -26,7 +26,7 @@ class Calibration:
     state: dict[str, Any]
     part: str
     before: dict[str, Evaluation]
-    after: dict[str, Evaluation] = field(default_factory=dict)
+    after: dict[str, Evaluation]
 
     @property
     def words(self) -> str:
@@ -53,11 +53,8 @@ def calibrate(run: Run, part: str = "valid") -> Calibration:
     parts = run.data().parts()
     one_of("the part to calibrate with", part, [name for name in parts if name != "train"] or ["valid"], key="--part")
     if part not in parts:
-        raise UserError(
-            f"the data have no part `{part}` to calibrate with",
-            hint="Hold out a part of the data with data.split.",
-            key="data.split",
-        )
+        message = f"the data have no part `{part}` to calibrate with"
+        raise UserError(message, hint="Hold out a part of the data with data.split.", key="data.split")
     objective = run.assembly.objective
     for key in run.calibration.get("state", {}):
         objective.state.pop(key, None)
