@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...data.columns import Lists, Table
+from ...data.columns import Table
 from ...data.readers.text_parts import REPLACE_OPTION, read_lines, read_text
 from ...data.source import pieces
 from ...errors import UserError
@@ -21,6 +21,7 @@ from .readers.labelled import Lines
 from .readers.pairs import COLUMN_MARK, Parallel
 from .readers.running import TextFiles
 from .readers.tagged import Columns
+from .tokens import text_column
 
 MAX_SAMPLE_BYTES = 1 << 25  # bytes of text used for the statistics
 MAX_CHARACTERS = 1000  # number of different characters above which bytes are the unit
@@ -215,9 +216,9 @@ def _find_label(table: Mapping[str, Any], count: int) -> tuple[str, bool, str]:
     named = [name for name in ("label", *few, *real) if name in few or name in real]
     if not named:
         listed = ", ".join(f"`{name}` with {size:,}" for name, size in sizes.items())
+        columns_found = f"columns with their different values: {listed or 'none besides `text`'}"
         raise UserError(
-            f"no column has labels (2 to {guess.MAX_CLASSES:,} different values) or numbers; "
-            f"columns with their different values: {listed or 'none besides `text`'}"
+            f"no column has labels (2 to {guess.MAX_CLASSES:,} different values) or numbers; {columns_found}"
         )
     name = named[0]
     return name, name in real, f"`{name}` has {sizes[name]} different values"
@@ -230,10 +231,9 @@ def guess_tagger(parts: dict[str, list[str]], paths: list[Path]) -> Page:
     universal = suffix == ".conllu"
     options = {"words": words, "tags": tags, "comments": universal, **guess.part_fields(parts)}
     table, count, told = _load(Columns(kind="conll", **options))
-    column: Lists = table["words"]
     kinds = sorted(set(table["tags"].values.tolist()))
     spans = all(kind == "O" or kind[1:2] == "-" for kind in kinds)
-    texts = [" ".join(part) for part in np.split(column.values, column.lengths.cumsum()[:-1])]
+    texts = [" ".join(words) for words in text_column(table, "words")[0]]
     found = [
         Found("data.kind", "conll", "one word per line, empty lines between sentences"),
         *guess.files(parts),
@@ -246,9 +246,8 @@ def guess_tagger(parts: dict[str, list[str]], paths: list[Path]) -> Page:
         Found("tokens.column", "words"),
         Found("objective.kind", "tag", "entities, with tags B-... and I-..." if spans else "one tag per word"),
     ]
-    amount = f"{count:,} sentences"
-    words_and_tags = f"{len(column.values):,} words, {len(kinds)} tags: {', '.join(kinds[:12])}"
-    notes = [f"Found: {amount}, {words_and_tags}", *told]
+    amount, number = f"{count:,} sentences", len(table["words"].values)
+    notes = [f"Found: {amount}, {number:,} words, {len(kinds)} tags: {', '.join(kinds[:12])}", *told]
     return Page("tags of words", paths, amount, notes, "text/tagging", found)
 
 

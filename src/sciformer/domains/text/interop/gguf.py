@@ -93,7 +93,6 @@ def _config(own: Config, tied: bool) -> dict[str, Any]:
 
 
 def _tensors(reader: Any, heads: int, kv_heads: int) -> dict[str, Tensor]:
-    """Weights in single precision, under their Hugging Face names."""
     whole, found = require("gguf.quants", ".gguf files").dequantize, {}
     for tensor in reader.tensors:
         *place, part, kind = tensor.name.split(".")
@@ -125,6 +124,7 @@ def _tokenizer(fields: dict[str, Any], special: dict[str, str], path: Path) -> s
     )
     if first or last:
         numbers = [(word, made.token_to_id(word)) for word in {*first, *last}]
-        frame = library.processors.TemplateProcessing(single=[*first, "$A", *last], special_tokens=numbers)
-        made.post_processor = frame
+        made.post_processor = library.processors.TemplateProcessing(
+            single=[*first, "$A", *last], special_tokens=numbers
+        )
     return json.dumps(json.loads(made.to_str()), ensure_ascii=False)
