@@ -116,11 +116,8 @@ def evaluate_trial(trial: Trial, run: Run) -> None:
     trial.flops = found.flops_per_sample * trial.samples
     trial.seconds = float(run.about.get("seconds", math.nan))
     trial.unit = data.objective.unit
-    trial.speed = tokens_per_second(run)
-    if trial.unit == "samples":
-        trial.speed /= max(found.tokens, 1e-12)
-    kept = run.path / "scores.json"
-    if kept.exists():
+    trial.speed = tokens_per_second(run) / (max(found.tokens, 1e-12) if trial.unit == "samples" else 1)
+    if (kept := run.path / "scores.json").exists():
         passed = json.loads(kept.read_text("utf-8")).get("along", {}).get("crossing")
         trial.crossing = math.nan if passed is None else float(passed)
 
@@ -217,10 +214,11 @@ def comparison_page(found: Comparison) -> Page:
         page.text("\n\n".join(found.warnings))
     if found.grid:
         page.section("Grid", note=f"Each recipe is compared at the point with the best validation {found.best}.")
-        rows = []
-        for row in found.rows:
-            name, score = f"{row.recipe} {row.labels}".strip(), format_figure(row.score(found.best, valid=True))
-            rows.append([name, format_point(row.point), score, "chosen" if row.chosen else ""])
+        scores = [format_figure(row.score(found.best, valid=True)) for row in found.rows]
+        rows = [
+            [f"{row.recipe} {row.labels}".strip(), format_point(row.point), score, "chosen" if row.chosen else ""]
+            for row, score in zip(found.rows, scores)
+        ]
         caption = "Validation scores of every point: mean ± spread over runs."
         page.table(["recipe", "point", f"validation {found.best}", ""], rows, caption)
     page.section("Runs")

@@ -69,7 +69,7 @@ def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
     ]
 
 
-def draw_truncated(found: Sequence[TruncatedScores], xlabel: str = "distance from the first token") -> Figure:
+def draw_truncated(found: Sequence[TruncatedScores]) -> Figure:
     """Plot scores against distance: scores of classes together, else the first metric."""
     from ..inspect.plots.curves import Band, draw_along
     from ..inspect.plots.style import name_in_words
@@ -88,7 +88,8 @@ def draw_truncated(found: Sequence[TruncatedScores], xlabel: str = "distance fro
         )
         for name in shown
     }
-    return draw_along(list(seen), curves, {}, xlabel, "score" if shares else name_in_words(shown[0]))
+    label = "score" if shares else name_in_words(shown[0])
+    return draw_along(list(seen), curves, {}, "distance from the first token", label)
 
 
 def evaluate_truncated(

@@ -77,13 +77,12 @@ class Stepper:
             self.cache = self.model.trunk.cache(*([] if self.capacity is None else [self.capacity]))
         else:
             self.cache.reset()
-        if pads is None:
-            self.pads = None
-            self.keep(self.logits(StreamView({"ids": ids}, None)))
-            return
-        self.pads = pads[:, None]
-        places = torch.arange(ids.shape[1], device=self.device)[None] - self.pads
-        self.keep(self.logits(StreamView({"ids": ids, "at": places.clamp(min=0)}, places >= 0)))
+        view, self.pads = StreamView({"ids": ids}, None), None
+        if pads is not None:
+            self.pads = pads[:, None]
+            places = torch.arange(ids.shape[1], device=self.device)[None] - self.pads
+            view = StreamView({"ids": ids, "at": places.clamp(min=0)}, places >= 0)
+        self.keep(self.logits(view))
 
     def step(self) -> None:
         self.keep(self.logits(self.view()))

@@ -70,9 +70,7 @@ def generate(
     sampling = Sampling(temperature, top_k, top_p, repetition)
     author = Author(run, length, sampling, stop, precision, compiled, log, beside=beside)
     ids = author.encode(prompt)
-    if beam != 1:
-        return iter(author.search([ids], beam))
-    return author.stream(ids, draw_uniforms(seed, 1, length))
+    return iter(author.search([ids], beam)) if beam != 1 else author.stream(ids, draw_uniforms(seed, 1, length))
 
 
 def generate_many(
@@ -106,15 +104,13 @@ def generate_many(
         raise UserError(f"batch must be at least 1, not {batch}")
     ids = [author.encode(prompt) for prompt in prompts]
     uniform = draw_uniforms(seed, len(prompts), length)
-    answers, done = [""] * len(prompts), 0
+    answers: dict[int, str] = {}
     for rows in author.groups(ids, batch, alike=beam != 1):
         together = [ids[row] for row in rows]
         found = author.search(together, beam) if beam != 1 else author.texts(together, uniform[:, rows])
-        for row, text in zip(rows, found):
-            answers[row] = text
-        done += len(rows)
-        on_progress(done, len(prompts))
-    return answers
+        answers |= zip(rows, found)
+        on_progress(len(answers), len(prompts))
+    return [answers[row] for row in range(len(prompts))]
 
 
 class Author:

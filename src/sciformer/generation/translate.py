@@ -76,20 +76,18 @@ def translate_with(
     writer = (EncoderDecoderWriter if SOURCE in assembly.tokens else PromptWriter)(model, assembly, device)
     allowed = torch.as_tensor(np.asarray(writer.tokens.writable))
     options: dict[str, Any] = {"beam": beam, "penalty": penalty, "allowed": allowed}
-    answers = [""] * len(lines)
     sources = {row: writer.encode(line) for row, line in enumerate(lines) if line.strip()}
-    done = len(lines) - len(sources)
-    on_progress(done, len(lines))
+    answers = {row: "" for row in range(len(lines)) if row not in sources}
+    on_progress(len(answers), len(lines))
     for rows in writer.batches(list(sources), sources, beam):
         first = writer.begin([sources[row] for row in rows]).float().log_softmax(-1)
         longest = torch.tensor([writer.longest(sources[row], objective.more) for row in rows])
         found = beam_search(writer.next_logits, writer.cache.reorder, first, writer.end, longest, **options)
-        for row, hypotheses in zip(rows, found):
-            answers[row] = " ".join(writer.tokens.decode(hypotheses[0].ids).splitlines())  # one line
-        done += len(rows)
-        on_progress(done, len(lines))
+        for row, (best, *_) in zip(rows, found):
+            answers[row] = " ".join(writer.tokens.decode(best.ids).splitlines())  # one line
+        on_progress(len(answers), len(lines))
     model.train(was)
-    return answers
+    return [answers[row] for row in range(len(lines))]
 
 
 class Writer:

@@ -143,12 +143,10 @@ def _all(tags: Sequences, truth: Sequences) -> Found:
 
 
 def _listed(name: str, sequences: Sequences) -> list[list[str]]:
-    listed = []
-    for one in sequences:
-        if isinstance(one, str) or not hasattr(one, "__len__"):
-            raise UserError(f"`{name}` must have a list of tags for each sample, not {one!r}")
-        listed.append([str(tag) for tag in one])
-    return listed
+    listed = list(sequences)
+    if wrong := [one for one in listed if isinstance(one, str) or not hasattr(one, "__len__")]:
+        raise UserError(f"`{name}` must have a list of tags for each sample, not {wrong[0]!r}")
+    return [[str(tag) for tag in one] for one in listed]
 
 
 # Translations (sacreBLEU)

@@ -56,7 +56,11 @@ def _detect_recipe(names: list[str], paths: list[Path]) -> Page:
         return guess_translation(parts, columns, paths)
     if all(_bare_suffix(path) in DELIMITED_SUFFIXES for path in paths):
         table = Lines(kind="lines", files=parts["train"]).read(parts["train"]).load(0)
-        return guess_classifier(parts, paths) if len(table) > 1 else _guess_text_table(parts, paths, table)
+        if len(table) > 1:
+            return guess_classifier(parts, paths)
+        seen = _TextCounts([table])
+        data = [Found("data.kind", "lines", "a table with a single column of texts"), *guess.files(parts)]
+        return _guess_gpt(paths, seen, seen.total_characters(0), data, "texts in a table")
     if is_tagged(paths[0]):
         return guess_tagger(parts, paths)
     return _guess_running_text(names, parts, paths)
@@ -90,12 +94,6 @@ def _guess_running_text(names: list[str], parts: dict[str, list[str]], paths: li
     longest = int(np.quantile(seen.lengths, 0.99)) if alone else 0
     data = [*guess.files(parts), documents, *split]
     return _guess_gpt(paths, seen, characters, data, "separate lines" if alone else "running text", longest)
-
-
-def _guess_text_table(parts: dict[str, list[str]], paths: list[Path], table: Table) -> Page:
-    seen = _TextCounts([table])
-    data = [Found("data.kind", "lines", "a table with a single column of texts"), *guess.files(parts)]
-    return _guess_gpt(paths, seen, seen.total_characters(0), data, "texts in a table")
 
 
 class _TextCounts:
@@ -182,7 +180,6 @@ def _encoder_keys(texts: Sequence[str], count: int, unit: str, lower: bool, part
 
 
 def _round_up(number: float, steps: Sequence[int]) -> int:
-    """The first step that is not below the number, or the last step."""
     return next((step for step in steps if step >= number), steps[-1])
 
 
@@ -269,6 +266,10 @@ def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: li
     steps = int(np.clip(100 * epoch // tokens, 500, 8000)) if base.endswith("tiny") else 100_000
     marked = any(COLUMN_MARK in name for name in parts["train"])
     how = f"replace {COLUMN_MARK} in the file names" if marked else "tab-separated columns"
+    shared = (
+        ("learn", [source, target], "one vocabulary for both, so names can be copied"),
+        ("vocabulary", vocabulary, f"maximum; texts have {different:,} different words"),
+    )
     found = [
         Found("base", base, f"for {count:,} pairs; recipe with the other keys"),
         Found("data.kind", "parallel", "parallel texts"),
@@ -278,13 +279,9 @@ def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: li
         Found("tokens.source", None, "source text"),
         Found("tokens.target", None, "translation"),
         *(
-            key
+            Found(f"tokens.{stream}.{key}", value, why)
             for stream, column in (("source", source), ("target", target))
-            for key in (
-                Found(f"tokens.{stream}.column", column),
-                Found(f"tokens.{stream}.learn", [source, target], "one vocabulary for both, so names can be copied"),
-                Found(f"tokens.{stream}.vocabulary", vocabulary, f"maximum; texts have {different:,} different words"),
-            )
+            for key, value, why in (("column", column, ""), *shared)
         ),
         Found("train.steps", steps, f"about {steps * tokens / epoch:.0f} epochs"),
         Found("train.tokens", tokens, "source or target tokens per batch, padding included"),

@@ -22,6 +22,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._version import __version__
-from ...data.batch import ModelInputs, StreamView
+from ...data.batch import ModelInputs
 from ...data.columns import Array
 from ...errors import UserError
 from ...files.packages import require
@@ -128,7 +129,9 @@ class Graph(nn.Module):
         pooled = self.model.pool(self.model.encode(inputs.view(self.objective.stream)))
         found: dict[str, Tensor] = {}
         if not self.objective.reads_out:
-            found = self.objective.predict(_Pooled(self.model, pooled), inputs)
+            # A stand-in for the model with the pooled vectors.
+            model = SimpleNamespace(heads=self.model.heads, encode=lambda view: pooled, pool=lambda encoded: encoded)
+            found = self.objective.predict(model, inputs)
         found["summary"] = pooled
         self.outputs = list(found)
         return tuple(found.values())
@@ -150,19 +153,6 @@ class _Fixed(nn.Module):
     def plain(self, x: Tensor) -> Tensor:
         """Normalise images (B, D, height, width); runtimes fuse it with a convolution."""
         return self.norm.plain(x)
-
-
-class _Pooled:
-    """Model stand-in with precomputed pooled vectors."""
-
-    def __init__(self, model: Any, pooled: Tensor) -> None:
-        self.heads, self.pooled = model.heads, pooled
-
-    def encode(self, view: StreamView) -> Tensor:
-        return self.pooled
-
-    def pool(self, encoded: Tensor) -> Tensor:
-        return encoded
 
 
 class _Heads(nn.Module):
@@ -243,8 +233,7 @@ def _label(made: Any, run: Run) -> None:
     made.producer_name, made.producer_version = "sciformer", __version__
     kinds = ", ".join(tokens.kind for tokens in run.assembly.tokens.values())
     for key, value in {"answers": json.dumps(run.assembly.objective.answers), "tokens": kinds}.items():
-        entry = made.metadata_props.add()
-        entry.key, entry.value = key, value
+        made.metadata_props.add(key=key, value=value)
 
 
 def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> tuple[float, float]:

@@ -61,8 +61,7 @@ def read_gguf(path: Path) -> ForeignModel:
     words = fields.get("tokenizer.ggml.tokens", [])
     special = {key: words[number] for key, number in ids.items() if number is not None and number < len(words)}
     name = str(fields.get("general.name", path.stem))
-    quantised = sorted({tensor.tensor_type.name for tensor in reader.tensors})
-    notes = [f"weights were stored as {', '.join(quantised)}"]
+    notes = [f"weights were stored as {', '.join(sorted({tensor.tensor_type.name for tensor in reader.tensors}))}"]
     tokenizer = _tokenizer(fields, special, path)
     return ForeignModel(name, Config(config, path.name, path), tensors, tokenizer, special, notes=notes)
 

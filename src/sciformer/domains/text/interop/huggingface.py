@@ -45,11 +45,9 @@ class ForeignModel:
 
 def recognises(source: Path) -> bool:
     """Whether a source is a .gguf file, or a folder with a model of FAMILIES."""
-    if source.suffix == ".gguf":
-        return True
     file = source / "config.json"
     kind = read_json(file).get("model_type") if file.is_file() else None
-    return isinstance(kind, str) and kind in FAMILIES
+    return source.suffix == ".gguf" or (isinstance(kind, str) and kind in FAMILIES)
 
 
 def read_model(source: Path, run: Path, changes: Mapping[str, Any] | None = None) -> Imported:

@@ -104,9 +104,7 @@ class TextChunks:
         room = 0  # bytes left in the last piece
         for path, start, end in stretches:
             cuts = [_next_boundary(path, place) for place in (*range(start, end, chunk_size), end)]
-            for low, high in pairwise(cuts):
-                if high <= low:
-                    continue
+            for low, high in ((low, high) for low, high in pairwise(cuts) if high > low):
                 if high - low > room:  # small files share a piece, so they are shuffled together
                     self.pieces.append([])
                     room = chunk_size
