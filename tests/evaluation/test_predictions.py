@@ -122,8 +122,7 @@ def test_from_the_command_line(run, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == "wrote 30 predictions to scores.root\n"
     assert main(line) == 2
     said = capsys.readouterr().err
-    assert "scores.root" in said
-    assert "--overwrite" in said
+    assert all(word in said for word in ("scores.root", "--overwrite"))
     assert main([*line, "--overwrite", "--quiet"]) == 0
     with uproot.open("scores.root") as file:
         assert file["tree"].num_entries == 30

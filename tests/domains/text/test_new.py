@@ -146,6 +146,9 @@ def test_columns_of_universal_dependencies(tmp_path):
     assert (recipe.data.words, recipe.data.tags, recipe.data.comments) == (1, 3, True)
 
 
+LATIN, REPLACE = "café ".encode("latin1") * 200, "train text/gpt-char --data.files NAME ... --data.errors replace"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "mentions", "hint"),
     [
@@ -153,12 +156,7 @@ def test_columns_of_universal_dependencies(tmp_path):
         ("a.csv", "text,name\n" + "".join(f"t {i},n{i}\n" for i in range(30)), ("2 to 1,000", "`name` with 30"), ""),
         ("a.conll", "a O\nb\n", ("2 columns", "line 2"), ""),
         ("a.txt", b"short", (500, "not 5"), ""),
-        (
-            "a.txt",
-            "café ".encode("latin1") * 200,
-            ("UTF-8", "a.txt"),
-            "sciformer train text/gpt-char --data.files NAME ... --data.errors replace",
-        ),
+        ("a.txt", LATIN, ("UTF-8", "a.txt"), f"sciformer {REPLACE}"),
     ],
 )
 def test_what_readers_refuse_is_refused(tmp_path, name, text, mentions, hint):
@@ -193,9 +191,8 @@ def test_names_that_differ_in_one_part(names, values, marks):
 
 def test_lines_that_belong_together(tmp_path):
     assert lines_match(ENGLISH, GERMAN)
-    assert not lines_match(ENGLISH, GERMAN[1:])
-    assert not lines_match(ENGLISH, GERMAN[3:] + GERMAN[:3])
-    assert not lines_match(["same"] * 20, ["same"] * 20)
+    for one, other in ((ENGLISH, GERMAN[1:]), (ENGLISH, GERMAN[3:] + GERMAN[:3]), (["same"] * 20, ["same"] * 20)):
+        assert not lines_match(one, other)
     for name, lines in {"a.one": ENGLISH, "a.two": GERMAN, "b.one": ENGLISH, "b.two": sorted(GERMAN)}.items():
         write(tmp_path / name, "\n".join(lines))
     for name, truth in {"a": True, "b": False}.items():

@@ -10,7 +10,7 @@ import torch
 
 from sciformer.interop import import_model
 from tests.domains.text.foreign import TEXTS
-from tests.domains.text.interop.theirs import difference, inputs, make, transformers, written
+from tests.domains.text.interop.theirs import difference, inputs, make, texts_of, transformers, written
 from tests.errors import refuses
 
 gguf = pytest.importorskip("gguf", reason="pip install gguf")
@@ -72,12 +72,10 @@ def write(path, model, tokenizer, architecture="llama", pre="gpt-2", **more):
 def test_the_same_numbers(tied, tmp_path):
     model, tokenizer, _ = make("Llama", "ForCausalLM", num_key_value_heads=2, tie_word_embeddings=tied, head_dim=4)
     run = import_model(write(tmp_path / "tiny.gguf", model, tokenizer), tmp_path / "run")
-    view = inputs(run)
-    found = [ids[:n].tolist() for ids, n in zip(view.columns["ids"], view.valid.sum(1))]
+    found = texts_of(inputs(run))
     assert found == [one.ids for one in tokenizer.encode_batch(TEXTS)]
     assert difference(run, model) < 1e-5
-    assert run.recipe.tokens.begin
-    assert not run.recipe.tokens.end
+    assert (run.recipe.tokens.begin, run.recipe.tokens.end) == (True, False)
     assert run.assembly.tokens["tokens"].decode(found[0]) == TEXTS[0]
 
 
@@ -92,16 +90,17 @@ def test_few_bits_are_made_whole(tmp_path):
     assert np.array_equal(run.model.trunk.blocks[1].mlp.down.weight.detach(), expected)
 
 
+REFUSED = [
+    ({"architecture": "gemma"}, "`general.architecture`", "llama", "'gemma'"),
+    ({"pre": "llama-bpe"}, "`tokenizer.ggml.pre`", "gpt-2 or smollm", "'llama-bpe'"),
+    ({"rope__scaling__type": "yarn"}, "`rope.scaling.type`", "none", "yarn"),
+    ({"mixture": "of many"}, "`mixture: of many`"),
+]
+
+
 def test_what_is_not_known_is_refused(tmp_path):
     model, tokenizer, _ = make("Llama", "ForCausalLM")
-    for number, (changes, mentions) in enumerate(
-        [
-            ({"architecture": "gemma"}, ["`general.architecture`", "llama", "'gemma'"]),
-            ({"pre": "llama-bpe"}, ["`tokenizer.ggml.pre`", "gpt-2 or smollm", "'llama-bpe'"]),
-            ({"rope__scaling__type": "yarn"}, ["`rope.scaling.type`", "none", "yarn"]),
-            ({"mixture": "of many"}, ["`mixture: of many`"]),
-        ]
-    ):
+    for number, (changes, *mentions) in enumerate(REFUSED):
         path = write(tmp_path / f"{number}.gguf", model, tokenizer, **changes)
         with refuses(*mentions, file=path):
             import_model(path, tmp_path / "run")
