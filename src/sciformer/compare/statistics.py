@@ -258,8 +258,7 @@ def _student_t(freedom: float) -> float:
 
 def find_unfairness(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[str]:
     """Warnings about differences that make a comparison unfair."""
-    every = [line for labels in found.labels for line in _find_differences(planned, found, labels)]
-    warnings = list(dict.fromkeys(every))
+    warnings = list(dict.fromkeys(one for labels in found.labels for one in _find_differences(planned, found, labels)))
     rows = [row for row in found.chosen if row.done]
     for labels in found.labels:
         budgets = {row.recipe: row.summarize("samples").mean for row in rows if row.labels == labels}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from ....assembly import Assembly
 from ....errors import UserError
 from ....interop.config import Config
 from ....interop.family import POSITION_WEIGHT
-from ....interop.importing import Imported, Importer, imported_recipe, refuse_type
+from ....interop.importing import Changes, Imported, Importer, imported_recipe, refuse_type
 from ....interop.reading import read_config, read_json, read_pooling, read_tensors
 from ....interop.weight_map import from_theirs
 from ....recipe import Recipe
@@ -50,7 +49,7 @@ def recognises(source: Path) -> bool:
     return source.suffix == ".gguf" or (isinstance(kind, str) and kind in FAMILIES)
 
 
-def read_model(source: Path, run: Path, changes: Mapping[str, Any] | None = None) -> Imported:
+def read_model(source: Path, run: Path, changes: Changes) -> Imported:
     """Import a language model; its tokenizer file is put into the run folder."""
     from .gguf import read_gguf
 
@@ -76,9 +75,7 @@ def read_folder(folder: Path) -> ForeignModel:
     return ForeignModel(folder.resolve().name, config, tensors, read_tokenizer(folder), read_names(folder), pool, notes)
 
 
-def convert_model(
-    foreign: ForeignModel, tokenizer: str, changes: Mapping[str, Any] | None = None
-) -> tuple[Recipe, dict[str, Tensor]]:
+def convert_model(foreign: ForeignModel, tokenizer: str, changes: Changes) -> tuple[Recipe, dict[str, Tensor]]:
     """Recipe and weights of a foreign model.
 
     tokenizer  path of the tokenizer.json in the run folder
