@@ -10,7 +10,7 @@ from rich.console import Console
 
 from sciformer.compare import compare as compare_module
 from sciformer.compare.compare import compare, format_figure, show_comparison
-from sciformer.compare.plan import parse_grid
+from sciformer.compare.plan import parse_grid, plan
 from sciformer.compare.statistics import Comparison, Figure, Row, Trial, choose_points, verdict
 from sciformer.errors import Stopped, UserError
 from sciformer.recipe import RecipeError
@@ -104,6 +104,10 @@ def test_mistakes_are_found_before_anything_is_trained(recipe, tmp_path):
         "train.learning_rate": ["1e-3", "3e-4"],
         "model.depth": ["2"],
     }
+
+
+def test_recipes_without_a_usable_name_are_numbered(recipe):
+    assert [trial.recipe for trial, _ in plan([recipe("?"), recipe("?")], [0], {})] == ["recipe", "recipe-2"]
 
 
 def test_what_is_unfair_is_said(recipe, tmp_path):

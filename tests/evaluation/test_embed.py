@@ -107,11 +107,10 @@ def test_every_line_has_its_vector(runs, tmp_path):
 def test_images_have_vectors_too(runs):
     run = Run(runs / "images")
     with np.load(runs / "images.npz") as table:
-        found = embed(run, dict(table))
-        vectors = embed(run, runs / "images.npz").vectors
-    assert found.vectors.shape == (30, 8)
-    np.testing.assert_array_equal(found.vectors, vectors)
-    logits = run.model.heads["class"](torch.as_tensor(found.vectors)).softmax(-1).detach().numpy()
+        vectors = embed(run, dict(table)).vectors
+    assert vectors.shape == (30, 8)
+    np.testing.assert_array_equal(embed(run, runs / "images.npz").vectors, vectors)
+    logits = run.model.heads["class"](torch.as_tensor(vectors)).softmax(-1).detach().numpy()
     np.testing.assert_allclose(run.predict(runs / "images.npz")["probabilities"], logits, atol=1e-5)
 
 
@@ -163,10 +162,9 @@ def test_lists_and_ids_of_ones_own_in_parquet(tmp_path):
 
 def test_mistakes(runs, tmp_path, monkeypatch, capsys):
     run = Run(runs / "encoder")
-    with refuses("'means'", key="--pool", hint="'mean'"):
-        embed(run, as_table(["a"]), "means")
-    with refuses("class_token", key="--pool", hint="--pool mean"):
-        embed(run, as_table(["a"]), "class_token")
+    for pool, mention, hint in (("means", "'means'", "'mean'"), ("class_token", "class_token", "--pool mean")):
+        with refuses(mention, key="--pool", hint=hint):
+            embed(run, as_table(["a"]), pool)
     with refuses(".npy", "v.txt", hint="v.parquet"):
         check_vectors(tmp_path.relative_to(tmp_path) / "v.txt")
     (tmp_path / "file").write_text("")

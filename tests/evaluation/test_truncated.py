@@ -28,17 +28,14 @@ def run(tmp_path_factory):
             letters[3] = "xy"[number % 2]
         lines.append(f"{''.join(letters)}{number:x}\t{number % 2}")
     (folder / "lines.tsv").write_text("\n".join(lines))
-    recipe = Recipe.from_dict(
-        {
-            "data": {"kind": "lines", "files": [str(folder / "lines.tsv")], "split": {"valid": 0.2, "test": 0.3}},
-            "tokens": {"kind": "text", "context": 12, "unit": "characters"},
-            "model": {"kind": "encoder", "dim": 16, "depth": 1, "heads": 2},
-            "objective": {"kind": "classify"},
-            "train": {"steps": 60, "batch": 32, "warmup": 5, "learning_rate": 0.01, "device": "cpu"},
-        }
-    )
-    go(recipe, folder / "run")
-    return folder / "run"
+    sections = {
+        "data": {"kind": "lines", "files": [str(folder / "lines.tsv")], "split": {"valid": 0.2, "test": 0.3}},
+        "tokens": {"kind": "text", "context": 12, "unit": "characters"},
+        "model": {"kind": "encoder", "dim": 16, "depth": 1, "heads": 2},
+        "objective": {"kind": "classify"},
+        "train": {"steps": 60, "batch": 32, "warmup": 5, "learning_rate": 0.01, "device": "cpu"},
+    }
+    return go(Recipe.from_dict(sections), folder / "run").path
 
 
 def test_scores_rise_when_the_telling_token_is_seen(run):

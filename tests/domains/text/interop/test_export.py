@@ -40,15 +40,10 @@ AUTO = {"BertModel": "AutoModel", "BertForMaskedLM": "AutoModelForMaskedLM"}
 
 
 def made(folder, model, tokens, objective):
-    path = folder / "text.txt"
-    path.write_text("\n".join(CORPUS * 3))
-    return shaken_run(
-        folder,
-        data={"kind": "text", "files": [str(path)], "documents": "line"},
-        tokens={"kind": "text", "context": 40, **tokens},
-        model=model_keys(**{"dim": 16, "depth": 2, "heads": 4, **model}),
-        objective={"kind": objective},
-    )
+    (folder / "text.txt").write_text("\n".join(CORPUS * 3))
+    data = {"kind": "text", "files": [str(folder / "text.txt")], "documents": "line"}
+    text, network = {"kind": "text", "context": 40, **tokens}, {"dim": 16, "depth": 2, "heads": 4, **model}
+    return shaken_run(folder, data=data, tokens=text, model=model_keys(**network), objective={"kind": objective})
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -67,8 +67,7 @@ def test_every_form_holds_the_same(tmp_path, packed, end):
         assert rows(table(name)) == ROWS
     objects = [{"id": i, "Review": text, "sentiment": label} for i, (text, label) in enumerate(ROWS)]
     found = table(write(tmp_path / f"a.jsonl{packed}", end.join(map(json.dumps, objects))))
-    assert rows(found) == ROWS
-    assert found["id"].tolist() == [0, 1, 2, 3]
+    assert (rows(found), found["id"].tolist()) == (ROWS, [0, 1, 2, 3])
     assert rows(table(write(tmp_path / f"a.json{packed}", json.dumps(objects, indent=1)))) == ROWS
 
 
