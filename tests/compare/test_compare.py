@@ -3,7 +3,6 @@
 import io
 import json
 import math
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -11,9 +10,9 @@ from rich.console import Console
 
 from sciformer.compare import compare as compare_module
 from sciformer.compare.compare import compare, format_figure, show_comparison
-from sciformer.compare.plan import parse_grid
+from sciformer.compare.plan import parse_grid, plan
 from sciformer.compare.statistics import Comparison, Figure, Row, Trial, choose_points, verdict
-from sciformer.errors import Stopped
+from sciformer.errors import Stopped, UserError
 from sciformer.recipe import RecipeError
 from tests.errors import refuses
 from tests.train.tiny import image_recipe
@@ -41,31 +40,29 @@ def test_recipes_are_compared_and_the_same_call_trains_nothing_again(recipe, tmp
     pair = [recipe("one.yaml"), recipe("rnn/one.yaml", model__trunk="gru")]
     heard = []
     found = compare(pair, 2, tmp_path / "runs", report=False, show=False, log=heard.append)
-    assert heard == [
-        f"run {n} of 4: {tmp_path}/runs/{path}"
-        for n, path in enumerate(["one/seed-0", "one/seed-1", "one-2/seed-0", "one-2/seed-1"], 1)
-    ]
+    paths = ["one/seed-0", "one/seed-1", "one-2/seed-0", "one-2/seed-1"]
+    assert heard == [f"run {n} of 4: {tmp_path}/runs/{path}" for n, path in enumerate(paths, 1)]
     assert [row.recipe for row in found.rows] == ["one", "one-2"]
     assert found.failed == []
     assert {trial.part for row in found.rows for trial in row.trials} == {"test"}
-    first = found.rows[0]
-    assert first.score("loss").count == 2
-    assert first.score("loss").mean == np.mean([trial.scores["loss"] for trial in first.trials])
-    assert first.score("loss").spread == pytest.approx(np.std([t.scores["loss"] for t in first.trials], ddof=1))
-    assert first.trials[0].flops == first.trials[0].flops_per_sample * 3 * 8
-    assert first.trials[0].unit == "samples"
-    assert first.trials[0].speed > 0
+    score, trials = found.rows[0].score("loss"), found.rows[0].trials
+    losses = [trial.scores["loss"] for trial in trials]
+    assert (score.count, score.mean, score.spread) == (2, np.mean(losses), pytest.approx(np.std(losses, ddof=1)))
+    assert trials[0].flops == trials[0].flops_per_sample * 3 * 8
+    assert trials[0].unit == "samples"
+    assert trials[0].speed > 0
     kept = json.loads((tmp_path / "runs/comparison.json").read_text())
-    assert kept["rows"][0]["scores"]["loss"]["mean"] == first.score("loss").mean
+    assert kept["rows"][0]["scores"]["loss"]["mean"] == score.mean
     assert kept["verdict"] == found.verdict
-    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("weights.safetensors")}
+
+    def written():
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("weights.safetensors")}
+
+    files = written()
     again = compare(pair, 2, tmp_path / "runs", report=False, show=False)
     assert again.to_json()["rows"][1]["scores"] == found.to_json()["rows"][1]["scores"]
-    assert files == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("weights.safetensors")}
-    text = printed(found)
-    assert "one-2" in text
-    assert "accuracy" in text
-    assert "total FLOPs" in text
+    assert files == written()
+    assert all(word in printed(found) for word in ("one-2", "accuracy", "total FLOPs"))
     assert "samples/s" in printed(found, width=60)  # turned over where it is narrow
 
 
@@ -78,26 +75,10 @@ def test_of_a_grid_the_best_by_validation_is_compared_and_one_failure_loses_noth
     assert "model.heads" in bad.trials[0].error
     assert "1 of 2 runs failed" in " ".join(found.warnings)
     text = printed(found)
-    assert "grid point with the best validation loss" in text
-    assert "failed: " in text
-    assert "seed-5" in text
-    page = Cells()
-    page.feed((tmp_path / "runs/comparison.html").read_text())
-    assert page.tables == 3
-    assert "model.heads=3" in page.cells
-    assert "chosen" in page.cells
-
-
-class Cells(HTMLParser):
-    tables, cells, inside = 0, (), False
-
-    def handle_starttag(self, tag, attrs):
-        self.tables += tag == "table"
-        self.inside = tag in ("td", "th")
-
-    def handle_data(self, data):
-        self.cells = (*self.cells, data) if self.inside else self.cells
-        self.inside = False
+    assert all(part in text for part in ("grid point with the best validation loss", "failed: ", "seed-5"))
+    page = (tmp_path / "runs/comparison.html").read_text()
+    assert page.count("<table") == 3
+    assert all(f">{cell}</td>" in page for cell in ("model.heads=3", "chosen"))
 
 
 def test_a_stop_is_a_stop(recipe, tmp_path, monkeypatch):
@@ -110,10 +91,9 @@ def test_a_stop_is_a_stop(recipe, tmp_path, monkeypatch):
 
 
 def test_mistakes_are_found_before_anything_is_trained(recipe, tmp_path):
-    with refuses(key="model.dept", hint="model.depth", error=RecipeError):
-        compare([recipe()], 1, tmp_path / "no", {"model.dept": [1]}, show=False)
-    with refuses(key="train.seed", hint="--seeds"):
-        compare([recipe()], 1, tmp_path / "no", {"train.seed": [1]}, show=False)
+    for key, hint, error in (("model.dept", "model.depth", RecipeError), ("train.seed", "--seeds", UserError)):
+        with refuses(key=key, hint=hint, error=error):
+            compare([recipe()], 1, tmp_path / "no", {key: [1]}, show=False)
     with refuses("0 and 1"):
         compare([], 1, tmp_path / "no")
     assert not (tmp_path / "no").exists()
@@ -126,15 +106,22 @@ def test_mistakes_are_found_before_anything_is_trained(recipe, tmp_path):
     }
 
 
+def test_recipes_without_a_usable_name_are_numbered(recipe):
+    assert [trial.recipe for trial, _ in plan([recipe("?"), recipe("?")], [0], {})] == ["recipe", "recipe-2"]
+
+
 def test_what_is_unfair_is_said(recipe, tmp_path):
     other = recipe("b", train__steps=2, model__dim=32, tokens__patch=4, data__split__seed=3)
     found = compare([recipe("a"), other], 1, tmp_path, report=False, show=False)
     words = " ".join(found.warnings)
-    assert "a and b differ in data.split.seed" in words
-    assert "a and b differ in tokens.patch" in words
-    assert "budgets differ" in words
-    assert "a 24, b 16" in words
-    assert "sizes differ" in words
+    for mention in (
+        "differ in data.split.seed",
+        "differ in tokens.patch",
+        "budgets differ",
+        "a 24, b 16",
+        "sizes differ",
+    ):
+        assert mention in words
     assert all("one seed" in sentence or "equal" in sentence for sentence in found.verdict)
 
 

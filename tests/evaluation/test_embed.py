@@ -5,10 +5,12 @@ import pytest
 import torch
 
 from sciformer.cli.main import main
+from sciformer.data.batch import StreamView
 from sciformer.domains.text.tokens import as_table
 from sciformer.evaluation.embed import Embedded, check_vectors, embed, write_vectors
 from sciformer.recipe import Recipe
 from sciformer.run import Run
+from tests.domains.text.fitted import pair_recipe
 from tests.errors import refuses
 from tests.train.tiny import go, image_recipe, text_recipe
 
@@ -25,9 +27,7 @@ def runs(tmp_path_factory):
     go(text_recipe(folder, **FEW), folder / "decoder")
     go(text_recipe(folder, model=encoder, objective=masked, **FEW), folder / "encoder")
     for pool in ("class_token", "max", "attention"):
-        labelled = text_recipe(folder, model=encoder | {"pool": pool}, **FEW).change(
-            {"objective": {"kind": "classify"}}
-        )
+        labelled = text_recipe(folder, model=encoder | {"pool": pool}, objective={"kind": "classify"}, **FEW)
         data = {"kind": "lines", "files": [str(lines_of(folder))], "split": {"valid": 0.2, "test": 0.0}}
         go(Recipe.from_dict({**labelled.to_dict(), "data": data}), folder / pool)
     go(image_recipe(folder, train__steps=2), folder / "images")
@@ -46,12 +46,9 @@ def hidden_of(run, text):
     ids = torch.as_tensor(tokens.encode(text), dtype=torch.long)
     found = []
     for start in range(0, max(1, len(ids)), tokens.context):
-        view = type(run.assembly.samples(as_table(["a"])).all().inputs().stream)(
-            {"ids": ids[start : start + tokens.context][None]}, None
-        )
+        view = StreamView({"ids": ids[start : start + tokens.context][None]}, None)
         with torch.no_grad():
-            made = model.decode(view)[0] if hasattr(model, "decode") else model.encode(view).x[0]
-        found.append(made)
+            found.append(model.decode(view)[0] if hasattr(model, "decode") else model.encode(view).x[0])
     return found
 
 
@@ -60,8 +57,7 @@ def hidden_of(run, text):
 def test_vectors_against_the_model_by_hand(runs, name, pool):
     run = Run(runs / name)
     found = embed(run, as_table(TEXTS), pool, batch=2)
-    assert found.vectors.shape == (6, 8)
-    assert found.vectors.dtype == np.float32
+    assert (found.vectors.shape, found.vectors.dtype) == ((6, 8), np.float32)
     how = {"model": "max" if name == "max" else "mean"}.get(pool, pool)
     for vector, text in zip(found.vectors, TEXTS):
         hidden = torch.cat(hidden_of(run, text))
@@ -92,9 +88,8 @@ def test_order_columns_and_length_one(runs):
     run = Run(runs / "class_token")
     table = {**as_table(TEXTS[::-1]), "label": np.arange(6), "name": np.array(list("uvwxyz"))}
     found = embed(run, table, unit=True, batch=4)
-    assert found.samples["label"].tolist() == [0, 1, 2, 3, 4, 5]
-    assert found.samples["name"].tolist() == list("uvwxyz")
-    assert set(found.samples) == {"label", "name"}
+    samples = {name: column.tolist() for name, column in found.samples.items()}
+    assert samples == {"label": [0, 1, 2, 3, 4, 5], "name": list("uvwxyz")}
     np.testing.assert_allclose(np.linalg.norm(found.vectors, axis=1), 1, atol=1e-6)
     plain = embed(run, as_table(TEXTS)).vectors[::-1]
     np.testing.assert_allclose(found.vectors, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
@@ -112,35 +107,19 @@ def test_every_line_has_its_vector(runs, tmp_path):
 def test_images_have_vectors_too(runs):
     run = Run(runs / "images")
     with np.load(runs / "images.npz") as table:
-        found = embed(run, dict(table))
-        vectors = embed(run, runs / "images.npz").vectors
-    assert found.vectors.shape == (30, 8)
-    np.testing.assert_array_equal(found.vectors, vectors)
-    logits = run.model.heads["class"](torch.as_tensor(found.vectors)).softmax(-1).detach().numpy()
+        vectors = embed(run, dict(table)).vectors
+    assert vectors.shape == (30, 8)
+    np.testing.assert_array_equal(embed(run, runs / "images.npz").vectors, vectors)
+    logits = run.model.heads["class"](torch.as_tensor(vectors)).softmax(-1).detach().numpy()
     np.testing.assert_allclose(run.predict(runs / "images.npz")["probabilities"], logits, atol=1e-5)
 
 
 def test_of_source_and_target_the_source_has_vectors(tmp_path):
-    for name, lines in (("en", ["a b", "b c d", "d a"] * 6), ("de", ["x y", "y z", "z x y"] * 6)):
-        (tmp_path / f"train.{name}").write_text("\n".join(lines) + "\n")
-    text = {"kind": "text", "unit": "words", "context": 8}
-    recipe = Recipe.from_dict(
-        {
-            "data": {"kind": "parallel", "files": [str(tmp_path / "train.{}")], "columns": ["en", "de"]},
-            "tokens": {
-                "source": text | {"column": "en"},
-                "target": text | {"column": "de", "begin": True, "end": True},
-            },
-            "model": {"kind": "encoder_decoder", "dim": 8, "depth": 1, "heads": 2},
-            "objective": {"kind": "translate"},
-            "train": {"steps": 2, "batch": 4, "device": "cpu"},
-        }
-    )
-    run = go(recipe, tmp_path / "run")
-    table = {"en": np.array(["a b", "d"], object), "de": np.array(["", "z"], object)}
+    run = go(pair_recipe(tmp_path, {"unit": "words"}, {"unit": "words"}), tmp_path / "run")
+    table = {"en": np.array(["two men", "dog"], object), "de": np.array(["", "hund"], object)}
     found = embed(run, table)
     assert found.vectors.shape == (2, 8)
-    table["de"] = np.array(["x", "y"], object)  # which is not looked at
+    table["de"] = np.array(["zwei", "ein"], object)  # which is not looked at
     np.testing.assert_array_equal(embed(run, table).vectors, found.vectors)
 
 
@@ -172,11 +151,8 @@ def test_lists_and_ids_of_ones_own_in_parquet(tmp_path):
     found = Embedded(np.eye(2, dtype=np.float32), {"id": np.array([7, 9]), "words": lists, "box": np.ones((2, 3))})
     assert write_vectors(tmp_path / "v.parquet", found) == 2
     table = parquet.read_table(tmp_path / "v.parquet").to_pydict()
-    assert list(table) == ["id", "words", "box", "vector"]
-    assert table["id"] == [7, 9]
-    assert table["words"] == [["a", "b"], ["c"]]
-    assert table["box"] == [[1.0] * 3] * 2
-    assert table["vector"] == [[1.0, 0.0], [0.0, 1.0]]
+    expected = {"id": [7, 9], "words": [["a", "b"], ["c"]], "box": [[1.0] * 3] * 2, "vector": [[1.0, 0.0], [0.0, 1.0]]}
+    assert list(table.items()) == list(expected.items())
     write_vectors(tmp_path / "v.npz", found)
     with np.load(tmp_path / "v.npz") as stored:
         assert stored["vector"].tolist() == [[1.0, 0.0], [0.0, 1.0]]
@@ -186,10 +162,9 @@ def test_lists_and_ids_of_ones_own_in_parquet(tmp_path):
 
 def test_mistakes(runs, tmp_path, monkeypatch, capsys):
     run = Run(runs / "encoder")
-    with refuses("'means'", key="--pool", hint="'mean'"):
-        embed(run, as_table(["a"]), "means")
-    with refuses("class_token", key="--pool", hint="--pool mean"):
-        embed(run, as_table(["a"]), "class_token")
+    for pool, mention, hint in (("means", "'means'", "'mean'"), ("class_token", "class_token", "--pool mean")):
+        with refuses(mention, key="--pool", hint=hint):
+            embed(run, as_table(["a"]), pool)
     with refuses(".npy", "v.txt", hint="v.parquet"):
         check_vectors(tmp_path.relative_to(tmp_path) / "v.txt")
     (tmp_path / "file").write_text("")

@@ -68,8 +68,7 @@ def test_answers_without_names_are_numbered_and_values_have_those_of_their_targe
 
 def test_a_column_called_like_a_score_stays():
     made = flatten_columns({**ANSWERS, "score_dog": np.array([7.0, 8.0])}, OBJECTIVE)
-    assert made["score_dog"].tolist() == [0.75, 0.5]
-    assert made["score_dog_of_file"].tolist() == [7.0, 8.0]
+    assert [made[name].tolist() for name in ("score_dog", "score_dog_of_file")] == [[0.75, 0.5], [7.0, 8.0]]
 
 
 # From a run
@@ -118,13 +117,10 @@ def test_samples_in_pieces_are_read_once_and_answered_as_the_whole(run, source, 
 def test_from_the_command_line(run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     line = ["predict", str(run[0].path), str(run[1]), "--out", "scores.root"]
-    assert main(line) == 0
-    assert capsys.readouterr().out == "wrote 30 predictions to scores.root\n"
-    assert main(line) == 2
-    said = capsys.readouterr().err
-    assert "scores.root" in said
-    assert "--overwrite" in said
-    assert main([*line, "--overwrite", "--quiet"]) == 0
+    assert [main(line), main(line), main([*line, "--overwrite", "--quiet"])] == [0, 2, 0]
+    told = capsys.readouterr()
+    assert told.out.startswith("wrote 30 predictions to scores.root\n")
+    assert all(word in told.err for word in ("scores.root", "--overwrite"))
     with uproot.open("scores.root") as file:
         assert file["tree"].num_entries == 30
         assert awkward.to_list(file["tree"].arrays(["label"])["label"])[:4] == [0, 1, 0, 1]

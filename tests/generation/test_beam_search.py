@@ -50,37 +50,40 @@ def best(toy, sample, longest, penalty, allowed):
     return max(found, key=lambda one: one.score)
 
 
+def searched(toy, longest, **options):
+    return beam_search(toy.step, toy.reorder, toy.first(), END, torch.tensor(longest), **options)
+
+
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_wide_beam_finds_the_exact_argmax(seed, penalty):
-    toy, longest = Toy(3, 4, seed), torch.tensor([3, 1, 2])
-    wide = 4**4
-    found = beam_search(toy.step, toy.reorder, toy.first(), END, longest, beam=wide, penalty=penalty)
+    toy, longest = Toy(3, 4, seed), [3, 1, 2]
+    found = searched(toy, longest, beam=4**4, penalty=penalty)
     for sample in range(3):
-        exact = best(toy, sample, int(longest[sample]), penalty, [1, 2, 3])
+        exact = best(toy, sample, longest[sample], penalty, [1, 2, 3])
         assert found[sample][0].ids == exact.ids
         assert math.isclose(found[sample][0].score, exact.score, abs_tol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_scores_are_those_of_the_sequences_and_fall(seed):
-    toy, longest = Toy(4, 7, seed), torch.tensor([6, 4, 0, 9])
-    found = beam_search(toy.step, toy.reorder, toy.first(), END, longest, beam=3, penalty=0.6)
+    toy, longest = Toy(4, 7, seed), [6, 4, 0, 9]
+    found = searched(toy, longest, beam=3)
     for sample, hypotheses in enumerate(found):
         assert 1 <= len(hypotheses) <= 5
         assert len({tuple(one.ids) for one in hypotheses}) == len(hypotheses)
         for one in hypotheses:
-            assert len(one.ids) <= int(longest[sample])
+            assert len(one.ids) <= longest[sample]
             assert END not in one.ids
             exact = normalise_score(toy.log(sample, tuple(one.ids)), len(one.ids) + 1, 0.6)
             assert math.isclose(one.score, exact, abs_tol=1e-9)
-        assert [one.score for one in hypotheses] == sorted((one.score for one in hypotheses), reverse=True)
+        assert hypotheses == sorted(hypotheses, key=lambda one: -one.score)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_beam_of_one_is_greedy(seed):
     toy = Toy(2, 5, seed)
-    found = beam_search(toy.step, toy.reorder, toy.first(), END, torch.tensor([8, 8]), beam=1)
+    found = searched(toy, [8, 8])
     for sample in range(2):
         ids = ()
         while len(ids) < 8 and (token := int(toy.logs(sample, ids).argmax())) != END:
@@ -91,9 +94,7 @@ def test_a_beam_of_one_is_greedy(seed):
 def test_forbidden_tokens_are_never_written():
     allowed = torch.tensor([False, True, False, True, True])
     toy = Toy(2, 5, 3)
-    found = beam_search(
-        toy.step, toy.reorder, toy.first(), END, torch.tensor([3, 3]), beam=5**3, penalty=0.6, allowed=allowed
-    )
+    found = searched(toy, [3, 3], beam=5**3, allowed=allowed)
     for sample in range(2):
         assert found[sample][0].ids == best(toy, sample, 3, 0.6, [1, 3, 4]).ids
         assert all(2 not in one.ids for one in found[sample])
@@ -101,12 +102,10 @@ def test_forbidden_tokens_are_never_written():
 
 def test_a_sample_that_is_done_costs_no_more_steps():
     toy = Toy(2, 5, 0)
-    beam_search(toy.step, toy.reorder, toy.first(), END, torch.tensor([0, 0]), beam=4)
+    searched(toy, [0, 0], beam=4)
     assert toy.steps == 0
 
 
 def test_samples_do_not_touch_each_other():
-    alone, both = Toy(1, 6, 5), Toy(4, 6, 5)
-    one = beam_search(alone.step, alone.reorder, alone.first(), END, torch.tensor([5]), beam=3)
-    all_ = beam_search(both.step, both.reorder, both.first(), END, torch.tensor([5, 2, 7, 0]), beam=3)
-    assert [x.ids for x in one[0]] == [x.ids for x in all_[0]]
+    alone, first = (searched(Toy(len(longest), 6, 5), longest, beam=3)[0] for longest in ([5], [5, 2, 7, 0]))
+    assert [one.ids for one in alone] == [one.ids for one in first]

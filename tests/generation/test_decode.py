@@ -18,6 +18,7 @@ from tests.generation.whole_passes import GREEDY, WINDOW, whole_passes
 from tests.nn.parity import shake
 
 SIZE, DIM = 11, 16
+ALL = torch.ones(SIZE, dtype=torch.bool)
 
 
 class Model(nn.Module):
@@ -39,7 +40,7 @@ def model(position=None, **options):
 
 
 def written(model, ids, length, sampling=GREEDY, uniform=None, forbidden=(), **more):
-    allowed = torch.ones(SIZE, dtype=torch.bool)
+    allowed = ALL.clone()
     allowed[list(forbidden)] = False
     uniform = torch.zeros(length, len(ids)) if uniform is None else uniform
     blocks = list(write(model, torch.tensor(ids), length, sampling, uniform, allowed=allowed, window=WINDOW, **more))
@@ -68,7 +69,7 @@ def test_every_position_and_group_writes_what_whole_passes_write(position, kv_he
     expected = whole_passes(made, prompt, length)
     assert len(set(expected)) > 1
     assert written(made, [prompt], length) == [expected]
-    fixed = Stepper(made, 1, GREEDY, torch.ones(SIZE, dtype=torch.bool), WINDOW)
+    fixed = Stepper(made, 1, GREEDY, ALL, WINDOW)
     places = set()
     for _ in range(2):  # a fixed cache serves one text after the other
         assert stepped(fixed, [prompt], torch.zeros(length, 1)) == [expected]
@@ -97,7 +98,7 @@ def test_prompts_of_different_length_together(position):
     sampling, uniform = Sampling(1.0, repetition=1.4), draw_uniforms(0, 3, length)
     expected = [whole_passes(made, one, length, sampling, uniform[:, [row]]) for row, one in enumerate(prompts)]
     assert written(made, ids, length, sampling, uniform, pads=pads) == expected
-    fixed = Stepper(made, 3, sampling, torch.ones(SIZE, dtype=torch.bool), 32)
+    fixed = Stepper(made, 3, sampling, ALL, 32)
     assert stepped(fixed, ids, uniform, pads) == expected
 
 
@@ -108,7 +109,7 @@ def test_a_step_can_be_compiled_as_a_whole_and_once(position, monkeypatch):
     uniform = draw_uniforms(0, 1, length)
     real = torch.compile
     monkeypatch.setattr(torch, "compile", lambda call, options, **more: real(call, backend="eager", **more))
-    stepper = Stepper(made, 1, sampling, torch.ones(SIZE, dtype=torch.bool), WINDOW)
+    stepper = Stepper(made, 1, sampling, ALL, WINDOW)
     step = compiled_step(stepper)
     stepped(stepper, [[1, 2]], uniform[:2], step=step)
     with torch._dynamo.config.patch(error_on_recompile=True):

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from sciformer.domains.text.tokens import Text, as_table
 from sciformer.generation.detokenize import Letters, Line
+from tests.domains.text.fitted import fitted
 
 TEXTS = [
     "The cat sat on the mat; the dog didn't. 世界 né 🙂 naïve café!",
@@ -15,17 +15,12 @@ TEXTS = [
 UNITS = ["characters", "bytes", "words", "bpe", "wordpiece", "unigram"]
 
 
-def fitted(unit):
-    if unit in ("bpe", "wordpiece", "unigram"):
-        pytest.importorskip("tokenizers")
-    tokens = Text(unit=unit, vocabulary={"bpe": 290, "wordpiece": 120, "unigram": 90}.get(unit))
-    tokens.fit([as_table(TEXTS * 5)])
-    return tokens
+SIZES = {"bpe": 290, "wordpiece": 120, "unigram": 90}
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_pieces_together_are_the_text(unit):
-    tokens, rng = fitted(unit), random.Random(0)
+    tokens, rng = fitted(unit, TEXTS * 5, vocabulary=SIZES.get(unit)), random.Random(0)
     for text in [*TEXTS, " ".join(TEXTS) * 4]:
         ids = [int(i) for i in tokens.encode(text)]
         cut = 0 if unit == "bytes" else len(ids) // 3  # a byte is read for itself
@@ -42,7 +37,7 @@ def test_pieces_together_are_the_text(unit):
 
 
 def test_half_a_character_is_held_back():
-    tokens = fitted("bpe")
+    tokens = fitted("bpe", TEXTS * 5, vocabulary=290)
     ids = [int(i) for i in tokens.encode("世")]
     assert len(ids) > 1
     letters = Letters(tokens, [])
@@ -53,7 +48,7 @@ def test_half_a_character_is_held_back():
 
 
 def test_random_tokens_join_too():
-    tokens, rng = fitted("bpe"), random.Random(1)
+    tokens, rng = fitted("bpe", TEXTS * 5, vocabulary=290), random.Random(1)
     ids = [rng.randrange(tokens.size) for _ in range(400)]
     line = Line(tokens, [], [], None)
     assert "".join([line.add([one]) for one in ids] + [line.close()]) == tokens.decode(ids)
@@ -74,8 +69,7 @@ def test_random_tokens_join_too():
 )
 @pytest.mark.parametrize("size", [1, 2, 100])
 def test_the_first_of_several_stops_counts(text, stops, expected, size):
-    tokens = Text()
-    tokens.fit([as_table(["abcdefghijklmnopqrstuvwxyz "])])
+    tokens = fitted(texts=["abcdefghijklmnopqrstuvwxyz "])
     ids = tokens.encode(text).tolist()
     line = Line(tokens, [], stops, None)
     pieces = list(line.pieces(ids[i : i + size] for i in range(0, len(ids), size)))
@@ -86,8 +80,7 @@ def test_the_first_of_several_stops_counts(text, stops, expected, size):
 
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_the_end_ends_and_shows_what_was_held_back(size):
-    tokens = Text(end=True)
-    tokens.fit([as_table(["abcd"])])
+    tokens = fitted(texts=["abcd"], end=True)
     ids = [*tokens.encode("abca"), tokens.specials["end"], *tokens.encode("dd")]
     line = Line(tokens, [], ["cab"], tokens.specials["end"])
     assert "".join(line.pieces([int(i) for i in ids[at : at + size]] for at in range(0, len(ids), size))) == "abca"

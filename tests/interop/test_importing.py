@@ -11,12 +11,10 @@ from tests.errors import refuses
 
 def test_a_type_that_no_field_reads(tmp_path):
     (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "config.json").write_text(json.dumps({"model_type": "mamba"}))
-    with refuses("`model_type`", "bert", "vit_mae", "'mamba'", file=tmp_path / "theirs" / "config.json"):
-        import_model(tmp_path / "theirs", tmp_path / "run")
-    (tmp_path / "theirs" / "config.json").write_text(json.dumps({"model_type": ["bert"]}))
-    with refuses("`model_type`", "str", file=tmp_path / "theirs" / "config.json"):
-        import_model(tmp_path / "theirs", tmp_path / "run")
+    for kind, *mentions in (("mamba", "bert", "vit_mae", "'mamba'"), (["bert"], "str")):
+        (tmp_path / "theirs" / "config.json").write_text(json.dumps({"model_type": kind}))
+        with refuses("`model_type`", *mentions, file=tmp_path / "theirs" / "config.json"):
+            import_model(tmp_path / "theirs", tmp_path / "run")
 
 
 def test_a_file_of_another_kind(tmp_path):

@@ -1,27 +1,24 @@
 """An exported graph answers as the library does, for any number of samples and tokens, and says how it is fed."""
 
 import json
+import sys
 
 import numpy as np
 import onnxruntime
 import pytest
 import torch
 
-from sciformer.cli.main import main
 from sciformer.data.batch import ModelInputs, StreamView
-from sciformer.data.columns import Lists, select
-from sciformer.data.source import Data, Memory, Splits
+from sciformer.data.columns import Lists
 from sciformer.interop import export_model, formats
 from sciformer.interop.onnx import export as onnx_export
 from sciformer.interop.onnx import inputs
-from sciformer.recipe import Recipe
-from sciformer.recipe.registry import REGISTERED, register
-from sciformer.run import Run, train
+from sciformer.run import Run
 from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
+from tests.interop.shaken import TRAIN, graph_run, made_data
 
 MODEL = {"kind": "encoder", "dim": 16, "depth": 1, "heads": 4, "pool": "class_attention"}
-TRAIN = {"steps": 1, "batch": 8, "warmup": 1, "device": "cpu"}
 EXTRAS = ["output_scale", "attention_norm", "hidden_norm", "residual_scale"]
 RECIPES = {
     "particles": {
@@ -39,21 +36,14 @@ RECIPES = {
 }
 
 
+def labelled():
+    return jets(np.random.default_rng(0).integers(1, 20, 24)) | {"label": np.array(["a", "b", "c"] * 8)}
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _made():
-    """Jets without files, as data of a recipe."""
-
-    class Made(Data):
-        def open(self, log=None):
-            rng = np.random.default_rng(0)
-            table = jets(rng.integers(1, 20, 24)) | {"label": np.array(["a", "b", "c"] * 8)}
-            return Splits(
-                {"train": Memory(select(table, np.arange(16))), "valid": Memory(select(table, np.arange(16, 24)))}
-            )
-
-    register("data", "made")(Made)
-    yield
-    del REGISTERED["data"]["made"]
+    with made_data("made", labelled):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -65,22 +55,12 @@ def runs(tmp_path_factory):
 
     def get(kind):
         if kind not in made:
-            sections = {**RECIPES[kind], "train": TRAIN}
-            sections["data"] = {k: [str(folder / "a.npz")] if k == "files" else v for k, v in sections["data"].items()}
-            run = train(Recipe.from_dict(sections), folder / kind, show=False, report=False)
-            shake(run.model)
+            data = {k: [str(folder / "a.npz")] if k == "files" else v for k, v in RECIPES[kind]["data"].items()}
+            run = graph_run(folder / kind, **RECIPES[kind] | {"data": data})
             made[kind] = run, folder / f"{kind}.onnx", export_model(run, folder / f"{kind}.onnx", "onnx")
         return made[kind]
 
     return get
-
-
-def shake(model):
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-            noise = 0.3 * torch.randn(tensor.shape, generator=generator)
-            tensor.add_(noise.abs() if "var" in name else noise)
 
 
 @pytest.mark.parametrize("kind", RECIPES)
@@ -142,12 +122,8 @@ def test_the_description_is_enough_to_feed_the_graph(runs):
         features.append(x if one["clip"] is None else np.clip(x, *one["clip"]))
     order = np.argsort(-pt)
     vector = np.stack([column[f"part_{name}"] for name in ("px", "py", "pz", "energy")], -1)
-    feed = {
-        "features": np.stack(features, -1)[order][None],
-        "vector": vector[order][None],
-        "valid": np.ones((1, 8), bool),
-    }
-    feed = {name: value if value.dtype == bool else value.astype(np.float32) for name, value in feed.items()}
+    feed = {"features": np.stack(features, -1)[order][None], "vector": vector[order][None]}
+    feed = {name: value.astype(np.float32) for name, value in feed.items()} | {"valid": np.ones((1, 8), bool)}
     (found,) = onnxruntime.InferenceSession(folder / "model.onnx").run(["probabilities"], feed)
     np.testing.assert_allclose(found, run.predict(table)["probabilities"], atol=1e-4)
 
@@ -170,16 +146,6 @@ def test_values_have_their_units_in_the_card(runs):
     np.testing.assert_allclose(spreads * std["scale"] + std["shift"], expected["std"], rtol=1e-4)
 
 
-def test_what_is_there_stays(runs, tmp_path):
-    run, folder, _ = runs("patches")
-    with refuses("model.onnx", file=folder, hint="--overwrite"):
-        export_model(run, folder, "onnx")
-    (tmp_path / "o").mkdir()
-    (tmp_path / "o" / "mine.txt").write_text("x")
-    with refuses("mine.txt", file=tmp_path / "o", hint="--out"):
-        export_model(run, tmp_path / "o", "onnx", overwrite=True)
-
-
 def test_tokens_without_a_format_of_their_field(runs, tmp_path):
     run, _, _ = runs("particles")
     for format in ("", *formats()[:-1]):
@@ -190,66 +156,56 @@ def test_tokens_without_a_format_of_their_field(runs, tmp_path):
 
 def test_the_vocabulary_lies_beside_a_graph(tmp_path):
     (tmp_path / "t.tsv").write_text("".join(f"{'ab'[i % 2]}\t{'to be or not'[: i + 2]}\n" for i in range(10)))
-    sections = {
-        "data": {"kind": "lines", "files": [str(tmp_path / "t.tsv")], "columns": ["label", "text"]},
-        "tokens": {"kind": "text", "context": 16},
-        "model": MODEL,
-        "objective": {"kind": "classify"},
-        "train": TRAIN,
-    }
-    run, out = train(Recipe.from_dict(sections), tmp_path / "run", show=False, report=False), tmp_path / "o"
+    data = {"kind": "lines", "files": [str(tmp_path / "t.tsv")], "columns": ["label", "text"]}
+    tokens, out = {"kind": "text", "context": 16}, tmp_path / "o"
+    run = graph_run(tmp_path / "run", data=data, tokens=tokens, model=MODEL, objective={"kind": "classify"})
     export_model(run, out, "onnx")
     run.assembly.tokens["tokens"].save(tmp_path / "same.json")
     assert (out / "tokenizer.json").read_text() == (tmp_path / "same.json").read_text()
+    with refuses("README.md", file=out, hint="--overwrite"):
+        export_model(run, out, "onnx")
     export_model(run, out, "onnx", overwrite=True)
+    (out / "mine.txt").write_text("x")
+    with refuses("mine.txt", file=out, hint="--out"):
+        export_model(run, out, "onnx", overwrite=True)
 
 
 def test_a_graph_that_answers_otherwise_is_not_written(runs, tmp_path, monkeypatch):
     run, _, _ = runs("patches")
     monkeypatch.setattr(onnx_export, "_trace", lambda *_: pytest.importorskip("onnx").ModelProto())
-    monkeypatch.setattr(onnx_export, "check", lambda *_: onnx_export.Checked(0.1, 1e-6))
+    monkeypatch.setattr(onnx_export, "check", lambda *_: (0.1, 1e-6))
     with refuses("0.0001", " 0.1 ", "1e-06"):
         export_model(run, tmp_path / "o", "onnx")
     assert list(tmp_path.iterdir()) == []
 
 
+DECODER = {
+    "data": {"kind": "text", "files": ["t.txt"]},
+    "tokens": {"kind": "text", "context": 8},
+    "model": {"kind": "decoder", "dim": 8, "depth": 1, "heads": 1},
+    "objective": {"kind": "next_token"},
+}
+
+
 @pytest.mark.parametrize(
     ("changes", "mentions"),
     [
-        (
-            {"objective": {"kind": "masked"}},
-            ["`objective.kind: masked`", "classify, regress", "sciformer finetune RECIPE --from RUN"],
-        ),
-        (
-            {
-                "data": {"kind": "text", "files": ["t.txt"]},
-                "tokens": {"kind": "text", "context": 8},
-                "model": {"kind": "decoder", "dim": 8, "depth": 1, "heads": 1},
-                "objective": {"kind": "next_token"},
-            },
-            ["`model.kind: decoder`", "--format huggingface"],
-        ),
+        ({"objective": {"kind": "masked"}}, ["`objective.kind: masked`", "classify, regress", "sciformer finetune"]),
+        (DECODER, ["`model.kind: decoder`", "--format huggingface"]),
     ],
 )
-def test_models_without_an_answer_in_one_pass(tmp_path, monkeypatch, capsys, changes, mentions):
+def test_models_without_an_answer_in_one_pass(tmp_path, monkeypatch, changes, mentions):
     monkeypatch.chdir(tmp_path)
     np.savez("a.npz", image=np.random.default_rng(0).normal(size=(12, 4, 4)).astype(np.float32))
     (tmp_path / "t.txt").write_text("to be or not to be\n" * 20)
-    sections = {**RECIPES["patches"], "train": {**TRAIN, "batch": 4}, **changes}
-    train(Recipe.from_dict(sections), "run", show=False, report=False)
-    assert main(["export", "run", "--format", "onnx", "--out", "o"]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert all(mention in said for mention in mentions)
-    with refuses(key=mentions[0].strip("`").partition(":")[0]):
-        export_model(Run("run"), "o", "onnx")
+    run = graph_run("run", **RECIPES["patches"] | {"train": TRAIN} | changes)
+    with refuses(*mentions, key=mentions[0].strip("`").partition(":")[0]):
+        export_model(run, "o", "onnx")
     assert not (tmp_path / "o").exists()
 
 
-def test_without_the_packages_the_line_to_install_them(tmp_path, monkeypatch):
-    def missing(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(onnx_export.importlib, "import_module", missing)
+def test_without_the_packages_the_line_to_install_them(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with refuses(hint="pip install 'sciformer[export]'"):
         onnx_export.check_packages()
 

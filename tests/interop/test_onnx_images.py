@@ -8,10 +8,8 @@ import onnxruntime
 from sciformer.evaluation.embed import embed
 from sciformer.interop import export_model
 from sciformer.interop.onnx import inputs
-from sciformer.recipe import Recipe
-from sciformer.run import train
 from tests.errors import refuses
-from tests.interop.test_onnx import TRAIN, shake
+from tests.interop.shaken import graph_run
 
 RESIDUAL = {"kind": "encoder", "trunk": "resnet2d", "stages": [1, 1], "dim": 4}
 AUTOENCODER = {"kind": "masked_autoencoder", "dim": 8, "depth": 1, "heads": 2, "pool": "class_token"}
@@ -21,16 +19,9 @@ PICTURES = np.random.default_rng(1).normal(3, 2, (20, 8, 12, 2)).astype(np.float
 
 def made(folder, model, objective, **tokens):
     np.savez(folder / "a.npz", image=PICTURES, label=np.arange(20) % 2)
-    sections = {
-        "data": {"kind": "images", "files": [str(folder / "a.npz")], "axes": "nhwc"},
-        "tokens": {"kind": "patches", "patch": 4, **tokens},
-        "model": model,
-        "objective": objective,
-        "train": TRAIN,
-    }
-    run = train(Recipe.from_dict(sections), folder / "run", show=False, report=False)
-    shake(run.model)
-    return run
+    data = {"kind": "images", "files": [str(folder / "a.npz")], "axes": "nhwc"}
+    patches = {"kind": "patches", "patch": 4, **tokens}
+    return graph_run(folder / "run", data=data, tokens=patches, model=model, objective=objective)
 
 
 def cut(pictures, about):

@@ -7,40 +7,30 @@ import onnxruntime
 import pytest
 
 from sciformer.data.columns import Lists, select
-from sciformer.data.source import Data, Memory, Splits
 from sciformer.interop import export_model
-from sciformer.recipe import Recipe
-from sciformer.recipe.registry import REGISTERED, register
-from sciformer.run import train
 from tests.domains.lightcurves.curves_table import curves
-from tests.interop.test_onnx import TRAIN, shake
+from tests.interop.shaken import graph_run, made_data
 
 LENGTHS = np.random.default_rng(0).integers(3, 20, 24)
 
 
+def labelled():
+    return curves(LENGTHS, bands=("g", "r"), limits=True, extra=True) | {"label": np.array(["a", "b", "c"] * 8)}
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    class Made(Data):
-        def open(self, log=None):
-            table = curves(LENGTHS, bands=("g", "r"), limits=True, extra=True)
-            table["label"] = np.array(["a", "b", "c"] * 8)
-            parts = {"train": np.arange(16), "valid": np.arange(16, 24)}
-            return Splits({name: Memory(select(table, rows)) for name, rows in parts.items()})
-
-    register("data", "made-series")(Made)
     folder = tmp_path_factory.mktemp("series")
-    sections = {
-        "data": {"kind": "made-series"},
-        "tokens": {"kind": "observations", "window": 40, "times": "both", "extra": ["redshift", "field"]},
-        "model": {"kind": "encoder", "dim": 16, "depth": 1, "heads": 4, "position": "sinusoidal"},
-        "objective": {"kind": "classify"},
-        "train": TRAIN,
-    }
-    run = train(Recipe.from_dict(sections), folder / "run", show=False, report=False)
-    shake(run.model)
-    export_model(run, folder / "out", "onnx")
-    yield run, folder / "out"
-    del REGISTERED["data"]["made-series"]
+    with made_data("made-series", labelled):
+        run = graph_run(
+            folder / "run",
+            data={"kind": "made-series"},
+            tokens={"kind": "observations", "window": 40, "times": "both", "extra": ["redshift", "field"]},
+            model={"kind": "encoder", "dim": 16, "depth": 1, "heads": 4, "position": "sinusoidal"},
+            objective={"kind": "classify"},
+        )
+        export_model(run, folder / "out", "onnx")
+        yield run, folder / "out"
 
 
 def fed(about, table):
@@ -58,16 +48,13 @@ def fed(about, table):
     beside[:, about["features"].index("no error")] = 1
     number = table["redshift"][0]
     known = bool(np.isfinite(number))
+    scaled = (number - redshift["mean"]) / redshift["deviation"] if known else 0
     return {
         "features": np.concatenate([beside, features])[None].astype(np.float32),
         "at": np.concatenate([[0, 0], time - time.mean()])[None].astype(np.float32) / setting["time_unit"],
-        "band": np.concatenate([[0, 0], [learned["bands"].index(name) for name in table["band"].values]])[None].astype(
-            int
-        ),
+        "band": np.array([[0, 0, *(learned["bands"].index(name) for name in table["band"].values)]]),
         "entry": np.array([[1 if known else 2, 3 + field["values"].index(table["field"][0]), *[0] * len(time)]]),
-        "given": np.array(
-            [[(number - redshift["mean"]) / redshift["deviation"] if known else 0, *[0] * (len(time) + 1)]]
-        ),
+        "given": np.array([[scaled, *[0] * (len(time) + 1)]]),
         "valid": np.ones((1, len(time) + 2), bool),
     }
 

@@ -22,8 +22,8 @@ def _elsewhere(tmp_path, monkeypatch):
 
 
 def test_a_decoder(capsys):
-    model, tokenizer, names = make("GPT2", "LMHeadModel")
-    save("tiny-gpt", model, tokenizer, names)
+    model, *others = make("GPT2", "LMHeadModel")
+    save("tiny-gpt", model, *others)
     assert main(["import", "tiny-gpt", "--data.files", "lines.txt", "--data.split.valid", "0.4"]) == 0
     printed = capsys.readouterr()
     assert printed.out.startswith("wrote runs/tiny-gpt: decoder of 2 blocks of width 16, ")

@@ -61,10 +61,8 @@ def test_the_place_moves_with_the_axis_and_not_with_the_sign(seed, scale, shift)
     x, p = noisy(seed, n=5)
     value, error = crossing(x, p, draws=20)
     moved = crossing(scale * x + shift, p, draws=20)
-    assert moved.value == pytest.approx(scale * value + shift)
-    assert moved.error == pytest.approx(scale * error, rel=1e-6, nan_ok=True)
-    mirrored = crossing(x, 1 - p, draws=20)
-    assert mirrored.value == pytest.approx(value)
+    assert moved == pytest.approx((scale * value + shift, scale * error), rel=1e-6, nan_ok=True)
+    assert crossing(x, 1 - p, draws=20).value == pytest.approx(value)
 
 
 def test_the_error_is_the_spread_over_repetitions():
@@ -87,10 +85,9 @@ def test_groups_are_drawn_whole():
 
 
 def test_the_seed_fixes_the_error():
-    x, p = noisy(0)
-    assert crossing(x, p) == crossing(x, p)
-    assert crossing(x, p).error != crossing(x, p, seed=1).error
-    assert crossing(x, p).value == crossing(x, p, seed=1).value
+    first, again, other = (crossing(*noisy(0), seed=seed) for seed in (0, 0, 1))
+    assert first == again
+    assert (first.value == other.value, first.error == other.error) == (True, False)
     assert np.isnan(crossing([0, 1], [0.0, 1.0]).error)  # too few draws cross: half of them hold one sample twice
 
 

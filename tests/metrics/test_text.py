@@ -17,6 +17,8 @@ from sciformer.metrics.text import (
 )
 from tests.errors import refuses
 
+ENTITIES = (entity_f1, entity_precision, entity_recall)
+
 
 @pytest.mark.parametrize(
     ("tags", "expected"),
@@ -47,21 +49,18 @@ def test_scores_by_hand():
     tags = [["B-a", "I-a", "O", "B-a"], ["O", "B-b"], ["O"]]
     found = entities(tags, truth)
     assert found == {"a": (2, 2, 1), "b": (1, 1, 0)}
-    assert (found["a"].precision, found["a"].recall, found["a"].f1) == (0.5, 0.5, 0.5)
-    assert (found["b"].precision, found["b"].recall, found["b"].f1) == (0.0, 0.0, 0.0)
-    assert entity_precision(tags, truth) == entity_recall(tags, truth) == entity_f1(tags, truth) == 1 / 3
-    assert entity_f1(truth, truth) == 1.0
+    for kind, share in (("a", 0.5), ("b", 0.0)):
+        assert (found[kind].precision, found[kind].recall, found[kind].f1) == (share, share, share)
     half = [["B-a", "O", "O", "B-b"], ["O", "O"], ["S-a"]]  # a span that ends too early is no span
-    assert entity_precision(half, truth) == entity_recall(half, truth) == 2 / 3
+    for guesses, share in ((tags, 1 / 3), (truth, 1), (half, 2 / 3)):
+        assert [metric(guesses, truth) for metric in ENTITIES] == pytest.approx([share] * 3)
 
 
 def test_where_there_is_nothing():
     nothing, one = [["O", "O"]], [["B-a", "O"]]
-    assert entity_f1(nothing, one) == entity_precision(nothing, one) == entity_recall(nothing, one) == 0
-    assert entity_f1(one, nothing) == entity_precision(one, nothing) == entity_recall(one, nothing) == 0
-    for metric in (entity_f1, entity_precision, entity_recall):
-        assert math.isnan(metric(nothing, nothing))
-        assert math.isnan(metric([], []))
+    for metric in ENTITIES:
+        assert metric(nothing, one) == metric(one, nothing) == 0
+        assert np.isnan([metric(nothing, nothing), metric([], [])]).all()
 
 
 def ends(before, old, tag, kind):
@@ -101,13 +100,12 @@ def test_against_the_rules_of_conlleval():
     right = sum(len(read(guess) & read(fact)) for guess, fact in zip(guesses, facts))
     predicted, true = (sum(len(read(tags)) for tags in side) for side in (guesses, facts))
     assert right > 1000
-    assert entity_f1(guesses, facts) == 2 * right / (predicted + true)
-    assert entity_precision(guesses, facts) == right / predicted
-    assert entity_recall(guesses, facts) == right / true
+    expected = [2 * right / (predicted + true), right / predicted, right / true]
+    assert [metric(guesses, facts) for metric in ENTITIES] == expected
     arrays = [np.empty(len(side), object) for side in (guesses, facts)]
     for array, side in zip(arrays, (guesses, facts)):
         array[:] = [np.array(tags, str) for tags in side]
-    assert entity_f1(*arrays) == 2 * right / (predicted + true)
+    assert entity_f1(*arrays) == expected[0]
 
 
 def test_mistakes():

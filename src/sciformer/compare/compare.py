@@ -79,7 +79,14 @@ def compare(
     for number, (trial, recipe) in enumerate(planned, 1):
         trial.path = str(where / trial.path)
         on_progress(f"run {number} of {len(planned)}: {trial.path}")
-        _run(trial, recipe, plugins, show, report, on_progress)
+        try:
+            wanted = report and not (Path(trial.path) / "report.html").exists()  # a complete run has a report
+            evaluate_trial(trial, train(recipe, trial.path, plugins=plugins, show=show, report=wanted))
+        except Stopped:
+            raise
+        except Exception as error:  # kept with the trial, so that other runs continue
+            trial.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            on_progress(f"{trial.path} failed: {trial.error}")
         row = Row(trial.recipe, trial.point, [], labels=trial.labels, objective=recipe.objective)
         rows.setdefault((trial.recipe, trial.labels, format_point(trial.point)), row).trials.append(trial)
     best = recipes[0].train.best
@@ -92,35 +99,14 @@ def compare(
     return found
 
 
-# One run
-
-
-def _run(
-    trial: Trial,
-    recipe: Recipe,
-    plugins: Sequence[Plugin],
-    show: bool,
-    report: bool,
-    on_progress: Callable[[str], None],
-) -> None:
-    """Train and evaluate one run; store its error, so that other runs continue."""
-    try:
-        wanted = report and not (Path(trial.path) / "report.html").exists()  # a complete run has a report
-        _judge(trial, train(recipe, trial.path, plugins=plugins, show=show, report=wanted))
-    except Stopped:
-        raise
-    except Exception as error:
-        trial.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        on_progress(f"{trial.path} failed: {trial.error}")
-
-
-def _judge(trial: Trial, run: Run) -> None:
+def evaluate_trial(trial: Trial, run: Run) -> None:
+    """Scores and costs of a trained run."""
     data, settings = run.data(), run.recipe.train
     parts = [part for part in ("test", "valid", "train") if part in data.parts()]
-    trial.part = parts[0]
+    trial.part, judged = parts[0], data.dataset(parts[0])
     size = max(64, settings.micro_batch or settings.batch)
-    trial.scores = evaluate(run.step, data, data.dataset(parts[0]), device=run.device, batch=size).scores
-    trial.scores |= data.objective.generation_metrics(run.step, data, data.dataset(parts[0]), run.device)
+    trial.scores = evaluate(run.step, data, judged, device=run.device, batch=size).scores
+    trial.scores |= data.objective.generation_metrics(run.step, data, judged, run.device)
     trial.valid = run.scores if "valid" in parts else {}  # without a validation part, run.scores are training scores
     if "valid" in parts and not trial.valid:
         trial.valid = evaluate(run.step, data, data.dataset("valid"), device=run.device, batch=size).scores
@@ -130,11 +116,8 @@ def _judge(trial: Trial, run: Run) -> None:
     trial.flops = found.flops_per_sample * trial.samples
     trial.seconds = float(run.about.get("seconds", math.nan))
     trial.unit = data.objective.unit
-    trial.speed = tokens_per_second(run)
-    if trial.unit == "samples":
-        trial.speed /= max(found.tokens, 1e-12)
-    kept = run.path / "scores.json"
-    if kept.exists():
+    trial.speed = tokens_per_second(run) / (max(found.tokens, 1e-12) if trial.unit == "samples" else 1)
+    if (kept := run.path / "scores.json").exists():
         passed = json.loads(kept.read_text("utf-8")).get("along", {}).get("crossing")
         trial.crossing = math.nan if passed is None else float(passed)
 
@@ -231,15 +214,13 @@ def comparison_page(found: Comparison) -> Page:
         page.text("\n\n".join(found.warnings))
     if found.grid:
         page.section("Grid", note=f"Each recipe is compared at the point with the best validation {found.best}.")
-        rows = []
-        for row in found.rows:
-            name, score = f"{row.recipe} {row.labels}".strip(), format_figure(row.score(found.best, valid=True))
-            rows.append([name, format_point(row.point), score, "chosen" if row.chosen else ""])
-        page.table(
-            ["recipe", "point", f"validation {found.best}", ""],
-            rows,
-            "Validation scores of every point: mean ± spread over runs.",
-        )
+        scores = [format_figure(row.score(found.best, valid=True)) for row in found.rows]
+        rows = [
+            [f"{row.recipe} {row.labels}".strip(), format_point(row.point), score, "chosen" if row.chosen else ""]
+            for row, score in zip(found.rows, scores)
+        ]
+        caption = "Validation scores of every point: mean ± spread over runs."
+        page.table(["recipe", "point", f"validation {found.best}", ""], rows, caption)
     page.section("Runs")
     runs = [
         [trial.path, trial.seed, trial.error or "complete", *(trial.scores.get(name) for name in found.metrics)]
@@ -251,7 +232,6 @@ def comparison_page(found: Comparison) -> Page:
 
 
 def _curves(page: Page, found: Comparison) -> None:
-    """Draw the scores against the number of labels, a figure for each metric."""
     ranked = [name for name in found.metrics if name in METRICS and METRICS[name].better != "neither"]
     for metric in ranked[:MAX_CURVES]:
         scores = {(row.recipe, row.labels): row.score(metric) for row in found.chosen}

@@ -13,6 +13,8 @@ from ..errors import UserError
 from ..recipe import Recipe
 from .statistics import Trial, format_point
 
+OPTIONS = {"train.seed": "--seeds", "data.labels_per_class": "--labels", "data.split.fold": "--folds"}
+
 
 def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
     """Parse a grid such as `train.learning_rate=1e-3,3e-4`; values stay text."""
@@ -21,11 +23,8 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
         key, equals, values = word.partition("=")
         found = list(dict.fromkeys(value for value in values.split(",") if value))
         if not equals or "." not in key or not found or key in grid:
-            raise UserError(
-                f"--grid {word!r} is not KEY=VALUE,VALUE with a new key",
-                hint="Write for example --grid train.learning_rate=1e-3,3e-4.",
-                key="--grid",
-            )
+            message = f"--grid {word!r} is not KEY=VALUE,VALUE with a new key"
+            raise UserError(message, hint="Write for example --grid train.learning_rate=1e-3,3e-4.", key="--grid")
         grid[key.removeprefix("--")] = found
     return grid
 
@@ -34,11 +33,8 @@ def parse_labels(text: str) -> list[int | None]:
     """Parse numbers of labels such as `20,100,all`."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     if any(word != "all" and not (word.isdecimal() and int(word)) for word in words):
-        raise UserError(
-            f"--labels {text!r} is not a list of numbers or `all`",
-            hint="Write for example --labels 20,100,all.",
-            key="--labels",
-        )
+        message = f"--labels {text!r} is not a list of numbers or `all`"
+        raise UserError(message, hint="Write for example --labels 20,100,all.", key="--labels")
     return [None if word == "all" else int(word) for word in dict.fromkeys(words)]
 
 
@@ -49,18 +45,10 @@ def plan(
     labels: Sequence[int | None] = (),
     folds: int | None = None,
 ) -> list[tuple[Trial, Recipe]]:
-    """Runs of a comparison, each with its recipe.
-
-    All recipes are made before the first training, so mistakes are found at once.
-    """
+    """Runs and their recipes, made before the first training so that mistakes show."""
     planned = []
-    for key, option in (
-        ("train.seed", "--seeds"),
-        ("data.labels_per_class", "--labels"),
-        ("data.split.fold", "--folds"),
-    ):
-        if key in grid:
-            raise UserError(f"{key} cannot be part of the grid", hint=f"Use {option} instead.", key=key)
+    if key := next((key for key in OPTIONS if key in grid), ""):
+        raise UserError(f"{key} cannot be part of the grid", hint=f"Use {OPTIONS[key]} instead.", key=key)
     counts: list[Any] = list(dict.fromkeys(labels)) or [...]
     turns = range(folds) if folds is not None else [None]
     for name, recipe in zip(_names(recipes), recipes):
@@ -88,10 +76,7 @@ def _protocol(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -
         changes["data.labels_per_class"] = count
     if folds is not None:
         if "split" not in fields:
-            raise UserError(
-                f"`data.kind: {kind}` does not support --folds: it has no data.split",
-                key="data.kind",
-            )
+            raise UserError(f"`data.kind: {kind}` does not support --folds: it has no data.split", key="data.kind")
         changes |= {"data.split.folds": folds, "data.split.fold": fold}
         if "{fold}" in recipe.train.init_from:
             changes["train.init_from"] = recipe.train.init_from.replace("{fold}", str(fold))
@@ -99,15 +84,11 @@ def _protocol(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -
 
 
 def _names(recipes: Sequence[Recipe]) -> list[str]:
-    """Short, unique name of each recipe."""
-    stems = [Path(recipe.name).name.removesuffix(".yaml").removesuffix(".yml") for recipe in recipes]
     names: list[str] = []
-    for stem in stems:
-        name, number = _slug(stem) or "recipe", 1
-        while name in names:
-            number += 1
-            name = f"{_slug(stem)}-{number}"
-        names.append(name)
+    for recipe in recipes:
+        stem = _slug(Path(recipe.name).name.removesuffix(".yaml").removesuffix(".yml")) or "recipe"
+        numbered = (f"{stem}-{number}" for number in itertools.count(2))
+        names.append(next(name for name in itertools.chain([stem], numbered) if name not in names))
     return names
 
 

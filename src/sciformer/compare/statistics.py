@@ -18,13 +18,16 @@ from ..recipe.document import differences
 # Student's t at 95 % confidence, by degrees of freedom.
 STUDENT_T_95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 15: 2.13, 30: 2.04, 100: 1.98}
 MIN_STANDARD_ERRORS = 2.0  # differences below this many standard errors are within the spread
+SUMMARIES = ("crossing", "seconds", "speed", "flops")  # fields of a trial, summarised for each row
 
+COMPARED_SECTIONS = {
+    "data": "their data are different",
+    "tokens": "their losses per token are not comparable",
+    "objective": "their scores are not comparable",
+}
 Point = dict[str, Any]
-HEAD_KEYS = (
-    "objective.hidden",
-    "objective.activation",
-    "objective.dropout",
-)  # they belong to the model, though the objective has the keys
+# They belong to the model, though the objective has the keys.
+HEAD_KEYS = ("objective.hidden", "objective.activation", "objective.dropout")
 
 
 @dataclass(frozen=True)
@@ -92,14 +95,10 @@ class Row:
         return [trial for trial in self.trials if not trial.error]
 
     def score(self, metric: str, valid: bool = False) -> Figure:
-        """Mean (or median, as the objective defines) and spread of a metric.
-
-        valid   on the validation part (default: on the test part)
-        """
-        found = [(trial.valid if valid else trial.scores).get(metric) for trial in self.done]
-        return Figure.from_values(
-            [value for value in found if value is not None], self.objective.summarises_by_median(metric)
-        )
+        """Mean (or median, as the objective defines) and spread of a test or `valid` score."""
+        every = [trial.valid if valid else trial.scores for trial in self.done]
+        values = [scores[metric] for scores in every if metric in scores]
+        return Figure.from_values(values, self.objective.summarises_by_median(metric))
 
     def summarize(self, name: str) -> Figure:
         """Mean and spread of a numeric field of the runs, where it is finite."""
@@ -152,11 +151,9 @@ class Comparison:
             runs = [asdict(trial) | {"bounds": trial.bounds} for trial in row.trials]
             about = {"recipe": row.recipe, "labels": row.labels, "point": row.point, "chosen": row.chosen}
             about |= {"scores": scores, "runs": runs}
-            about |= {name: asdict(row.summarize(name)) for name in ("crossing", "seconds", "speed", "flops")}
-            rows.append(about)
+            rows.append(about | {name: asdict(row.summarize(name)) for name in SUMMARIES})
         made = {"rows": rows, "verdict": self.verdict, "warnings": self.warnings}
-        found: dict[str, Any] = to_json(made | {"chosen_by": f"validation {self.best}"})
-        return found
+        return to_json(made | {"chosen_by": f"validation {self.best}"})
 
 
 def format_point(point: Point) -> str:
@@ -188,16 +185,16 @@ def verdict(found: Comparison) -> list[str]:
     told = []
     for labels in found.labels:
         head = f"{labels} labels{' of each class' * (labels != 'all')}: " if labels else ""
-        told += [head + sentence for sentence in _verdict(found, [row for row in found.chosen if row.labels == labels])]
+        rows = [row for row in found.chosen if row.done and row.labels == labels]
+        told += [head + sentence for sentence in _verdict(found, rows)]
     return told
 
 
 def _verdict(found: Comparison, rows: Sequence[Row]) -> list[str]:
-    rows = [row for row in rows if row.done]
     if not rows:
         return ["No run was completed."]
+    only = rows[0]
     if len(rows) < 2:
-        only = rows[0]
         at = f"; its best grid point by validation {found.best} is {format_point(only.point)}" if only.point else ""
         return [f"Only {only.recipe} has results, so there is nothing to compare{at}."]
     judged = [name for name in found.metrics if name not in METRICS or METRICS[name].better != "neither"]
@@ -252,9 +249,7 @@ def _welch_error(a: Figure, b: Figure) -> tuple[float, float]:
     """Standard error of a difference of means, and degrees of freedom (Welch 1947)."""
     first, second = a.spread**2 / a.count, b.spread**2 / b.count
     total = first + second
-    if total == 0:
-        return 0.0, 1.0
-    return math.sqrt(total), total**2 / (first**2 / (a.count - 1) + second**2 / (b.count - 1))
+    return math.sqrt(total), total**2 / (first**2 / (a.count - 1) + second**2 / (b.count - 1)) if total else 1.0
 
 
 def _student_t(freedom: float) -> float:
@@ -263,16 +258,14 @@ def _student_t(freedom: float) -> float:
 
 def find_unfairness(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[str]:
     """Warnings about differences that make a comparison unfair."""
-    every = [line for labels in found.labels for line in _find_differences(planned, found, labels)]
-    warnings = list(dict.fromkeys(every))
+    warnings = list(dict.fromkeys(one for labels in found.labels for one in _find_differences(planned, found, labels)))
+    rows = [row for row in found.chosen if row.done]
     for labels in found.labels:
-        rows = [row for row in found.chosen if row.done and row.labels == labels]
-        budgets = {row.recipe: row.summarize("samples").mean for row in rows}
+        budgets = {row.recipe: row.summarize("samples").mean for row in rows if row.labels == labels}
         if len(set(budgets.values())) > 1:
             listed = ", ".join(f"{key} {value:,.0f}" for key, value in budgets.items())
             head = "Training budgets differ" + (f" with {labels} labels" if labels else "")
             warnings.append(f"{head}, in training samples seen: {listed}.")
-    rows = [row for row in found.chosen if row.done]
     sizes = {row.recipe: row.summarize("parameters").mean for row in rows}
     if sizes and max(sizes.values()) > 2 * min(sizes.values()):
         listed = ", ".join(f"{key} {value:,.0f}" for key, value in sizes.items())
@@ -294,20 +287,17 @@ def find_unfairness(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) 
 
 
 def _find_differences(planned: Sequence[tuple[Trial, Recipe]], found: Comparison, labels: str) -> list[str]:
-    """Warnings about recipes with different data, tokens or objectives."""
     points = {row.recipe: row.point for row in found.chosen if row.labels == labels}
     made: dict[str, Recipe] = {}
     for trial, recipe in planned:
         if trial.labels == labels and trial.point == points[trial.recipe]:
             made.setdefault(trial.recipe, recipe)
     (name, base), *others = made.items()
-    sections = {"data": "their data are different", "tokens": "their losses per token are not comparable"}
-    sections["objective"] = "their scores are not comparable"
     warnings = []
     for other, recipe in others:
-        for section, why in sections.items():
-            changed = differences({section: base.to_dict()[section]}, {section: recipe.to_dict()[section]}, HEAD_KEYS)
-            if changed:
+        for section, why in COMPARED_SECTIONS.items():
+            ours, theirs = ({section: one.to_dict()[section]} for one in (base, recipe))
+            if changed := differences(ours, theirs, HEAD_KEYS):
                 keys = ", ".join(str(key) for key, *_ in changed[:4])
                 warnings.append(f"{name} and {other} differ in {keys}: {why}.")
     return warnings

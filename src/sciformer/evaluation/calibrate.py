@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError, one_of
@@ -26,7 +26,7 @@ class Calibration:
     state: dict[str, Any]
     part: str
     before: dict[str, Evaluation]
-    after: dict[str, Evaluation] = field(default_factory=dict)
+    after: dict[str, Evaluation]
 
     @property
     def words(self) -> str:
@@ -35,13 +35,9 @@ class Calibration:
             found = self.state["temperature"]
             return f"temperature {found:.3f}: the model was {'overconfident' if found > 1 else 'underconfident'}"
         factors = self.state["spread"]
-        return f"standard deviations times {', '.join(f'{factor:.3f}' for factor in factors)}: {_spread_words(factors)}"
-
-
-def _spread_words(factors: list[float]) -> str:
-    if all(factor > 1 for factor in factors):
-        return "they were too small"
-    return "they were too large" if all(factor < 1 for factor in factors) else "some were too small, some too large"
+        kinds = {"too small" if factor > 1 else "too large" for factor in factors}
+        what = f"they were {kinds.pop()}" if len(kinds) == 1 else "some were too small, some too large"
+        return f"standard deviations times {', '.join(f'{factor:.3f}' for factor in factors)}: {what}"
 
 
 def calibrate(run: Run, part: str = "valid") -> Calibration:
@@ -53,11 +49,8 @@ def calibrate(run: Run, part: str = "valid") -> Calibration:
     parts = run.data().parts()
     one_of("the part to calibrate with", part, [name for name in parts if name != "train"] or ["valid"], key="--part")
     if part not in parts:
-        raise UserError(
-            f"the data have no part `{part}` to calibrate with",
-            hint="Hold out a part of the data with data.split.",
-            key="data.split",
-        )
+        message = f"the data have no part `{part}` to calibrate with"
+        raise UserError(message, hint="Hold out a part of the data with data.split.", key="data.split")
     objective = run.assembly.objective
     for key in run.calibration.get("state", {}):
         objective.state.pop(key, None)
@@ -65,11 +58,11 @@ def calibrate(run: Run, part: str = "valid") -> Calibration:
     before = {name: run.evaluate(name) for name in judged}
     state = objective.calibrate(before[part].outputs, before[part].samples)
     objective.state.update(state)
-    found = Calibration(state, part, before, {name: run.evaluate(name) for name in judged})
+    after = {name: run.evaluate(name) for name in judged}
     about = {"state": state, "part": part, "samples": before[part].size}
     with run.folder.lock():
         run.folder.write("model/calibration.json", json.dumps(about, indent=1))
-    return found
+    return Calibration(state, part, before, after)
 
 
 def forget(run: Run) -> bool:
@@ -86,10 +79,10 @@ def calibrate_run(run: Run, part: str, undo: bool, console: Console) -> None:
     from ..cli.show import plain_table
 
     if undo:
-        there = forget(run)
-        console.print("calibration removed" if there else "the run has no calibration", markup=False)
-        if not there:
+        if not forget(run):
+            console.print("the run has no calibration", markup=False)
             return
+        console.print("calibration removed", markup=False)
     else:
         found = calibrate(run, part)
         size = found.before[part].size

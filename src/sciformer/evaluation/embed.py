@@ -25,12 +25,12 @@ from ..files.atomic import atomic_write, check_name, make_folder
 from ..files.tables import check_table, table_suffixes, write_table
 from ..nn import ClassToken, LastPool, MaxPool, MeanPool
 from ..tokens.base import stream_part
+from .evaluate import concatenate_columns
 
 if TYPE_CHECKING:
     from ..run import Run
 
 POOLS = ("model", "mean", "max", "last", "class_token")
-BATCH = 64
 NPY_SUFFIX = ".npy"
 
 
@@ -48,7 +48,7 @@ def embed(
     what: Table | Sequence[str | Path] | str | Path,
     pool: str = "model",
     unit: bool = False,
-    batch: int = BATCH,
+    batch: int = 64,
     stream: str = "",
 ) -> Embedded:
     """Embedding vectors of samples from files or a table of columns.
@@ -75,19 +75,19 @@ def embed(
         source = data_with_columns(run.recipe).aligned([Path(file) for file in files])
     windows = {name: one.make_windows() for name, one in windowed_streams(tokens).items()}
     dataset = Dataset(source, tokens, windows=windows)
-    pooling, kept = _pooling(model, pool, name), []
+    pooling = _pooling(model, pool, name)
+    found, lengths = [np.zeros((0, model.dim), np.float32)], [np.zeros(0, np.int64)]
+    columns: list[dict[str, Array]] = []
     for start in range(0, len(dataset), batch):
-        ids = np.arange(start, min(start + batch, len(dataset)))
-        raw = dataset.batch(ids)
+        raw = dataset.batch(np.arange(start, min(start + batch, len(dataset))))
         streams = {key: tokens[key].normalise(one) for key, one in raw.streams.items()}
         view = replace(raw, streams=streams).inputs(run.device).view(name)
-        vectors = _vectors(model, view, pooling).float().cpu().numpy()
-        kept.append((vectors, streams[dataset.windowed or name].lengths, raw.samples))
-    vectors = np.concatenate([part[0] for part in kept]) if kept else np.zeros((0, model.dim), np.float32)
-    lengths = np.concatenate([part[1] for part in kept]) if kept else np.zeros(0, np.int64)
-    names = kept[0][2] if kept else {}
-    samples = {key: np.concatenate([part[2][key] for part in kept]) for key in names}
-    vectors, samples = _merge_windows(vectors, lengths, samples, pooling)
+        found.append(_vectors(model, view, pooling).float().cpu().numpy())
+        lengths.append(streams[dataset.windowed or name].lengths)
+        columns.append(raw.samples)
+    vectors, samples = _merge_windows(
+        np.concatenate(found), np.concatenate(lengths), concatenate_columns(columns), pooling
+    )
     if unit:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return Embedded(vectors.astype(np.float32), samples)
@@ -104,21 +104,16 @@ def _pooling(model: Any, pool: str, stream: str) -> nn.Module:
 
 def _vectors(model: Any, view: StreamView, pooling: nn.Module) -> Tensor:
     if not hasattr(model, "encode"):  # a decoder
-        hidden: Tensor = pooling(model.decode(view), view.valid)
-        return hidden
+        return pooling(model.decode(view), view.valid)
     encoded = model.encode(view)
     if pooling is stream_part(getattr(model, "pooling", None), view.name):
-        found: Tensor = model.pool(encoded)
-        return found
-    tokens = model.tokens(encoded) if hasattr(model, "tokens") else encoded.x
-    pooled: Tensor = pooling(tokens, view.valid)
-    return pooled
+        return model.pool(encoded)
+    return pooling(model.tokens(encoded) if hasattr(model, "tokens") else encoded.x, view.valid)
 
 
 def _merge_windows(
     vectors: Array, lengths: Array, samples: dict[str, Array], pooling: nn.Module
 ) -> tuple[Array, dict[str, Array]]:
-    """Merge the vectors of windows into one vector for each sample."""
     windows = samples.get(WINDOW)
     samples = {name: column for name, column in samples.items() if name not in ADDED_COLUMNS}
     if windows is None or not len(windows):
@@ -143,10 +138,7 @@ def check_vectors(path: Path) -> None:
 
 
 def write_vectors(path: Path, found: Embedded) -> int:
-    """Write vectors to a file; returns their number.
-
-    .npy holds the vectors alone, a table also ids and columns of the samples.
-    """
+    """Write vectors (.npy), or a table also with ids and columns; returns their number."""
     check_vectors(path)
     count = len(found.vectors)
     if path.suffix != NPY_SUFFIX:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -225,10 +225,7 @@ def _to_arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: di
 def _merge_windows(
     outputs: dict[str, Array], samples: dict[str, Array], assembly: Assembly
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Merge the outputs of windows into one output for each sample.
-
-    Objectives on tokens keep every window.
-    """
+    """Merge windows into one output for each sample; objectives on tokens keep them."""
     windows = samples.get(WINDOW)
     samples = {name: column for name, column in samples.items() if name not in ADDED_COLUMNS}
     if windows is None or assembly.objective.unit == "tokens":
@@ -243,16 +240,14 @@ def _flat_columns(samples: dict[str, Array]) -> dict[str, Array]:
 
 
 def _sort_by_id(parts: list[Part]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Concatenate outputs and samples of batches, sorted by id.
-
-    Outputs without an entry for each sample keep their order.
-    """
-    back = np.argsort(np.concatenate([part[2] for part in parts]), kind="stable") if parts else np.zeros(0, np.int64)
-    outputs, samples = _concatenate([part[0] for part in parts]), _concatenate([part[1] for part in parts])
+    """Outputs and samples of batches by id; outputs not for each sample keep their order."""
+    back = np.argsort(np.concatenate([np.zeros(0, np.int64), *(ids for *_, ids in parts)]), kind="stable")
+    outputs, samples = (concatenate_columns(found) for found in ([p[0] for p in parts], [p[1] for p in parts]))
     for found in (outputs, samples):
         found |= {name: values[back] for name, values in found.items() if len(values) == len(back)}
     return outputs, samples
 
 
-def _concatenate(parts: list[dict[str, Array]]) -> dict[str, Array]:
+def concatenate_columns(parts: Sequence[dict[str, Array]]) -> dict[str, Array]:
+    """Concatenate the columns of several batches; {} for no batch."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}

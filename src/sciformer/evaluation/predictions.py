@@ -60,19 +60,16 @@ def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective
 
 
 def flatten_columns(answers: Mapping[str, Array], objective: Any = None) -> dict[str, Array]:
-    """Split arrays into columns with one number for each sample.
-
-    A sample column with the name of a prediction is renamed to `NAME_of_file`.
-    """
+    """One column per number; a sample column named like a prediction gets `_of_file`."""
     made: dict[str, Array] = {}
     wide = {name for name, column in answers.items() if column.ndim > 1}
     for name in sorted(answers, key=lambda name: name in wide or name == "class"):  # predictions come last
-        column = answers[name]
-        values = column.reshape(len(column), -1)
-        titles = column_titles(name, values.shape[1], objective) if name in wide else []
-        if name == "probabilities" and values.dtype == np.float64:
-            values = values.astype(np.float32)  # the precision of the model
-        found = dict(zip(titles, values.T)) if name in wide else {name: column}
+        found = {name: answers[name]}
+        if name in wide:
+            values = answers[name].reshape(len(answers[name]), -1)
+            if name == "probabilities" and values.dtype == np.float64:
+                values = values.astype(np.float32)  # the precision of the model
+            found = dict(zip(column_titles(name, values.shape[1], objective), values.T))
         for title, entries in found.items():
             if title in made:
                 made[f"{title}_of_file"] = made.pop(title)

@@ -51,10 +51,7 @@ def parse_horizon(text: str) -> list[float]:
 def truncated_scores(
     run: Run, distances: Sequence[float], part: str = "test", files: Sequence[str | Path] = (), batch: int = 64
 ) -> list[TruncatedScores]:
-    """Evaluate truncated samples at each distance, then complete samples.
-
-    Every evaluation includes all samples, even those with few tokens left.
-    """
+    """Evaluate all samples, truncated at each distance and complete."""
     whole = run.samples(part, files)
     found = []
     for one in [*distances, None]:
@@ -72,7 +69,7 @@ def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
     ]
 
 
-def draw_truncated(found: Sequence[TruncatedScores], xlabel: str = "distance from the first token") -> Figure:
+def draw_truncated(found: Sequence[TruncatedScores]) -> Figure:
     """Plot scores against distance: scores of classes together, else the first metric."""
     from ..inspect.plots.curves import Band, draw_along
     from ..inspect.plots.style import name_in_words
@@ -83,11 +80,16 @@ def draw_truncated(found: Sequence[TruncatedScores], xlabel: str = "distance fro
     names = [name for name in whole.scores if name in METRICS]
     shares = [name for name in names if METRICS[name].needs[0] == "probabilities" and METRICS[name].better == "higher"]
     shown = shares or names[:1] or ["loss"]
-    curves: dict[str, Band] = {}
-    for name in shown:
-        label = f"{name_in_words(name)} (complete: {whole.scores[name]:.3g})"
-        curves[label] = ([scores[name] for scores in seen.values()], None, None)
-    return draw_along(list(seen), curves, {}, xlabel, "score" if shares else name_in_words(shown[0]))
+    curves: dict[str, Band] = {
+        f"{name_in_words(name)} (complete: {whole.scores[name]:.3g})": (
+            [one[name] for one in seen.values()],
+            None,
+            None,
+        )
+        for name in shown
+    }
+    label = "score" if shares else name_in_words(shown[0])
+    return draw_along(list(seen), curves, {}, "distance from the first token", label)
 
 
 def evaluate_truncated(

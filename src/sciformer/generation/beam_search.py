@@ -54,7 +54,7 @@ def beam_search(
     device = first.device
     only_end = torch.arange(size, device=device) == end
     closed = torch.zeros_like(only_end) if allowed is None else ~(allowed.to(device) | only_end)
-    put_aside: list[list[Hypothesis]] = [[] for _ in range(samples)]
+    finished: list[list[Hypothesis]] = [[] for _ in range(samples)]
     active = torch.arange(samples, device=device)  # samples whose search is not finished
     limits = longest.to(device)
     exact = torch.promote_types(first.dtype, torch.float32)
@@ -69,18 +69,24 @@ def beam_search(
         count = min(2 * beam, total.shape[1])
         best, place = total.topk(count, 1)
         if best.isnan().any():
-            raise UserError(
-                "the model predicts NaN as probability of a token",
-                hint="Its weights are broken. Train the model again.",
-            )
+            message = "the model predicts NaN as probability of a token"
+            raise UserError(message, hint="Its weights are broken. Train the model again.")
         parent, token = place // size, place % size
         ends = (token == end) & torch.isfinite(best)
-        _put_aside(put_aside, active, written, parent, best, ends, beam, penalty)
+        row, column = ends[:, :beam].nonzero(as_tuple=True)
+        texts = written[row, parent[row, column]].tolist()
+        for sample, ids, log in zip(active[row].tolist(), texts, best[row, column].tolist()):
+            finished[sample].append(Hypothesis(ids, normalise_score(log, len(ids) + 1, penalty)))
         alive = best.masked_fill(token == end, -torch.inf)
         scores, kept = alive.topk(min(beam, count), 1)
         parent, token = parent.gather(1, kept), token.gather(1, kept)
-        done = _is_done(put_aside, active, scores, limits, beam, penalty)
-        stay = torch.tensor([not one for one in done], device=device)
+        goes_on = []
+        for sample, alive, limit in zip(active.tolist(), scores.amax(1).tolist(), limits[active].tolist()):
+            found = finished[sample]
+            # A running hypothesis can only lose probability; the length penalty favours the maximum length.
+            hope = normalise_score(alive, limit + 1, penalty) if alive > -torch.inf else -torch.inf
+            goes_on.append(len(found) < beam and hope > max((one.score for one in found), default=-torch.inf))
+        stay = torch.tensor(goes_on, device=device)
         rows = (torch.arange(len(active), device=device)[:, None] * written.shape[1] + parent)[stay]
         written = torch.cat([written.gather(1, parent[..., None].expand(-1, -1, length)), token[..., None]], 2)[stay]
         active, scores, token = active[stay], scores[stay], token[stay]
@@ -88,41 +94,9 @@ def beam_search(
             break
         reorder(rows.flatten())
         logs = step(token.flatten()).to(exact).log_softmax(-1).view(*token.shape, size)
-    return [sorted(found, key=lambda one: -one.score) for found in put_aside]
+    return [sorted(found, key=lambda one: -one.score) for found in finished]
 
 
 def normalise_score(log: float, length: int, penalty: float) -> float:
     """Log probability divided by the length penalty ((5 + length) / 6)^penalty."""
     return log * math.exp(-penalty * math.log((5 + length) / 6))  # a large penalty gives 0 instead of an overflow
-
-
-def _put_aside(
-    aside: list[list[Hypothesis]],
-    active: Tensor,
-    written: Tensor,
-    parent: Tensor,
-    best: Tensor,
-    ends: Tensor,
-    beam: int,
-    penalty: float,
-) -> None:
-    """Store the finished hypotheses among the best `beam` candidates."""
-    near = torch.arange(ends.shape[1], device=ends.device) < beam
-    row, column = (ends & near).nonzero(as_tuple=True)
-    texts = written[row, parent[row, column]].tolist()
-    for sample, ids, log in zip(active[row].tolist(), texts, best[row, column].tolist()):
-        aside[sample].append(Hypothesis(ids, normalise_score(log, len(ids) + 1, penalty)))
-
-
-def _is_done(
-    aside: list[list[Hypothesis]], active: Tensor, scores: Tensor, limits: Tensor, beam: int, penalty: float
-) -> list[bool]:
-    """Whether the search of each active sample is finished."""
-    done = []
-    for sample, alive, limit in zip(active.tolist(), scores.amax(1).tolist(), limits[active].tolist()):
-        found = aside[sample]
-        # A running hypothesis can only lose probability; the length penalty favours the maximum length.
-        hope = normalise_score(alive, limit + 1, penalty) if alive > -torch.inf else -torch.inf
-        best = max((one.score for one in found), default=-torch.inf)
-        done.append(len(found) >= beam or alive == -torch.inf or best >= hope)
-    return done

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from ..data.batch import StreamView
-from ..evaluation.evaluate import autocast
+from ..data.collate import AsyncTensors
+from ..evaluation.evaluate import autocast, one_behind
 from ..nn import Transformer
 from ..tokens.base import stream_part
 from .beam_search import beam_search
@@ -76,16 +77,14 @@ class Stepper:
             self.cache = self.model.trunk.cache(*([] if self.capacity is None else [self.capacity]))
         else:
             self.cache.reset()
-        if pads is None:
-            self.pads = None
-            self.keep(self.logits(StreamView({"ids": ids}, None)))
-            return
-        self.pads = pads[:, None]
-        places = torch.arange(ids.shape[1], device=self.device)[None] - self.pads
-        self.keep(self.logits(StreamView({"ids": ids, "at": places.clamp(min=0)}, places >= 0)))
+        view, self.pads = StreamView({"ids": ids}, None), None
+        if pads is not None:
+            self.pads = pads[:, None]
+            places = torch.arange(ids.shape[1], device=self.device)[None] - self.pads
+            view = StreamView({"ids": ids, "at": places.clamp(min=0)}, places >= 0)
+        self.keep(self.logits(view))
 
     def step(self) -> None:
-        """Choose the next token of each text."""
         self.keep(self.logits(self.view()))
 
     def view(self) -> StreamView:
@@ -97,8 +96,7 @@ class Stepper:
 
     def logits(self, view: StreamView) -> Tensor:
         """Read the tokens of the view; logits (B, V) of the next token."""
-        found: Tensor = self.model.readout(self.model.decode(view, cache=self.cache)[:, -1])
-        return found
+        return self.model.readout(self.model.decode(view, cache=self.cache)[:, -1])
 
     def keep(self, logits: Tensor) -> None:
         """Choose a token from logits (B, V) and store it."""
@@ -115,7 +113,7 @@ class GraphDecoder(Stepper):
     """A `Stepper` on a CUDA device, with a step captured once as a CUDA graph."""
 
     def __init__(
-        self, model: Any, batch: int, sampling: Sampling, allowed: Tensor, capacity: int, padded: bool, compile: bool
+        self, model: Any, allowed: Tensor, batch: int, sampling: Sampling, capacity: int, padded: bool, compile: bool
     ) -> None:
         super().__init__(model, batch, sampling, allowed, capacity)
         self.kept_pads = torch.zeros(batch, dtype=torch.long, device=self.device) if padded else None
@@ -139,15 +137,11 @@ class GraphDecoder(Stepper):
         super().begin(ids, self.kept_pads)
 
     def step(self) -> None:
-        """Replay the CUDA graph."""
         self.graph.replay()
 
 
 def compiled_step(stepper: Stepper) -> Callable[[], None]:
-    """Compile a step in two parts, model and choice.
-
-    The model part is independent of the options of sampling.
-    """
+    """Compile a step in two parts: the model, and the choice with its options of sampling."""
     said = compile_whole(lambda: Stepper.logits(stepper, Stepper.view(stepper)))
     keep = compile_whole(lambda logits: Stepper.keep(stepper, logits))
     return lambda: keep(said())
@@ -193,7 +187,20 @@ def write(
     pads = None if pads is None else pads.to(device)
     begun = history if pads is not None else history[:, -window:]
     size = begun.shape[1] + length if pads is not None else min(window, begun.shape[1] + length)
-    stepper = _stepper(model, len(ids), size, sampling, allowed, pads is not None, precision, compiled, kept)
+    if device.type != "cuda" or not isinstance(model.trunk, Transformer) or isinstance(model, Conditioned):
+        stepper = Stepper(_cast(model, precision), len(ids), sampling, allowed, None)
+    else:
+        kept = {} if kept is None else kept
+        capacity = max(MIN_CACHE_TOKENS, 1 << (size - 1).bit_length())
+        changes = sum(weight._version for weight in model.parameters())  # after further training it is another model
+        options = (len(ids), sampling, capacity, pads is not None, compiled)
+        key = (id(model), changes, precision, *options)
+        if key not in kept:
+            for old in list(kept)[: len(kept) - MAX_RECORDED_STEPS + 1]:
+                del kept[old]
+            kept[key] = GraphDecoder(_cast(model, precision), allowed, *options)
+        stepper = kept[key]
+        stepper.closed.copy_(~allowed)
     stepper.remember(history, pads)
     block = STEPS_PER_BLOCK if isinstance(stepper, GraphDecoder) else 1
     done = 0
@@ -215,53 +222,10 @@ def write(
 
 
 def read_late(blocks: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
-    """Copy blocks of tokens to the host.
-
-    On a CUDA device the copies are asynchronous: a block is read after the next block is queued.
-    """
-    if device.type != "cuda":
-        yield from (block.cpu() for block in blocks)
-        return
-    waiting: list[tuple[Tensor, torch.cuda.Event]] = []
-    for block in blocks:
-        host = torch.empty(block.shape, dtype=block.dtype, pin_memory=True)
-        host.copy_(block, non_blocking=True)
-        waiting.append((host, torch.cuda.Event()))
-        waiting[-1][1].record()
-        if len(waiting) > 1:
-            yield _wait_for(*waiting.pop(0))
-    yield from (_wait_for(*copy) for copy in waiting)
-
-
-def _wait_for(host: Tensor, copied: torch.cuda.Event) -> Tensor:
-    copied.synchronize()
-    return host
-
-
-def _stepper(
-    model: Any,
-    batch: int,
-    size: int,
-    sampling: Sampling,
-    allowed: Tensor,
-    padded: bool,
-    precision: torch.dtype | None,
-    compiled: bool,
-    kept: RecordedSteps | None,
-) -> Stepper:
-    """A new stepper, or on a CUDA device a captured one from an earlier call."""
-    if allowed.device.type != "cuda" or not isinstance(model.trunk, Transformer) or isinstance(model, Conditioned):
-        return Stepper(_cast(model, precision), batch, sampling, allowed, None)
-    kept = {} if kept is None else kept
-    capacity = max(MIN_CACHE_TOKENS, 1 << (size - 1).bit_length())
-    changes = sum(weight._version for weight in model.parameters())  # after further training it is another model
-    key = (id(model), changes, batch, capacity, sampling, padded, precision, compiled)
-    if key not in kept:
-        for old in list(kept)[: len(kept) - MAX_RECORDED_STEPS + 1]:
-            del kept[old]
-        kept[key] = GraphDecoder(_cast(model, precision), batch, sampling, allowed, capacity, padded, compiled)
-    kept[key].closed.copy_(~allowed)
-    return kept[key]
+    """Copy blocks of tokens to the host; on CUDA a block is read after the next is queued."""
+    copies = (AsyncTensors({"ids": block}) for block in blocks)
+    for arriving in one_behind(copies) if device.type == "cuda" else copies:
+        yield arriving.read()["ids"]
 
 
 def _cast(model: Any, precision: torch.dtype | None) -> Any:
@@ -289,8 +253,7 @@ class Conditioned(nn.Module):
             valid = one.valid.expand(batch, -1) if isinstance(one.valid, Tensor) else None
             streams[name] = StreamView({key: repeat(column) for key, column in one.columns.items()}, valid, name)
         asked = StreamView(view.columns, view.valid, self.stream, {**streams, self.stream: view})
-        found: Tensor = self.model.decode(asked, cache=cache)  # type: ignore[operator]
-        return found
+        return self.model.decode(asked, cache=cache)  # type: ignore[operator]
 
 
 def search_beams(
@@ -302,9 +265,7 @@ def search_beams(
     beam: int,
     precision: torch.dtype | None = None,
 ) -> list[list[int]]:
-    """Beam search after texts ids (B, N); the best hypothesis of each text.
-
-    A hypothesis has at most `longest` tokens.
+    """Best hypothesis, of at most `longest` tokens, after each text of ids (B, N).
 
     A vocabulary without end token gets a virtual one, with probability 1 after `longest` tokens and 0 before.
     """

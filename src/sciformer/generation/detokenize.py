@@ -25,11 +25,8 @@ class Line:
         ended = self.end in tokens
         self.held += self.letters.add(tokens[: tokens.index(self.end)] if ended else tokens)  # type: ignore[arg-type]
         found = [self.held.index(stop) for stop in self.stops if stop in self.held]
-        ready = (
-            min(found)
-            if found
-            else len(self.held) - max((_stop_overlap(self.held, stop) for stop in self.stops), default=0)
-        )
+        overlap = max((_stop_overlap(self.held, stop) for stop in self.stops), default=0)
+        ready = min(found, default=len(self.held) - overlap)
         self.over = bool(found) or ended
         piece, self.held = self.held[:ready], self.held[ready:]
         return piece + self.close() if ended and not found else piece
@@ -61,7 +58,6 @@ class Letters:
         self.shown = len(self.text)
 
     def add(self, tokens: list[int]) -> str:
-        """Add tokens; return the text that they complete."""
         if len(self.ids) > 64 and self.shown == len(self.text):  # keeps the total time linear in the length
             self.ids = self.ids[-8:]
             self.shown = len(self.tokens.decode(self.ids))
@@ -83,7 +79,6 @@ class ByteLetters:
         self.reader = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, tokens: list[int]) -> str:
-        """Add bytes; return the characters that they complete."""
         return self.reader.decode(bytes(tokens))
 
     def rest(self) -> str:

@@ -70,9 +70,7 @@ def generate(
     sampling = Sampling(temperature, top_k, top_p, repetition)
     author = Author(run, length, sampling, stop, precision, compiled, log, beside=beside)
     ids = author.encode(prompt)
-    if beam != 1:
-        return iter(author.search([ids], beam))
-    return author.stream(ids, draw_uniforms(seed, 1, length))
+    return iter(author.search([ids], beam)) if beam != 1 else author.stream(ids, draw_uniforms(seed, 1, length))
 
 
 def generate_many(
@@ -106,15 +104,13 @@ def generate_many(
         raise UserError(f"batch must be at least 1, not {batch}")
     ids = [author.encode(prompt) for prompt in prompts]
     uniform = draw_uniforms(seed, len(prompts), length)
-    answers, done = [""] * len(prompts), 0
+    answers: dict[int, str] = {}
     for rows in author.groups(ids, batch, alike=beam != 1):
         together = [ids[row] for row in rows]
         found = author.search(together, beam) if beam != 1 else author.texts(together, uniform[:, rows])
-        for row, text in zip(rows, found):
-            answers[row] = text
-        done += len(rows)
-        on_progress(done, len(prompts))
-    return answers
+        answers |= zip(rows, found)
+        on_progress(len(answers), len(prompts))
+    return [answers[row] for row in range(len(prompts))]
 
 
 class Author:
@@ -137,12 +133,10 @@ class Author:
         one_of("the precision", precision, ["auto", "float32", "bfloat16"], key="--precision")
         self.run, self.length, self.sampling, self.log = run, length, sampling, log
         stream, self.tokens = _text(run)
-        tokens = self.tokens
         self.model: Any = _conditioned(run, stream, beside)
-        self.window = tokens.window
+        self.window, self.end = self.tokens.window, self.tokens.end_id
         self.stops = [text for text in ([stop] if isinstance(stop, str) else stop) if text]
-        self.end = tokens.end_id
-        allowed = np.array(tokens.writable)
+        allowed = np.array(self.tokens.writable)
         if self.end is not None:
             allowed[self.end] = True
         self.allowed = torch.as_tensor(allowed, device=run.device)
@@ -190,7 +184,7 @@ class Author:
 
     def stream(self, ids: list[int], uniform: Tensor) -> Iterator[str]:
         """Stream the pieces of one text."""
-        yield from self.line(ids).pieces(block[0].tolist() for block in self._write([ids], uniform))
+        return self.line(ids).pieces(block[0].tolist() for block in self._write([ids], uniform))
 
     def texts(self, ids: list[list[int]], uniform: Tensor) -> list[str]:
         """Complete texts of several prompts."""
@@ -225,10 +219,7 @@ class Author:
         return Line(self.tokens, [] if len(self.tokens.source_columns) > 1 else ids, self.stops, self.end)
 
     def groups(self, ids: list[list[int]], batch: int, alike: bool) -> Iterator[list[int]]:
-        """Batches of prompts of similar length.
-
-        The lengths are equal if `alike`, or if the window gets full.
-        """
+        """Batches of prompts of similar length; equal if `alike` or if the window gets full."""
         same: dict[int, list[int]] = {}
         for row in sorted(range(len(ids)), key=lambda row: len(ids[row])):
             fits = len(ids[row]) + self.length <= self.window
@@ -238,11 +229,10 @@ class Author:
             yield from (rows[start : start + batch] for start in range(0, len(rows), batch))
 
     def _write(self, ids: list[list[int]], uniform: Tensor) -> Iterator[Tensor]:
-        longest = max(len(one) for one in ids)
-        pads = None
-        if any(len(one) != longest for one in ids) and all(len(one) + self.length <= self.window for one in ids):
-            pads = torch.tensor([longest - len(one) for one in ids])
-            ids = [[0] * (longest - len(one)) + one for one in ids]
+        lengths, pads = [len(one) for one in ids], None
+        if len(set(lengths)) > 1 and max(lengths) + self.length <= self.window:
+            pads = max(lengths) - torch.tensor(lengths)
+            ids = [[0] * (max(lengths) - len(one)) + one for one in ids]
         else:
             ids = [one[-self.window :] for one in ids]
         blocks = write(

@@ -36,18 +36,15 @@ class Sampling:
     repetition: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (self.temperature >= 0 and math.isfinite(self.temperature)):
-            raise UserError(f"temperature must be 0 or more and finite, not {self.temperature}", key="--temperature")
-        if self.top_k is not None and self.top_k < 1:
-            raise UserError(f"top_k must be 1 or more, not {self.top_k}", key="--top-k")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UserError(f"top_p must be above 0 and at most 1, not {self.top_p}", key="--top-p")
-        if not (self.repetition > 0 and math.isfinite(self.repetition)):
-            raise UserError(
-                f"repetition must be positive and finite, not {self.repetition}",
-                key="--repetition",
-                hint="1 means no penalty.",
-            )
+        for name, fits, needs, hint in (
+            ("temperature", 0 <= self.temperature < math.inf, "0 or more and finite", ""),
+            ("top_k", self.top_k is None or self.top_k >= 1, "1 or more", ""),
+            ("top_p", self.top_p is None or 0 < self.top_p <= 1, "above 0 and at most 1", ""),
+            ("repetition", 0 < self.repetition < math.inf, "positive and finite", "1 means no penalty."),
+        ):
+            if not fits:
+                key = f"--{name.replace('_', '-')}"
+                raise UserError(f"{name} must be {needs}, not {getattr(self, name)}", key=key, hint=hint)
 
     @property
     def remembers(self) -> bool:
@@ -99,9 +96,8 @@ def top_logits(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 def top_logits_in_parts(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Top-k of each part of the vocabulary, then of the candidates found."""
-    parts = torch.nn.functional.pad(logits, (0, -logits.shape[-1] % VOCABULARY_PART), value=-torch.inf).unflatten(
-        -1, (-1, VOCABULARY_PART)
-    )
+    padded = torch.nn.functional.pad(logits, (0, -logits.shape[-1] % VOCABULARY_PART), value=-torch.inf)
+    parts = padded.unflatten(-1, (-1, VOCABULARY_PART))
     found, place = parts.topk(count, sorted=False)
     ids = place + torch.arange(parts.shape[1], device=logits.device)[:, None] * VOCABULARY_PART
     best, where = found.flatten(1).topk(count)
@@ -109,10 +105,7 @@ def top_logits_in_parts(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def sort_logits(logits: Tensor, enough: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits (B, V) in descending order with their indices.
-
-    On a CPU only the first tokens are returned if their sum of exp exceeds `enough`.
-    """
+    """Logits (B, V) in descending order, with indices; on a CPU `enough` of the sum of exp will do."""
     if logits.device.type == "cpu" and logits.shape[-1] > 4 * VOCABULARY_PART:
         found = logits.topk(VOCABULARY_PART)
         if bool((found.values.exp().sum(-1, keepdim=True) > enough).all()):

@@ -9,7 +9,7 @@ Lines are translated in batches of similar length; the translations are returned
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from ..metrics.text import bleu, chrf
 from ..models.encoder_decoder import SOURCE, TARGET
 from ..run import Run
 from ..tokens.protocols import Textual
-from .beam_search import Hypothesis, beam_search
+from .beam_search import beam_search
 
 MAX_BATCH_TOKENS = 8192  # tokens of sources in a batch, padding included
 Tell = Callable[[int, int], None]
@@ -63,10 +63,8 @@ def translate_with(
     """Like `translate`, for a model and its assembly."""
     objective: Any = assembly.objective
     if not hasattr(objective, "penalty"):
-        raise UserError(
-            f"the run was not trained for translation: its recipe has `objective.kind: {objective.kind}`",
-            key="objective.kind",
-        )
+        message = f"the run was not trained for translation: its recipe has `objective.kind: {objective.kind}`"
+        raise UserError(message, key="objective.kind")
     beam = objective.beam if beam is None else beam
     penalty = objective.penalty if penalty is None else penalty
     if beam < 1:
@@ -75,37 +73,21 @@ def translate_with(
         raise UserError(f"the length penalty must be 0 or more and finite, not {penalty}", key="--penalty")
     was = model.training
     model.eval()
-    kind = EncoderDecoderWriter if SOURCE in assembly.tokens else PromptWriter
-    writer: Writer = kind(model, assembly, device)
-    answers = [""] * len(lines)
-    sources = [writer.encode(line) if line.strip() else np.zeros(0, np.int64) for line in lines]
-    wanted = [number for number, line in enumerate(lines) if line.strip()]
-    done = len(lines) - len(wanted)
-    on_progress(done, len(lines))
-    for rows in writer.batches(wanted, sources, beam):
-        found = _search(writer, [sources[row] for row in rows], beam, penalty, objective.more)
-        for row, hypotheses in zip(rows, found):
-            answers[row] = " ".join(writer.tokens.decode(hypotheses[0].ids).splitlines())  # one line
-        done += len(rows)
-        on_progress(done, len(lines))
-    model.train(was)
-    return answers
-
-
-def _search(writer: Writer, sources: list[Any], beam: int, penalty: float, more: int) -> list[list[Hypothesis]]:
-    first = writer.begin(sources).float().log_softmax(-1)
-    longest = torch.tensor([writer.longest(source, more) for source in sources])
+    writer = (EncoderDecoderWriter if SOURCE in assembly.tokens else PromptWriter)(model, assembly, device)
     allowed = torch.as_tensor(np.asarray(writer.tokens.writable))
-    return beam_search(
-        lambda last: writer.step(last[:, None]),
-        writer.cache.reorder,
-        first,
-        writer.end,
-        longest,
-        beam=beam,
-        penalty=penalty,
-        allowed=allowed,
-    )
+    options: dict[str, Any] = {"beam": beam, "penalty": penalty, "allowed": allowed}
+    sources = {row: writer.encode(line) for row, line in enumerate(lines) if line.strip()}
+    answers = {row: "" for row in range(len(lines)) if row not in sources}
+    on_progress(len(answers), len(lines))
+    for rows in writer.batches(list(sources), sources, beam):
+        first = writer.begin([sources[row] for row in rows]).float().log_softmax(-1)
+        longest = torch.tensor([writer.longest(sources[row], objective.more) for row in rows])
+        found = beam_search(writer.next_logits, writer.cache.reorder, first, writer.end, longest, **options)
+        for row, (best, *_) in zip(rows, found):
+            answers[row] = " ".join(writer.tokens.decode(best.ids).splitlines())  # one line
+        on_progress(len(answers), len(lines))
+    model.train(was)
+    return [answers[row] for row in range(len(lines))]
 
 
 class Writer:
@@ -132,15 +114,18 @@ class Writer:
         hidden = self.model.decode(StreamView({"ids": ids}, None), *memory, cache=self.cache)
         return self.model.readout(hidden[:, -1])
 
+    def next_logits(self, last: Tensor) -> Tensor:
+        """Map the last tokens (R,) to logits (R, V)."""
+        return self.step(last[:, None])
+
     def longest(self, source: Any, more: int) -> int:
         """Maximum number of tokens of the translation."""
         raise NotImplementedError
 
-    def batches(self, rows: list[int], sources: list[Any], beam: int) -> Iterator[list[int]]:
+    def batches(self, rows: list[int], sources: Mapping[int, Any], beam: int) -> Iterator[list[int]]:
         """Batches of rows with sources of similar length."""
-        order = sorted(rows, key=lambda row: -len(sources[row]))  # longest first: a lack of memory shows at once
         batch: list[int] = []
-        for row in order:
+        for row in sorted(rows, key=lambda row: -len(sources[row])):  # longest first: a lack of memory shows at once
             if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > MAX_BATCH_TOKENS:
                 yield batch
                 batch = []
@@ -177,10 +162,8 @@ class PromptWriter(Writer):
     def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
         (tokens,) = assembly.tokens.values()
         if len(tokens.source_columns) < 2:
-            raise UserError(
-                f"tokens.column must name two columns, source and target, not {', '.join(tokens.source_columns)}",
-                key="tokens.column",
-            )
+            message = f"tokens.column must name two columns, source and target, not {', '.join(tokens.source_columns)}"
+            raise UserError(message, key="tokens.column")
         super().__init__(model, assembly, device)
 
     def encode(self, line: str) -> Any:
@@ -188,7 +171,7 @@ class PromptWriter(Writer):
         ids = self.tokens.encode(line)[: max(1, self.tokens.window // 2 - 2)]  # leave room for the translation
         return np.concatenate([begin, ids, [self.tokens.special_id("separator")]]).astype(np.int64)
 
-    def batches(self, rows: list[int], sources: list[Any], beam: int) -> Iterator[list[int]]:
+    def batches(self, rows: list[int], sources: Mapping[int, Any], beam: int) -> Iterator[list[int]]:
         """Batches of prompts of equal length: without padding, positions are right."""
         same: dict[int, list[int]] = {}
         for row in rows:

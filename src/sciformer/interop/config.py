@@ -82,10 +82,8 @@ class Config:
         for key, value in self.values.items():
             off = value is None or value is False or value in ({}, [], "")
             if key not in self.asked and not off:
-                raise self.error(
-                    f"{self.where} has an unknown key: `{key}: {format_value(value)}`",
-                    "If it does not change the output of the model, remove it from the file.",
-                )
+                message = f"{self.where} has an unknown key: `{key}: {format_value(value)}`"
+                raise self.error(message, "If it does not change the output of the model, remove it from the file.")
 
 
 def format_value(value: Any) -> str:

@@ -66,10 +66,8 @@ def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = 
     if exporter is not None:
         exporters = [one for one in exporters if one.format == exporter.format]
     out = Path(out).expanduser()
-    if format == ONNX_FORMAT:
-        _check(out, overwrite, lambda: onnx_export.files(run))
-    else:
-        _check(out, overwrite, lambda: {name for one in exporters for name in one.files})
+    own = {name for one in exporters for name in one.files}
+    _check(out, overwrite, lambda: onnx_export.files(run) if format == ONNX_FORMAT else own)
     partial = Folder(out.with_name(f".{out.name}.partial-{os.getpid()}"))
     try:
         if format == ONNX_FORMAT:
@@ -80,16 +78,12 @@ def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = 
             _refuse(run, exporters)
         _move_into_place(partial.path, out)
     except (OSError, UserError) as error:
-        cause = (
-            error if isinstance(error, OSError) else error.__cause__
-        )  # `Folder` wraps an OSError in a UserError about runs
+        # `Folder` wraps an OSError in a UserError about runs.
+        cause = error if isinstance(error, OSError) else error.__cause__
         if not isinstance(cause, OSError):
             raise
-        raise UserError(
-            f"writing the model to {out} failed: {cause.strerror or cause}",
-            hint="Free some disk space, or name another folder with --out.",
-            file=out,
-        ) from error
+        message = f"writing the model to {out} failed: {cause.strerror or cause}"
+        raise UserError(message, hint="Free some disk space, or name another folder with --out.", file=out) from error
     finally:
         shutil.rmtree(partial.path, ignore_errors=True)
     return notes
@@ -108,7 +102,6 @@ def to_json(values: dict[str, Any]) -> str:
 
 
 def _refuse(run: Run, exporters: list[Exporter]) -> NoReturn:
-    """Refuse a run whose tokens no exporter of the format accepts."""
     there = ", ".join(stream.kind for stream in run.assembly.tokens.values())
     names = " or ".join(dict.fromkeys(one.format for one in exporters))
     kinds = " or ".join(dict.fromkeys(one.tokens for one in exporters))
@@ -135,8 +128,7 @@ def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> 
             file=out,
         )
     known = files() if there else ()
-    others = [name for name in there if name not in known]
-    if others:
+    if others := [name for name in there if name not in known]:
         raise UserError(
             f"{out} contains files that no export wrote: {', '.join(others[:4])}",
             hint="Name another folder with --out; --overwrite replaces only files of an export.",

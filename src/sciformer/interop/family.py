@@ -111,10 +111,7 @@ def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | No
 
 
 def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
-    """Refuse a recipe that does not meet the requirements of an exported class.
-
-    Keys that the chosen trunk or position does not have are ignored.
-    """
+    """Refuse a recipe without the needs of a class; keys that its parts lack are ignored."""
     for key, fit in {**TRANSFORMER_NEEDS, **needs}.items():
         section, _, name = key.partition(".")
         fit = fit(recipe) if callable(fit) else fit
@@ -122,8 +119,5 @@ def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
         found = getattr(getattr(recipe, section), name, fits[0])
         if found not in fits:
             choice = " or ".join(format_value(one) for one in fits)
-            raise UserError(
-                f"{what} needs `{key}: {choice}`, but the recipe has `{key}: {format_value(found)}`",
-                hint="Hugging Face has no class for this option.",
-                key=key,
-            )
+            message = f"{what} needs `{key}: {choice}`, but the recipe has `{key}: {format_value(found)}`"
+            raise UserError(message, hint="Hugging Face has no class for this option.", key=key)

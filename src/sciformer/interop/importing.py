@@ -50,9 +50,7 @@ class Imported:
     check: Callable[[Assembly], None] | None = None
 
 
-def imported_recipe(
-    name: str, note: str, sections: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Any] | None
-) -> Recipe:
+def imported_recipe(name: str, note: str, sections: Mapping[str, Mapping[str, Any]], changes: Changes) -> Recipe:
     """Recipe of an imported model; keys with the value None are omitted."""
     given = {key: {name: one for name, one in keys.items() if one is not None} for key, keys in sections.items()}
     given["about"] = {"title": f"{name}, imported", "note": note, **given.get("about", {})}
@@ -82,10 +80,15 @@ def import_model(
     log        function called with each note about the import
     """
     source, run = Path(source).expanduser(), Path(run).expanduser()
-    refuse_files(run)
+    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+        message = f"the folder {run} of the new run exists and is not empty"
+        raise UserError(message, hint="Name another folder with --run.", file=run)
     importer = next((one for one in extensions("importers") if one.recognises(source)), None)
     if importer is None:
-        refuse_unknown(source)
+        if source.is_dir():
+            refuse_type(read_config(source))
+        found = "is a file, not a folder" if source.exists() else "does not exist"
+        raise UserError(f"{source} {found}", hint="Name the folder of a Hugging Face model.", file=source)
     made = importer.read(source, run, changes)
     write_run(run, made, source)
     if log is not None:
@@ -94,29 +97,11 @@ def import_model(
     return Run(run)
 
 
-def refuse_unknown(source: Path) -> NoReturn:
-    """Refuse a file or folder that no importer recognises."""
-    if not source.is_dir():
-        found = "is a file, not a folder" if source.exists() else "does not exist"
-        raise UserError(f"{source} {found}", hint="Name the folder of a Hugging Face model.", file=source)
-    refuse_type(read_config(source))
-
-
 def refuse_type(config: Config) -> NoReturn:
     """Refuse the `model_type` of a configuration, and list the supported types."""
     kind = config.get("model_type", "", str)
     known = ", ".join(name for one in extensions("importers") for name in one.model_types)
     raise config.error(f"`model_type` in {config.where} is {kind!r}, but must be one of {known}")
-
-
-def refuse_files(run: Path) -> None:
-    """Refuse a run folder that is not empty."""
-    if run.exists() and (not run.is_dir() or any(run.iterdir())):
-        raise UserError(
-            f"the folder {run} of the new run exists and is not empty",
-            hint="Name another folder with --run.",
-            file=run,
-        )
 
 
 def write_run(run: Path, made: Imported, source: Path) -> None:

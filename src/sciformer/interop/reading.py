@@ -42,8 +42,8 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     for name, read in ((SAFETENSORS_FILE, read_safe), (PICKLED_FILE, read_pickled)):
         if (folder / name).is_file():
             return read(folder / name)
-        if (folder / f"{name}.index.json").is_file():
-            return _shards(folder, f"{name}.index.json", read)
+        if (index := folder / f"{name}.index.json").is_file():
+            return _read_shards(index, read)
     names = ", ".join(sorted(path.name for path in folder.iterdir())[:8])
     raise UserError(
         f"{folder} has no {SAFETENSORS_FILE} (or {PICKLED_FILE})" + (f", only {names}" if names else ": it is empty"),
@@ -51,29 +51,21 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     )
 
 
-def _shards(folder: Path, index: str, read: Any) -> dict[str, Tensor]:
-    """Read weights from the files named in an index."""
-    places = read_json(folder / index).get("weight_map")
+def _read_shards(index: Path, read: Any) -> dict[str, Tensor]:
+    places = read_json(index).get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise UserError(
-            f"`weight_map` in {folder / index} must map each weight to its file, but is {places!r}", file=folder / index
-        )
+        raise UserError(f"`weight_map` in {index} must map each weight to its file, but is {places!r}", file=index)
     found: dict[str, Tensor] = {}
     for name in sorted(set(places.values())):
         if not isinstance(name, str) or Path(name).name != name:
-            raise UserError(
-                f"{folder / index} may only name files in its own folder, but names {name!r}", file=folder / index
-            )
-        if not (folder / name).is_file():
-            raise UserError(
-                f"{folder} has no file {name}, which its index names",
-                hint="Download the model again.",
-                file=folder / name,
-            )
-        found |= read(folder / name)
-    lost = sorted(places.keys() - found.keys())
-    if lost:
-        raise UserError(f"the files of {folder / index} lack the weights {', '.join(lost[:4])}", file=folder / index)
+            raise UserError(f"{index} may only name files in its own folder, but names {name!r}", file=index)
+        file = index.parent / name
+        if not file.is_file():
+            message = f"{index.parent} has no file {name}, which its index names"
+            raise UserError(message, hint="Download the model again.", file=file)
+        found |= read(file)
+    if lost := sorted(places.keys() - found.keys()):
+        raise UserError(f"the files of {index} lack the weights {', '.join(lost[:4])}", file=index)
     return found
 
 
@@ -121,8 +113,14 @@ def read_pooling(folder: Path, notes: list[str]) -> str:
     path = folder / "modules.json"
     if not path.is_file():
         return ""
+    try:
+        modules = [
+            (str(one["type"]).rpartition(".")[2], Path(one["path"]).name) for one in json.loads(path.read_text())
+        ]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} must be a list of modules with `type` and `path`: {error!r}", file=path) from error
     pool = ""
-    for kind, place in _modules(path):
+    for kind, place in modules:
         if kind == "Pooling":
             pool = _pooling(folder / place / "config.json")
         elif kind == "Normalize":
@@ -132,15 +130,6 @@ def read_pooling(folder: Path, notes: list[str]) -> str:
                 f"{path} has the module {kind}; only Transformer, Pooling and Normalize are supported", file=path
             )
     return pool
-
-
-def _modules(path: Path) -> list[tuple[str, str]]:
-    """Class and folder of each module in modules.json."""
-    try:
-        found = [(str(one["type"]).rpartition(".")[2], Path(one["path"]).name) for one in json.loads(path.read_text())]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} must be a list of modules with `type` and `path`: {error!r}", file=path) from error
-    return found
 
 
 def _pooling(path: Path) -> str:

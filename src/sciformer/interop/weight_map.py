@@ -46,8 +46,8 @@ class WeightMap:
         for i, name in enumerate(self.theirs):
             part = self._turn(theirs.pop(name))
             if self.rows and part.shape[0] != self.rows[i]:
-                rows = f"the configuration needs {self.rows[i]} rows"
-                raise config.error(f"`{name}` has {part.shape[0]} rows, but {rows}")
+                needed = f"the configuration needs {self.rows[i]} rows"
+                raise config.error(f"`{name}` has {part.shape[0]} rows, but {needed}")
             heads = self.rope_halves[i] if self.rope_halves else 0
             parts.append(rope_pairs_from_halves(part, heads) if heads else part)
         whole = torch.cat(parts)
@@ -72,18 +72,15 @@ class WeightMap:
 def layer(
     ours: str, *theirs: str, suffixes: Suffixes = LAYER, rows: tuple[int, ...] = (), **options: Any
 ) -> list[WeightMap]:
-    """Maps of the weights of a layer or norm.
-
-    With `rows`, missing biases are exported as zeros.
+    """Maps of the weights of a layer or norm; with `rows`, missing biases are exported as zeros.
 
     options   further fields of each `WeightMap`
     """
     rows = (sum(rows),) if rows and len(theirs) == 1 else rows
+    named = {ours + own: tuple(name + end for name in theirs) for own, end in suffixes.items()}
     return [
-        WeightMap(
-            ours + own, tuple(name + end for name in theirs), rows, zeros=bool(rows) and own == ".bias", **options
-        )
-        for own, end in suffixes.items()
+        WeightMap(own, names, rows, zeros=bool(rows and own.endswith(".bias")), **options)
+        for own, names in named.items()
     ]
 
 
@@ -126,33 +123,26 @@ def block_links(
 def from_theirs(links: Iterable[WeightMap], theirs: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
     """Convert all weights to ours; refuse missing and unused weights."""
     links, left = list(links), dict(theirs)
-    missing = [name for link in links for name in link.theirs if name not in left]
-    if missing:
+    if missing := [name for link in links for name in link.theirs if name not in left]:
         there = f"It has {join_names(sorted(left))}."
         raise config.error(f"{config.where} lacks the weights {join_names(missing)}", there)
     ours = {link.ours: link.from_theirs(left, config) for link in links}
     if left:
-        raise config.error(
-            f"{config.where} has weights that its kind of model does not use: {join_names(sorted(left))}",
-            "Models with these weights are not supported.",
-        )
+        message = f"{config.where} has weights that its kind of model does not use: {join_names(sorted(left))}"
+        raise config.error(message, "Models with these weights are not supported.")
     return ours
 
 
 def to_theirs(links: Iterable[WeightMap], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Convert all weights to theirs; refuse unused weights."""
     links = list(links)
-    left = sorted(ours.keys() - {link.ours for link in links})
-    if left:
+    if left := sorted(ours.keys() - {link.ours for link in links}):
         raise UserError(f"the Hugging Face class has no weights for {join_names(left)}")
     return {name: tensor for link in links for name, tensor in link.to_theirs(ours).items()}
 
 
 def sort_classes(weights: dict[str, Tensor], head: str, classes: Sequence[str]) -> list[str]:
-    """Sort the classes as objectives do, and reorder the rows of the head accordingly.
-
-    The order is numeric if all classes are numbers, otherwise alphabetic.
-    """
+    """Sort classes and rows of the head as objectives do: as numbers if all are, else as text."""
     numbers = all(name.isdecimal() for name in classes)
     order = sorted(range(len(classes)), key=lambda i: int(classes[i]) if numbers else classes[i])
     for name in (f"{head}.weight", f"{head}.bias"):

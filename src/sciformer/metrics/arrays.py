@@ -60,15 +60,11 @@ def classes(probabilities: ArrayLike, label: ArrayLike) -> tuple[Floats, Integer
             hint="For one probability p of class 1: np.stack([1 - p, p], axis=1)." if p.size == len(p) else "",
         )
     finite = p[np.isfinite(p).all(axis=1)]
-    if finite.size and (
-        finite.min() < -MAX_ROUNDING_ERROR
-        or finite.max() > 1 + MAX_ROUNDING_ERROR
-        or np.abs(finite.sum(axis=1) - 1).max() > MAX_ROUNDING_ERROR
-    ):
+    sums = finite.sum(axis=1)
+    if (np.abs(finite - 0.5) > 0.5 + MAX_ROUNDING_ERROR).any() or (np.abs(sums - 1) > MAX_ROUNDING_ERROR).any():
         raise UserError(
-            "probabilities must be from 0 to 1 and sum to 1 for each sample, but they are from "
-            f"{finite.min():.3g} to {finite.max():.3g}, with sums from {finite.sum(axis=1).min():.3g} to "
-            f"{finite.sum(axis=1).max():.3g}",
+            f"probabilities must be from 0 to 1 and sum to 1 for each sample, but they are from {finite.min():.3g} to "
+            f"{finite.max():.3g}, with sums from {sums.min():.3g} to {sums.max():.3g}",
             hint="If they are logits, apply a softmax first.",
         )
     found: NDArray[Any] = np.asarray(label)
@@ -89,7 +85,5 @@ def demand_numbers(what: str, output: Floats) -> None:
     """Refuse non-finite model outputs, for results that cannot be nan."""
     if not numbers(output):
         wrong = int((~np.isfinite(output)).sum())
-        raise UserError(
-            f"{what} needs finite numbers, but {wrong} are not finite",
-            hint="The model may have diverged: look at the loss.",
-        )
+        message = f"{what} needs finite numbers, but {wrong} are not finite"
+        raise UserError(message, hint="The model may have diverged: look at the loss.")

@@ -54,8 +54,7 @@ class RegisteredMetrics(Mapping[str, Metric]):
     def __getitem__(self, name: str) -> Metric:
         if name not in names("metric"):
             raise KeyError(name)
-        found: Metric = find("metric", name).metric
-        return found
+        return find("metric", name).metric
 
     def __iter__(self) -> Iterator[str]:
         return iter(names("metric"))

@@ -78,10 +78,8 @@ def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | 
 
     low, high = 1 / MAX_TEMPERATURE, MAX_TEMPERATURE
     if not np.average(p.argmax(1) != truth, weights=weights):
-        raise UserError(
-            f"the temperature has no optimum, because all {len(p):,} predictions are correct",
-            hint="Use more samples, so that some predictions are wrong.",
-        )
+        message = f"the temperature has no optimum, because all {len(p):,} predictions are correct"
+        raise UserError(message, hint="Use more samples, so that some predictions are wrong.")
     if slope(low) > 0:
         raise UserError(f"the predictions for {len(p):,} samples are no better than chance, so there is no temperature")
     for _ in range(60):

@@ -63,7 +63,7 @@ def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
     """
     p, truth = classes(probabilities, label)
     w = weights(weight, len(p))
-    totals: Floats = np.bincount(truth, weights=w, minlength=p.shape[1]).astype(np.float64)
+    totals = np.bincount(truth, weights=w, minlength=p.shape[1]).astype(np.float64)
     occur = np.flatnonzero(totals)
     if not numbers(p) or len(occur) < 2:
         return NAN

@@ -57,8 +57,8 @@ def crossing(
 
     def crossing_of(times: Floats) -> float:
         """Position of the crossing, with each sample counted `times` (n,)."""
-        count: Floats = np.bincount(index, weights=times, minlength=len(places)).astype(np.float64)
-        total: Floats = np.bincount(index, weights=times * excess, minlength=len(places)).astype(np.float64)
+        sums = (np.bincount(index, weights=w, minlength=len(places)) for w in (times, times * excess))
+        count, total = (one.astype(np.float64) for one in sums)
         total[np.abs(total) <= rounding * count] = 0.0
         return _cross(places[count > 0], total[count > 0], count[count > 0])
 
@@ -66,12 +66,8 @@ def crossing(
     if np.isnan(value) or units < 2:
         return Crossing(value, NAN)
     generator = np.random.default_rng(seed)
-    tries = np.array(
-        [
-            crossing_of(np.bincount(generator.integers(units, size=units), minlength=units)[unit].astype(np.float64))
-            for _ in range(draws)
-        ]
-    )
+    drawn = (np.bincount(generator.integers(units, size=units), minlength=units) for _ in range(draws))
+    tries = np.array([crossing_of(times[unit].astype(np.float64)) for times in drawn])
     crossed = tries[~np.isnan(tries)]
     enough = len(crossed) >= max(2, (1 - MAX_LOST_SHARE) * draws)
     return Crossing(value, float(crossed.std(ddof=1)) if enough else NAN)

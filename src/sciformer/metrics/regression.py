@@ -88,10 +88,8 @@ def _scores(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> tuple[Floats,
     spread = floats("std", std, predicted.shape)
     truth = finite_floats("target", target, predicted.shape)
     if (spread <= 0).any():
-        raise UserError(
-            f"standard deviations in `std` must be above 0, not {np.nanmin(spread):g}",
-            hint="Add a small constant to the deviations of the model.",
-        )
+        message = f"standard deviations in `std` must be above 0, not {np.nanmin(spread):g}"
+        raise UserError(message, hint="Add a small constant to the deviations of the model.")
     finite = np.isfinite(predicted) & np.isfinite(spread)
     with np.errstate(over="ignore"):
         return np.divide(truth - predicted, spread, out=np.full_like(truth, NAN), where=finite), spread

@@ -39,10 +39,8 @@ def token_accuracy(correct: ArrayLike, count: ArrayLike) -> float:
     """Share of correct tokens, Σ correct / Σ count; nan if no token was counted."""
     rights, counts = _sums("correct", correct, count)
     if (rights < 0).any() or (rights > counts).any():
-        raise UserError(
-            "`correct` must be from 0 to `count`, but a sample has a value outside this range",
-            hint="Both must be sums over the tokens of a sample.",
-        )
+        message = "`correct` must be from 0 to `count`, but a sample has a value outside this range"
+        raise UserError(message, hint="Both must be sums over the tokens of a sample.")
     return float(rights.sum() / counts.sum()) if numbers(rights) and counts.sum() > 0 else NAN
 
 
@@ -141,17 +139,14 @@ def entity_recall(tags: Sequences, truth: Sequences) -> float:
 
 
 def _all(tags: Sequences, truth: Sequences) -> Found:
-    found = list(entities(tags, truth).values())
-    return Found(*(sum(one[i] for one in found) for i in range(3)))
+    return Found(*(sum(counts) for counts in zip((0, 0, 0), *entities(tags, truth).values())))
 
 
 def _listed(name: str, sequences: Sequences) -> list[list[str]]:
-    listed = []
-    for one in sequences:
-        if isinstance(one, str) or not hasattr(one, "__len__"):
-            raise UserError(f"`{name}` must have a list of tags for each sample, not {one!r}")
-        listed.append([str(tag) for tag in one])
-    return listed
+    listed = list(sequences)
+    if wrong := [one for one in listed if isinstance(one, str) or not hasattr(one, "__len__")]:
+        raise UserError(f"`{name}` must have a list of tags for each sample, not {wrong[0]!r}")
+    return [[str(tag) for tag in one] for one in listed]
 
 
 # Translations (sacreBLEU)

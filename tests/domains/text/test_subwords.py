@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 from sciformer.data.columns import Lists
 from sciformer.domains.text import subwords
-from sciformer.domains.text.tokens import SUBWORD_UNITS, Text, as_table
+from sciformer.domains.text.tokens import SUBWORD_UNITS, as_table
 from sciformer.domains.text.unigram import (
     _best_scores,
     _candidate_pieces,
@@ -26,6 +26,7 @@ from sciformer.domains.text.unigram import (
     learn_pieces,
 )
 from sciformer.testing import check_tokens
+from tests.domains.text.fitted import fitted
 from tests.domains.text.foreign import byte_pairs, wordpiece
 from tests.errors import refuses
 from tests.paths import ROOT
@@ -77,9 +78,7 @@ ROLES = {
 def form(request, tmp_path):
     made = FORMS[request.param]()
     made.save(str(tmp_path / "tokenizer.json"))
-    tokens = Text(kind="text", tokenizer=str(tmp_path), begin=True, end=True)
-    tokens.fit([])
-    return request.param, made, tokens
+    return request.param, made, fitted(tokenizer=str(tmp_path), begin=True, end=True)
 
 
 def test_a_tokenizer_of_others(form, tmp_path):
@@ -96,8 +95,7 @@ def test_a_tokenizer_of_others(form, tmp_path):
             assert tokens.decode(expected.ids) == made.decode(expected.ids)
         assert len(tokens.token_labels(tokens.tokenize(as_table([text])))) == len(expected.ids) + 2
     stream = tokens.tokenize(as_table([CORPUS[0] * 3]))
-    assert stream.columns["ids"][0] == tokens.specials["begin"]
-    assert stream.columns["ids"][-1] == tokens.specials["end"]
+    assert stream.columns["ids"][[0, -1]].tolist() == [tokens.specials["begin"], tokens.specials["end"]]
     assert not tokens.writable[list(tokens.specials.values())].any()
     assert tokens.decode(stream.columns["ids"]) == tokens.decode(tokens.encode(CORPUS[0] * 3))
     blind = {} if "mask" in tokens.specials else {"special": {"mask": made.id_to_token(5)}}
@@ -133,32 +131,27 @@ def test_a_padded_vocabulary_and_other_roles(tmp_path):
     made = byte_pairs()
     made.save(str(tmp_path / "t.json"))
     size = made.get_vocab_size()
-    tokens = Text(kind="text", tokenizer=str(tmp_path / "t.json"), vocabulary=320, special={"mask": "!"})
-    tokens.fit([])
-    assert tokens.size == 320
-    assert tokens.writable.shape == (320,)
+    file, other = str(tmp_path / "t.json"), str(tmp_path / "no.json")
+    tokens = fitted(tokenizer=file, vocabulary=320, special={"mask": "!"})
+    assert tokens.size == len(tokens.writable) == 320
     assert not tokens.writable[size:].any()
     assert tokens.decode([310, *tokens.encode("cats"), 319]) == "cats"
     assert tokens.mask == tokens.encode("!")[0]
     stream = tokens.tokenize(as_table(["cats"]))
     assert set(tokens.token_labels(stream.with_columns(ids=np.full_like(stream.columns["ids"], 319)))) == {""}
-    file, other = str(tmp_path / "t.json"), str(tmp_path / "no.json")
     for options, key, where, mentions in (
         ({"vocabulary": size - 1}, "tokens.vocabulary", None, (size, size - 1)),
         ({"special": {"mask": "[MASK]"}}, "tokens.special.mask", None, ("'[MASK]'",)),
         ({"lower": True}, "tokens.lower", file, ("tokens.lower",)),
         ({"tokenizer": other}, "tokens.tokenizer", other, (other,)),
     ):
-        bad = Text(**{"kind": "text", "tokenizer": file, **options})
         with refuses(*mentions, key=key, file=where):
-            bad.fit([])
+            fitted(**{"tokenizer": file, **options})
     (tmp_path / "bad.json").write_text('{"model": 3}')
     with refuses(key="tokens.tokenizer"):
-        Text(kind="text", tokenizer=str(tmp_path / "bad.json")).fit([])
-    bare = Text(kind="text", tokenizer=str(tmp_path / "t.json"))
-    bare.fit([])
+        fitted(tokenizer=str(tmp_path / "bad.json"))
     with refuses("mask", "begin, end, separator", key="tokens.special.mask", hint="tokens.special.mask"):
-        _ = bare.mask
+        _ = fitted(tokenizer=file).mask
 
 
 @pytest.mark.parametrize(
@@ -169,21 +162,14 @@ def test_a_file_that_holds_no_whole_tokenizer(tmp_path, vocabulary, mention, hin
     model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}
     rules = {"version": "1.0", "model": model, "pre_tokenizer": {"type": "Whitespace"}}
     (tmp_path / "t.json").write_text(json.dumps(rules))
-    tokens = Text(kind="text", tokenizer=str(tmp_path / "t.json"))
-
-    def use():
-        tokens.fit([])
-        tokens.encode("the dog")
-
     with refuses(mention, key="tokens.tokenizer", hint=hint):
-        use()
+        fitted(tokenizer=str(tmp_path / "t.json")).encode("the dog")
 
 
 def test_a_run_needs_its_file_no_more(tmp_path, monkeypatch):
     bert().save(str(tmp_path / "t.json"))
     monkeypatch.chdir(tmp_path)
-    tokens = Text(kind="text", tokenizer="t.json")
-    tokens.fit([])
+    tokens = fitted(tokenizer="t.json")
     (tmp_path / "t.json").unlink()
     twin = tokens.fresh()
     twin.state.update(json.loads(json.dumps(tokens.state)))
@@ -193,14 +179,11 @@ def test_a_run_needs_its_file_no_more(tmp_path, monkeypatch):
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("options", [{}, {"begin": True, "end": True, "lower": True, "unicode_form": "nfkc"}])
 def test_our_own_as_a_file(unit, options, tmp_path):
-    tokens = Text(kind="text", unit=unit, **options)
-    tokens.fit([as_table(CORPUS)])
-    tokens.save(tmp_path / "tokenizer.json")
-    made = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    again = Text(kind="text", tokenizer=str(tmp_path / "tokenizer.json"), begin=tokens.begin, end=tokens.end)
-    again.fit([])
-    assert again.size == tokens.size
-    assert again.specials == tokens.specials
+    tokens, file = fitted(unit, CORPUS, **options), str(tmp_path / "tokenizer.json")
+    tokens.save(file)
+    made = Tokenizer.from_file(file)
+    again = fitted(tokenizer=file, begin=tokens.begin, end=tokens.end)
+    assert (again.size, again.specials) == (tokens.size, tokens.specials)
     for text in [*CORPUS, "ÜBER Cool ﬁsh", "cats  cats", "\ncats"]:
         ids = tokens.encode(text)
         assert made.encode(text, add_special_tokens=False).ids == ids.tolist()
@@ -220,27 +203,26 @@ def test_our_own_as_a_file(unit, options, tmp_path):
 def test_without_the_package(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with refuses("`tokenizers`", hint="pip install 'sciformer[text]'"):
-        Text(kind="text", unit="bpe").fit([as_table(CORPUS)])
-    words = Text(kind="text", unit="words")
-    words.fit([as_table(CORPUS)])
+        fitted("bpe", CORPUS)
     with refuses("`tokenizers`"):
-        words.save(tmp_path / "t.json")
+        fitted("words", CORPUS).save(tmp_path / "t.json")
 
 
 def test_threads_are_used_here_and_never_in_a_worker(monkeypatch):
     monkeypatch.setattr(subwords, "_SET_VARIABLES", set())
     monkeypatch.delenv(subwords.PARALLELISM_VARIABLE, raising=False)
-    with subwords.all_threads():
-        assert os.environ[subwords.PARALLELISM_VARIABLE] == "true"
-    assert os.environ[subwords.PARALLELISM_VARIABLE] == "false"  # said, so that no fork warns
+
+    def seen():
+        with subwords.all_threads():
+            inside = os.environ[subwords.PARALLELISM_VARIABLE]
+        return inside, os.environ[subwords.PARALLELISM_VARIABLE]
+
+    assert seen() == ("true", "false")  # said, so that no fork warns
     monkeypatch.setattr(subwords.multiprocessing, "parent_process", lambda: object())
-    with subwords.all_threads():
-        assert os.environ[subwords.PARALLELISM_VARIABLE] == "false"
+    assert seen() == ("false", "false")
     monkeypatch.setattr(subwords, "_SET_VARIABLES", set())
     monkeypatch.setenv(subwords.PARALLELISM_VARIABLE, "1")
-    with subwords.all_threads():
-        assert os.environ[subwords.PARALLELISM_VARIABLE] == "1"  # the user's word
-    assert os.environ[subwords.PARALLELISM_VARIABLE] == "1"
+    assert seen() == ("1", "1")  # the user's word
 
 
 # Vocabularies learned from texts
@@ -253,12 +235,6 @@ TEXTS = [
     "mehrere männer mit schutzhelmen bedienen ein antriebsradsystem .",
 ] * 3
 PROGRAM = "from tests.domains.text.test_subwords import TEXTS, digests; print(*digests(TEXTS))"
-
-
-def fitted(unit, texts=TEXTS, **options):
-    tokens = Text(kind="text", unit=unit, **options)
-    tokens.fit([as_table(list(texts))])
-    return tokens
 
 
 def digests(texts):
@@ -279,26 +255,22 @@ def test_the_same_text_gives_the_same_vocabulary_in_every_process():
 
 @pytest.mark.parametrize(("unit", "few", "more"), [("bpe", 270, 300), ("wordpiece", 100, 130), ("unigram", 40, 55)])
 def test_the_size_is_what_was_asked_for_or_what_there_is(unit, few, more):
-    small, large, whole = (fitted(unit, vocabulary=size) for size in (few, more, 100_000))
+    small, large, whole = (fitted(unit, TEXTS, vocabulary=size) for size in (few, more, 100_000))
     assert (small.size, large.size) == (few, more)
     assert more < whole.size < 1000
-    lengths = [len(tokens.encode(" ".join(TEXTS))) for tokens in (small, large, whole)]
-    assert lengths == sorted(lengths, reverse=True)
-    assert lengths[0] > lengths[2]
+    one, two, three = (len(tokens.encode(" ".join(TEXTS))) for tokens in (small, large, whole))
+    assert one >= two >= three < one
     single = fitted(unit, ["ab"])
     assert single.decode(single.encode("ab")) == "ab"
 
 
 def test_too_small_a_vocabulary():
-    with refuses(262, 261, key="tokens.vocabulary"):
-        fitted("bpe", vocabulary=261)
-    with refuses(20, key="tokens.vocabulary"):
-        fitted("wordpiece", vocabulary=20)
-    with refuses(6, key="tokens.vocabulary"):
-        fitted("words", vocabulary=6)
+    for unit, size, mentions in (("bpe", 261, (262, 261)), ("wordpiece", 20, (20,)), ("words", 6, (6,))):
+        with refuses(*mentions, key="tokens.vocabulary"):
+            fitted(unit, TEXTS, vocabulary=size)
     with refuses(99, 12, key="tokens.minimum"):
-        fitted("words", minimum=99)
-    few = fitted("unigram", vocabulary=9)  # the blank and the two likeliest letters
+        fitted("words", TEXTS, minimum=99)
+    few = fitted("unigram", TEXTS, vocabulary=9)  # the blank and the two likeliest letters
     assert few.size == 9
     assert few.decode(few.encode("en x")) == "en <unk>"
 
@@ -308,24 +280,23 @@ def test_words_by_frequency_then_alphabet():
     assert tokens.state == {"words": "a\nc\nb\nd"}
     assert tokens.specials == {"padding": 0, "unknown": 1, "begin": 2, "end": 3, "mask": 4, "separator": 5}
     assert tokens.encode("a d <unk> x <s>").tolist() == [6, 9, 1, 1, 1]
-    assert fitted("words", ["b a c a", "d c a"], vocabulary=8).state == {"words": "a\nc"}
-    assert fitted("words", ["b a c a", "d c a"], minimum=2).state == {"words": "a\nc"}
+    for limit in ({"vocabulary": 8}, {"minimum": 2}):
+        assert fitted("words", ["b a c a", "d c a"], **limit).state == {"words": "a\nc"}
     assert fitted("words", ["B a b A"], lower=True).state == {"words": "a\nb"}
 
 
 def test_names_of_special_tokens():
     bert = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end": "[SEP]", "separator": "[SEP]"}
     for unit in ("words", *SUBWORD_UNITS):
-        tokens = fitted(unit, special=bert, begin=True, end=True)
+        tokens = fitted(unit, TEXTS, special=bert, begin=True, end=True)
         assert tokens.specials["end"] == tokens.specials["separator"]
         shown = tokens.token_labels(tokens.tokenize(as_table(["two"])))
-        assert shown[0] == "[CLS]"
-        assert shown[-1] == "[SEP]"
-        same = fitted(unit, special={"padding": "<unk>"})
+        assert (shown[0], shown[-1]) == ("[CLS]", "[SEP]")
+        same = fitted(unit, TEXTS, special={"padding": "<unk>"})
         assert same.specials["padding"] == same.specials["unknown"]
         assert unit == "bpe" or same.encode("日")[-1] == same.specials["unknown"]
     with refuses("'start'", key="tokens.special"):
-        fitted("words", special={"start": "<s>"})
+        fitted("words", TEXTS, special={"start": "<s>"})
 
 
 @pytest.mark.parametrize("unit", SUBWORD_UNITS)
@@ -403,8 +374,7 @@ def test_unigram_finds_the_words_a_text_is_made_of():
         counts[word] = counts.get(word, 0) + 1
     letters = set("".join(parts))
     found = learn_pieces(counts, len(letters) + 4)
-    assert set(parts) <= {piece for piece, _ in found}
-    assert letters <= {piece for piece, _ in found}
+    assert {*parts, *letters} <= {piece for piece, _ in found}
     scores = [score for _, score in found]
     assert scores == sorted(scores, reverse=True)
     assert sum(np.exp(scores)) < 1.01

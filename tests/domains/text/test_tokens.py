@@ -11,38 +11,19 @@ from sciformer.data.dataset import Dataset
 from sciformer.data.source import Memory
 from sciformer.domains.images.tokens import Patches, PatchReadout
 from sciformer.domains.text.tokens import Text, TextEmbedding, TextReadout, as_table
-from sciformer.recipe import Recipe
 from sciformer.run import train
 from sciformer.train.resume import absolute_paths
+from tests.domains.text.fitted import DE, EN, fitted, pair_recipe
 from tests.errors import refuses
 
-EN = ["two men", "a dog runs", "two dogs", "a man and a dog"] * 5
-DE = ["zwei männer", "ein hund rennt", "zwei hunde", "ein mann und ein hund"] * 5
 BOTH = {"unit": "bpe", "learn": ["en", "de"], "vocabulary": 280}
-
-
-def recipe(tmp_path, source, target):
-    for name, lines in (("en", EN), ("de", DE)):
-        (tmp_path / f"train.{name}").write_text("\n".join(lines) + "\n")
-    return Recipe.from_dict(
-        {
-            "data": {"kind": "parallel", "files": [str(tmp_path / "train.{}")], "columns": ["en", "de"]},
-            "tokens": {
-                "source": {"kind": "text", "column": "en", **source},
-                "target": {"kind": "text", "column": "de", "begin": True, "end": True, **target},
-            },
-            "model": {"kind": "encoder_decoder", "dim": 8, "depth": 1, "heads": 2},
-            "objective": {"kind": "translate"},
-            "train": {"steps": 1},
-        }
-    )
 
 
 def test_a_joint_vocabulary_is_learned_once(tmp_path, monkeypatch):
     learned = []
     fit = Text.fit
     monkeypatch.setattr(Text, "fit", lambda self, tables: (learned.append(self.column), fit(self, tables)))
-    made = Assembly.open(recipe(tmp_path, BOTH, BOTH))
+    made = Assembly.open(pair_recipe(tmp_path, BOTH, BOTH))
     source, target = made.tokens["source"], made.tokens["target"]
     assert learned == ["en"]
     assert source.state == target.state
@@ -52,18 +33,15 @@ def test_a_joint_vocabulary_is_learned_once(tmp_path, monkeypatch):
     assert target.decode(batch.streams["target"].columns["ids"]) in DE
     assert made.dataset("train").shortened == 0
     learned.clear()
-    apart = Assembly.open(recipe(tmp_path, {"unit": "words"}, {"unit": "words"}))
+    apart = Assembly.open(pair_recipe(tmp_path, {"unit": "words"}, {"unit": "words"}))
     assert learned == ["en", "de"]
-    assert apart.tokens["source"].state != apart.tokens["target"].state
-    assert "two" in apart.tokens["source"].state["words"]
-    assert "two" not in apart.tokens["target"].state["words"]
+    assert ["two" in apart.tokens[side].state["words"] for side in ("source", "target")] == [True, False]
 
 
 def test_a_run_says_that_texts_were_cut(tmp_path, capsys):
-    train(recipe(tmp_path, {**BOTH, "context": 4}, {**BOTH, "context": 5}), tmp_path / "run", report=False)
-    told = " ".join(capsys.readouterr().err.split())
-    assert "note: samples longer than tokens.*.context" in told
-    train(recipe(tmp_path, BOTH, BOTH), tmp_path / "other", report=False)
+    train(pair_recipe(tmp_path, {**BOTH, "context": 4}, {**BOTH, "context": 5}), tmp_path / "run", report=False)
+    assert "note: samples longer than tokens.*.context" in " ".join(capsys.readouterr().err.split())
+    train(pair_recipe(tmp_path, BOTH, BOTH), tmp_path / "other", report=False)
     assert "tokens.*.context" not in capsys.readouterr().err
 
 
@@ -74,8 +52,7 @@ def test_who_is_alike(unit):
 
     one = text(column="en")
     other = text(column="de", learn=["de", "en"], begin=True, end=True, context=9, tie=False, scale=True)
-    assert one.same_vocabulary(other)
-    assert other.same_vocabulary(one)
+    assert one.same_vocabulary(other) is other.same_vocabulary(one) is True
     for options in ({"unit": "words" if unit != "words" else "bpe"}, {"vocabulary": 999}, {"lower": True}):
         assert not one.same_vocabulary(text(**options))
     if unit != "bytes":
@@ -84,15 +61,14 @@ def test_who_is_alike(unit):
     assert not one.same_vocabulary(Patches(kind="patches"))
     for tokens in (one, other):
         tokens.fit([{"en": np.array(EN), "de": np.array(DE)}])
-    assert one.size == other.size
-    assert one.specials == other.specials
+    assert (one.size, one.specials) == (other.size, other.specials)
 
 
 def test_files_of_tokens_are_located(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = absolute_paths(recipe(tmp_path, {"tokenizer": "t.json"}, {"tokenizer": str(tmp_path / "u.json")}))
-    assert found.tokens["source"].tokenizer == str(tmp_path.resolve() / "t.json")
-    assert found.tokens["target"].tokenizer == str(tmp_path.resolve() / "u.json")
+    found = absolute_paths(pair_recipe(tmp_path, {"tokenizer": "t.json"}, {"tokenizer": str(tmp_path / "u.json")}))
+    files = [found.tokens[side].tokenizer for side in ("source", "target")]
+    assert files == [str(tmp_path.resolve() / name) for name in ("t.json", "u.json")]
 
 
 def test_one_embedding_for_both_and_scaled():
@@ -125,12 +101,10 @@ def test_losses_of_readouts(tied, smoothing):
 
 
 def test_texts_are_joined_or_kept_apart():
-    texts = as_table(["a b", "c", "d e f g"])
-    lengths = {}
+    texts, lengths = ["a b", "c", "d e f g"], {}
     for join in (False, True):
-        tokens = Text(kind="text", unit="words", end=True, join=join, context=4)
-        tokens.fit([texts])
-        dataset = Dataset(Memory(texts), {"tokens": tokens}, windows={"tokens": tokens.make_windows()})
+        tokens = fitted("words", texts, end=True, join=join, context=4)
+        dataset = Dataset(Memory(as_table(texts)), {"tokens": tokens}, windows={"tokens": tokens.make_windows()})
         batch = dataset.all()
         lengths[join] = batch.stream.lengths.tolist()
         ids = batch.stream.columns["ids"]
@@ -144,12 +118,6 @@ def test_texts_are_joined_or_kept_apart():
 BYTES = Text(kind="text", unit="bytes")
 
 
-def fitted(*texts, **options):
-    tokens = Text(kind="text", **options)
-    tokens.fit([as_table(list(texts))])
-    return tokens
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=4), st.text(max_size=20))
 def test_encode_and_decode_are_inverse(texts, other):
@@ -157,28 +125,26 @@ def test_encode_and_decode_are_inverse(texts, other):
     seen = set("".join(texts)) - {"\ufffc", "\ufffd"}
     if not seen:
         return
-    tokens = fitted(*texts)
+    tokens = fitted(texts=texts)
     for text in [*texts, other]:
         ids = tokens.encode(text)
-        assert len(ids) == len(text)
-        assert ids.dtype == np.int32
+        assert (len(ids), ids.dtype) == (len(text), np.int32)
         assert tokens.decode(ids) == "".join(c if c in seen else "\ufffd" for c in text)
         assert all(0 <= i < tokens.size - 1 for i in ids)
 
 
 def test_the_vocabulary_is_sorted_and_has_two_more():
-    tokens = fitted("hello", "world 😀")
+    tokens = fitted(texts=["hello", "world 😀"])
     assert tokens.state == {"characters": " dehlorw😀"}
-    assert tokens.size == 11
-    assert tokens.mask == 10
+    assert (tokens.size, tokens.mask) == (11, 10)
     assert tokens.decode([0, 1, 8, 9, 10, 99]) == " d😀\ufffd\ufffc"
     assert tokens.encode("").shape == (0,)
     assert tokens.encode("xyzé").tolist() == [9] * 4
     assert BYTES.size == 258
     assert BYTES.decode([104, 105, 256, 257]) == "hi"
-    assert fitted("ab", vocabulary=64).size == 64
+    assert fitted(texts=["ab"], vocabulary=64).size == 64
     with refuses():
-        fitted("\ufffd\ufffc")
+        fitted(texts=["\ufffd\ufffc"])
     with refuses(5, 4, key="tokens.vocabulary"):
-        _ = fitted("abc", vocabulary=4).size
+        _ = fitted(texts=["abc"], vocabulary=4).size
     assert Text(kind="text", context=7).window == Text(kind="text", context=7).grid_shape == 7

@@ -13,6 +13,7 @@ from sciformer.data.columns import Lists
 from sciformer.data.random import SampleRandom
 from sciformer.domains.text.tokens import SUBWORD_UNITS, Text, as_table
 from sciformer.testing import check_tokens
+from tests.domains.text.fitted import fitted
 from tests.errors import refuses
 
 UNITS = get_args(Text.model_fields["unit"].annotation)
@@ -29,13 +30,7 @@ WORDS = Lists(np.array(["Zwei", "Männer", "not", "x-ray", "."], object), np.arr
 plain = st.text(st.characters(codec="utf-8"), max_size=30)  # no halves of characters
 
 
-def fitted(unit, *texts, **options):
-    tokens = Text(kind="text", unit=unit, **options)
-    tokens.fit([as_table(list(texts) or TEXTS)])
-    return tokens
-
-
-ALL = {unit: fitted(unit) for unit in UNITS}
+ALL = {unit: fitted(unit, TEXTS) for unit in UNITS}
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -62,8 +57,7 @@ def test_nothing_is_lost_in_bytes_and_byte_pairs(text):
     for unit in ("bytes", "bpe"):
         tokens = ALL[unit]
         ids = tokens.encode(text)
-        assert ids.dtype == np.int32
-        assert tokens.decode(ids) == text
+        assert (ids.dtype, tokens.decode(ids)) == (np.int32, text)
         assert tokens.writable[ids].all()
 
 
@@ -81,7 +75,7 @@ def test_known_words_come_back(words, between):
 @settings(max_examples=60, deadline=None)
 @given(st.text("ab \n", max_size=12))
 def test_ends_of_lines_may_be_words(text):
-    tokens = fitted("words", "a b ab ba aa bb aab", lines=True)
+    tokens = fitted("words", ["a b ab ba aa bb aab"], lines=True)
     ids, known = tokens.encode(text), set(tokens.state["words"].split("\n"))
     assert (ids == tokens.specials["end"]).sum() == text.count("\n")
     assert len(ids) == len(text.split()) + text.count("\n")
@@ -121,7 +115,7 @@ def test_half_characters_and_strange_ones(unit):
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_special_tokens_around_a_text(unit):
-    tokens = fitted(unit, begin=True, end=True)
+    tokens = fitted(unit, TEXTS, begin=True, end=True)
     stream = tokens.tokenize(as_table(["to be", ""]))
     begin, end = tokens.specials["begin"], tokens.specials["end"]
     inside = tokens.encode("to be")
@@ -159,7 +153,7 @@ def test_two_columns_and_the_words_in_them(unit):
 
 @pytest.mark.parametrize("unit", ["words", *SUBWORD_UNITS])
 def test_texts_that_are_split_into_words(unit):
-    tokens = fitted(unit, end=True)
+    tokens = fitted(unit, TEXTS, end=True)
     stream = tokens.tokenize({"text": WORDS})
     assert len(stream) == 3
     first, word = (stream.take(np.array([0])).columns[name] for name in ("ids", "word"))
@@ -171,16 +165,14 @@ def test_texts_that_are_split_into_words(unit):
     last = stream.take(np.array([2])).columns
     assert sorted(set(last["word"].tolist())) == [-1, 0, 1]  # x-ray is one word, whatever marks are in it
     ((ids, numbers),) = tokens.coder.encode_words([["", "Zwei", "", "not"]])
-    assert tokens.decode(ids[numbers == 1]) == "Zwei"
-    assert tokens.decode(ids[numbers == 3]) == "not"
-    learned = Text(kind="text", unit=unit)
-    learned.fit([{"text": WORDS}])
-    assert learned.decode(learned.encode("Zwei")) == "Zwei"
+    assert [tokens.decode(ids[numbers == place]) for place in (1, 3)] == ["Zwei", "not"]
+    tokens.fit([{"text": WORDS}])
+    assert tokens.decode(tokens.encode("Zwei")) == "Zwei"
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_noise_is_any_token_that_stands_for_text(unit):
-    tokens = fitted(unit, begin=True, end=True)
+    tokens = fitted(unit, TEXTS, begin=True, end=True)
     stream = tokens.tokenize(as_table(TEXTS * 20))
     mask = tokens.maskable(stream)
     noise = tokens.random_replacement(stream, mask, SampleRandom(0, 0, np.arange(len(stream))))["ids"][mask]
@@ -198,10 +190,10 @@ def test_letters_of_split_texts_have_blanks_between():
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_small_letters_and_normal_form(unit):
-    tokens = fitted(unit, "ＡB é", lower=True, unicode_form="nfkc")
+    tokens = fitted(unit, ["ＡB é"], lower=True, unicode_form="nfkc")
     np.testing.assert_array_equal(tokens.encode("ab e\u0301"), tokens.encode("ＡＢ É"))
     assert tokens.decode(tokens.encode("AB É")) == "ab é"
-    nfc = fitted(unit, "é Ａ", unicode_form="nfc")
+    nfc = fitted(unit, ["é Ａ"], unicode_form="nfc")
     np.testing.assert_array_equal(nfc.encode("e\u0301"), nfc.encode("é"))
     assert nfc.decode(nfc.encode("é")) == "é"
 
@@ -210,10 +202,9 @@ def test_small_letters_and_normal_form(unit):
 @given(st.lists(st.text("abc .,", min_size=1, max_size=12), min_size=1, max_size=5), st.sampled_from(LEARNED))
 def test_pieces_of_data_change_nothing(texts, unit):
     assume("".join(texts).strip())
-    whole, cut = (Text(kind="text", unit=unit) for _ in range(2))
-    whole.fit([as_table(texts)])
+    cut = Text(kind="text", unit=unit)
     cut.fit(as_table([text]) for text in texts)
-    assert whole.state == cut.state
+    assert fitted(unit, texts).state == cut.state
 
 
 @pytest.mark.parametrize("unit", LEARNED)
@@ -238,7 +229,7 @@ def test_a_line_of_100000_tokens(unit):
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_words_for_axes_and_drawings(unit):
-    tokens = fitted(unit, end=True)
+    tokens = fitted(unit, TEXTS, end=True)
     stream = tokens.tokenize(as_table(["to be $not$ a\nquestion " * 4]))
     words = tokens.token_labels(stream)
     assert len(words) == int(stream.lengths[0])
@@ -280,7 +271,7 @@ SAMPLE = " = A title = \n \n the cat sat on <unk> . \n the end"
 
 @pytest.mark.parametrize("special", [{}, dict.fromkeys(("padding", "begin", "end", "mask", "separator"), "<eos>")])
 def test_every_end_of_a_line_is_counted(special, tmp_path):
-    tokens = fitted("words", SAMPLE, lines=True, special=special)
+    tokens = fitted("words", [SAMPLE], lines=True, special=special)
     stream = tokens.tokenize(as_table([SAMPLE]))
     ids, end = stream.columns["ids"], tokens.specials["end"]
     assert np.flatnonzero(ids == end).tolist() == [4, 5, 12]
@@ -292,6 +283,6 @@ def test_every_end_of_a_line_is_counted(special, tmp_path):
         assert set(tokens.specials.values()) == {end, tokens.specials["unknown"]}
     with refuses(key="tokens.lines"):  # no such file has that rule
         tokens.save(tmp_path / "tokenizer.json")
-    plain = fitted("words", SAMPLE)
+    plain = fitted("words", [SAMPLE])
     assert len(plain.encode(SAMPLE)) == len(SAMPLE.split())
     assert not plain.writable[plain.specials["end"]]

@@ -34,7 +34,6 @@ def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells:
 
 
 def _word_places(tokens: Sequence[str]) -> list[tuple[int, int, int]]:
-    """Position (x, line, width) of each word in the lines."""
     places, x, y = [], 0, 0
     for token in tokens:
         wide = len(token) + 1

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...data.columns import Lists, Table
+from ...data.columns import Table
 from ...data.readers.text_parts import REPLACE_OPTION, read_lines, read_text
 from ...data.source import pieces
 from ...errors import UserError
@@ -21,6 +21,7 @@ from .readers.labelled import Lines
 from .readers.pairs import COLUMN_MARK, Parallel
 from .readers.running import TextFiles
 from .readers.tagged import Columns
+from .tokens import text_column
 
 MAX_SAMPLE_BYTES = 1 << 25  # bytes of text used for the statistics
 MAX_CHARACTERS = 1000  # number of different characters above which bytes are the unit
@@ -55,7 +56,11 @@ def _detect_recipe(names: list[str], paths: list[Path]) -> Page:
         return guess_translation(parts, columns, paths)
     if all(_bare_suffix(path) in DELIMITED_SUFFIXES for path in paths):
         table = Lines(kind="lines", files=parts["train"]).read(parts["train"]).load(0)
-        return guess_classifier(parts, paths) if len(table) > 1 else _guess_text_table(parts, paths, table)
+        if len(table) > 1:
+            return guess_classifier(parts, paths)
+        seen = _TextCounts([table])
+        data = [Found("data.kind", "lines", "a table with a single column of texts"), *guess.files(parts)]
+        return _guess_gpt(paths, seen, seen.total_characters(0), data, "texts in a table")
     if is_tagged(paths[0]):
         return guess_tagger(parts, paths)
     return _guess_running_text(names, parts, paths)
@@ -89,12 +94,6 @@ def _guess_running_text(names: list[str], parts: dict[str, list[str]], paths: li
     longest = int(np.quantile(seen.lengths, 0.99)) if alone else 0
     data = [*guess.files(parts), documents, *split]
     return _guess_gpt(paths, seen, characters, data, "separate lines" if alone else "running text", longest)
-
-
-def _guess_text_table(parts: dict[str, list[str]], paths: list[Path], table: Table) -> Page:
-    seen = _TextCounts([table])
-    data = [Found("data.kind", "lines", "a table with a single column of texts"), *guess.files(parts)]
-    return _guess_gpt(paths, seen, seen.total_characters(0), data, "texts in a table")
 
 
 class _TextCounts:
@@ -181,7 +180,6 @@ def _encoder_keys(texts: Sequence[str], count: int, unit: str, lower: bool, part
 
 
 def _round_up(number: float, steps: Sequence[int]) -> int:
-    """The first step that is not below the number, or the last step."""
     return next((step for step in steps if step >= number), steps[-1])
 
 
@@ -215,9 +213,9 @@ def _find_label(table: Mapping[str, Any], count: int) -> tuple[str, bool, str]:
     named = [name for name in ("label", *few, *real) if name in few or name in real]
     if not named:
         listed = ", ".join(f"`{name}` with {size:,}" for name, size in sizes.items())
+        columns_found = f"columns with their different values: {listed or 'none besides `text`'}"
         raise UserError(
-            f"no column has labels (2 to {guess.MAX_CLASSES:,} different values) or numbers; "
-            f"columns with their different values: {listed or 'none besides `text`'}"
+            f"no column has labels (2 to {guess.MAX_CLASSES:,} different values) or numbers; {columns_found}"
         )
     name = named[0]
     return name, name in real, f"`{name}` has {sizes[name]} different values"
@@ -230,10 +228,9 @@ def guess_tagger(parts: dict[str, list[str]], paths: list[Path]) -> Page:
     universal = suffix == ".conllu"
     options = {"words": words, "tags": tags, "comments": universal, **guess.part_fields(parts)}
     table, count, told = _load(Columns(kind="conll", **options))
-    column: Lists = table["words"]
     kinds = sorted(set(table["tags"].values.tolist()))
     spans = all(kind == "O" or kind[1:2] == "-" for kind in kinds)
-    texts = [" ".join(part) for part in np.split(column.values, column.lengths.cumsum()[:-1])]
+    texts = [" ".join(words) for words in text_column(table, "words")[0]]
     found = [
         Found("data.kind", "conll", "one word per line, empty lines between sentences"),
         *guess.files(parts),
@@ -246,9 +243,8 @@ def guess_tagger(parts: dict[str, list[str]], paths: list[Path]) -> Page:
         Found("tokens.column", "words"),
         Found("objective.kind", "tag", "entities, with tags B-... and I-..." if spans else "one tag per word"),
     ]
-    amount = f"{count:,} sentences"
-    words_and_tags = f"{len(column.values):,} words, {len(kinds)} tags: {', '.join(kinds[:12])}"
-    notes = [f"Found: {amount}, {words_and_tags}", *told]
+    amount, number = f"{count:,} sentences", len(table["words"].values)
+    notes = [f"Found: {amount}, {number:,} words, {len(kinds)} tags: {', '.join(kinds[:12])}", *told]
     return Page("tags of words", paths, amount, notes, "text/tagging", found)
 
 
@@ -270,6 +266,10 @@ def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: li
     steps = int(np.clip(100 * epoch // tokens, 500, 8000)) if base.endswith("tiny") else 100_000
     marked = any(COLUMN_MARK in name for name in parts["train"])
     how = f"replace {COLUMN_MARK} in the file names" if marked else "tab-separated columns"
+    shared = (
+        ("learn", [source, target], "one vocabulary for both, so names can be copied"),
+        ("vocabulary", vocabulary, f"maximum; texts have {different:,} different words"),
+    )
     found = [
         Found("base", base, f"for {count:,} pairs; recipe with the other keys"),
         Found("data.kind", "parallel", "parallel texts"),
@@ -279,13 +279,9 @@ def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: li
         Found("tokens.source", None, "source text"),
         Found("tokens.target", None, "translation"),
         *(
-            key
+            Found(f"tokens.{stream}.{key}", value, why)
             for stream, column in (("source", source), ("target", target))
-            for key in (
-                Found(f"tokens.{stream}.column", column),
-                Found(f"tokens.{stream}.learn", [source, target], "one vocabulary for both, so names can be copied"),
-                Found(f"tokens.{stream}.vocabulary", vocabulary, f"maximum; texts have {different:,} different words"),
-            )
+            for key, value, why in (("column", column, ""), *shared)
         ),
         Found("train.steps", steps, f"about {steps * tokens / epoch:.0f} epochs"),
         Found("train.tokens", tokens, "source or target tokens per batch, padding included"),

@@ -44,15 +44,11 @@ class Subwords(Coder):
     """Coder of subwords; special tokens added by the file itself are left out."""
 
     def __init__(self, text: str, names: TokenNames, learned: bool) -> None:
-        """Load the text of a tokenizer.json.
-
-        In a `learned` tokenizer, names of special tokens inside a text are plain text.
-        """
+        """Load a tokenizer.json; if `learned`, names of special tokens in a text are plain text."""
         self.text, self.learned = text, learned
+        load = tokenizers_package().Tokenizer.from_str
         try:
-            self.tokenizer = tokenizers_package().Tokenizer.from_str(text)
-        except UserError:
-            raise
+            self.tokenizer = load(text)
         except Exception as error:
             raise UserError(
                 f"the tokenizer is not a valid Hugging Face tokenizer.json: {error}", key="tokens.tokenizer"
@@ -79,9 +75,7 @@ class Subwords(Coder):
                 roles[role] = added[found[0]]
         if "unknown" not in roles:
             model = json.loads(text)["model"]
-            if (name := model.get("unk_token")) in self.numbers:
-                roles["unknown"] = self.numbers[name]
-            elif (number := model.get("unk_id")) is not None:
+            if (number := self.numbers.get(model.get("unk_token"), model.get("unk_id"))) is not None:
                 roles["unknown"] = number
         return roles
 
@@ -94,23 +88,20 @@ class Subwords(Coder):
         return found
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        return self._encoded(list(texts), False)
+        """Encode long texts in parts: encoding takes 200 times the memory of the text."""
+        long = [len(text) > MAX_BATCH_CHARACTERS and self.cuts for text in texts]
+        parts = [cut_text(text) if cut else [text] for text, cut in zip(texts, long)]
+        made = self._encode_batches(self.tokenizer, [first for first, *_ in parts])
+        for number, (_, *rest) in enumerate(parts):
+            if rest:
+                made[number] = _join_encoded([made[number], *self._encode_batches(self.onward, rest)])
+        return made
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
         """Encode each word alone; a word that is empty after normalisation has no token."""
-        return self._encoded([list(words) for words in texts], True)
+        return self._encode_batches(self.tokenizer, [list(words) for words in texts], split=True)
 
-    def _encoded(self, texts: list[Any], split: bool) -> list[Encoded]:
-        """Encode long texts in parts: encoding takes 200 times the memory of the text."""
-        long = [not split and len(text) > MAX_BATCH_CHARACTERS and self.cuts for text in texts]
-        parts = [cut_text(text) if cut else [text] for text, cut in zip(texts, long)]
-        made = self._some(self.tokenizer, [first for first, *_ in parts], split)
-        for number, (_, *rest) in enumerate(parts):
-            if rest:
-                made[number] = _join_encoded([made[number], *self._some(self.onward, rest)])
-        return made
-
-    def _some(self, tokenizer: Any, texts: list[Any], split: bool = False) -> list[Encoded]:
+    def _encode_batches(self, tokenizer: Any, texts: list[Any], split: bool = False) -> list[Encoded]:
         made: list[Encoded] = []
         for part in text_batches(texts):
             try:
@@ -141,25 +132,19 @@ class Subwords(Coder):
     def cuts(self) -> bool:
         """Whether texts cut before a space give the same tokens (tested on examples)."""
         probes = [("a", " b"), ("Ab, 1.", " cd\n ef"), ("x", "  ab\n"), ("x\ny", " ' 12")]
-        for pair in probes:
-            coders = zip((self.tokenizer, self.onward, self.tokenizer), (*pair, "".join(pair)))
-            first, rest, whole = (coder.encode(text, add_special_tokens=False).ids for coder, text in coders)
-            if first + rest != whole:
-                return False
-        return True
+
+        def ids(coder: Any, text: str) -> list[int]:
+            return coder.encode(text, add_special_tokens=False).ids
+
+        return all(ids(self.tokenizer, a) + ids(self.onward, b) == ids(self.tokenizer, a + b) for a, b in probes)
 
     def decode(self, ids: Array) -> str:
-        inside = (ids >= 0) & (ids < self.size)  # larger ids are padding of the vocabulary
-        kept = ids[inside]
+        kept = ids[(ids >= 0) & (ids < self.size)]  # larger ids are padding of the vocabulary
         kept = kept[self.writable[kept] | (kept == self.specials.get("unknown", -1))]
-        text: str = self.tokenizer.decode(kept.tolist(), skip_special_tokens=False)
-        return text
+        return self.tokenizer.decode(kept.tolist(), skip_special_tokens=False)
 
     def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
-        """Subwords without space marks.
-
-        A subword that continues a word begins with `·`, or with its own `##`.
-        """
+        """Subwords without space marks; inside a word they begin with `·` or their own `##`."""
         special = {*self.specials.values(), *self.names}
         found = []
         for place, number in enumerate(ids.tolist()):
@@ -195,9 +180,8 @@ def read_tokenizer_text(name: str | Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"the tokenizer file {path} cannot be read: {error}", key="tokens.tokenizer", file=path
-        ) from error
+        message = f"the tokenizer file {path} cannot be read: {error}"
+        raise UserError(message, key="tokens.tokenizer", file=path) from error
 
 
 def cut_text(text: str) -> list[str]:
@@ -216,13 +200,12 @@ def cut_text(text: str) -> list[str]:
 
 def _join_encoded(parts: list[Encoded]) -> Encoded:
     """Concatenate the encoded parts of a text; word indices continue."""
-    ids, words, count = [], [], 0
-    for found, word in parts:
+    words, count = [], 0
+    for _, word in parts:
         assert word is not None
-        ids.append(found)
         words.append(np.where(word < 0, -1, word + count))
         count += int(word.max(initial=-1)) + 1
-    return np.concatenate(ids), np.concatenate(words).astype(np.int32)
+    return np.concatenate([ids for ids, _ in parts]), np.concatenate(words).astype(np.int32)
 
 
 def text_batches(texts: list[Any]) -> Iterator[list[Any]]:
@@ -241,10 +224,7 @@ def text_batches(texts: list[Any]) -> Iterator[list[Any]]:
 
 @contextmanager
 def all_threads() -> Iterator[None]:
-    """Let `tokenizers` use all cores inside the context, except in worker processes.
-
-    A setting of the user in TOKENIZERS_PARALLELISM has precedence.
-    """
+    """Let `tokenizers` use all cores, unless in a worker process or set by the user."""
     if PARALLELISM_VARIABLE in os.environ and not _SET_VARIABLES:
         yield
         return
@@ -270,15 +250,13 @@ def export_tokenizer(coder: Coder, frame: dict[str, int], lower: bool, normal: s
         made = library.Tokenizer.from_str(json.dumps(_export_vocabulary(coder, lower, normal)))
     if frame:
         names = {role: made.id_to_token(number) for role, number in frame.items()}
-        single = [{**names, "$A": "$A"}[role] for role in ("begin", "$A", "end") if role in {"$A", *names}]
+        single = [name for name in (names.get("begin"), "$A", names.get("end")) if name]
         numbers = [(names[role], number) for role, number in frame.items()]
         made.post_processor = library.processors.TemplateProcessing(single=single, special_tokens=numbers)
-    text: str = made.to_str(pretty=True)
-    return text
+    return made.to_str(pretty=True)
 
 
 def _export_vocabulary(coder: Coder, lower: bool, normal: str) -> dict[str, Any]:
-    """Content of a tokenizer.json for characters, bytes or words."""
     described = coder.tokenizer_parts()
     names = {number: name for name, number in described["model"]["vocab"].items()}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
@@ -320,8 +298,7 @@ def learn_tokenizer(
             pieces = learn_pieces(_count_words(made, found), max(1, size - len(special)))
             made.model = library.models.Unigram([(unknown, 0.0), *pieces], 0, False)
     made.add_special_tokens(special)
-    text: str = made.to_str()
-    return text
+    return made.to_str()
 
 
 def _check_texts(texts: Iterable[list[str]]) -> TextBatches:
@@ -347,8 +324,7 @@ def _learn_word_pieces(made: Any, texts: TextBatches, special: list[str], option
     trained.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
     trainer = library.trainers.WordPieceTrainer(special_tokens=[*special, *inner], **options)
     trained.train_from_iterator((" ".join([word] * counts[word]) for word in words), trainer)
-    found: dict[str, int] = json.loads(trained.to_str())["model"]["vocab"]
-    return found
+    return json.loads(trained.to_str())["model"]["vocab"]
 
 
 def _count_words(made: Any, texts: TextBatches) -> Counter[str]:
@@ -356,8 +332,7 @@ def _count_words(made: Any, texts: TextBatches) -> Counter[str]:
     counts: Counter[str] = Counter()
     for some in texts:
         for text in some:
-            normal = text if made.normalizer is None else made.normalizer.normalize_str(text)
-            counts.update(word for word, _ in made.pre_tokenizer.pre_tokenize_str(normal))
+            counts.update(word for word, _ in made.pre_tokenizer.pre_tokenize_str(made.normalizer.normalize_str(text)))
     return counts
 
 
@@ -390,6 +365,5 @@ def _untrained_tokenizer(unit: str, lower: bool, normal: str, unknown: str) -> A
             made.pre_tokenizer = library.pre_tokenizers.Sequence([lines, blanks])
             decoder = library.decoders.Metaspace(prepend_scheme="never")
         made.decoder = library.decoders.Sequence([decoder, library.decoders.Fuse(), library.decoders.Strip(" ", 1, 0)])
-    if steps:
-        made.normalizer = library.normalizers.Sequence(steps)
+    made.normalizer = library.normalizers.Sequence(steps)
     return made

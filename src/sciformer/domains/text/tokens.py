@@ -120,19 +120,13 @@ class Text(Textual, Maskable, Exportable, Editable):
         from .subwords import read_tokenizer_text
 
         if self.lower or self.unicode_form != "none":
-            given = "tokens.lower" if self.lower else "tokens.unicode_form"
-            raise UserError(
-                f"{given} cannot be combined with tokens.tokenizer, because a tokenizer.json has its own normalisation",
-                key=given,
-                file=self.tokenizer,
-            )
+            key = "tokens.lower" if self.lower else "tokens.unicode_form"
+            why = "because a tokenizer.json has its own normalisation"
+            raise UserError(f"{key} cannot be combined with tokens.tokenizer, {why}", key=key, file=self.tokenizer)
         self.state["tokenizer"] = read_tokenizer_text(self.tokenizer)
         if not self.writable.any():
-            raise UserError(
-                f"the vocabulary of {self.tokenizer} has no token besides special tokens",
-                key="tokens.tokenizer",
-                file=self.tokenizer,
-            )
+            message = f"the vocabulary of {self.tokenizer} has no token besides special tokens"
+            raise UserError(message, key="tokens.tokenizer", file=self.tokenizer)
 
     def absolute_paths(self) -> Self:
         if not self.tokenizer:
@@ -175,10 +169,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     def _learned(self, what: str) -> str:
         if what not in self.state:
-            raise UserError(
-                "the tokens have no vocabulary yet",
-                hint="Call fit with training texts, or load a run.",
-            )
+            raise UserError("the tokens have no vocabulary yet", hint="Call fit with training texts, or load a run.")
         return str(self.state[what])
 
     @property
@@ -188,10 +179,8 @@ class Text(Textual, Maskable, Exportable, Editable):
         if self.vocabulary is None or (not self.tokenizer and self.unit not in ("characters", "bytes")):
             return least
         if self.vocabulary < least:
-            raise UserError(
-                f"tokens.vocabulary must be {least} or more, the number of tokens found, not {self.vocabulary}",
-                key="tokens.vocabulary",
-            )
+            message = f"tokens.vocabulary must be {least} or more, the number of tokens found, not {self.vocabulary}"
+            raise UserError(message, key="tokens.vocabulary")
         return self.vocabulary
 
     @property
@@ -200,10 +189,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def end_id(self) -> int | None:
-        """Id of the end token, or None if training texts have no end token.
-
-        Texts of a tokenizer from a file are assumed to have it.
-        """
+        """Id of the end token of training texts, or None; a tokenizer of a file is taken to add it."""
         return self.specials.get("end") if self.end or self.tokenizer else None
 
     @property
@@ -230,9 +216,8 @@ class Text(Textual, Maskable, Exportable, Editable):
         from .subwords import TOKENIZER_FILE, export_tokenizer
 
         if self.lines:
-            raise UserError(
-                "tokens.lines cannot be exported: a tokenizer.json has no tokens for line ends", key="tokens.lines"
-            )
+            message = "tokens.lines cannot be exported: a tokenizer.json has no tokens for line ends"
+            raise UserError(message, key="tokens.lines")
         frame = {role: self.special_id(role) for role in ("begin", "end") if getattr(self, role)}
         return {TOKENIZER_FILE: export_tokenizer(self.coder, frame, self.lower, self.unicode_form)}
 
@@ -268,21 +253,17 @@ class Text(Textual, Maskable, Exportable, Editable):
         return self.coder.decode(np.asarray(ids, np.int64).reshape(-1))
 
     def tokenize(self, table: Table) -> Stream:
-        """Encode the text columns.
+        """Columns `ids`; `word` (index, for units with words); `part` (data column, if several)."""
+        texts = [self._encode_column(*text_column(table, name)) for name in self.source_columns]
 
-        Columns: `ids`; `word`, the word index, for units with words; `part`, the index of the data column, if several.
-        """
-        texts = []
-        for column, split in (text_column(table, name) for name in self.source_columns):
-            if split:
-                texts.append(self.coder.encode_words([[self._sound(word) for word in words] for words in column]))
-            else:
-                texts.append(self.coder.encode([self._sound(text) for text in column]))
-        runs = [(self._markers("begin", texts[0]), 0)] if self.begin else []
+        def marker(role: str) -> list[Encoded]:
+            return [(np.array([self.special_id(role)], np.int32), None)] * len(texts[0])
+
+        runs = [(marker("begin"), 0)] if self.begin else []
         for number, found in enumerate(texts):
-            runs += [(self._markers("separator", found), number - 1)] if number else []
+            runs += [(marker("separator"), number - 1)] if number else []
             runs.append((found, number))
-        runs += [(self._markers("end", texts[0]), len(texts) - 1)] if self.end else []
+        runs += [(marker("end"), len(texts) - 1)] if self.end else []
         encoded = [one for row in zip(*(found for found, _ in runs)) for one in row]  # ordered by row, then by run
         lengths = np.array([len(ids) for ids, _ in encoded], np.int64)
         columns = {"ids": _flatten([ids for ids, _ in encoded])}
@@ -295,8 +276,10 @@ class Text(Textual, Maskable, Exportable, Editable):
             columns["part"] = np.tile(np.array([part for _, part in runs], np.int32), len(texts[0])).repeat(lengths)
         return Stream(columns, lengths.reshape(-1, len(runs)).sum(1))
 
-    def _markers(self, role: str, rows: list[Encoded]) -> list[Encoded]:
-        return [(np.array([self.special_id(role)], np.int32), None)] * len(rows)
+    def _encode_column(self, texts: list[Any], split: bool) -> list[Encoded]:
+        if split:
+            return self.coder.encode_words([[self._sound(word) for word in words] for words in texts])
+        return self.coder.encode([self._sound(text) for text in texts])
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         return {"ids": np.where(tokens, self.mask, stream.columns["ids"]).astype(np.int32)}

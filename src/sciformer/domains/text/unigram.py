@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -128,7 +128,6 @@ def _candidate_pieces(runs: LetterRuns, size: int) -> LetterRuns:
 
 
 def _text_edges(runs: LetterRuns, lengths: Array) -> PieceEdges:
-    """Edges of the pieces in the words of the text."""
     word = np.repeat(np.arange(len(lengths)), lengths)
     start = lengths.cumsum() - lengths
     rows = []
@@ -139,7 +138,6 @@ def _text_edges(runs: LetterRuns, lengths: Array) -> PieceEdges:
 
 
 def _part_edges(runs: LetterRuns) -> PieceEdges:
-    """Edges of the pieces within longer pieces."""
     which = np.arange(len(runs.long))
     start = (runs.long + 1).cumsum() - (runs.long + 1)
     rows = []
@@ -185,6 +183,6 @@ def _best_scores(edges: PieceEdges, score: Array) -> Array:
     return best[edges.end]
 
 
-def _digamma(x: Any) -> Array:
+def _digamma(x: Array) -> Array:
     """Digamma function; in variational EM it lowers the probability of rare pieces."""
     return torch.digamma(torch.as_tensor(x, dtype=torch.float64)).numpy()

@@ -69,10 +69,7 @@ class Coder:
 
 
 class CharacterCoder(Coder):
-    """Coder of characters or bytes; special tokens have the last ids.
-
-    The special tokens are unknown and mask, and with `framed` also begin, end and separator.
-    """
+    """Coder of characters or bytes; unknown, mask, and if `framed` begin, end, separator come last."""
 
     words = False
 
@@ -123,10 +120,7 @@ class CharacterCoder(Coder):
 
 
 class WordCoder(Coder):
-    """Coder of words between white space; special tokens have the first ids.
-
-    With `lines` the end of a line is a token too, with the id of the end token.
-    """
+    """Coder of words; special tokens come first. With `lines`, a line end is an end token."""
 
     def __init__(self, listed: str, names: TokenNames, lines: bool) -> None:
         """Set `listed` to the words in the order of their ids, one per line."""
@@ -198,21 +192,16 @@ def common_words(texts: Iterable[Sequence[str]], size: int | None, minimum: int,
     """
     counts = Counter(word for words in texts for word in words)
     for word in [*special, *(word for word in counts if "\n" in word)]:  # words are stored one per line
-        counts.pop(word, None)
+        del counts[word]
     if not counts:
         raise UserError("the training data have no text to learn a vocabulary from")
     if size is not None and size <= len(special):
-        raise UserError(
-            f"tokens.vocabulary must be above {len(special)}, the number of special tokens, not {size}",
-            key="tokens.vocabulary",
-        )
+        message = f"tokens.vocabulary must be above {len(special)}, the number of special tokens, not {size}"
+        raise UserError(message, key="tokens.vocabulary")
     kept = [word for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if count >= minimum]
     if not kept:
-        raise UserError(
-            f"no word occurs {minimum} times or more (tokens.minimum); "
-            f"the most frequent word occurs {max(counts.values())} times",
-            key="tokens.minimum",
-        )
+        most = f"the most frequent word occurs {max(counts.values())} times"
+        raise UserError(f"no word occurs {minimum} times or more (tokens.minimum); {most}", key="tokens.minimum")
     return kept if size is None else kept[: size - len(special)]
 
 

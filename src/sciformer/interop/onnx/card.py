@@ -67,9 +67,8 @@ def describe_graph(run: Run, made: Any) -> dict[str, Any]:
     outputs = [tensor(value) for value in made.graph.output]
     for output in outputs:
         output["meaning"] = OUTPUT_MEANINGS.get(output["name"], "")
-        if (
-            output["name"] in ("mean", "std", "quantiles") and "deviation" in objective.state
-        ):  # in units of the data: x scale + shift
+        if output["name"] in ("mean", "std", "quantiles") and "deviation" in objective.state:
+            # In units of the data: x scale + shift.
             output["scale"] = objective.state["deviation"]
             output["shift"] = [0.0] * len(objective.answers) if output["name"] == "std" else objective.state["mean"]
     versions = {name: importlib.import_module(name).__version__ for name in ("torch", *REQUIRED_PACKAGES)}

@@ -16,23 +16,24 @@ Python keyword (`class`).
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 import logging
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..._version import __version__
-from ...data.batch import ModelInputs, StreamView
+from ...data.batch import ModelInputs
 from ...data.columns import Array
 from ...errors import UserError
+from ...files.packages import require
 from ...nn import Attention
 from ...nn.norms import BatchNorm
 from ...recipe.field import extensions
@@ -85,28 +86,20 @@ def files(run: Run) -> tuple[str, ...]:
 def check_packages() -> None:
     """Refuse the export if a required package is missing."""
     for name in REQUIRED_PACKAGES:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise UserError(f"the package {name} is not installed", hint="pip install 'sciformer[export]'") from error
+        require(name, "ONNX graphs", "'sciformer[export]'")
 
 
 def _check_exportable(run: Run) -> None:
-    """Refuse runs other than encoders with one prediction per sample."""
     kind, objective = run.recipe.model.kind, run.recipe.objective
     if kind in ("decoder", "encoder_decoder"):
         others = dict.fromkeys(f"--format {one.format}" for one in extensions("exporters") if one.accepts(run))
-        raise UserError(
-            f"the ONNX export supports encoders, not `model.kind: {kind}`",
-            hint=f"Try {' or '.join(others)}: generation token by token needs a loop outside the graph."
-            if others
-            else "",
-            key="model.kind",
-        )
+        hint = f"Try {' or '.join(others)}: generation token by token needs a loop outside the graph."
+        message = f"the ONNX export supports encoders, not `model.kind: {kind}`"
+        raise UserError(message, hint=hint if others else "", key="model.kind")
     if kind != "masked_autoencoder" and (objective.reads_out or objective.unit != "samples"):
-        kinds = "objectives with one prediction per sample (classify, regress)"
         raise UserError(
-            f"the ONNX export supports {kinds}, not `objective.kind: {objective.kind}`",
+            "the ONNX export supports objectives with one prediction per sample (classify, regress), not "
+            f"`objective.kind: {objective.kind}`",
             hint="Finetune it for classes or values first: sciformer finetune RECIPE --from RUN",
             key="objective.kind",
         )
@@ -136,49 +129,30 @@ class Graph(nn.Module):
         pooled = self.model.pool(self.model.encode(inputs.view(self.objective.stream)))
         found: dict[str, Tensor] = {}
         if not self.objective.reads_out:
-            found = self.objective.predict(_Pooled(self.model, pooled), inputs)
+            # A stand-in for the model with the pooled vectors.
+            model = SimpleNamespace(heads=self.model.heads, encode=lambda view: pooled, pool=lambda encoded: encoded)
+            found = self.objective.predict(model, inputs)
         found["summary"] = pooled
         self.outputs = list(found)
         return tuple(found.values())
 
 
 class _Fixed(nn.Module):
-    """Batch norm with fixed statistics, y = (x - mean) scale + shift.
+    """Batch norm y = (x - mean) scale + shift that does not flatten its dynamic axes."""
 
-    It does not flatten its input, since the axes are dynamic.
-    """
-
-    mean: Tensor
     scale: Tensor
-    shift: Tensor
 
     def __init__(self, norm: BatchNorm) -> None:
         super().__init__()
-        self.register_buffer("mean", norm.running_mean.detach())
-        self.register_buffer("scale", (norm.weight / (norm.running_var + norm.epsilon).sqrt()).detach())
-        self.register_buffer("shift", norm.bias.detach())
-
         self.norm = norm
+        self.register_buffer("scale", (norm.weight / (norm.running_var + norm.epsilon).sqrt()).detach())
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        return (x - self.mean) * self.scale + self.shift
+        return (x - self.norm.running_mean) * self.scale + self.norm.bias
 
     def plain(self, x: Tensor) -> Tensor:
         """Normalise images (B, D, height, width); runtimes fuse it with a convolution."""
         return self.norm.plain(x)
-
-
-class _Pooled:
-    """Model stand-in with precomputed pooled vectors."""
-
-    def __init__(self, model: Any, pooled: Tensor) -> None:
-        self.heads, self.pooled = model.heads, pooled
-
-    def encode(self, view: StreamView) -> Tensor:
-        return self.pooled
-
-    def pool(self, encoded: Tensor) -> Tensor:
-        return encoded
 
 
 class _Heads(nn.Module):
@@ -219,14 +193,14 @@ def _trace(graph: Graph, inputs: Inputs) -> Any:
             )
     except Exception as error:  # the exporter raises many kinds of errors
         reason = str(error.__cause__ or error).strip().splitlines()
-        raise UserError(
-            f"torch.onnx.export failed: {reason[0] if reason else repr(error)}",
-            hint="Use another model.trunk, or run the model with this library.",
-        ) from error
+        message = f"torch.onnx.export failed: {reason[0] if reason else repr(error)}"
+        raise UserError(message, hint="Use another model.trunk, or run the model with this library.") from error
     assert program is not None
     made = program.model_proto
-    fixed = [value.name for value in made.graph.input if not _free_axes(value, len(free[value.name]))]
-    if fixed:
+    sizes = {value.name: value.type.tensor_type.shape.dim for value in made.graph.input}
+    if fixed := [
+        name for name in sizes if not all(one.HasField("dim_param") for one in sizes[name][: len(free[name])])
+    ]:
         raise UserError(
             f"the exported graph fixes the sizes of {', '.join(fixed)}; samples and tokens must stay dynamic"
         )
@@ -240,13 +214,8 @@ def _trace(graph: Graph, inputs: Inputs) -> Any:
     return made
 
 
-def _free_axes(value: Any, axes: int) -> bool:
-    return all(size.HasField("dim_param") for size in value.type.tensor_type.shape.dim[:axes])
-
-
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
-    """Suppress warnings and log messages of the exporter."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -261,28 +230,19 @@ def _quiet_exporter() -> Iterator[None]:
 
 
 def _label(made: Any, run: Run) -> None:
-    """Store producer, answers and token kinds in the metadata of the graph."""
     made.producer_name, made.producer_version = "sciformer", __version__
     kinds = ", ".join(tokens.kind for tokens in run.assembly.tokens.values())
     for key, value in {"answers": json.dumps(run.assembly.objective.answers), "tokens": kinds}.items():
-        entry = made.metadata_props.add()
-        entry.key, entry.value = key, value
+        made.metadata_props.add(key=key, value=value)
 
 
-class Checked(NamedTuple):
-    """Maximum differences: graph to library, and single to double precision."""
-
-    apart: float
-    rounding: float
-
-
-def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> Checked:
-    """Compare outputs of the graph and the library on samples of several lengths."""
+def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> tuple[float, float]:
+    """Maximum difference of graph and library, and of single and double precision."""
     import onnxruntime  # type: ignore[import-untyped]
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_outputs()]
-    found = Checked(0.0, 0.0)
+    apart = rounding = 0.0
     model = copy.deepcopy(run.model).cpu().eval()
     exact = copy.deepcopy(model).double()
     for samples, sizes in checked_sizes(inputs):
@@ -292,15 +252,12 @@ def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> Chec
         theirs = dict(zip(names, session.run(None, {name: given[name].numpy() for name in used})))
         ours = _answers(run, model, inputs, given)
         double = {name: column.double() if column.is_floating_point() else column for name, column in given.items()}
-        better = _answers(run, exact, inputs, double)
-        found = Checked(
-            max(found.apart, _largest_difference(theirs, ours)), max(found.rounding, _largest_difference(ours, better))
-        )
-    return found
+        apart = max(apart, _largest_difference(theirs, ours))
+        rounding = max(rounding, _largest_difference(ours, _answers(run, exact, inputs, double)))
+    return apart, rounding
 
 
 def _answers(run: Run, model: nn.Module, inputs: Inputs, given: Columns) -> dict[str, Array]:
-    """Predictions and summary of the library."""
     streams, objective = {stream: one.view(given) for stream, one in inputs.items()}, run.assembly.objective
     with torch.no_grad():
         found = {} if objective.reads_out else objective.predict(model, ModelInputs(streams, {}))

@@ -165,14 +165,11 @@ def example_columns(run: Run, stream: str = "") -> Columns:
 @torch.no_grad()
 def summarize(run: Run, model: Any, streams: dict[str, StreamView]) -> Tensor:
     """Pooled vector (B, D) of the stream of the objective."""
-    found: Tensor = model.pool(model.encode(ModelInputs(streams, {}).view(run.assembly.objective.stream)))
-    return found
+    return model.pool(model.encode(ModelInputs(streams, {}).view(run.assembly.objective.stream)))
 
 
 def make_inputs(columns: Columns, samples: int, tokens: int, seed: int = 0, filled: bool = False) -> Columns:
-    """Random padded tensors (samples, tokens, ...) and `valid`.
-
-    Tokens are drawn from the columns (T, ...).
+    """Random padded tensors (samples, tokens, ...), drawn from columns (T, ...), and `valid`.
 
     The first sample has the full length; with four or more samples, the last sample is empty. With `filled`, all
     samples have the full length and there is no `valid`.

@@ -10,7 +10,7 @@ from sciformer.recipe import Recipe
 from sciformer.run import train
 from sciformer.train.weights import load_weights
 from tests.domains.text.foreign import CORPUS, TEXTS
-from tests.domains.text.interop.theirs import difference, inputs, transformers
+from tests.domains.text.interop.theirs import difference, inputs, texts_of, transformers
 from tests.errors import refuses
 from tests.interop.shaken import shaken_run
 from tests.models.sections import model_keys
@@ -40,15 +40,10 @@ AUTO = {"BertModel": "AutoModel", "BertForMaskedLM": "AutoModelForMaskedLM"}
 
 
 def made(folder, model, tokens, objective):
-    path = folder / "text.txt"
-    path.write_text("\n".join(CORPUS * 3))
-    return shaken_run(
-        folder,
-        data={"kind": "text", "files": [str(path)], "documents": "line"},
-        tokens={"kind": "text", "context": 40, **tokens},
-        model=model_keys(**{"dim": 16, "depth": 2, "heads": 4, **model}),
-        objective={"kind": objective},
-    )
+    (folder / "text.txt").write_text("\n".join(CORPUS * 3))
+    data = {"kind": "text", "files": [str(folder / "text.txt")], "documents": "line"}
+    text, network = {"kind": "text", "context": 40, **tokens}, {"dim": 16, "depth": 2, "heads": 4, **model}
+    return shaken_run(folder, data=data, tokens=text, model=model_keys(**network), objective={"kind": objective})
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -62,8 +57,7 @@ def test_the_same_numbers_there_and_back(name, tmp_path):
     auto = getattr(transformers, AUTO.get(kind, "AutoModelForCausalLM"))
     assert type(auto.from_pretrained(tmp_path / "out")).__name__ == kind
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    view = inputs(run)
-    ours = [ids[:n].tolist() for ids, n in zip(view.columns["ids"], view.valid.sum(1))]
+    ours = texts_of(inputs(run))
     assert tokenizer(TEXTS)["input_ids"] == ours
     tokens = run.assembly.tokens["tokens"]
     assert [tokenizer.decode(ids, skip_special_tokens=True) for ids in ours] == [tokens.decode(ids) for ids in ours]
@@ -125,12 +119,9 @@ def test_nothing_is_lost_by_an_export(tmp_path, monkeypatch):
         patch.setattr("sciformer.interop.export.save", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             export_model(run, out, overwrite=True)
-        patch.setattr("sciformer.interop.export.save", full)
-        with refuses("No space left on device", out, file=out, hint="--out"):
-            export_model(run, out, overwrite=True)
-    with monkeypatch.context() as patch:  # while a folder writes, which by itself would speak of a run
-        patch.setattr("sciformer.files.atomic.sync", full)
-        with refuses("No space left on device", out, file=out, hint="--out"):
+    for name in ("interop.export.save", "files.atomic.sync"):  # a folder by itself would speak of a run
+        with monkeypatch.context() as patch, refuses("No space left on device", out, file=out, hint="--out"):
+            patch.setattr(f"sciformer.{name}", full)
             export_model(run, out, overwrite=True)
     assert (out / "config.json").read_text() == "old"
     export_model(run, out, overwrite=True)

@@ -11,7 +11,7 @@ from sciformer.interop import import_model
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from tests.domains.text.foreign import CORPUS, TEXTS
-from tests.domains.text.interop.theirs import difference, inputs, make, rewrite, save, transformers
+from tests.domains.text.interop.theirs import difference, imported, inputs, make, rewrite, save, transformers
 from tests.errors import refuses
 
 BERT, GPT2, LLAMA = ("Bert", "ForMaskedLM"), ("GPT2", "LMHeadModel"), ("Llama", "ForCausalLM")
@@ -69,8 +69,8 @@ def test_keys_that_are_off_or_concern_others_are_let_pass(tmp_path):
 
 
 def test_heads_and_buffers_are_left_out_and_said(tmp_path):
-    model, tokenizer, names = make("Bert", "ForMaskedLM")
-    path, said = save(tmp_path / "theirs", model, tokenizer, names), []
+    model, *others = make("Bert", "ForMaskedLM")
+    path, said = save(tmp_path / "theirs", model, *others), []
     more = {"bert.pooler.dense.weight": torch.ones(16, 16), "bert.embeddings.position_ids": torch.arange(24)}
     old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}  # of the first BERT
 
@@ -115,18 +115,16 @@ class Trap:
 
 
 def test_files_of_pytorch_give_weights_or_nothing(tmp_path):
-    model, tokenizer, names = make(*GPT2)
-    path = save(tmp_path / "theirs", model, tokenizer, names)
+    model, *others = make(*GPT2)
+    path = save(tmp_path / "theirs", model, *others)
     (path / "model.safetensors").unlink()
     refused(path, "model.safetensors", "pytorch_model.bin", "config.json", file=path)
     torch.save(model.state_dict(), path / "pytorch_model.bin")
     assert difference(import_model(path, tmp_path / "run"), model) < 1e-5
-    for wrong in (
-        lambda file: torch.save({"wte": Trap()}, file),
-        lambda file: file.write_bytes(pickle.dumps(Trap(), 2)),
-    ):
-        wrong(path / "pytorch_model.bin")
-        refused(path, file=path / "pytorch_model.bin", hint="safetensors")
+    torch.save({"wte": Trap()}, path / "pytorch_model.bin")
+    refused(path, file=path / "pytorch_model.bin", hint="safetensors")
+    (path / "pytorch_model.bin").write_bytes(pickle.dumps(Trap(), 2))
+    refused(path, file=path / "pytorch_model.bin", hint="safetensors")
 
 
 def test_folders_without_all_files(tmp_path):
@@ -154,12 +152,10 @@ def test_folders_without_all_files(tmp_path):
     ("pooling", "pool"), [({"pooling_mode_mean_tokens": True}, "mean"), ({"pooling_mode": "cls"}, "first")]
 )
 def test_the_pooling_of_sentence_transformers(pooling, pool, tmp_path):
-    model, tokenizer, names = make("Bert", "Model")
-    path = save(tmp_path / "theirs", model, tokenizer, names)
-    modules = [
-        {"type": f"sentence_transformers.models.{name}", "path": f"{i}_{name}"}
-        for i, name in enumerate(("Transformer", "Pooling"))
-    ]
+    model, *others = make("Bert", "Model")
+    path, prefix = save(tmp_path / "theirs", model, *others), "sentence_transformers.models."
+    names = {"Transformer": "0_Transformer", "Pooling": "1_Pooling"}
+    modules = [{"type": prefix + name, "path": place} for name, place in names.items()]
     (path / "modules.json").write_text(json.dumps(modules))
     (path / "1_Pooling").mkdir()
     (path / "1_Pooling" / "config.json").write_text(json.dumps(pooling | {"word_embedding_dimension": 16}))
@@ -191,18 +187,12 @@ def test_an_imported_run_is_a_run(tmp_path):
     with refuses("24", "25", key="tokens.context"):
         import_model(path, tmp_path / "longer", {"tokens.context": 25})
     (tmp_path / "labelled.tsv").write_text("\n".join(f"{i % 2}\t{line}" for i, line in enumerate(CORPUS * 4)))
-    recipe = Recipe.from_dict(
-        {
-            "data": {"kind": "lines", "files": [str(tmp_path / "labelled.tsv")], "columns": ["label", "text"]},
-            "tokens": {"kind": "text"},
-            "model": {"kind": "encoder"},
-            "objective": {"kind": "classify"},
-            "train": {"steps": 2, "batch": 4, "device": "cpu", "freeze": True, "init_from": str(tmp_path / "run")},
-        }
-    )
+    kinds = {"tokens": {"kind": "text"}, "model": {"kind": "encoder"}, "objective": {"kind": "classify"}}
+    settings = {"steps": 2, "batch": 4, "device": "cpu", "freeze": True, "init_from": str(tmp_path / "run")}
+    data = {"kind": "lines", "files": [str(tmp_path / "labelled.tsv")], "columns": ["label", "text"]}
+    recipe = Recipe.from_dict({"data": data, "train": settings, **kinds})
     tuned = train(recipe, tmp_path / "tuned", show=False, report=False)
-    assert tuned.recipe.tokens.begin
-    assert tuned.recipe.model.embedding_norm
+    assert (tuned.recipe.tokens.begin, tuned.recipe.model.embedding_norm) == (True, True)
     before, after = (dict(one.model.named_parameters()) for one in (run, tuned))
     trunk = [name for name in before if not name.startswith("readout")]
     assert trunk
@@ -210,9 +200,8 @@ def test_an_imported_run_is_a_run(tmp_path):
 
 
 def test_a_vocabulary_padded_beyond_the_tokenizer(tmp_path):
-    model, tokenizer, names = make(*LLAMA, vocab_size=320)
+    run, model, tokenizer = imported(tmp_path, *LLAMA, vocab_size=320)
     assert tokenizer.get_vocab_size() < 320
-    run = import_model(save(tmp_path / "theirs", model, tokenizer, names), tmp_path / "run")
     tokens = run.assembly.tokens["tokens"]
     assert tokens.size == len(tokens.writable) == 320
     assert not tokens.writable[tokenizer.get_vocab_size() :].any()

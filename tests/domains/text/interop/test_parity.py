@@ -9,7 +9,7 @@ import torch
 from sciformer.generation.generate import generate
 from sciformer.interop import export_model, import_model
 from tests.domains.text.foreign import TEXTS
-from tests.domains.text.interop.theirs import difference, inputs, make, save, transformers
+from tests.domains.text.interop.theirs import difference, imported, inputs, texts_of, transformers
 
 MODELS = [
     ("Bert", "ForMaskedLM", {}),
@@ -31,16 +31,12 @@ MODELS = [
 @pytest.fixture(params=MODELS, ids=lambda case: "-".join([case[0], *case[2]]))
 def case(request, tmp_path):
     kind, head, changes = request.param
-    model, tokenizer, names = make(kind, head, **changes)
-    save(tmp_path / "theirs", model, tokenizer, names)
-    return import_model(tmp_path / "theirs", tmp_path / "run"), model, tokenizer
+    return imported(tmp_path, kind, head, **changes)
 
 
 def test_the_same_numbers(case):
     run, model, tokenizer = case
-    view = inputs(run)
-    expected = tokenizer.encode_batch(TEXTS)
-    assert [ids[:n].tolist() for ids, n in zip(view.columns["ids"], view.valid.sum(1))] == [one.ids for one in expected]
+    assert texts_of(inputs(run)) == [one.ids for one in tokenizer.encode_batch(TEXTS)]
     assert difference(run, model) < 1e-5
     # BERT's segment was added to its positions in single precision, in which also LLaMA's norms always work.
     assert difference(run, model, double=True) < (1e-10 if model.config.model_type == "gpt2" else 2e-6)
@@ -49,8 +45,7 @@ def test_the_same_numbers(case):
 @pytest.mark.parametrize("repetition", [1.0, 1.5])
 @pytest.mark.parametrize(("kind", "head"), [("GPT2", "LMHeadModel"), ("Llama", "ForCausalLM")])
 def test_the_same_text(kind, head, repetition, tmp_path):
-    model, tokenizer, names = make(kind, head, **({"num_key_value_heads": 2} if kind == "Llama" else {}))
-    run = import_model(save(tmp_path / "theirs", model, tokenizer, names), tmp_path / "run")
+    run, model, tokenizer = imported(tmp_path, kind, head, **({"num_key_value_heads": 2} if kind == "Llama" else {}))
     ids = torch.as_tensor(tokenizer.encode("the cat sat").ids)[None]
     made = model.generate(ids, max_new_tokens=12, do_sample=False, repetition_penalty=repetition, pad_token_id=1)
     assert len(set(made[0, ids.shape[1] :].tolist())) > 4  # not one token for ever

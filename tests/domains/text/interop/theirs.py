@@ -7,6 +7,7 @@ import torch
 
 from sciformer.data.batch import Batch, StreamView
 from sciformer.domains.text.tokens import as_table
+from sciformer.interop import import_model
 from tests.domains.text.foreign import TEXTS, byte_pairs, wordpiece
 from tests.nn.parity import shake
 
@@ -56,6 +57,12 @@ def save(folder, model, tokenizer, names, **options):
     return folder
 
 
+def imported(folder, kind, head, **changes):
+    """A model of theirs as a run of ours, itself, and its tokenizer."""
+    model, tokenizer, names = make(kind, head, **changes)
+    return import_model(save(folder / "theirs", model, tokenizer, names), folder / "run"), model, tokenizer
+
+
 def rewrite(path, **changes):
     """Give a JSON file other values; ... leaves a key out."""
     values = json.loads(path.read_text()) | changes
@@ -68,6 +75,11 @@ def inputs(run, texts=TEXTS):
     view = Batch({"tokens": tokens.tokenize(as_table(texts))}).inputs().stream
     assert not view.valid.all()
     return view
+
+
+def texts_of(view):
+    """Ids of each text, without padding."""
+    return [ids[:count].tolist() for ids, count in zip(view.columns["ids"], view.valid.sum(1))]
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from tests.domains.text.readers.files import ENGLISH, GERMAN, parts, shared, wri
 from tests.errors import refuses
 
 NONE = Split(valid=0, test=0)
+LETTER = st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"])
 
 
 def parallel(*files, **options):
@@ -38,18 +39,15 @@ def test_two_files_and_one_with_tabs_hold_the_same_pairs(tmp_path, end, packed, 
     write(tmp_path / f"a.en{packed}", "\ufeff" + end.join(ENGLISH) + tail)
     write(tmp_path / f"a.de{packed}", end.join(GERMAN) + tail)
     tabbed = write(tmp_path / f"a.tsv{packed}", end.join(f"{a}\t{b}" for a, b in zip(ENGLISH, GERMAN)) + tail)
-    two = parallel(f"{tmp_path}/a.{{}}{packed}").open()
-    assert pairs(two.sources["train"].load(0)) == list(zip(ENGLISH, GERMAN))
+    two, one = parallel(f"{tmp_path}/a.{{}}{packed}").open(), parallel(tabbed).open()
+    for opened in (two, one):
+        assert pairs(opened.sources["train"].load(0)) == list(zip(ENGLISH, GERMAN))
+        assert opened.notes == []
     assert list(two.fingerprint) == [f"{tmp_path}/a.en{packed}", f"{tmp_path}/a.de{packed}"]
-    one = parallel(tabbed).open()
-    assert pairs(one.sources["train"].load(0)) == list(zip(ENGLISH, GERMAN))
-    assert two.notes == one.notes == []
 
 
 @settings(max_examples=80, deadline=None)
-@given(
-    st.lists(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=12), max_size=9)
-)
+@given(st.lists(st.text(LETTER, max_size=12), max_size=9))
 def test_every_line_survives(tmp_path_factory, lines):
     folder = tmp_path_factory.mktemp("lines")
     for end in ("\n", "\r\n"):
@@ -66,7 +64,7 @@ def test_columns_beyond_two_and_several_files(tmp_path):
     table = parts(parallel(f"{tmp_path}/?.{{}}", columns=["de", "fr", "en"]).open())["train"]
     assert list(table) == ["de", "fr", "en"]
     assert list(table["fr"]) == ["fr 1a", "fr 1b", "fr 2a", "fr 2b"]
-    listed = parallel(f"{tmp_path}/2.{{}}", f"{tmp_path}/1.{{}}").open().sources["train"].load(0)
+    listed = parts(parallel(f"{tmp_path}/2.{{}}", f"{tmp_path}/1.{{}}").open())["train"]
     assert list(listed["en"]) == ["en 2a", "en 2b", "en 1a", "en 1b"]
     (tmp_path / "2.en").unlink()
     refused(parallel(f"{tmp_path}/?.{{}}"), f"{tmp_path}/?.en", "1", f"{tmp_path}/?.de", "2")

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from sciformer.data.source import find_files, pieces
 from sciformer.data.split import Split
-from sciformer.domains.text.readers import running
 from sciformer.domains.text.readers.running import TextChunks, TextFiles, read_text
 from tests.domains.text.readers.files import DATA as SHARED
 from tests.domains.text.readers.files import shared, write
@@ -83,12 +82,11 @@ def test_several_files_are_one_text_and_fingerprints_tell_changes(tmp_path):
 
 def test_lines_and_paragraphs(tmp_path):
     name = write(tmp_path / "a.txt", "one\r\ntwo\r\n\r\n\n three\nfour\n \t\nfive\n\n\n\n")
-    line = TextFiles(kind="text", documents="line", split=Split(valid=0, test=0))
-    assert texts(line.read([name])) == ["one", "two", " three", "four", "five"]
-    paragraph = TextFiles(kind="text", documents="paragraph")
-    assert texts(paragraph.read([name])) == ["one\ntwo", " three\nfour", "five"]
+    lines, paragraphs = ["one", "two", " three", "four", "five"], ["one\ntwo", " three\nfour", "five"]
+    for documents, found in (("line", lines), ("paragraph", paragraphs)):
+        assert texts(TextFiles(kind="text", documents=documents).read([name])) == found
     parts = opened([name], documents="line", split=Split(valid=0.2, test=0.2))
-    assert sorted(text for part in parts.values() for text in part) == sorted(texts(line.read([name])))
+    assert sorted(text for part in parts.values() for text in part) == sorted(lines)
     assert [len(part) for part in parts.values()] == [3, 1, 1]
 
 
@@ -171,7 +169,7 @@ def test_names_with_marks_and_files_meant_twice(tmp_path, monkeypatch):
 def test_a_part_without_a_character_is_no_part(tmp_path):
     name = write(tmp_path / "a.txt", "abcdefg😀")
     assert opened([name]) == {"train": ["abcdefg😀"]}
-    assert running.TextChunks([(tmp_path / "a.txt", 9, 10)], 5).sizes == []
+    assert TextChunks([(tmp_path / "a.txt", 9, 10)], 5).sizes == []
 
 
 @pytest.mark.parametrize("documents", ["file", "line", "paragraph"])

@@ -103,13 +103,11 @@ def test_files_of_their_own_and_files_without_tags(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "a.conll", "a O\n\nb O\n")
     write(tmp_path / "b.conll", "b O\n\nc O\n")
+    given = ("valid", "later")
     opened = columns("a.conll", valid=["b.conll"], extra_parts={"later": ["b.conll"]}).absolute_paths().open()
     first = {part: sentences(table)[0][0][0] for part, table in parts(opened).items()}
     assert first == {"train": "a", "valid": "b", "later": "b"}
-    assert [note.split(" are ")[0] for note in opened.notes] == [
-        "1 of 2 sentences of valid",
-        "1 of 2 sentences of later",
-    ]
+    assert [note.split(" are ")[0] for note in opened.notes] == [f"1 of 2 sentences of {part}" for part in given]
     assert list(opened.fingerprint) == [f"{tmp_path}/a.conll", f"{tmp_path}/b.conll"]
     bare = columns("gone").read([write(tmp_path / "c.txt", "one\ntwo\n\nthree\n")]).load(0)
     assert list(bare) == ["words"]

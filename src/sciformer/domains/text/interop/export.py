@@ -41,10 +41,8 @@ def nearest_family(run: Run) -> Family:
     if model.kind == "encoder":
         return BERT
     if model.kind != "decoder":
-        raise UserError(
-            f"`model.kind: {model.kind}` cannot be exported to Hugging Face; only encoder and decoder can",
-            key="model.kind",
-        )
+        message = f"`model.kind: {model.kind}` cannot be exported to Hugging Face; only encoder and decoder can"
+        raise UserError(message, key="model.kind")
     theirs = {"norm": "rms", "position": "rotary", "activation": "swiglu"}
     likeness = sum(getattr(model, key, None) == value for key, value in theirs.items())
     return LLAMA if likeness >= 2 else GPT2

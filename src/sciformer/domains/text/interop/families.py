@@ -123,9 +123,8 @@ def tie_embedding(tensors: dict[str, Tensor], head: str, embedding: str, config:
     tie = bool(config.get("tie_word_embeddings", default, bool))
     if tie and head in tensors and embedding in tensors:
         if not tensors[head].equal(tensors[embedding]):
-            raise config.error(
-                f"`{head}` differs from `{embedding}`, though {config.where} has `tie_word_embeddings: true`"
-            )
+            why = f"though {config.where} has `tie_word_embeddings: true`"
+            raise config.error(f"`{head}` differs from `{embedding}`, {why}")
         del tensors[head]
     return tie
 
@@ -152,9 +151,8 @@ class Bert(Family):
         for old, new in ((".gamma", ".weight"), (".beta", ".bias")):  # names in checkpoints from TensorFlow
             found = {name.replace(f"LayerNorm{old}", f"LayerNorm{new}"): tensor for name, tensor in found.items()}
         if f"{self.dense}.weight" not in found:
-            notes.append(
-                "the weights have no masked language modelling head: the run can embed texts and be fine-tuned only"
-            )
+            what = "the run can embed texts and be fine-tuned only"
+            notes.append(f"the weights have no masked language modelling head: {what}")
         if f"{self.decoder}.bias" in found:
             found[self.bias] = found.pop(f"{self.decoder}.bias")
         positions = f"{self.positions}.weight"
@@ -175,8 +173,8 @@ class Bert(Family):
         config.get("type_vocab_size", 2)
         made = super().sections(tensors, config)
         made["model"]["readout_layer"] = head
-        context = made["tokens"]["context"] - self._first_place(config)
-        made["tokens"] = {"context": context, "tie": tie or not head, "bias": head}
+        made["tokens"]["context"] -= self._first_place(config)
+        made["tokens"] |= {"tie": tie or not head, "bias": head}
         return made | {"objective": {"kind": "masked", "mask_ratio": 0.15, "random": 0.1, "same": 0.1}}
 
     def links(self, recipe: Recipe) -> list[WeightMap]:
@@ -200,9 +198,8 @@ class Bert(Family):
         if not whole:
             links = [link for link in links if not link.ours.startswith(HEAD_PREFIXES)]
             weights = {name: tensor for name, tensor in weights.items() if not name.startswith(HEAD_PREFIXES)}
-            notes = [
-                "only the encoder is written: a head needs `objective.kind: masked` and `model.readout_layer: true`"
-            ]
+            needs = "`objective.kind: masked` and `model.readout_layer: true`"
+            notes = [f"only the encoder is written: a head needs {needs}"]
         named = to_theirs(links, weights)
         named[SEGMENT_EMBEDDINGS] = torch.zeros(1, recipe.model.dim)
         config = self.config(recipe, weights) | {"type_vocab_size": 1, "position_embedding_type": "absolute"}
@@ -363,10 +360,8 @@ def rotary_base(config: Config) -> float:
         base = found.pop("rope_theta", base)
         kind = found.pop("rope_type", found.pop("type", "default"))
         if kind != "default" or any(value is not None for value in found.values()):
-            raise config.error(
-                f"scaled rotary positions are not supported: `{key}` in {config.where} must have the type default, not "
-                f"{config.values[key]}"
-            )
+            must = f"`{key}` in {config.where} must have the type default, not {config.values[key]}"
+            raise config.error(f"scaled rotary positions are not supported: {must}")
     return float(base)
 
 

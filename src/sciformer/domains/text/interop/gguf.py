@@ -61,8 +61,7 @@ def read_gguf(path: Path) -> ForeignModel:
     words = fields.get("tokenizer.ggml.tokens", [])
     special = {key: words[number] for key, number in ids.items() if number is not None and number < len(words)}
     name = str(fields.get("general.name", path.stem))
-    quantised = sorted({tensor.tensor_type.name for tensor in reader.tensors})
-    notes = [f"weights were stored as {', '.join(quantised)}"]
+    notes = [f"weights were stored as {', '.join(sorted({tensor.tensor_type.name for tensor in reader.tensors}))}"]
     tokenizer = _tokenizer(fields, special, path)
     return ForeignModel(name, Config(config, path.name, path), tensors, tokenizer, special, notes=notes)
 
@@ -93,7 +92,6 @@ def _config(own: Config, tied: bool) -> dict[str, Any]:
 
 
 def _tensors(reader: Any, heads: int, kv_heads: int) -> dict[str, Tensor]:
-    """Weights in single precision, under their Hugging Face names."""
     whole, found = require("gguf.quants", ".gguf files").dequantize, {}
     for tensor in reader.tensors:
         *place, part, kind = tensor.name.split(".")
@@ -125,6 +123,7 @@ def _tokenizer(fields: dict[str, Any], special: dict[str, str], path: Path) -> s
     )
     if first or last:
         numbers = [(word, made.token_to_id(word)) for word in {*first, *last}]
-        frame = library.processors.TemplateProcessing(single=[*first, "$A", *last], special_tokens=numbers)
-        made.post_processor = frame
+        made.post_processor = library.processors.TemplateProcessing(
+            single=[*first, "$A", *last], special_tokens=numbers
+        )
     return json.dumps(json.loads(made.to_str()), ensure_ascii=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from ....assembly import Assembly
 from ....errors import UserError
 from ....interop.config import Config
 from ....interop.family import POSITION_WEIGHT
-from ....interop.importing import Imported, Importer, imported_recipe, refuse_type
+from ....interop.importing import Changes, Imported, Importer, imported_recipe, refuse_type
 from ....interop.reading import read_config, read_json, read_pooling, read_tensors
 from ....interop.weight_map import from_theirs
 from ....recipe import Recipe
@@ -45,30 +44,27 @@ class ForeignModel:
 
 def recognises(source: Path) -> bool:
     """Whether a source is a .gguf file, or a folder with a model of FAMILIES."""
-    if source.suffix == ".gguf":
-        return True
     file = source / "config.json"
     kind = read_json(file).get("model_type") if file.is_file() else None
-    return isinstance(kind, str) and kind in FAMILIES
+    return source.suffix == ".gguf" or (isinstance(kind, str) and kind in FAMILIES)
 
 
-def read_model(source: Path, run: Path, changes: Mapping[str, Any] | None = None) -> Imported:
+def read_model(source: Path, run: Path, changes: Changes) -> Imported:
     """Import a language model; its tokenizer file is put into the run folder."""
     from .gguf import read_gguf
 
     foreign = read_gguf(source) if source.suffix == ".gguf" else read_folder(source)
     recipe, weights = convert_model(foreign, str(run.resolve() / "model" / TOKENIZER_FILE), changes)
     state = {"tokens": {"tokens": {"tokenizer": foreign.tokenizer}}, "objective": {}}
-    return Imported(
-        foreign.name,
-        recipe,
-        weights,
-        state,
-        foreign.config.values,
-        foreign.notes,
-        {TOKENIZER_FILE: foreign.tokenizer},
-        lambda assembly: _check_size(weights, assembly, foreign.config),
-    )
+
+    def check_size(assembly: Assembly) -> None:
+        (tokens,), config = assembly.tokens.values(), foreign.config
+        size, found = tokens.size, len(weights[EMBEDDING_WEIGHT])  # type: ignore[attr-defined]
+        if found != size:
+            raise config.error(f"`vocab_size` in {config.where} is {size}, but the embedding has {found} vectors")
+
+    files = {TOKENIZER_FILE: foreign.tokenizer}
+    return Imported(foreign.name, recipe, weights, state, foreign.config.values, foreign.notes, files, check_size)
 
 
 def read_folder(folder: Path) -> ForeignModel:
@@ -79,9 +75,7 @@ def read_folder(folder: Path) -> ForeignModel:
     return ForeignModel(folder.resolve().name, config, tensors, read_tokenizer(folder), read_names(folder), pool, notes)
 
 
-def convert_model(
-    foreign: ForeignModel, tokenizer: str, changes: Mapping[str, Any] | None = None
-) -> tuple[Recipe, dict[str, Tensor]]:
+def convert_model(foreign: ForeignModel, tokenizer: str, changes: Changes) -> tuple[Recipe, dict[str, Tensor]]:
     """Recipe and weights of a foreign model.
 
     tokenizer  path of the tokenizer.json in the run folder
@@ -104,10 +98,8 @@ def convert_model(
     if POSITION_WEIGHT in weights:
         places, context = len(weights[POSITION_WEIGHT]), recipe.tokens.context
         if context > places:
-            raise UserError(
-                f"tokens.context must be at most {places}, the number of learned positions, not {context}",
-                key="tokens.context",
-            )
+            message = f"tokens.context must be at most {places}, the number of learned positions, not {context}"
+            raise UserError(message, key="tokens.context")
         weights[POSITION_WEIGHT] = weights[POSITION_WEIGHT][:context].clone()
     return recipe, weights
 
@@ -117,14 +109,6 @@ def _find_family(config: Config) -> Family:
     if kind not in FAMILIES:
         refuse_type(config)
     return FAMILIES[kind]
-
-
-def _check_size(weights: dict[str, Tensor], assembly: Assembly, config: Config) -> None:
-    (tokens,) = assembly.tokens.values()
-    size: int = tokens.size  # type: ignore[attr-defined]
-    if len(weights[EMBEDDING_WEIGHT]) != size:
-        found = len(weights[EMBEDDING_WEIGHT])
-        raise config.error(f"`vocab_size` in {config.where} is {size}, but the embedding has {found} vectors")
 
 
 # Tokenizers
@@ -145,14 +129,12 @@ def read_tokenizer(folder: Path) -> str:
 
 def read_names(folder: Path) -> dict[str, str]:
     """Names of special tokens (`pad_token`, ...) in the files next to a tokenizer."""
-    found: dict[str, str] = {}
+    found: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        values = read_json(folder / name) if (folder / name).is_file() else {}
-        for key, value in values.items():
-            value = value.get("content") if isinstance(value, dict) else value
-            if key.endswith("_token") and isinstance(value, str):
-                found[key] = value
-    return found
+        if (folder / name).is_file():
+            values = read_json(folder / name).items()
+            found |= {key: one.get("content") if isinstance(one, dict) else one for key, one in values}
+    return {key: name for key, name in found.items() if key.endswith("_token") and isinstance(name, str)}
 
 
 def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
@@ -163,8 +145,7 @@ def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
     first, last = _added_tokens(tokenizer)
     ends = {"begin": first or names.get("bos_token", ""), "end": last or names.get("eos_token", "")}
     special |= {role: name for role, name in ends.items() if name in known}
-    kind = type(tokenizer.model).__name__
-    if kind not in UNITS_BY_MODEL:
+    if (kind := type(tokenizer.model).__name__) not in UNITS_BY_MODEL:
         raise UserError(f"the type of the tokenizer must be {' or '.join(UNITS_BY_MODEL)}, not {kind}")
     return {"unit": UNITS_BY_MODEL[kind], "special": special, "begin": bool(first), "end": bool(last)}
 

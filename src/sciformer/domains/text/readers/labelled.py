@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
@@ -51,9 +52,8 @@ class Lines(Parts):
 
     def named(self) -> dict[str, list[str]]:
         """File names of every part; files of `classes` are training files."""
-        own = [name for names in self.classes.values() for name in names]
         found = super().named()
-        return {**found, "train": [*found["train"], *own]}
+        return {**found, "train": [*found["train"], *itertools.chain(*self.classes.values())]}
 
     def paths(self) -> list[Path]:
         names = [name for part in self.named().values() for _, name in self._labelled(part)]
@@ -69,18 +69,15 @@ class Lines(Parts):
     def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
         """Rows with a text, at most `labels_per_class` of each class."""
         filled = np.array([bool(text) for text in table["text"]])[rows]  # type: ignore[union-attr]
-        if not filled.all():
+        if count := int((~filled).sum()):
             first = int(rows[filled.argmin()]) + 1
-            notes.append(f"{int((~filled).sum()):,} empty texts are left out of training (first: sample {first:,}).")
+            notes.append(f"{count:,} empty texts are left out of training (first: sample {first:,}).")
         rows = rows[filled]
         if self.labels_per_class is None:
             return rows
         if "label" not in table:
-            raise UserError(
-                f"data.labels_per_class needs a column `label`, but the columns are {', '.join(table)}",
-                hint=nearest("label", table),
-                key="data.labels_per_class",
-            )
+            message = f"data.labels_per_class needs a column `label`, but the columns are {', '.join(table)}"
+            raise UserError(message, hint=nearest("label", table), key="data.labels_per_class")
         return sample_per_class(table["label"], rows, self.labels_per_class, self.split.lot, notes, self.unit)
 
     def _labelled(self, names: Sequence[str | Path]) -> list[tuple[str, str]]:
@@ -88,8 +85,8 @@ class Lines(Parts):
         own = {locate(name): label for label, given in self.classes.items() for name in given}
         found = []
         for name in map(str, names):
-            wide = self.classes if COLUMN_MARK in name else {own.get(locate(name), ""): []}
-            found += [(label, name.replace(COLUMN_MARK, label) if COLUMN_MARK in name else name) for label in wide]
+            labels = list(self.classes) if COLUMN_MARK in name else [own.get(locate(name), "")]
+            found += [(label, name.replace(COLUMN_MARK, label)) for label in labels]
         return found
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
@@ -104,11 +101,8 @@ class Lines(Parts):
         first, found = tables[0]
         for path, columns in tables:
             if set(columns) != set(found):
-                raise UserError(
-                    f"{path} has the columns {', '.join(columns)}, but {first} has {', '.join(found)}",
-                    hint="Every file must have the same columns.",
-                    file=path,
-                )
+                message = f"{path} has the columns {', '.join(columns)}, but {first} has {', '.join(found)}"
+                raise UserError(message, hint="Every file must have the same columns.", file=path)
         joined = {name: [cell for _, columns in tables for cell in columns[name]] for name in found}
         return {name: strings(cells) if name == "text" else typed(cells) for name, cells in joined.items()}
 
@@ -134,12 +128,8 @@ class Lines(Parts):
         rows, lines, names = grid.rows, grid.lines, grid.names
         if self.columns and names is None and grid.width > 1:
             if len(self.columns) != grid.width:
-                raise UserError(
-                    f"data.columns has {len(self.columns)} names, {', '.join(self.columns)}, "
-                    f"but {path} has {grid.width} columns",
-                    key="data.columns",
-                    file=path,
-                )
+                given = f"data.columns has {len(self.columns)} names, {', '.join(self.columns)}"
+                raise UserError(f"{given}, but {path} has {grid.width} columns", key="data.columns", file=path)
             names, here = self.columns, rows[0] == self.columns
             rows, lines = rows[here:], lines[here:]
         if names is None and rows and not grid.plain:
@@ -168,13 +158,10 @@ class Lines(Parts):
             return (exact or hits)[0]
         if not hits and (len(names) == 1 or what == "label"):  # an objective may want another column
             return names[0] if len(names) == 1 and what == "text" else ""
-        known = ", ".join(f"`{name}`" for name in hits or names)
-        raise UserError(
-            f"{path} has several columns that may be the {what}: {known}",
-            hint=f"Choose it with --data.{what} NAME.",
-            key=f"data.{what}",
-            file=path,
+        message = (
+            f"{path} has several columns that may be the {what}: {', '.join(f'`{name}`' for name in hits or names)}"
         )
+        raise UserError(message, hint=f"Choose it with --data.{what} NAME.", key=f"data.{what}", file=path)
 
     def _guessed(self, rows: Sequence[Sequence[str]], path: Path) -> list[str]:
         """Guess the columns of a file without header: few different values are labels."""

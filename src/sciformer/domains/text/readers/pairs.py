@@ -77,22 +77,17 @@ class Parallel(Parts):
         kept = np.ones(len(rows), bool)
         for why, which in left.items():
             if count := int((which & kept).sum()):
-                first = int(rows[(which & kept).argmax()]) + 1
-                notes.append(
-                    f"{count:,} of {len(rows):,} pairs are left out of training: {why} (first: pair {first:,})."
-                )
+                what = f"{count:,} of {len(rows):,} pairs are left out of training: {why}"
+                notes.append(f"{what} (first: pair {int(rows[(which & kept).argmax()]) + 1:,}).")
             kept &= ~which
         return rows[kept]
 
     def _check_names(self, names: Sequence[str | Path]) -> Sequence[str | Path]:
         """Return the file names after a check of `columns`; refuse an empty list."""
-        wrong = len(self.columns) < 2 or len(set(self.columns)) < len(self.columns)
-        if wrong or not all(column and column == column.strip() for column in self.columns):
-            raise UserError(
-                f"data.columns must be two or more different names, not {self.columns}",
-                hint="For example --data.columns en de",
-                key="data.columns",
-            )
+        different = {column for column in self.columns if column and column == column.strip()}
+        if len(self.columns) < 2 or len(different) < len(self.columns):
+            message = f"data.columns must be two or more different names, not {self.columns}"
+            raise UserError(message, hint="For example --data.columns en de", key="data.columns")
         return names or find_files(names, self.what)
 
     def _fill_mark(self, name: str) -> dict[str, str]:
@@ -120,10 +115,8 @@ class Parallel(Parts):
             return _concatenate_columns([self._read_tab_separated(path, some) for path in first])
         for column, paths in others:
             if len(paths) != len(first):
-                raise UserError(
-                    f"every column must have the same number of files, but {given[one]} matches {len(first)} and "
-                    f"{given[column]} matches {len(paths)}"
-                )
+                counts = f"{given[one]} matches {len(first)} and {given[column]} matches {len(paths)}"
+                raise UserError(f"every column must have the same number of files, but {counts}")
         return _concatenate_columns([self._read_aligned(dict(zip(files, paths))) for paths in zip(*files.values())])
 
     def _read_aligned(self, paths: Mapping[str, Path]) -> TextColumns:
@@ -161,7 +154,6 @@ class Parallel(Parts):
 
 
 def _concatenate_columns(tables: Sequence[TextColumns]) -> TextColumns:
-    """Concatenate the columns of several files."""
     for table in tables:
         if list(table) != list(tables[0]):
             first, other = ", ".join(tables[0]), ", ".join(table)
@@ -170,10 +162,7 @@ def _concatenate_columns(tables: Sequence[TextColumns]) -> TextColumns:
 
 
 def _split_column_name(path: Path, columns: Sequence[str]) -> tuple[str, str]:
-    """Find a column name in a file name.
-
-    Returns the path with `{}` in its place, and the column; without a column name, the path and "".
-    """
+    """The path with `{}` for the column in its name, and the column; or the path and ""."""
     parts = re.split(r"([._-])", path.name)
     found = [number for number, part in enumerate(parts) if part in columns]
     if not found:

@@ -42,26 +42,20 @@ class TextFiles(Parts):
 
     def open(self, log: Any = None) -> Splits:
         if self.split.by:
-            raise UserError(
-                f"data.split.by cannot be {self.split.by!r}: plain texts have no further columns", key="data.split.by"
-            )
-        if self.split.folds and self.documents == "file":
-            raise UserError(
-                "data.split.folds cannot split whole files (data.documents: file)",
-                hint="Choose --data.documents line or paragraph.",
-                key="data.split.folds",
-            )
+            message = f"data.split.by cannot be {self.split.by!r}: plain texts have no further columns"
+            raise UserError(message, key="data.split.by")
         if self.documents != "file":
             return super().open(log)
+        if self.split.folds:
+            message = "data.split.folds cannot split whole files (data.documents: file)"
+            raise UserError(message, hint="Choose --data.documents line or paragraph.", key="data.split.folds")
         named = {part: find_files(names, self.what) for part, names in self.named().items()}
         sources = self._by_position(named.pop("train"))
         for part, paths in named.items():
-            whole = TextChunks([(path, 0, size_of(path)) for path in paths], self.chunk_size, self.errors)
-            if not whole.sizes:
-                raise UserError(
-                    f"the files of data.{key_of(part)} are empty: they have 0 bytes", key=f"data.{key_of(part)}"
-                )
-            sources[part] = whole
+            sources[part] = TextChunks([(path, 0, size_of(path)) for path in paths], self.chunk_size, self.errors)
+            if not sources[part].sizes:
+                key = f"data.{key_of(part)}"
+                raise UserError(f"the files of {key} are empty: they have 0 bytes", key=key)
         paths = self.paths()
         return Splits(order_parts(sources), fingerprint_files(paths), self.replaced(paths))
 
@@ -87,19 +81,17 @@ class TextFiles(Parts):
         sizes, split = [size_of(path) for path in paths], self.split.less(self.valid, self.test)
         total = sum(sizes)
         shares = {"train": 1 - split.valid - split.test, "valid": 1 - split.test, "test": 1.0}
-        ends = {name: int(round(total * share, 6)) for name, share in shares.items()}  # 1 - 0.9 is less than 0.1
         sources: dict[str, Source] = {}
         start = 0
-        for name, end in ends.items():
+        for name, share in shares.items():
+            end = int(round(total * share, 6))  # 1 - 0.9 is less than 0.1
             part = TextChunks(_byte_ranges(paths, sizes, start, end), self.chunk_size, self.errors)
             if part.sizes:
                 sources[name] = part
             start = max(start, end)
         if "train" not in sources:
-            raise UserError(
-                f"no text is left to train on: the files have {total} bytes",
-                key="data.split" if total else "data.files",
-            )
+            key = "data.split" if total else "data.files"
+            raise UserError(f"no text is left to train on: the files have {total} bytes", key=key)
         return sources
 
 
@@ -112,9 +104,7 @@ class TextChunks:
         room = 0  # bytes left in the last piece
         for path, start, end in stretches:
             cuts = [_next_boundary(path, place) for place in (*range(start, end, chunk_size), end)]
-            for low, high in pairwise(cuts):
-                if high <= low:
-                    continue
+            for low, high in ((low, high) for low, high in pairwise(cuts) if high > low):
                 if high - low > room:  # small files share a piece, so they are shuffled together
                     self.pieces.append([])
                     room = chunk_size
@@ -130,15 +120,11 @@ class TextChunks:
 
 def _next_boundary(path: Path, place: int) -> int:
     """Offset of the first character at byte `place` or later; CRLF is not cut."""
-    before = min(place, 1)
-    around = read_bytes(path, place - before, place + 4)
-    ahead = around[before:]
-    if around[:2] == b"\r\n" and before:
+    if place and read_bytes(path, place - 1, place + 1) == b"\r\n":
         return place + 1  # keep CRLF together
-    for skip, byte in enumerate(ahead):
-        if byte & 0xC0 != 0x80:
-            return place + skip
-    return place + len(ahead) if len(ahead) < 4 else place
+    ahead = read_bytes(path, place, place + 4)
+    starts = (place + skip for skip, byte in enumerate(ahead) if byte & 0xC0 != 0x80)
+    return next(starts, place + len(ahead) if len(ahead) < 4 else place)
 
 
 def _byte_ranges(paths: list[Path], sizes: list[int], start: int, end: int) -> list[tuple[Path, int, int]]:

@@ -63,10 +63,8 @@ class Columns(Parts):
             found["tags"] += [row[tags] for row in rows] if tags < width and tags != place else []
             lengths += sizes
         if found["tags"] and len(found["tags"]) != len(found["words"]):
-            raise UserError(
-                f"only {len(found['tags'])} of {len(found['words'])} words have tags",
-                hint="Either all files or no files must have tags.",
-            )
+            message = f"only {len(found['tags'])} of {len(found['words'])} words have tags"
+            raise UserError(message, hint="Either all files or no files must have tags.")
         table = {name: Lists(strings(cells), np.array(lengths, np.int64)) for name, cells in found.items()}
         return table if training or found["tags"] else {"words": table["words"]}
 

@@ -118,22 +118,21 @@ def make_sentence(groups: int, rng: np.random.Generator) -> dict[str, Any]:
         en.append(attribute[0])
         de.append(inflect_adjective(attribute[1], determiner[0], noun.gender))
     en, de, nearest = [*en, noun.en], [*de, noun.de], ""
-    for group in range(groups):
-        if not group:
-            other = one(PERSONS)
-            en += [",", "says", "the", other.en]
-            de += [",", "sagt", NOMINATIVE[other.gender], other.de]
-            continue
+    if groups:
+        other = one(PERSONS)
+        en += [",", "says", "the", other.en]
+        de += [",", "sagt", NOMINATIVE[other.gender], other.de]
+    for _ in range(groups - 1):
         other, where = one(NOUNS), one(PREPOSITIONS)
         en += [where[0], "the", other.en]
         de += [where[1], DATIVE[other.gender], other.de]
         nearest = other.en
     joint, was = one(CONJUNCTIONS), one([("is", "ist"), ("was", "war")])
     more = [[degree[side]] if degree else [] for side in (0, 1)]
-    en += [",", *([joint[0]] if joint[0] else []), "it", was[0], *more[0], said[0], "."]
-    de += [",", *([joint[1]] if joint[1] else []), PRONOUNS[noun.gender]]
-    de += [*more[1], said[1], was[1], "."] if joint[0] == "because" else [was[1], *more[1], said[1], "."]
     pronoun = PRONOUNS[noun.gender]
+    en += [",", *joint[0].split(), "it", was[0], *more[0], said[0], "."]
+    de += [",", *joint[1].split(), pronoun]
+    de += [*more[1], said[1], was[1], "."] if joint[0] == "because" else [was[1], *more[1], said[1], "."]
     return {
         "en": " ".join(en),
         "de": " ".join(de),
