@@ -16,7 +16,7 @@ from .cache import Store
 from .kernels import KERNELS, compute
 from .kernels.request import Request, repeat_heads
 from .linformer import Compress, compress_keys
-from .masks import Documents, Sight
+from .masks import Sight
 from .scores import Dot, ScaledDot, Score, make_score
 
 
@@ -133,8 +133,8 @@ class Attention(nn.Module):
         else:
             request = self._cross_request(x, memory, sight, store)
         heads = compute(request, self.kernel, watch)
-        if memory is None and self.compress is not None and isinstance(sight.pattern, Documents):
-            heads = sight.pattern.queries.flatten_heads(heads)  # unpacked by compress_keys
+        if memory is None and self.compress is not None and sight.packed is not None:
+            heads = sight.packed.flatten_heads(heads)  # unpacked by compress_keys
         if memory is None and self.turn_values and rotation is not None:
             heads = rotate(heads, (rotation[0], -rotation[1], rotation[2]))
         heads = heads if self.scale is None else heads * self.scale

@@ -10,6 +10,7 @@ A pattern is a rule over two positions: query i may see key j where `allows(i, j
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -96,10 +97,7 @@ class Window(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Strided(Pattern):
-    """Strided attention (arXiv 1904.10509): |i - j| < stride  or  (i - j) mod stride = 0.
-
-    Add `& Causal()` for the form of the paper.
-    """
+    """|i - j| < stride  or  (i - j) mod stride = 0: strided attention (arXiv 1904.10509, there `& Causal()`)."""
 
     stride: int
 
@@ -134,9 +132,18 @@ class Combination(Pattern):
     first: Pattern
     second: Pattern
     sign: ClassVar[str]
+    combine: ClassVar[Any]
+    farther: ClassVar[Any]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "uniform", self.first.uniform and self.second.uniform)
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return self.combine(self.first.allows(i, j), self.second.allows(i, j))
+
+    def reach(self) -> AttentionDistance:
+        (a, b), (c, d) = self.first.reach(), self.second.reach()
+        return self.farther(a, c), self.farther(b, d)
 
     def __repr__(self) -> str:
         parts = (f"({part!r})" if isinstance(part, Combination) else repr(part) for part in (self.first, self.second))
@@ -146,27 +153,13 @@ class Combination(Pattern):
 class Both(Combination):
     """Intersection of two rules: pairs allowed by both."""
 
-    sign = " & "
-
-    def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        return self.first.allows(i, j) & self.second.allows(i, j)
-
-    def reach(self) -> AttentionDistance:
-        (a, b), (c, d) = self.first.reach(), self.second.reach()
-        return min(a, c), min(b, d)
+    sign, combine, farther = " & ", operator.and_, min
 
 
 class Either(Combination):
     """Union of two rules: pairs allowed by at least one of them."""
 
-    sign = " | "
-
-    def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        return self.first.allows(i, j) | self.second.allows(i, j)
-
-    def reach(self) -> AttentionDistance:
-        (a, b), (c, d) = self.first.reach(), self.second.reach()
-        return max(a, c), max(b, d)
+    sign, combine, farther = " | ", operator.or_, max
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -199,12 +192,6 @@ class Documents(Pattern):
 
 
 FULL = Full()
-
-
-def _may_keep(pattern: Pattern) -> bool:
-    """Whether a mask may be cached: not under a compiler or a fake mode, and not for packed sequences."""
-    quiet = not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
-    return quiet and not isinstance(pattern, Documents)
 
 
 @lru_cache(maxsize=32)
@@ -243,6 +230,11 @@ class Sight:
         """Whether the mask is only full or causal, from position 0, without a bias."""
         begins = isinstance(self.start, int) and self.start == 0
         return self.valid is None and self.bias is None and begins and isinstance(self.pattern, (Full, Causal))
+
+    @property
+    def packed(self) -> Ragged | None:
+        """Layout of packed queries; None if they are padded."""
+        return self.pattern.queries if isinstance(self.pattern, Documents) else None
 
     @property
     def dense_bias(self) -> Tensor | None:
@@ -305,7 +297,10 @@ class Sight:
     def _allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
         pattern, mask = self.simplified(n, m), None
         if not isinstance(pattern, Full):
-            if isinstance(self.start, int) and n * m <= 1 << 22 and _may_keep(pattern):
+            # A mask made under a compiler or a fake mode may not be cached.
+            quiet = not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
+            small = isinstance(self.start, int) and n * m <= 1 << 22
+            if quiet and small and not isinstance(pattern, Documents):
                 mask = _small_mask(pattern, n, m, self.start, device)
             else:
                 mask = pattern.mask(n, m, self.start, device)

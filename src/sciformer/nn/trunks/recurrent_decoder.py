@@ -96,7 +96,7 @@ class RecurrentDecoder(nn.Module):
             out, after, seen = self._step(x[:, i], states, asked, watch is not None)
             if valid is not None:  # padding does not change the state
                 real = valid[:, i, None]
-                after = [_where(real, new, old) for new, old in zip(after, states)]
+                after = [tuple(torch.where(real, *pair) for pair in zip(*both)) for both in zip(after, states)]
             states = after
             outputs.append(out)
             weights.append(seen)
@@ -130,10 +130,6 @@ class RecurrentDecoder(nn.Module):
             above.append(cell(self.dropout(x) if i else x, states[i]))
             x = above[-1][0]
         return torch.tanh(self.out(torch.cat([self.dropout(x), *context], -1))), above, seen
-
-
-def _where(real: Tensor, new: State, old: State) -> State:
-    return tuple(torch.where(real, a, b) for a, b in zip(new, old))
 
 
 class Memory:
@@ -181,8 +177,7 @@ class RecurrentDecoderOptions(RecurrentOptions):
             raise UserError("model.depth must be 1 or more for a recurrent decoder, not 0", key="model.depth")
         if self.score == "location" and (memory_window or 0) > self.longest:
             raise UserError(
-                f"model.longest is {self.longest}, but `model.score: location` needs {memory_window} or more, "
-                "the context of the source",
+                f"model.longest is {self.longest}, but must be at least {memory_window}, the context of the source",
                 key="model.longest",
             )
         return RecurrentDecoder(
