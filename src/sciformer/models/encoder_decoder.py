@@ -36,8 +36,7 @@ class EncoderDecoder(Model):
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         if set(tokens) != {SOURCE, TARGET}:
             raise UserError(
-                f"`model.kind: {self.kind}` needs streams of tokens named {SOURCE} and {TARGET}, "
-                f"not {', '.join(tokens)}",
+                f"`model.kind: {self.kind}` needs the tokens {SOURCE} and {TARGET}, not {', '.join(tokens)}",
                 key="tokens",
             )
         if objective.asks != "translate":
@@ -72,8 +71,7 @@ class EncoderDecoderNetwork(nn.Module):
         self.encoder = reads.make_trunk(source)
         if not writes.can_be_causal:
             raise UserError(
-                f"`model.kind: {section.kind}` needs a transformer or a recurrent trunk, "
-                f"not `model.trunk: {writes.trunk}`",
+                f"`model.kind: {section.kind}` needs a transformer or a recurrent trunk, not {writes.trunk}",
                 key="model.trunk",
             )
         places = source.window if isinstance(source, Windowed) and isinstance(source.window, int) else None

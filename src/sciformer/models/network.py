@@ -32,7 +32,7 @@ class Entrance(nn.Module):
         dim = tokens.width(section.dim)
         self.hidden = None if hidden is None else nn.Parameter(torch.empty(dim).normal_(std=0.02))
         self.trace = None if hidden is None else hidden.visible_part(dim)
-        self.dropout = Dropout(section.entering)
+        self.dropout = Dropout(section.dropout if section.embedding_dropout is None else section.embedding_dropout)
         self.pairs = None
         if pairs and isinstance(tokens, Pairwise) and isinstance(section, AttentionTrunkOptions):
             self.pairs = tokens.pairs(section.heads)

@@ -76,10 +76,8 @@ class Classify(Objective):
         labels = train.sample_column(self.label)
         if labels.ndim != 1:
             shape = f"(n, {', '.join(map(str, labels.shape[1:]))})"
-            raise UserError(
-                f"column `{self.label}` has the shape {shape}, but it must have one class for each sample",
-                key="objective.label",
-            )
+            message = f"column `{self.label}` has the shape {shape}, but it must have one class for each sample"
+            raise UserError(message, key="objective.label")
         if labels.dtype.kind == "f" and np.isnan(labels).any():
             where = np.isnan(labels).argmax()
             raise UserError(f"sample {where} has no class in column `{self.label}`: the cell is empty or NaN")
@@ -133,9 +131,7 @@ class Classify(Objective):
             found = repr(str(batch.samples[self.label][first]))
             if len(batch.ids):
                 found += f" in sample {batch.ids[first]}"
-            raise UserError(
-                f"class {found} is unknown; the classes of the training data are {', '.join(self.classes[:8])}"
-            )
+            raise UserError(f"class {found} is unknown; the training data have {', '.join(self.classes[:8])}")
         weights = np.ones(len(number))
         if self.balance != "none":
             each, share = self._class_weights().astype(np.float64), batch.samples.get(SHARE, 1)

@@ -28,9 +28,7 @@ INTERVAL_PERCENTS = (68, 95)  # expected coverage of the intervals, in per cent
 def _levels(given: list[float]) -> list[float]:
     even = all(abs(low + high - 1) < 1e-9 for low, high in zip(given, reversed(given)))
     if len(given) % 2 == 0 or len(given) < 3 or sorted(set(given)) != given or not even or not 0 < given[0] < 1:
-        raise ValueError(
-            "quantiles must be between 0 and 1, increase, and be symmetric about 0.5, e.g. [0.16, 0.5, 0.84]"
-        )
+        raise ValueError("quantiles must rise between 0 and 1, symmetric about 0.5, for example [0.16, 0.5, 0.84]")
     return given
 
 
@@ -81,10 +79,8 @@ class Regress(Objective):
         deviation = values.std(0)
         if (deviation == 0).any():
             name = self.targets[int(np.argmin(deviation))]
-            raise UserError(
-                f"column `{name}` has the same value in all samples: {values[0, int(np.argmin(deviation))]}",
-                key="objective.targets",
-            )
+            message = f"column `{name}` has the same value in all samples: {values[0, int(np.argmin(deviation))]}"
+            raise UserError(message, key="objective.targets")
         self.state.update(mean=values.mean(0).tolist(), deviation=deviation.tolist())
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
@@ -156,7 +152,6 @@ class Regress(Objective):
         return middle + (value - middle) * value.new_tensor(self.state["spread"])[:, None]
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Loss of the standardised values, summed over values and samples."""
         value = self._value(model, inputs)
         target = required_sample_column(inputs, ANSWER, ", ".join(self.targets))
         if isinstance(value, Gaussian):

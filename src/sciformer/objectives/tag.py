@@ -50,7 +50,6 @@ class Tag(Objective):
         return super().chosen()
 
     def fit(self, train: Dataset) -> None:
-        """Learn the sorted tags."""
         lists = train.sample_column(self.label)
         tags = sorted({str(tag) for tags in lists for tag in tags})
         check_classes(self.label, "tags", tags)
@@ -109,7 +108,6 @@ class Tag(Objective):
         return loss.sum(), {**sums, **_words(best, view)}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """The most probable tag of each word."""
         view = inputs.view(self.stream)
         return _words(model.heads["tag"](model.tokens(model.encode(view))).argmax(-1), view)
 
