@@ -24,13 +24,7 @@ from tests.errors import refuses
 from tests.objectives.examples import make, ready, shaken
 
 WIDE_TRUNKS = [name for name in names("trunk") if not find("trunk", name).keeps_width and name != "resnet2d"]
-COUNTS = {
-    "pfn": 86_154,
-    "pcnn": 354_540,
-    "particlenet": 370_156,
-    "pct": 174_538,
-    "lorentznet": 229_192,
-}
+COUNTS = {"pfn": 86_154, "pcnn": 354_540, "particlenet": 370_156, "pct": 174_538, "lorentznet": 229_192}
 LENGTHS = (6, 1, 19, 3, 14, 30, 2, 9)
 CLASSES = ["H4q", "Hbb", "Hcc", "Hgg", "Hqql", "QCD", "Tbl", "Tbqq", "Wqq", "Zqq"]
 

@@ -213,7 +213,7 @@ class AttentionPool(nn.Module):
 
 
 class RecurrentPool(nn.Module):
-    """Last state of `depth` recurrent layers (rnn, gru or lstm) over the tokens (arXiv 2205.01677); 0 without tokens."""
+    """Last state of `depth` layers of `kind` rnn, gru or lstm (arXiv 2205.01677); 0 without tokens."""
 
     def __init__(self, dim: int, kind: str = "lstm", depth: int = 2, dropout: float = 0.0) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from .attention.cache import Cache
-from .attention.linformer import refused
+from .attention.linformer import compress_error
 from .attention.masks import FULL, Causal, Documents, Full, Pattern, Sight, Window
 from .attention.pair_bias import PairBias
 from .blocks import Block, BlockArguments, block_norm
@@ -91,7 +91,7 @@ class Transformer(nn.Module):
         self.norm = block_norm(dim, options, pre and last_norm)
         self.cross = cross
         if options.get("compress") is not None and (cross or not isinstance(pattern, Full)):
-            raise refused("a memory" if cross else f"the pattern {pattern!r}")
+            raise compress_error("a memory" if cross else f"the pattern {pattern!r}")
         head_dim = options.get("head_dim") or dim // heads
         self.position.fits(dim, heads, head_dim)
         if getattr(self.position, "spread", 1) > 1 and options.get("kv_heads") not in (None, heads):

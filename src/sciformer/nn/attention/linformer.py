@@ -48,7 +48,7 @@ class Compress(nn.Module):
         return f"count={self.count}, places={self.table.shape}, lead={self.lead}"
 
 
-def refused(what: str) -> UserError:
+def compress_error(what: str) -> UserError:
     """Error for `compress` together with anything but full self-attention."""
     return UserError(f"compress cannot be used with {what}: it mixes the keys of all tokens")
 
@@ -60,7 +60,7 @@ def compress_keys(
     packed = sight.pattern if isinstance(sight.pattern, Documents) else None
     pattern = sight.pattern if packed is None else packed.within
     if not isinstance(pattern, Full) or sight.bias is not None:
-        raise refused("a pair bias" if sight.bias is not None else f"the pattern {pattern!r}")
+        raise compress_error("a pair bias" if sight.bias is not None else f"the pattern {pattern!r}")
     assert sight.at is not None, "a stack passes the coordinates of its tokens"
     at, valid = sight.at, sight.valid
     if packed is not None:
