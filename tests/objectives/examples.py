@@ -90,6 +90,18 @@ def double(inputs, junk=False):
     return inputs
 
 
+def learn(module, loss, steps, rate):
+    """The losses of steps with Adam."""
+    optimizer, losses = torch.optim.Adam(module.parameters(), rate), []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        found = loss()
+        found.backward()
+        optimizer.step()
+        losses.append(float(found.detach()))
+    return losses
+
+
 def assembly_of(parts):
     """An assembly without a recipe on disk."""
     tokens, objective, _ = parts

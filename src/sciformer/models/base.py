@@ -90,11 +90,8 @@ class Model(TrunkChoice, Section):
         width = tokens.width(self.dim)
         if self.keeps_width and width != self.dim:
             others = ", ".join(name for name in names("trunk") if not find("trunk", name).keeps_width)
-            raise UserError(
-                f"`model.trunk: {self.trunk}` needs tokens embedded with width {self.dim}, not of width {width}",
-                hint=f"Embed the tokens, or use one of the trunks {others}.",
-                key="model.trunk",
-            )
+            message = f"`model.trunk: {self.trunk}` needs tokens embedded with width {self.dim}, not of width {width}"
+            raise UserError(message, hint=f"Embed the tokens, or use one of the trunks {others}.", key="model.trunk")
         raster = (lambda: tokens.raster) if isinstance(tokens, Gridded) else tuple
         return TokenForm(tokens.kind, width, tokens.axes, tokens.grid_shape, raster, tokens.initial_std, leading)
 

@@ -50,10 +50,8 @@ class Position(nn.Module):
     def fits_without_attention(self, dim: int, trunk: nn.Module) -> None:
         """Check that this code can be used in a trunk of width `dim` without attention."""
         if self.inside:
-            raise UserError(
-                f"{type(self).__name__} acts inside attention, but {type(trunk).__name__} has no attention",
-                hint="Choose a position code that is added to the tokens.",
-            )
+            message = f"{type(self).__name__} acts inside attention, but {type(trunk).__name__} has no attention"
+            raise UserError(message, hint="Choose a position code that is added to the tokens.")
         self.fits(dim, 1, dim)
 
     def place(self, n: int, start: int | Tensor, device: torch.device) -> Tensor:

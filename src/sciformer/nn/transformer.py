@@ -206,15 +206,13 @@ class Transformer(nn.Module):
             kept = cache.blocks[0].memory
             assert kept is not None
             return kept[0], Sight(valid=cache.memory_valid)
-        if (memory is not None) != self.cross:
-            if memory is None:
-                raise UserError("the memory is missing, which a trunk with cross=True needs", hint="Pass memory.")
-            raise UserError(
-                f"a trunk made without cross=True cannot use a memory (of shape {tuple(memory.shape)})",
-                hint="Make the trunk with cross=True.",
-            )
         if memory is None:
+            if self.cross:
+                raise UserError("the memory is missing, which a trunk with cross=True needs", hint="Pass memory.")
             return None, None
+        if not self.cross:
+            message = f"a trunk made without cross=True cannot use a memory (of shape {tuple(memory.shape)})"
+            raise UserError(message, hint="Make the trunk with cross=True.")
         check_layout(memory, valid, getattr(self.adapt, "in_features", self.dim))
         if isinstance(valid, Ragged) and queries is not None:
             return self.adapt(zero_padding(memory, valid.inside))[None], Sight(Documents(queries, keys=valid))
@@ -414,10 +412,8 @@ class TransformerOptions(AttentionTrunkOptions):
         options = self.attention_options(form)
         if self.compress is not None:
             if form.grid_shape is None:
-                raise UserError(
-                    f"`tokens.kind: {form.kind}` has no fixed number of positions, which model.compress needs",
-                    key="model.compress",
-                )
+                message = f"`tokens.kind: {form.kind}` has no fixed number of positions, which model.compress needs"
+                raise UserError(message, key="model.compress")
             options |= {"compress": self.compress, "places": form.grid_shape, "lead": form.leading}
         names = ("drop_path", "mlp_ratio", "activation", "extras", "residual", "hidden_dropout")
         options |= {name: getattr(self, name) for name in names}

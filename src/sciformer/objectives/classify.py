@@ -82,11 +82,8 @@ class Classify(Objective):
             where = np.isnan(labels).argmax()
             raise UserError(f"sample {where} has no class in column `{self.label}`: the cell is empty or NaN")
         if labels.dtype.kind == "f" and not (labels == np.round(labels)).all():
-            raise UserError(
-                f"column `{self.label}` has real numbers, which cannot be classes",
-                hint="To predict numbers, use objective.kind: regress.",
-                key="objective.label",
-            )
+            message = f"column `{self.label}` has real numbers, which cannot be classes"
+            raise UserError(message, hint="To predict numbers, use objective.kind: regress.", key="objective.label")
         classes, counts = np.unique(labels, return_counts=True)
         check_classes(self.label, "classes", classes)
         self.state.update(classes=_names(classes), counts=counts.tolist())
@@ -139,11 +136,8 @@ class Classify(Objective):
         if self.weight:
             one_of("objective.weight", self.weight, batch.samples, key="objective.weight")
             if not (batch.samples[self.weight] >= 0).all():
-                raise UserError(
-                    f"column `{self.weight}` has a weight that is negative or NaN",
-                    hint="Weights must be 0 or larger.",
-                    key="objective.weight",
-                )
+                message = f"column `{self.weight}` has a weight that is negative or NaN"
+                raise UserError(message, hint="Weights must be 0 or larger.", key="objective.weight")
             weights = weights * batch.samples[self.weight]
         return float(weights.sum())
 

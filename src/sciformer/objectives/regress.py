@@ -72,10 +72,8 @@ class Regress(Objective):
         values = np.stack([column.astype(np.float64) for column in columns], 1)
         if not np.isfinite(values).all():
             bad = int(np.flatnonzero(~np.isfinite(values).all(1))[0])
-            raise UserError(
-                f"the targets {', '.join(self.targets)} have NaN or infinity, first in sample {bad}",
-                hint="Remove these samples.",
-            )
+            message = f"the targets {', '.join(self.targets)} have NaN or infinity, first in sample {bad}"
+            raise UserError(message, hint="Remove these samples.")
         deviation = values.std(0)
         if (deviation == 0).any():
             name = self.targets[int(np.argmin(deviation))]
@@ -96,10 +94,8 @@ class Regress(Objective):
         if truth is not None and not np.isfinite(truth).all():
             first = int(np.flatnonzero(~np.isfinite(truth).all(1))[0])
             where = batch.ids[first] if len(batch.ids) else first
-            raise UserError(
-                f"the targets {', '.join(self.targets)} have NaN or infinity in sample {where}",
-                hint="Remove this sample.",
-            )
+            message = f"the targets {', '.join(self.targets)} have NaN or infinity in sample {where}"
+            raise UserError(message, hint="Remove this sample.")
         return float(len(batch))
 
     @property

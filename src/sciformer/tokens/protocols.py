@@ -49,11 +49,8 @@ class Ability(Tokens):
         """
         if isinstance(tokens, cls):
             return tokens
-        raise UserError(
-            f"{who} needs tokens that are {cls.__name__}, but `tokens.kind: {tokens.kind}` is not",
-            hint=f"Tokens that are {cls.__name__} {cls.meaning}.",
-            key="tokens.kind",
-        )
+        message = f"{who} needs tokens that are {cls.__name__}, but `tokens.kind: {tokens.kind}` is not"
+        raise UserError(message, hint=f"Tokens that are {cls.__name__} {cls.meaning}.", key="tokens.kind")
 
 
 def prefix_length(tokens: Tokens) -> int:

@@ -105,12 +105,11 @@ class PairBias:
         same = (ragged.sample[:, None] == ragged.sample) & ragged.inside
         return self._at(starts[:, None] + square(ragged.position), same)[None]
 
-    def after(self, count: int = 1) -> PairBias:
-        """Bias for sequences with `count` more tokens in front; the bias of their pairs is 0."""
-        old = self.ragged
-        longer = old.longer(count)
+    def after(self) -> PairBias:
+        """Bias for sequences with one more token in front; the bias of its pairs is 0."""
+        old, longer = self.ragged, self.ragged.longer()
         triangle = Triangle(longer)
-        i, j = longer.position[triangle.rows] - count, longer.position[triangle.columns] - count
+        i, j = longer.position[triangle.rows] - 1, longer.position[triangle.columns] - 1
         sample = longer.sample[triangle.rows].clamp(max=max(0, len(old) - 1))
         here = triangle.inside & (j >= 0)
         index = torch.where(here, self.starts[sample] + i * (i + 1) // 2 + j, 0) if len(old) else i

@@ -83,10 +83,8 @@ class RecurrentDecoder(nn.Module):
             return valid.flatten(padded)
         x = zero_padding(x, valid)
         if self.score is not None and memory is None and (cache is None or cache.memory is None):
-            raise UserError(
-                "the memory that the decoder attends to is missing",
-                hint="Pass memory, or make the decoder with score=None.",
-            )
+            message = "the memory that the decoder attends to is missing"
+            raise UserError(message, hint="Pass memory, or make the decoder with score=None.")
         asked = cache.memory if cache is not None else None
         if asked is None and memory is not None:
             asked = Memory(self, memory, memory_valid)
