@@ -75,11 +75,8 @@ def test_class_attention_asks_with_the_class_token_alone():
 
 @pytest.mark.parametrize("norm_position", ["pre", "post"])
 def test_without_a_residual_only_what_the_parts_made_goes_on(norm_position):
-    block, x = (
-        shake(Block(8, 2, residual=False, norm_position=norm_position, activation="tanh")).double().eval(),
-        torch.randn(2, 5, 8),
-    )
-    x = x.double()
+    block = shake(Block(8, 2, residual=False, norm_position=norm_position, activation="tanh")).double().eval()
+    x = torch.randn(2, 5, 8).double()
     if norm_position == "pre":
         y = block.attention(block.attention_norm(x))
         expected = block.mlp(block.mlp_norm(y))

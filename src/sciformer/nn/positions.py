@@ -78,10 +78,8 @@ class Position(nn.Module):
         elif shape == (n, self.axes):
             at = at[None]
         elif shape not in ((batch, n, self.axes), (1, n, self.axes)):
-            one = (
-                f"({n},) or ({batch}, {n})" if self.axes == 1 else f"({n}, {self.axes}) or ({batch}, {n}, {self.axes})"
-            )
-            raise UserError(f"coordinates `at` must have shape {one} (axes: {self.axes}), not {shape}")
+            one, each = ((n,), (batch, n)) if self.axes == 1 else ((n, self.axes), (batch, n, self.axes))
+            raise UserError(f"coordinates `at` must have shape {one} or {each} (axes: {self.axes}), not {shape}")
         return at if real is None else at.masked_fill(~real[..., None], 0)
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:

@@ -129,9 +129,8 @@ class Regress(Objective):
         """Factors of the deviations, or of the quantiles' distances from the median."""
         target = outputs["target"]
         if "quantiles" not in outputs:
-            factors = [
-                spread(outputs["mean"][:, i], outputs["std"][:, i], target[:, i]) for i in range(target.shape[1])
-            ]
+            mean, std = outputs["mean"], outputs["std"]
+            factors = [spread(mean[:, i], std[:, i], target[:, i]) for i in range(target.shape[1])]
         else:
             place = self._below()
             share = self.quantiles[-1 - place] - self.quantiles[place]

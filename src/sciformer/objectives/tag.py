@@ -73,9 +73,7 @@ class Tag(Objective):
         stream = batch.streams[name]
         first = stream.columns["item"] >= 0
         size = np.array([len(one) for one in lists], np.int64)
-        flat = (
-            np.concatenate([np.asarray(one, object) for one in lists]).astype(str) if size.sum() else np.zeros(0, str)
-        )
+        flat = np.array([str(tag) for one in lists for tag in one], str)
         number = np.searchsorted(tags, flat)
         known = tags[np.minimum(number, len(tags) - 1)] == flat
         number = np.where(known, number, len(tags))  # unknown tags get an extra number

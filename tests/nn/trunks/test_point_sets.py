@@ -57,11 +57,8 @@ def close(found, expected):
 @pytest.mark.parametrize("training", [True, False])
 def test_layouts_give_the_same_results_statistics_and_gradients(trunk, ragged, tokens, training):
     x, at = tokens
-    wide, where, valid = (
-        F.pad(ragged.pad(x), (0, 0, 0, 4), value=torch.nan),
-        F.pad(ragged.pad(at), (0, 0, 0, 4), value=torch.nan),
-        F.pad(ragged.valid, (0, 4)),
-    )
+    wide, where = (F.pad(ragged.pad(part), (0, 0, 0, 4), value=torch.nan) for part in tokens)
+    valid = F.pad(ragged.valid, (0, 4))
     order = torch.argsort(torch.rand(valid.shape[1]))  # with holes between the tokens
     tail = Ragged(LENGTHS, total=ragged.total + 3)
     ways = {

@@ -252,11 +252,9 @@ class Sight:
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         """Check the shapes of mask and bias for B samples, H heads, N queries, M keys."""
-        if self.valid is not None:
-            if self.valid.dtype != torch.bool:
-                raise UserError(f"`valid` must be boolean, True where the key is real, not {self.valid.dtype}")
-            if self.valid.shape != (batch, m):
-                raise UserError(f"`valid` must have shape {(batch, m)} (batch, keys), not {tuple(self.valid.shape)}")
+        if self.valid is not None and (self.valid.dtype != torch.bool or self.valid.shape != (batch, m)):
+            found = f"{self.valid.dtype} of shape {tuple(self.valid.shape)}"
+            raise UserError(f"`valid` must be boolean of shape {(batch, m)}, True where the key is real, not {found}")
         if isinstance(self.bias, PairBias):
             packed = isinstance(self.pattern, Documents) and self.pattern.queries.total == self.bias.ragged.total
             if not packed or self.bias.heads not in (1, heads):
@@ -265,21 +263,16 @@ class Sight:
                     f"heads and the pattern {type(self.pattern).__name__}; both must be the same packed tokens"
                 )
         elif self.bias is not None:
-            if not self.bias.is_floating_point():
-                raise UserError(f"`bias` must have a floating-point dtype, not {self.bias.dtype}")
             b, h, *pair = self.bias.shape if self.bias.dim() == 4 else (0, 0, 0, 0)
-            if pair != [n, m] or b not in (1, batch) or h not in (1, heads):
-                raise UserError(
-                    f"`bias` must have shape {(batch, heads, n, m)} (batch or 1, heads or 1, queries, keys), "
-                    f"not {tuple(self.bias.shape)}"
-                )
+            if not self.bias.is_floating_point() or pair != [n, m] or b not in (1, batch) or h not in (1, heads):
+                found = f"{self.bias.dtype} of shape {tuple(self.bias.shape)}"
+                wanted = f"{(batch, heads, n, m)} (batch or 1, heads or 1, queries, keys)"
+                raise UserError(f"`bias` must be floating-point of shape {wanted}, not {found}")
         if isinstance(self.pattern, Documents):
             queries, keys = self.pattern.queries.total, self.pattern.memory.total
             if (batch, n, m) != (1, queries, keys):
-                raise UserError(
-                    f"the pattern Documents needs a batch of 1 with {queries} packed queries and {keys} packed keys, "
-                    f"not a batch of {batch} with {n} and {m}"
-                )
+                found = f"a batch of {batch} with {n} and {m}"
+                raise UserError(f"Documents needs a batch of 1 with {queries} queries and {keys} keys, not {found}")
 
     def simplified(self, n: int, m: int) -> Pattern:
         """The pattern, or FULL if it hides none of m keys from n queries."""
