@@ -43,7 +43,7 @@ class Seq2Seq(Objective):
         """No heads; checks that the tokens have the special tokens of `frame`."""
         for role in self.frame:
             if isinstance(tokens, Textual) and not tokens.has_marker(role):
-                message = f"`objective.kind: {self.kind}` needs a special token for the {role} of a text"
+                message = f"`objective.kind: {self.kind}` needs a token for the {role} of a text, not `{role}: false`"
                 raise UserError(message, hint=f"Set tokens.{role}: true.", key=f"tokens.{role}")
         return {}
 
