@@ -185,6 +185,11 @@ def random_tokens(self, table):
     return Beads.tokenize(self, table).with_columns(luck=np.random.default_rng().normal(size=len(table["bead"].values)))
 
 
+def only_once(self, table):
+    self.state["calls"] = 1 + self.state.get("calls", 0)
+    return Beads.tokenize(self, table) if self.state["calls"] == 1 else 1 / 0
+
+
 def leaky(self, stream):
     columns = {**stream.columns, "shown": stream.columns["target weight"]} if "hidden" in stream.columns else {}
     return Beads.normalise(self, stream.with_columns(**columns))
@@ -226,6 +231,7 @@ CORE = {
     "name the column in `missing`": {"tokenize": columns(log=lambda weight: np.where(weight > 1, np.nan, weight))},
     "`source_columns` names `cube`": {"source_columns": ("cube",)},
     "two calls of tokenize differ": {"tokenize": random_tokens},
+    "failed with this table: ZeroDivisionError": {"tokenize": only_once},
     "`axes` says 1": {"tokenize": columns(at=lambda weight: np.zeros((len(weight), 3)))},
     "positions of tokens go up to": {"grid_shape": property(lambda self: 2)},
     "tokenize of the rows [0] alone differs": {"tokenize": columns(share=lambda weight: weight / weight.sum())},

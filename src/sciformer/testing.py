@@ -59,9 +59,9 @@ def check_tokens(
     before = select(table, np.arange(rows_of(table)))
     try:
         case = Case(tokens, table, dim, missing)
+        problems = list(_tokenize(case))
     except Exception as error:
         return [f"{kind}: fit or tokenize failed with this table: {_error(error)}"]
-    problems = list(_tokenize(case))
     if not problems:  # the other checks rely on a valid stream
         groups = [checks for protocol, checks in PROTOCOL_CHECKS.items() if isinstance(case.tokens, protocol)]
         checks = [*CORE_CHECKS.items(), *(one for group in groups for one in group.items())]

@@ -21,9 +21,10 @@ from sciformer.recipe import Recipe
 from sciformer.run import train
 from sciformer.train.weights import named_tensors
 from tests.domains.jets.jets_table import jets
+from tests.domains.lightcurves.curves_table import curves
 from tests.errors import refuses
 from tests.models.sections import section
-from tests.objectives.examples import make, ready, shaken
+from tests.objectives.examples import double, make, ready, shaken
 
 SIZE = {"dim": 8, "depth": 2, "heads": 2, "decoder_depth": 1}
 DOMAINS = ("text", "patches", "particles", "observations")
@@ -36,24 +37,14 @@ def example(domain, share=0.75):
     if domain in ("text", "patches"):
         parts = make(domain, objective)
         return parts[0]["tokens"], objective, ready(parts)
-    rng, lengths = np.random.default_rng(0), np.array([6, 1, 9, 3, 0, 4])
+    lengths = np.array([6, 1, 9, 3, 0, 4])
     if domain == "particles":
         tokens, table = Particles(kind="particles", max_tokens=12, widths=[8], pair_widths=[8]), jets(lengths)
     else:
-        tokens = Observations(kind="observations", window=12)
-        table = curves(rng, lengths)
+        tokens, table = Observations(kind="observations", window=12), curves(lengths)
     tokens.fit([table])
     raw = Batch({"tokens": tokens.tokenize(table)}, ids=np.arange(len(lengths)))
     return tokens, objective, prepare(raw, {"tokens": tokens}, objective, SampleRandom(0, 0, raw.ids), training=False)
-
-
-def curves(rng, lengths):
-    from sciformer.data.columns import Lists
-
-    total = int(lengths.sum())
-    times = np.concatenate([np.sort(rng.uniform(0, 50, n)) for n in lengths])
-    columns = {"time": times, "value": rng.normal(15, 1, total), "error": rng.uniform(0.1, 0.2, total)}
-    return {name: Lists(column, lengths) for name, column in columns.items()}
 
 
 def build(domain, pool="auto", **changes):
@@ -69,11 +60,7 @@ def test_layouts_agree_and_everything_learns(domain, pool):
     model, objective, batch = build(domain, pool)
     step = Step(model, objective).double()
     views = [batch.inputs(), batch.inputs(packed=True), batch.inputs(multiple=16), batch.inputs(rows=9, width=16)]
-    found = []
-    for inputs in views:
-        view = inputs.stream
-        view.columns = {k: v.double() if v.is_floating_point() else v for k, v in view.columns.items()}
-        found.append(step(inputs, True))
+    found = [step(double(inputs), True) for inputs in views]
     for loss, outputs in found[1:]:
         torch.testing.assert_close(loss, found[0][0], rtol=1e-6, atol=1e-8)
         for key, value in outputs.items():

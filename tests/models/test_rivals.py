@@ -21,16 +21,10 @@ from sciformer.objectives.classify import Classify
 from sciformer.recipe.registry import find, names
 from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
-from tests.objectives.examples import make, ready, shaken
+from tests.objectives.examples import learn, make, ready, shaken
 
 WIDE_TRUNKS = [name for name in names("trunk") if not find("trunk", name).keeps_width and name != "resnet2d"]
-COUNTS = {
-    "pfn": 86_154,
-    "pcnn": 354_540,
-    "particlenet": 370_156,
-    "pct": 174_538,
-    "lorentznet": 229_192,
-}
+COUNTS = {"pfn": 86_154, "pcnn": 354_540, "particlenet": 370_156, "pct": 174_538, "lorentznet": 229_192}
 LENGTHS = (6, 1, 19, 3, 14, 30, 2, 9)
 CLASSES = ["H4q", "Hbb", "Hcc", "Hgg", "Hqql", "QCD", "Tbl", "Tbqq", "Wqq", "Zqq"]
 
@@ -76,15 +70,7 @@ def test_layouts_agree_and_a_step_learns(name):
             torch.testing.assert_close(step(inputs, True)[1]["probabilities"][:8], expected, rtol=1e-4, atol=1e-5)
         one = batch.take(np.array([1]))
         torch.testing.assert_close(step(one.inputs(), True)[1]["probabilities"], expected[1:2], rtol=1e-4, atol=1e-5)
-    step.train()
-    optimizer = torch.optim.Adam(step.parameters(), 3e-3)
-    losses = []
-    for _ in range(30):
-        loss = step(batch.inputs(packed=True))[0]
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
+    losses = learn(step.train(), lambda: step(batch.inputs(packed=True))[0], 30, 3e-3)
     assert losses[-1] < 0.8 * losses[0]
     assert all(weight.grad.isfinite().all() for weight in step.parameters())
 

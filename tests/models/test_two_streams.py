@@ -34,7 +34,7 @@ from sciformer.run import Run
 from sciformer.testing import check_tokens
 from sciformer.tokens.protocols import Exportable, Maskable, Readout, Windowed
 from tests.errors import refuses
-from tests.train.tiny import assert_same, at_step, fate, go, left, start
+from tests.train.tiny import assert_same, at_step, fate, go, left, start, with_changes
 
 N = 40
 
@@ -202,7 +202,7 @@ def recipe(folder, **changes):
             "train": {"steps": 5, "batch": 8, "warmup": 1, "save_every": 2, "evaluate_every": 2, "device": "cpu"},
         }
     )
-    return made.change({key.replace("__", "."): value for key, value in changes.items()})
+    return with_changes(made, changes)
 
 
 @pytest.fixture(scope="module")

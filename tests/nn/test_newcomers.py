@@ -77,10 +77,7 @@ MISTAKES = {
     "memory that is not asked": (lambda: nn.Decoder(16, 1, 4)(X, memory=X), ["(2, 5, 16)", "cross=True"]),
     "no memory": (lambda: nn.Decoder(16, 1, 4, cross=True)(X), ["cross=True", "memory"]),
     "no memory of a recurrent decoder": (lambda: nn.RecurrentDecoder(16)(X), ["score=None"]),
-    "padded memory": (
-        lambda: nn.Decoder(16, 1, 4, cross=True)(X.flatten(0, 1), PACKED, memory=X),
-        ["Ragged(lengths)"],
-    ),
+    "padded memory": (lambda: nn.Decoder(16, 1, 4, cross=True)(X.flatten(0, 1), PACKED, memory=X), ["Ragged(lengths)"]),
     "memory of another width": (
         lambda: nn.Decoder(16, 1, 4, cross=True, memory_dim=6)(X, memory=X),
         ["width 6", "(2, 5, 16)"],

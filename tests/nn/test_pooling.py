@@ -4,6 +4,7 @@ import torch
 from sciformer import nn
 from tests.errors import refuses
 from tests.nn.parity import shake
+from tests.objectives.examples import learn
 
 POOLS = {
     "mean": nn.MeanPool,
@@ -132,26 +133,13 @@ def test_gradients_reach_every_parameter(pool):
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in [x, *pool.parameters()])
 
 
-@pytest.mark.parametrize("hidden", [None, 7])
-def test_heads_have_their_shapes(hidden):
-    y, x = torch.randn(3, 16), torch.randn(3, 5, 16)
-    assert nn.ClassHead(16, 4, hidden)(y).shape == (3, 4)
-    assert nn.TagHead(16, 6, hidden)(x).shape == (3, 5, 6)
-    value = nn.ValueHead(16, 2, hidden)(y)
-    assert value.mean.shape == value.std.shape == (3, 2)
-
-
 def test_value_loss_is_the_gaussian_likelihood_and_finds_its_deviation():
     head, y, target = nn.ValueHead(1), torch.ones(4000, 1), 3 + 2 * torch.randn(4000, 1)
     value = head(y)
     expected = -torch.distributions.Normal(value.mean, value.std).log_prob(target)
     torch.testing.assert_close(value.loss(target), expected)
     assert (nn.ValueHead(1)(torch.full((1, 1), -1e4)).std >= 1e-3).all()
-    optimizer = torch.optim.Adam(head.parameters(), 0.05)
-    for _ in range(400):
-        optimizer.zero_grad()
-        head(y).loss(target).mean().backward()
-        optimizer.step()
+    learn(head, lambda: head(y).loss(target).mean(), 400, 0.05)
     found = head(y[:1])
     assert found.mean.item() == pytest.approx(target.mean().item(), abs=0.02)
     assert found.std.item() == pytest.approx(target.std().item(), abs=0.02)

@@ -78,6 +78,30 @@ def frozen_step_of(parts, section=Encoder, **options):
     return step_of(parts, section, **options).eval().requires_grad_(False)
 
 
+def double(inputs, junk=False):
+    """Inputs in double precision; with junk, something else than zeros stands at the padding."""
+    view = inputs.stream
+    for name, column in view.columns.items():
+        column = column.double() if column.is_floating_point() else column
+        if junk and isinstance(view.valid, torch.Tensor) and column.dtype != torch.bool:
+            column[~view.valid] = 2
+        view.columns[name] = column
+    inputs.samples = {k: v.double() if v.is_floating_point() else v for k, v in inputs.samples.items()}
+    return inputs
+
+
+def learn(module, loss, steps, rate):
+    """The losses of steps with Adam."""
+    optimizer, losses = torch.optim.Adam(module.parameters(), rate), []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        found = loss()
+        found.backward()
+        optimizer.step()
+        losses.append(float(found.detach()))
+    return losses
+
+
 def assembly_of(parts):
     """An assembly without a recipe on disk."""
     tokens, objective, _ = parts

@@ -12,7 +12,7 @@ from sciformer.evaluation.evaluate import evaluate, predict
 from sciformer.objectives.denoise import Denoise
 from tests.domains.lightcurves.curves_table import fitted
 from tests.errors import refuses
-from tests.objectives.examples import assembly_of, ready, step_of
+from tests.objectives.examples import assembly_of, learn, ready, step_of
 
 RNG = np.random.default_rng(0)
 
@@ -79,11 +79,8 @@ def test_it_learns_to_take_noise_away_and_to_tell_signals():
     label = np.where(np.arange(240) % 2 == 0, "wave", "none")
     parts = make(waves(np.full(240, 24), label, level=0.0), Denoise(kind="denoise", label="label"))
     step = step_of(parts, dim=32, depth=2, position="sinusoidal")
-    inputs, optimizer = ready(parts).inputs(), torch.optim.Adam(step.parameters(), 0.005)
-    for _ in range(120):
-        optimizer.zero_grad()
-        (step(inputs)[0] / 240).backward()
-        optimizer.step()
+    inputs = ready(parts).inputs()
+    learn(step, lambda: step(inputs)[0] / 240, 120, 0.005)
     found = evaluate(step, assembly_of(parts), parts[2], batch=240)
     assert list(found.scores) == [
         *("loss", "scatter", "noise_left", "overlap"),

@@ -11,8 +11,10 @@ from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from sciformer.run import train
 from tests.objectives.examples import shaken
+from tests.train.tiny import with_changes
 
 GOOD, BAD, OTHER = ["fine", "lovely", "great"], ["dull", "awful", "poor"], ["a", "film", "the", "plot", "is"]
+TRAIN = {"steps": 60, "batch": 16, "learning_rate": 0.02, "warmup": 5, "evaluate_every": 20, "device": "cpu"}
 
 
 def write(path, count=80):
@@ -32,17 +34,10 @@ def recipe_of(tmp_path, **changes):
             "tokens": {"kind": "text", "unit": "words", "context": 8},
             "model": {"kind": "encoder", "dim": 16, "depth": 1, "heads": 2},
             "objective": {"kind": "classify"},
-            "train": {
-                "steps": 60,
-                "batch": 16,
-                "learning_rate": 0.02,
-                "warmup": 5,
-                "device": "cpu",
-                "evaluate_every": 20,
-            },
+            "train": TRAIN,
         }
     )
-    return recipe.change({key.replace("__", "."): value for key, value in changes.items()})
+    return with_changes(recipe, changes)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from tests.errors import refuses
 from tests.objectives.examples import shaken
+from tests.train.tiny import with_changes
 
 SENTENCES = [
     ("Anna saw Berlin", "B-person O B-place"),
@@ -48,7 +49,7 @@ def recipe_of(tmp_path, unit="words", context=16, **changes):
             "train": {"steps": 4, "batch": 2, "device": "cpu"},
         }
     )
-    return recipe.change({key.replace("__", "."): value for key, value in changes.items()})
+    return with_changes(recipe, changes)
 
 
 def pieces(tmp_path, context=16, **changes):

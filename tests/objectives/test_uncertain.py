@@ -14,7 +14,7 @@ from sciformer.metrics import METRICS
 from sciformer.nn import QuantileHead, pinball
 from sciformer.objectives.classify import Classify
 from sciformer.objectives.regress import Regress
-from tests.objectives.examples import COUNT, TRUTH, assembly_of, make, ready, step_of
+from tests.objectives.examples import COUNT, TRUTH, assembly_of, learn, make, ready, step_of
 
 LEVELS = [0.025, 0.16, 0.5, 0.84, 0.975]
 
@@ -47,11 +47,8 @@ def test_regress_with_quantiles_learns_a_skewed_spread():
     objective.fit(dataset)
     parts = tokens, objective, dataset
     step = step_of(parts)
-    inputs, optimizer = ready(parts).inputs(), torch.optim.Adam(step.parameters(), 0.02)
-    for _ in range(150):
-        optimizer.zero_grad()
-        (step(inputs)[0] / 600).backward()
-        optimizer.step()
+    inputs = ready(parts).inputs()
+    learn(step, lambda: step(inputs)[0] / 600, 150, 0.02)
     found = evaluate(step, assembly_of(parts), dataset, batch=600)
     assert list(found.scores) == ["loss", "rmse", "mae", "coverage_68", "coverage_95"]
     assert found.scores["coverage_68"] == pytest.approx(0.68, abs=0.06)

@@ -15,7 +15,7 @@ from sciformer.data.random import SampleRandom
 from sciformer.domains.text.tokens import Text, as_table
 from sciformer.objectives.masked import PLACES, Masked, first_of
 from sciformer.tokens.protocols import Readout
-from tests.objectives.examples import frozen_step_of, make, ready, step_of
+from tests.objectives.examples import double, frozen_step_of, make, ready, step_of
 
 WORDS = ["the cat sat on the mat", "unbelievable", "a", "", "cats cat the mat sat unbelievably on on"]
 
@@ -132,8 +132,7 @@ def test_only_what_is_asked_for_is_read_out(domain, share, compiled, monkeypatch
     batch, step = ready(parts), step_of(parts).double()
     asked = int(batch.stream.columns["asked"].sum())
     for inputs in (batch.inputs(), batch.inputs(packed=True), batch.inputs(multiple=16, rows=9)):
-        view = inputs.stream
-        view.columns = {name: c.double() if c.is_floating_point() else c for name, c in view.columns.items()}
+        view = double(inputs).stream
         hidden = step.model.tokens(step.model.encode(view)).flatten(0, -2)
         width = view.columns["asked"].dim()
         target = {name[7:]: c.flatten(0, width - 1) for name, c in view.columns.items() if name.startswith("target ")}

@@ -40,10 +40,7 @@ class StreamOptions(TrunkChoice):
 
 
 class Model(TrunkChoice, Section):
-    """The `model:` section, with the keys of its trunk.
-
-    A mapping under the name of a stream overrides keys for this stream.
-    """
+    """The `model:` section, with the keys of its trunk; a mapping named like a stream overrides them for it."""
 
     section = "model"
     streams: ClassVar[tuple[str, ...]] = ()
@@ -81,36 +78,22 @@ class Model(TrunkChoice, Section):
         """Build the network for these tokens and this objective."""
         raise NotImplementedError
 
-    @property
-    def entering(self) -> float:
-        """Dropout rate of the embedded tokens."""
-        return self.dropout if self.embedding_dropout is None else self.embedding_dropout
-
     def make_trunk(self, tokens: Tokens, causal: bool = False, leading: int = 0) -> nn.Module:
         """Trunk for these tokens, with `leading` extra tokens in front."""
         if causal and not self.can_be_causal:
-            raise UserError(
-                f"`model.kind: {self.kind}` needs a causal trunk, which `model.trunk: {self.trunk}` cannot be",
-                key="model.trunk",
-            )
+            message = f"`model.kind: {self.kind}` needs a causal trunk, which `model.trunk: {self.trunk}` cannot be"
+            raise UserError(message, key="model.trunk")
         return self.build_trunk(self.token_form(tokens, leading), causal)
 
     def token_form(self, tokens: Tokens, leading: int = 0) -> TokenForm:
         """Shape and positions of the tokens for the trunk."""
         width = tokens.width(self.dim)
         if self.keeps_width and width != self.dim:
-            raise UserError(
-                f"`model.trunk: {self.trunk}` needs tokens of width {self.dim}, but these tokens are not embedded "
-                f"and have width {width}",
-                hint=f"Embed the tokens, or use one of the trunks {', '.join(_trunks_of_any_width())}.",
-                key="model.trunk",
-            )
+            others = ", ".join(name for name in names("trunk") if not find("trunk", name).keeps_width)
+            message = f"`model.trunk: {self.trunk}` needs tokens embedded with width {self.dim}, not of width {width}"
+            raise UserError(message, hint=f"Embed the tokens, or use one of the trunks {others}.", key="model.trunk")
         raster = (lambda: tokens.raster) if isinstance(tokens, Gridded) else tuple
         return TokenForm(tokens.kind, width, tokens.axes, tokens.grid_shape, raster, tokens.initial_std, leading)
-
-
-def _trunks_of_any_width() -> list[str]:
-    return [name for name in names("trunk") if not find("trunk", name).keeps_width]
 
 
 @cache
@@ -125,8 +108,6 @@ def _with_streams(cls: type[Model], streams: tuple[tuple[str, type[StreamOptions
 def single(tokens: Mapping[str, Tokens], section: Model) -> Tokens:
     """The only stream of tokens; an error if there are several."""
     if len(tokens) != 1:
-        raise UserError(
-            f"`model.kind: {section.kind}` takes one kind of tokens, not {len(tokens)}: {', '.join(tokens)}",
-            key="tokens",
-        )
+        found = f"{len(tokens)}: {', '.join(tokens)}"
+        raise UserError(f"`model.kind: {section.kind}` takes one kind of tokens, not {found}", key="tokens")
     return next(iter(tokens.values()))

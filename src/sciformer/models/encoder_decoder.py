@@ -35,11 +35,8 @@ class EncoderDecoder(Model):
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         if set(tokens) != {SOURCE, TARGET}:
-            raise UserError(
-                f"`model.kind: {self.kind}` needs streams of tokens named {SOURCE} and {TARGET}, "
-                f"not {', '.join(tokens)}",
-                key="tokens",
-            )
+            message = f"`model.kind: {self.kind}` needs the tokens {SOURCE} and {TARGET}, not {', '.join(tokens)}"
+            raise UserError(message, key="tokens")
         if objective.asks != "translate":
             raise UserError(
                 f"`model.kind: {self.kind}` needs an objective with a target, for example translate, "
@@ -71,11 +68,8 @@ class EncoderDecoderNetwork(nn.Module):
             self.target.embedding = self.source.embedding
         self.encoder = reads.make_trunk(source)
         if not writes.can_be_causal:
-            raise UserError(
-                f"`model.kind: {section.kind}` needs a transformer or a recurrent trunk, "
-                f"not `model.trunk: {writes.trunk}`",
-                key="model.trunk",
-            )
+            message = f"`model.kind: {section.kind}` needs a transformer or a recurrent trunk, not {writes.trunk}"
+            raise UserError(message, key="model.trunk")
         places = source.window if isinstance(source, Windowed) and isinstance(source.window, int) else None
         self.decoder = writes.build_decoder(writes.token_form(target), self.encoder.dim, places)  # type: ignore[arg-type]
         self.last = LastPool(reads.reads_both_ways) if isinstance(self.decoder, RecurrentDecoder) else None

@@ -39,10 +39,8 @@ class MaskedAutoencoder(Encoder):
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         """Build the network, without a decoder if the objective hides no tokens."""
         if not isinstance(self, TransformerOptions):
-            raise UserError(
-                f"`model.kind: {self.kind}` needs `model.trunk: transformer`, not {self.trunk}",
-                key="model.trunk",
-            )
+            message = f"`model.kind: {self.kind}` needs `model.trunk: transformer`, not {self.trunk}"
+            raise UserError(message, key="model.trunk")
         hides = objective.hides and objective.reads_out
         network = MaskedAutoencoderNetwork if hides else EncoderNetwork
         return network(self, *self.make_parts(tokens, objective))
@@ -114,8 +112,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         tied = {id(weight) for weight in self.entrance.embedding.parameters()}
         if wide != self.dim and any(id(weight) in tied for weight in self.readout.parameters()):  # type: ignore[union-attr]
             raise UserError(
-                f"model.decoder_dim must be {self.dim}, not {wide}, because the readout shares its weights with the "
-                "embedding",
+                f"model.decoder_dim must be {self.dim}, not {wide}: the readout shares the weights of the embedding",
                 key="model.decoder_dim",
             )
         self.mask_decoder = MaskDecoder(section, tokens, self.dim)

@@ -32,7 +32,7 @@ class Entrance(nn.Module):
         dim = tokens.width(section.dim)
         self.hidden = None if hidden is None else nn.Parameter(torch.empty(dim).normal_(std=0.02))
         self.trace = None if hidden is None else hidden.visible_part(dim)
-        self.dropout = Dropout(section.entering)
+        self.dropout = Dropout(section.dropout if section.embedding_dropout is None else section.embedding_dropout)
         self.pairs = None
         if pairs and isinstance(tokens, Pairwise) and isinstance(section, AttentionTrunkOptions):
             self.pairs = tokens.pairs(section.heads)
@@ -94,18 +94,13 @@ class Network(nn.Module):
         self, section: Model, tokens: Tokens, objective: Any, trunk: nn.Module, read_dim: int | None = None
     ) -> None:
         super().__init__()
+        who = f"`objective.kind: {objective.kind}`"
         if not hasattr(self, objective.asks):
-            raise UserError(
-                f"`objective.kind: {objective.kind}` needs a model that can {objective.asks}, which "
-                f"`model.kind: {section.kind}` cannot",
-                key="model.kind",
-            )
+            message = f"{who} needs a model that can {objective.asks}, which `model.kind: {section.kind}` cannot"
+            raise UserError(message, key="model.kind")
         if objective.hides and not section.tokens_interact:
-            raise UserError(
-                f"`objective.kind: {objective.kind}` needs a trunk whose tokens see each other, "
-                f"not `model.trunk: {section.trunk}`",
-                key="model.trunk",
-            )
+            message = f"{who} needs a trunk whose tokens see each other, not `model.trunk: {section.trunk}`"
+            raise UserError(message, key="model.trunk")
         self.entrance = Entrance(tokens, section, hides=objective.hides and read_dim is None)
         self.trunk = trunk
         self.dim: int = trunk.dim  # type: ignore[assignment]
@@ -113,8 +108,7 @@ class Network(nn.Module):
         self.readout: Readout | None = None
         if objective.reads_out:
             read_dim = read_dim or self.dim
-            asked = Maskable.require(tokens, f"`objective.kind: {objective.kind}`")
-            readout = asked.readout(read_dim, self.entrance.embedding)
+            readout = Maskable.require(tokens, who).readout(read_dim, self.entrance.embedding)
             before = section.readout_layer or section.readout_norm
             self.readout = ReadoutLayer(readout, read_dim, section) if before else readout
 

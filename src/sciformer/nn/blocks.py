@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..errors import UserError, one_of
 from .attention.attention import Attention, AttentionArguments
 from .attention.cache import Store
-from .attention.masks import Documents, Sight
+from .attention.masks import Sight
 from .dropout import Dropout
 from .norms import DropPath, make_norm
 from .positions import Rotation
@@ -168,7 +168,7 @@ class Block(nn.Module):
         watch: Watch | None = None,
     ) -> Tensor:
         """Output (B, N, D) for x (B, N, D), masked by `sight`; `memory_sight` masks the memory (B, M, D)."""
-        ragged = _layout(sight)
+        ragged = None if sight is None else sight.packed
         y = self.attention(
             self.attention_norm(x) if self.pre else x,
             sight=sight,
@@ -180,11 +180,7 @@ class Block(nn.Module):
         if self.cross is not None and self.cross_norm is not None:
             assert memory is not None, "a block with cross-attention needs a memory"
             y = self.cross(
-                self.cross_norm(x) if self.pre else x,
-                memory,
-                memory_sight,
-                store=store,
-                watch=look(watch, "cross"),
+                self.cross_norm(x) if self.pre else x, memory, memory_sight, store=store, watch=look(watch, "cross")
             )
             x = self.join(x, y, self.cross_norm, ragged)
         return self.feed(x, ragged)
@@ -233,14 +229,7 @@ class ClassBlock(nn.Module):
 
     def _ask(self, token: Tensor, both: Tensor, place: slice | Tensor, sight: Sight, watch: Watch | None) -> Tensor:
         """New class tokens from the old class tokens, at index `place` of `both`."""
-        block, ragged = self.block, _layout(sight)
+        block = self.block
         keys = block.attention_norm(both) if block.pre else both
         y = block.attention(token if self.raw_query else keys[:, place], keys, sight, watch=watch)
-        return block.feed(block.join(token, block.settle(y), block.attention_norm, ragged), ragged)
-
-
-def _layout(sight: Sight | None) -> Ragged | None:
-    """Layout of packed tokens, or None for padded tokens."""
-    if sight is not None and isinstance(sight.pattern, Documents):
-        return sight.pattern.queries
-    return None
+        return block.feed(block.join(token, block.settle(y), block.attention_norm, sight.packed), sight.packed)

@@ -60,9 +60,7 @@ class Gaussian(NamedTuple):
     def loss(self, target: Tensor) -> Tensor:
         """Negative log-likelihood of each value: ln std + (target - mean)^2 / (2 std^2) + ln(2 pi) / 2."""
         if target.shape != self.mean.shape:
-            raise UserError(
-                f"targets must have shape {tuple(self.mean.shape)}, like the values, not {tuple(target.shape)}"
-            )
+            raise UserError(f"targets must have shape {tuple(self.mean.shape)}, not {tuple(target.shape)}")
         return self.std.log() + 0.5 * ((target - self.mean) / self.std) ** 2 + 0.5 * math.log(2 * math.pi)
 
 

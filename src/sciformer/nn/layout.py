@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .ragged import Ragged
+from .ragged import Ragged, zero_padding
 from .transformer import Valid
 from .watch import Watch
 
@@ -54,9 +54,7 @@ class Layout:
         start = n * torch.arange(batch, device=x.device)[:, None]
         self.valid = place < valid.sum(1, keepdim=True)
         self.slots = (start + (valid.long().cumsum(1) - 1).clamp(min=0)).flatten()
-        order = torch.argsort(
-            torch.where(valid, place, place + n), dim=1
-        )  # no two keys are equal, so the sort is stable
+        order = torch.argsort(torch.where(valid, place, place + n), dim=1)  # no two keys are equal: a stable sort
         self.rows = torch.where(self.valid, start + order, self.total)
 
     def flat(self, x: Tensor) -> Tensor:
@@ -65,15 +63,13 @@ class Layout:
             x = x.flatten(0, 1)
         if self.kept is not None:
             return x[self.kept]
-        return x if self.real is None else x.masked_fill(~self.real.view(-1, *[1] * (x.dim() - 1)), 0)
+        return zero_padding(x, self.real)
 
     def back(self, run: Tensor) -> Tensor:
         """Inverse of `flat`: the layout of the caller, 0 where there is no token."""
         if self.kept is not None:
             run = run.new_zeros(self.given.numel(), *run.shape[1:]).index_copy(0, self.kept, run)
-        elif self.real is not None:
-            run = run.masked_fill(~self.real.view(-1, *[1] * (run.dim() - 1)), 0)
-        return run.view(*self.given, *run.shape[1:])
+        return zero_padding(run, self.real).view(*self.given, *run.shape[1:])
 
     def pad(self, run: Tensor) -> Tensor:
         """Padded tensor (B, N, ...) of a run, 0 at padding."""

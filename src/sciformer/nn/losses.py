@@ -23,12 +23,7 @@ def linear_cross_entropy(
 
 
 def total_cross_entropy(
-    hidden: Tensor,
-    weight: Tensor,
-    target: Tensor,
-    chunk: int = 0,
-    smoothing: float = 0.0,
-    bias: Tensor | None = None,
+    hidden: Tensor, weight: Tensor, target: Tensor, chunk: int = 0, smoothing: float = 0.0, bias: Tensor | None = None
 ) -> Tensor:
     """Sum of `linear_cross_entropy` over all tokens.
 

@@ -69,10 +69,7 @@ class BatchNorm(nn.Module):
         return y
 
     def affine(self, found: tuple[Tensor, Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
-        """Scale and shift (D,) of y = scale x + shift, from mean, variance and row count `found`.
-
-        None: from the running mean and variance, as in evaluation.
-        """
+        """Scale and shift (D,) of y = scale x + shift, from mean, variance and row count (None: the running ones)."""
         mean, variance = self.running_mean, self.running_var
         if found is not None:
             mean, variance, _ = found

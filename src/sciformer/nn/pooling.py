@@ -129,18 +129,16 @@ def prepended(
     """
     check_layout(x, valid)
     if isinstance(valid, Ragged):
-        longest = None if valid.known_longest is None else valid.known_longest + 1
-        longer = Ragged(valid.lengths + 1, valid.total + len(valid), longest)
-        first = longer.position == 0
-        source = (torch.arange(longer.total, device=x.device) - longer.sample - 1).clamp(min=0)
-        source = source.clamp(max=max(0, valid.total - 1))
-        first = first & (longer.sample < len(longer))
+        longer = valid.longer()
+        first = (longer.position == 0) & longer.inside
+        source = torch.arange(longer.total, device=x.device) - longer.sample - 1
+        source = source.clamp(min=0, max=max(0, valid.total - 1))
         if valid.total == 0:
             x, at = x.new_zeros(1, x.shape[1]), None if at is None else at.new_zeros(1, *at.shape[1:])
         own = token if token.dim() == 1 else token[longer.sample.clamp(max=max(0, len(valid) - 1))]
         wide = torch.where(first[:, None], own.to(x.dtype), x[source])
         if at is not None:
-            at = at[source].masked_fill(first.view(-1, *[1] * (at.dim() - 1)), 0)
+            at = zero_padding(at[source], ~first)
         return wide, longer, at
     own = token.to(x.dtype).expand(x.shape[0], -1)[:, None]
     if at is not None:
@@ -154,22 +152,15 @@ def dropped(x: Tensor, valid: Valid = None) -> Tensor:
     """Inverse of `prepended`: the tokens (B, N, D) or (T, D) without the first."""
     if not isinstance(valid, Ragged):
         return x[:, 1:]
-    count = len(valid)
-    own = Ragged(valid.lengths - 1, valid.total - count)
-    return x.index_select(0, torch.arange(own.total, device=x.device) + (own.sample + 1).clamp(max=count))
+    own = valid.longer(-1)
+    return x.index_select(0, torch.arange(own.total, device=x.device) + (own.sample + 1).clamp(max=len(valid)))
 
 
 class ClassAttention(nn.Module):
     """Learned class token after `depth` class-attention blocks (arXiv 2103.17239, 2202.03772)."""
 
     def __init__(
-        self,
-        dim: int,
-        heads: int,
-        depth: int = 2,
-        *,
-        raw_query: bool = False,
-        **options: Unpack[BlockArguments],
+        self, dim: int, heads: int, depth: int = 2, *, raw_query: bool = False, **options: Unpack[BlockArguments]
     ) -> None:
         super().__init__()
         self.token = nn.Parameter(torch.empty(1, 1, dim))
@@ -190,7 +181,7 @@ class ClassAttention(nn.Module):
         """Class attention of packed sequences, each with a free row in front for its class token."""
         check_layout(x, ragged)
         count = len(ragged)
-        longer = Ragged(ragged.lengths + 1, ragged.total + count, ragged.longest + 1)
+        longer = ragged.longer()
         sight = Sight(Documents(Ragged(torch.ones_like(ragged.lengths), count, 1), FULL, longer))
         place = torch.arange(ragged.total, device=x.device) + (ragged.sample + 1).clamp(max=count)
         wide = x.new_zeros(longer.total, x.shape[1]).index_copy(0, place, x)
@@ -222,10 +213,7 @@ class AttentionPool(nn.Module):
 
 
 class RecurrentPool(nn.Module):
-    """Last state of `depth` recurrent layers over the tokens (arXiv 2205.01677); 0 without tokens.
-
-    kind    rnn, gru or lstm
-    """
+    """Last state of `depth` layers of `kind` rnn, gru or lstm (arXiv 2205.01677); 0 without tokens."""
 
     def __init__(self, dim: int, kind: str = "lstm", depth: int = 2, dropout: float = 0.0) -> None:
         super().__init__()
@@ -249,9 +237,7 @@ class BlockPool(nn.Module):
     def forward(self, states: Sequence[Tensor], valid: Valid = None) -> Tensor:
         """Vector (B, D) from the `states` of a trunk, each (B, N, D) or packed (T, D)."""
         if len(states) != len(self.weight):
-            raise UserError(
-                f"the trunk must give {len(self.weight)} states, its input and every block's output, not {len(states)}"
-            )
+            raise UserError(f"the trunk must give {len(self.weight)} states (of input and blocks), not {len(states)}")
         means = torch.stack([self.mean(state, valid) for state in states], -1)
         return means @ self.weight.softmax(0).to(means.dtype)
 
@@ -313,9 +299,8 @@ class ClassTokenOptions(PoolingOptions):
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         if not trunk.takes_class_token:
-            raise UserError(
-                "`model.pool: class_token` needs a trunk whose first token sees all other tokens", key="model.pool"
-            )
+            message = "`model.pool: class_token` needs a trunk whose first token sees all other tokens"
+            raise UserError(message, key="model.pool")
         return ClassToken(dim)
 
 
@@ -338,9 +323,8 @@ class BlockPoolOptions(PoolingOptions):
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         if not trunk.keeps_width:
-            raise UserError(
-                "`model.pool: blocks` needs a trunk whose blocks have the width of its input", key="model.pool"
-            )
+            message = "`model.pool: blocks` needs a trunk whose blocks have the width of its input"
+            raise UserError(message, key="model.pool")
         return BlockPool(trunk.blocks + 1)
 
 

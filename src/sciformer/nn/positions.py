@@ -50,18 +50,15 @@ class Position(nn.Module):
     def fits_without_attention(self, dim: int, trunk: nn.Module) -> None:
         """Check that this code can be used in a trunk of width `dim` without attention."""
         if self.inside:
-            raise UserError(
-                f"{type(self).__name__} acts inside attention, but {type(trunk).__name__} has no attention",
-                hint="Choose a position code that is added to the tokens.",
-            )
+            message = f"{type(self).__name__} acts inside attention, but {type(trunk).__name__} has no attention"
+            raise UserError(message, hint="Choose a position code that is added to the tokens.")
         self.fits(dim, 1, dim)
 
     def place(self, n: int, start: int | Tensor, device: torch.device) -> Tensor:
         """Default coordinates of the tokens start, start + 1, ..."""
         if self.axes > 1:
-            raise UserError(
-                f"{type(self).__name__} needs coordinates on {self.axes} axes", hint="Pass at=grid((height, width))."
-            )
+            message = f"{type(self).__name__} needs coordinates on {self.axes} axes"
+            raise UserError(message, hint="Pass at=grid((height, width)).")
         return torch.arange(n, device=device) + start
 
     def locate(self, x: Tensor, at: Tensor | None, real: Tensor | None = None, start: int | Tensor = 0) -> Tensor:
@@ -81,10 +78,8 @@ class Position(nn.Module):
         elif shape == (n, self.axes):
             at = at[None]
         elif shape not in ((batch, n, self.axes), (1, n, self.axes)):
-            one = (
-                f"({n},) or ({batch}, {n})" if self.axes == 1 else f"({n}, {self.axes}) or ({batch}, {n}, {self.axes})"
-            )
-            raise UserError(f"coordinates `at` must have shape {one} (axes: {self.axes}), not {shape}")
+            one, each = ((n,), (batch, n)) if self.axes == 1 else ((n, self.axes), (batch, n, self.axes))
+            raise UserError(f"coordinates `at` must have shape {one} or {each} (axes: {self.axes}), not {shape}")
         return at if real is None else at.masked_fill(~real[..., None], 0)
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
@@ -104,9 +99,7 @@ class Position(nn.Module):
         if self.axes == 1 and ((at.dim() < 3 and at.shape[-1:] != (1,)) or at.dim() < 2):
             at = at[..., None]
         if at.shape[-1] != self.axes:
-            raise UserError(
-                f"coordinates must have shape (..., N, {self.axes}), a column for each axis, not {tuple(at.shape)}"
-            )
+            raise UserError(f"coordinates must have shape (..., N, {self.axes}), not {tuple(at.shape)}")
         return at
 
 
@@ -164,7 +157,7 @@ class Learned(AddedCode):
             checked = not at.is_cuda and at.numel() and not torch.compiler.is_compiling()
             if checked and (at.amin() < 0 or (at >= at.new_tensor(self.shape)).any()):
                 raise UserError(f"positions must be inside {self.shape}, not from {int(at.min())} to {int(at.max())}")
-            return F.embedding(self._flat(at), self.table)  # indexing would sum gradients in varying order
+            return F.embedding(_ravel(at, self.shape), self.table)  # indexing would sum gradients in varying order
         low = at.floor()
         part = at - low
         code = torch.zeros((), device=at.device)
@@ -173,14 +166,16 @@ class Learned(AddedCode):
             weight = torch.where(step == 1, part, 1 - part).prod(-1, keepdim=True)
             last = at.new_tensor(self.shape) - 1
             index = torch.minimum((low + step).clamp(min=0), last).long()
-            code = code + weight.to(self.table.dtype) * F.embedding(self._flat(index), self.table)
+            code = code + weight.to(self.table.dtype) * F.embedding(_ravel(index, self.shape), self.table)
         return code
 
-    def _flat(self, at: Tensor) -> Tensor:
-        index = at[..., 0]
-        for axis in range(1, self.axes):
-            index = index * self.shape[axis] + at[..., axis]
-        return index
+
+def _ravel(at: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Index (...) in row-major order of the cells `at` (..., A) of a grid."""
+    index = at[..., 0]
+    for axis, size in enumerate(shape[1:], 1):
+        index = index * size + at[..., axis]
+    return index
 
 
 class Sinusoidal(AddedCode):
@@ -193,9 +188,7 @@ class Sinusoidal(AddedCode):
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0, periods: Periods | None = None) -> None:
         super().__init__()
         if dim % (2 * axes):
-            raise UserError(
-                f"the width must be a multiple of {2 * axes} for sines and cosines (axes: {axes}), not {dim}"
-            )
+            raise UserError(f"the width of waves on {axes} axes must be a multiple of {2 * axes}, not {dim}")
         self.dim, self.axes, self.base, self.periods = dim, axes, base, checked(periods)
 
     def code(self, at: Tensor) -> Tensor:
@@ -229,9 +222,7 @@ class Rotary(Position):
         super().__init__()
         one_of("pairs", pairs, ("neighbours", "halves"))
         if head_dim % (2 * axes):
-            raise UserError(
-                f"the head width must be a multiple of {2 * axes} for rotary positions (axes: {axes}), not {head_dim}"
-            )
+            raise UserError(f"the head width of Rotary on {axes} axes must be a multiple of {2 * axes}, not {head_dim}")
         self.turned = round(share * head_dim / (2 * axes))  # rotated pairs on each axis
         if not 0 < self.turned <= head_dim // (2 * axes):
             raise UserError(f"share must be above 0 (at least one pair of the head) and at most 1, not {share:g}")
@@ -279,9 +270,7 @@ def angles(at: Tensor, dim: int, base: float, periods: Periods | None = None) ->
 def checked(periods: Periods | None) -> Periods | None:
     """Return `periods`, or raise an error if they are no range."""
     if periods is not None and not 0 < periods[0] < periods[1]:
-        raise UserError(
-            f"periods must be (shortest, longest) with 0 < shortest < longest, not ({periods[0]:g}, {periods[1]:g})"
-        )
+        raise UserError(f"periods must be (shortest, longest), shortest above 0, not ({periods[0]:g}, {periods[1]:g})")
     return periods
 
 
@@ -329,9 +318,7 @@ class RelativeBias(Position):
     def bias(self, at: Tensor, memory_at: Tensor) -> Tensor:
         i, j = self.columns(at), self.columns(memory_at)
         offset = (j[..., None, :, :] - i[..., :, None, :]).round().clamp(-self.span, self.span).long() + self.span
-        index = offset[..., 0]
-        for axis in range(1, self.axes):
-            index = index * (2 * self.span + 1) + offset[..., axis]
+        index = _ravel(offset, (2 * self.span + 1,) * self.axes)
         bias = F.embedding(index, self.table).movedim(-1, -3)
         return bias if bias.dim() == 4 else bias[None]
 
@@ -346,7 +333,7 @@ class UnpairedSinusoidal(AddedCode):
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0) -> None:
         super().__init__()
         if dim % axes:
-            raise UserError(f"the width must be a multiple of {axes} for waves on {axes} axes, not {dim}")
+            raise UserError(f"the width of waves on {axes} axes must be a multiple of {axes}, not {dim}")
         self.dim, self.axes, self.base = dim, axes, base
 
     def code(self, at: Tensor) -> Tensor:
@@ -368,9 +355,7 @@ class Modulation(Position):
     def __init__(self, dim: int, axes: int = 1, longest: float = 1000.0, harmonics: int = 12) -> None:
         super().__init__()
         if longest <= 0 or not 1 <= harmonics <= 512:
-            raise UserError(
-                f"the longest period must be above 0, with 1 to 512 harmonics; they are {longest:g} and {harmonics}"
-            )
+            raise UserError(f"longest must be above 0 and harmonics 1 to 512, not {longest:g} and {harmonics}")
         self.dim, self.axes, self.longest, self.harmonics = dim, axes, longest, harmonics
         self.linear = nn.Linear(2 * harmonics * axes, 2 * dim)
 
@@ -415,8 +400,7 @@ class LearnedOptions(PositionOptions):
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Learned:
         if form.grid_shape is None:
             raise UserError(
-                f"`model.position: learned` needs tokens with a fixed number of positions, which `tokens.kind: "
-                f"{form.kind}` does not have",
+                f"`tokens.kind: {form.kind}` has no fixed number of positions, which `model.position: learned` needs",
                 key="model.position",
             )
         return Learned(dim, form.grid_shape, self.position_scale or form.initial_std)

@@ -32,10 +32,8 @@ class Ragged:
         if not isinstance(lengths, Tensor):
             lengths = torch.as_tensor(lengths, dtype=None if len(lengths) else torch.long)
         if lengths.dim() != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
-            raise UserError(
-                "lengths must be integers of shape (B,), one for each sequence, "
-                f"not {lengths.dtype} of shape {tuple(lengths.shape)}"
-            )
+            found = f"{lengths.dtype} of shape {tuple(lengths.shape)}"
+            raise UserError(f"lengths must be integers of shape (B,), one for each sequence, not {found}")
         at_hand = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
         if at_hand and (lengths < 0).any():
             raise UserError(f"lengths must be 0 or more, not {int(lengths.min())}")
@@ -67,11 +65,6 @@ class Ragged:
         return self._longest
 
     @property
-    def known_longest(self) -> int | None:
-        """Length N of the padded layout, or None if it needs a device sync."""
-        return self._longest
-
-    @property
     def pairs(self) -> int:
         """Number of token pairs (i, j), j <= i, within the sequences."""
         if self._pairs is None:
@@ -83,6 +76,11 @@ class Ragged:
         """Mask (B, N) of the padded layout."""
         return torch.arange(self.longest, device=self.lengths.device) < self.lengths[:, None]
 
+    def longer(self, count: int = 1) -> Ragged:
+        """Layout of the same sequences with `count` more tokens each."""
+        longest = None if self._longest is None else self._longest + count
+        return Ragged(self.lengths + count, self.total + count * len(self), longest)
+
     def pad(self, flat: Tensor) -> Tensor:
         """Convert packed (T, ...) to padded (B, N, ...), 0 at padding."""
         if flat.shape[0] != self.total:
@@ -91,17 +89,14 @@ class Ragged:
             return flat.new_zeros(len(self), self.longest, *flat.shape[1:])
         starts = self.ends - self.lengths
         index = starts[:, None] + torch.arange(self.longest, device=starts.device)
-        dense, valid = flat[index.clamp(max=self.total - 1)], self.valid
-        return dense.masked_fill(~valid.view(*valid.shape, *[1] * (flat.dim() - 1)), 0)
+        return zero_padding(flat[index.clamp(max=self.total - 1)], self.valid)
 
     def flatten(self, dense: Tensor) -> Tensor:
         """Convert padded (B, N, ...) to packed (T, ...), the inverse of `pad`."""
-        inside = self.inside
-        index = torch.where(inside, self.sample * self.longest + self.position, 0)
+        index = torch.where(self.inside, self.sample * self.longest + self.position, 0)
         if dense.shape[0] * dense.shape[1] == 0:
             return dense.new_zeros(self.total, *dense.shape[2:])
-        flat = dense.flatten(0, 1)[index]
-        return flat.masked_fill(~inside.view(-1, *[1] * (flat.dim() - 1)), 0)
+        return zero_padding(dense.flatten(0, 1)[index], self.inside)
 
     def pad_heads(self, flat: Tensor) -> Tensor:
         """Convert packed heads (1, H, T, E) to padded heads (B, H, N, E)."""
@@ -113,5 +108,5 @@ class Ragged:
 
 
 def zero_padding(x: Tensor, valid: Tensor | None) -> Tensor:
-    """Set x (B, N, D) to 0 where `valid` (B, N) is False, even if it is NaN there."""
-    return x if valid is None else x.masked_fill(~valid[..., None], 0)
+    """Set x (B, N, ...) to 0 where `valid` (B, N) is False, even if it is NaN there."""
+    return x if valid is None else x.masked_fill(~valid[(..., *[None] * (x.dim() - valid.dim()))], 0)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from .attention.cache import Cache
+from .attention.linformer import compress_error
 from .attention.masks import FULL, Causal, Documents, Full, Pattern, Sight, Window
 from .attention.pair_bias import PairBias
 from .blocks import Block, BlockArguments, block_norm
@@ -90,17 +91,12 @@ class Transformer(nn.Module):
         self.norm = block_norm(dim, options, pre and last_norm)
         self.cross = cross
         if options.get("compress") is not None and (cross or not isinstance(pattern, Full)):
-            found = "a memory" if cross else f"the pattern {pattern!r}"
-            raise UserError(
-                f"compress cannot be used with {found}: it needs full attention, as it mixes the keys of all tokens"
-            )
+            raise compress_error("a memory" if cross else f"the pattern {pattern!r}")
         head_dim = options.get("head_dim") or dim // heads
         self.position.fits(dim, heads, head_dim)
         if getattr(self.position, "spread", 1) > 1 and options.get("kv_heads") not in (None, heads):
-            raise UserError(
-                f"kv_heads must be {heads}, as many as heads, because Rotary gives each head its own periods, "
-                f"not {options['kv_heads']}"
-            )
+            found = options["kv_heads"]
+            raise UserError(f"kv_heads must be {heads}, as Rotary gives each head its own periods, not {found}")
         self.reset()
 
     @property
@@ -210,22 +206,19 @@ class Transformer(nn.Module):
             kept = cache.blocks[0].memory
             assert kept is not None
             return kept[0], Sight(valid=cache.memory_valid)
-        if (memory is not None) != self.cross:
-            if memory is None:
-                raise UserError("the memory is missing, which a trunk with cross=True needs", hint="Pass memory.")
-            raise UserError(
-                f"a trunk made without cross=True cannot use a memory (of shape {tuple(memory.shape)})",
-                hint="Make the trunk with cross=True.",
-            )
         if memory is None:
+            if self.cross:
+                raise UserError("the memory is missing, which a trunk with cross=True needs", hint="Pass memory.")
             return None, None
+        if not self.cross:
+            message = f"a trunk made without cross=True cannot use a memory (of shape {tuple(memory.shape)})"
+            raise UserError(message, hint="Make the trunk with cross=True.")
         check_layout(memory, valid, getattr(self.adapt, "in_features", self.dim))
         if isinstance(valid, Ragged) and queries is not None:
             return self.adapt(zero_padding(memory, valid.inside))[None], Sight(Documents(queries, keys=valid))
         if queries is not None:
-            raise UserError(
-                "the memory must be packed like the tokens, not padded", hint="Pass memory_valid=Ragged(lengths)."
-            )
+            message = "the memory must be packed like the tokens, not padded"
+            raise UserError(message, hint="Pass memory_valid=Ragged(lengths).")
         if isinstance(valid, Ragged):
             memory, valid = valid.pad(memory), valid.valid
         if cache is not None:
@@ -374,10 +367,8 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     def attention_options(self, form: TokenForm) -> dict[str, Any]:
         """Keyword arguments of a trunk with attention, except its size."""
         if self.head_dim is None and self.dim % self.heads:
-            raise UserError(
-                f"model.dim is {self.dim}, which is not a multiple of model.heads, {self.heads}",
-                key="model.heads",
-            )
+            message = f"model.dim is {self.dim}, which is not a multiple of model.heads, {self.heads}"
+            raise UserError(message, key="model.heads")
         heads = HeadForm(self.heads, self.kv_heads, self.head_dim or self.dim // self.heads)
         names = ("kv_heads", "head_dim", "norm", "embedding_norm", "last_norm", "norm_position", "qk_norm", "bias")
         return {
@@ -421,11 +412,8 @@ class TransformerOptions(AttentionTrunkOptions):
         options = self.attention_options(form)
         if self.compress is not None:
             if form.grid_shape is None:
-                raise UserError(
-                    "model.compress needs tokens with a fixed number of positions, which "
-                    f"`tokens.kind: {form.kind}` does not have",
-                    key="model.compress",
-                )
+                message = f"`tokens.kind: {form.kind}` has no fixed number of positions, which model.compress needs"
+                raise UserError(message, key="model.compress")
             options |= {"compress": self.compress, "places": form.grid_shape, "lead": form.leading}
         names = ("drop_path", "mlp_ratio", "activation", "extras", "residual", "hidden_dropout")
         options |= {name: getattr(self, name) for name in names}

@@ -31,10 +31,7 @@ MAX_CLASSES = 10_000
 
 
 class ScoreGroup(NamedTuple):
-    """Scores that the report draws in one figure; `details` returns their table.
-
-    labels   name of the score -> name of its curve
-    """
+    """Scores of one figure in the report, by name, with the `labels` of their curves; `details` returns their table."""
 
     title: str
     plural: str
@@ -120,11 +117,8 @@ class Objective(Section):
 
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
         """Calibration of the predicted uncertainties, to be added to the state."""
-        raise UserError(
-            f"`objective.kind: {self.kind}` cannot be calibrated, because it predicts no probabilities or deviations",
-            hint="Calibration works with classify and regress.",
-            key="objective.kind",
-        )
+        message = f"`objective.kind: {self.kind}` predicts no probabilities or deviations that could be calibrated"
+        raise UserError(message, hint="Calibration works with classify and regress.", key="objective.kind")
 
     @property
     def mixing(self) -> float:

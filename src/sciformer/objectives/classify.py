@@ -76,19 +76,14 @@ class Classify(Objective):
         labels = train.sample_column(self.label)
         if labels.ndim != 1:
             shape = f"(n, {', '.join(map(str, labels.shape[1:]))})"
-            raise UserError(
-                f"column `{self.label}` has the shape {shape}, but it must have one class for each sample",
-                key="objective.label",
-            )
+            message = f"column `{self.label}` has the shape {shape}, but it must have one class for each sample"
+            raise UserError(message, key="objective.label")
         if labels.dtype.kind == "f" and np.isnan(labels).any():
             where = np.isnan(labels).argmax()
             raise UserError(f"sample {where} has no class in column `{self.label}`: the cell is empty or NaN")
         if labels.dtype.kind == "f" and not (labels == np.round(labels)).all():
-            raise UserError(
-                f"column `{self.label}` has real numbers, which cannot be classes",
-                hint="To predict numbers, use objective.kind: regress.",
-                key="objective.label",
-            )
+            message = f"column `{self.label}` has real numbers, which cannot be classes"
+            raise UserError(message, hint="To predict numbers, use objective.kind: regress.", key="objective.label")
         classes, counts = np.unique(labels, return_counts=True)
         check_classes(self.label, "classes", classes)
         self.state.update(classes=_names(classes), counts=counts.tolist())
@@ -133,9 +128,7 @@ class Classify(Objective):
             found = repr(str(batch.samples[self.label][first]))
             if len(batch.ids):
                 found += f" in sample {batch.ids[first]}"
-            raise UserError(
-                f"class {found} is unknown; the classes of the training data are {', '.join(self.classes[:8])}"
-            )
+            raise UserError(f"class {found} is unknown; the training data have {', '.join(self.classes[:8])}")
         weights = np.ones(len(number))
         if self.balance != "none":
             each, share = self._class_weights().astype(np.float64), batch.samples.get(SHARE, 1)
@@ -143,11 +136,8 @@ class Classify(Objective):
         if self.weight:
             one_of("objective.weight", self.weight, batch.samples, key="objective.weight")
             if not (batch.samples[self.weight] >= 0).all():
-                raise UserError(
-                    f"column `{self.weight}` has a weight that is negative or NaN",
-                    hint="Weights must be 0 or larger.",
-                    key="objective.weight",
-                )
+                message = f"column `{self.weight}` has a weight that is negative or NaN"
+                raise UserError(message, hint="Weights must be 0 or larger.", key="objective.weight")
             weights = weights * batch.samples[self.weight]
         return float(weights.sum())
 

@@ -82,7 +82,6 @@ class Denoise(Objective):
         return [*self.standard, "accuracy", "auc", *two, "calibration_error"]
 
     def fit(self, train: Dataset) -> None:
-        """Learn the number of values per token, and the classes."""
         name = self.asked_stream(train.tokens)
         stream, tokens = train.batch(np.arange(min(1, len(train)))).streams[name], train.tokens[name]
         if self.target not in stream.columns:

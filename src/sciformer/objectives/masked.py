@@ -53,17 +53,14 @@ class Masked(Objective):
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         if self.random + self.same > 1:
-            raise UserError(
-                f"objective.random + objective.same is {self.random + self.same}, but must be at most 1",
-                key="objective.random",
-            )
+            message = f"objective.random + objective.same is {self.random + self.same}, but must be at most 1"
+            raise UserError(message, key="objective.random")
         name = self.asked_stream(batch.streams)
         stream = batch.streams[name]
         domain = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`")
         if self.whole_words and "word" not in stream.columns:
             raise UserError(
-                "objective.whole_words needs tokens that are parts of words, "
-                f"but the tokens of `tokens.kind: {domain.kind}` have no column `word`",
+                f"objective.whole_words needs parts of words, but `tokens.kind: {domain.kind}` has no column `word`",
                 hint="Use subword tokens, or remove objective.whole_words.",
                 key="objective.whole_words",
             )

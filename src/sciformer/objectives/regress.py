@@ -28,9 +28,7 @@ INTERVAL_PERCENTS = (68, 95)  # expected coverage of the intervals, in per cent
 def _levels(given: list[float]) -> list[float]:
     even = all(abs(low + high - 1) < 1e-9 for low, high in zip(given, reversed(given)))
     if len(given) % 2 == 0 or len(given) < 3 or sorted(set(given)) != given or not even or not 0 < given[0] < 1:
-        raise ValueError(
-            "quantiles must be between 0 and 1, increase, and be symmetric about 0.5, e.g. [0.16, 0.5, 0.84]"
-        )
+        raise ValueError("quantiles must rise between 0 and 1, symmetric about 0.5, for example [0.16, 0.5, 0.84]")
     return given
 
 
@@ -74,17 +72,13 @@ class Regress(Objective):
         values = np.stack([column.astype(np.float64) for column in columns], 1)
         if not np.isfinite(values).all():
             bad = int(np.flatnonzero(~np.isfinite(values).all(1))[0])
-            raise UserError(
-                f"the targets {', '.join(self.targets)} have NaN or infinity, first in sample {bad}",
-                hint="Remove these samples.",
-            )
+            message = f"the targets {', '.join(self.targets)} have NaN or infinity, first in sample {bad}"
+            raise UserError(message, hint="Remove these samples.")
         deviation = values.std(0)
         if (deviation == 0).any():
             name = self.targets[int(np.argmin(deviation))]
-            raise UserError(
-                f"column `{name}` has the same value in all samples: {values[0, int(np.argmin(deviation))]}",
-                key="objective.targets",
-            )
+            message = f"column `{name}` has the same value in all samples: {values[0, int(np.argmin(deviation))]}"
+            raise UserError(message, key="objective.targets")
         self.state.update(mean=values.mean(0).tolist(), deviation=deviation.tolist())
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
@@ -100,10 +94,8 @@ class Regress(Objective):
         if truth is not None and not np.isfinite(truth).all():
             first = int(np.flatnonzero(~np.isfinite(truth).all(1))[0])
             where = batch.ids[first] if len(batch.ids) else first
-            raise UserError(
-                f"the targets {', '.join(self.targets)} have NaN or infinity in sample {where}",
-                hint="Remove this sample.",
-            )
+            message = f"the targets {', '.join(self.targets)} have NaN or infinity in sample {where}"
+            raise UserError(message, hint="Remove this sample.")
         return float(len(batch))
 
     @property
@@ -137,9 +129,8 @@ class Regress(Objective):
         """Factors of the deviations, or of the quantiles' distances from the median."""
         target = outputs["target"]
         if "quantiles" not in outputs:
-            factors = [
-                spread(outputs["mean"][:, i], outputs["std"][:, i], target[:, i]) for i in range(target.shape[1])
-            ]
+            mean, std = outputs["mean"], outputs["std"]
+            factors = [spread(mean[:, i], std[:, i], target[:, i]) for i in range(target.shape[1])]
         else:
             place = self._below()
             share = self.quantiles[-1 - place] - self.quantiles[place]
@@ -156,7 +147,6 @@ class Regress(Objective):
         return middle + (value - middle) * value.new_tensor(self.state["spread"])[:, None]
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Loss of the standardised values, summed over values and samples."""
         value = self._value(model, inputs)
         target = required_sample_column(inputs, ANSWER, ", ".join(self.targets))
         if isinstance(value, Gaussian):

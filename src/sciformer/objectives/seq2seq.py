@@ -43,20 +43,13 @@ class Seq2Seq(Objective):
         """No heads; checks that the tokens have the special tokens of `frame`."""
         for role in self.frame:
             if isinstance(tokens, Textual) and not tokens.has_marker(role):
-                raise UserError(
-                    f"`objective.kind: {self.kind}` needs a special token for the {role} of a text, "
-                    f"but the tokens have `{role}: false`",
-                    hint=f"Set tokens.{role}: true.",
-                    key=f"tokens.{role}",
-                )
+                message = f"`objective.kind: {self.kind}` needs a token for the {role} of a text, not `{role}: false`"
+                raise UserError(message, hint=f"Set tokens.{role}: true.", key=f"tokens.{role}")
         return {}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        raise UserError(
-            f"`objective.kind: {self.kind}` generates texts, so it has no prediction for each sample",
-            hint="Use `sciformer translate RUN FILE`.",
-            key="objective.kind",
-        )
+        message = f"`objective.kind: {self.kind}` generates texts, so it has no prediction for each sample"
+        raise UserError(message, hint="Use `sciformer translate RUN FILE`.", key="objective.kind")
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
         """BLEU and chrF of the generated texts of all samples."""
@@ -110,7 +103,6 @@ class Translate(Seq2Seq, NextToken):
         return super().corrupt(batch, tokens, rng) if TARGET in batch.streams else batch
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss of target tokens; per sample the loss, all and correct tokens."""
         if TARGET not in inputs.streams:
             raise UserError("the data have sources but no targets, so the model cannot be evaluated")
         view = inputs.streams[TARGET]
@@ -134,10 +126,7 @@ class Translate(Seq2Seq, NextToken):
 
 def _doubled(view: StreamView) -> StreamView:
     if isinstance(view.valid, Ragged):
-        raise UserError(
-            "objective.agreement cannot be used with train.packed: true",
-            hint="Set train.packed: false.",
-            key="objective.agreement",
-        )
+        message = "objective.agreement cannot be used with train.packed: true"
+        raise UserError(message, hint="Set train.packed: false.", key="objective.agreement")
     valid = None if view.valid is None else torch.cat([view.valid, view.valid])
     return StreamView({name: torch.cat([column, column]) for name, column in view.columns.items()}, valid)

@@ -50,7 +50,6 @@ class Tag(Objective):
         return super().chosen()
 
     def fit(self, train: Dataset) -> None:
-        """Learn the sorted tags."""
         lists = train.sample_column(self.label)
         tags = sorted({str(tag) for tags in lists for tag in tags})
         check_classes(self.label, "tags", tags)
@@ -74,9 +73,7 @@ class Tag(Objective):
         stream = batch.streams[name]
         first = stream.columns["item"] >= 0
         size = np.array([len(one) for one in lists], np.int64)
-        flat = (
-            np.concatenate([np.asarray(one, object) for one in lists]).astype(str) if size.sum() else np.zeros(0, str)
-        )
+        flat = np.array([str(tag) for one in lists for tag in one], str)
         number = np.searchsorted(tags, flat)
         known = tags[np.minimum(number, len(tags) - 1)] == flat
         number = np.where(known, number, len(tags))  # unknown tags get an extra number
@@ -109,7 +106,6 @@ class Tag(Objective):
         return loss.sum(), {**sums, **_words(best, view)}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """The most probable tag of each word."""
         view = inputs.view(self.stream)
         return _words(model.heads["tag"](model.tokens(model.encode(view))).argmax(-1), view)
 

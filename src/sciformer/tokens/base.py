@@ -39,10 +39,7 @@ else:
 
 
 class Tokens(Section):
-    """The `tokens:` section: core of a kind of tokens.
-
-    Only `tokenize` and `embedding` have no default.
-    """
+    """The `tokens:` section, core of a kind of tokens; only `tokenize` and `embedding` have no default."""
 
     model_config = ConfigDict(ignored_types=(overridable,))
     section = "tokens"
@@ -124,10 +121,7 @@ class Tokens(Section):
         """Module from columns {name: (..., N, ...)} to vectors (..., N, D)."""
 
     def width(self, dim: int) -> int:
-        """Width of the embedding for a model of width `dim` (default: dim).
-
-        It differs for tokens that a trunk embeds itself.
-        """
+        """Width of the embedding for a model of width `dim`; another one if the trunk embeds the tokens itself."""
         return dim
 
     @property
@@ -160,8 +154,5 @@ def stream_part(part: Any, stream: str) -> Any:
 
 
 def embedded(module: nn.Module, columns: Columns, valid: Valid) -> Tensor:
-    """Embed tokens as vectors (..., N, D).
-
-    An embedding with the attribute `masked` also gets `valid`, for norms over the batch.
-    """
+    """Embed tokens as vectors (..., N, D); embeddings with norms over the batch (`masked`) also get `valid`."""
     return module(columns, valid) if getattr(module, "masked", False) else module(columns)

@@ -32,10 +32,7 @@ class PatchGrid(NamedTuple):
         return tuple((count - 1) * step + side for count, step, side in zip(grid, self.steps, self.sides))
 
     def cut(self, arrays: Array, fill: Any) -> Array:
-        """(n, *sizes, channels) -> (n * N, values): patches in row-major order.
-
-        Values beyond the end of an axis are `fill`.
-        """
+        """(n, *sizes, channels) -> (n * N, values): patches in row-major order, `fill` beyond the end of an axis."""
         count, channels, axes = len(arrays), arrays.shape[-1], len(self.sides)
         grid = tuple(self.grid(arrays.shape[1:-1]).tolist())
         arrays = pad_arrays(arrays, self.covered(grid), fill)
@@ -50,10 +47,7 @@ class PatchGrid(NamedTuple):
         return np.ascontiguousarray(pieces).reshape(count * prod(grid), prod(self.sides) * channels)
 
     def assemble(self, patches: Array, sizes: Shape) -> Array:
-        """(n, N, values) -> (n, *sizes, channels): inverse of `cut`.
-
-        Where patches overlap, the first patch counts.
-        """
+        """(n, N, values) -> (n, *sizes, channels): inverse of `cut`; of overlapping patches, the first counts."""
         grid, axes = tuple(self.grid(sizes).tolist()), len(sizes)
         channels = patches.shape[-1] // prod(self.sides)
         pieces = patches.reshape(len(patches), *grid, *self.sides, channels)

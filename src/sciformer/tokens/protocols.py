@@ -49,11 +49,8 @@ class Ability(Tokens):
         """
         if isinstance(tokens, cls):
             return tokens
-        raise UserError(
-            f"{who} needs tokens that are {cls.__name__}, but `tokens.kind: {tokens.kind}` is not",
-            hint=f"Tokens that are {cls.__name__} {cls.meaning}.",
-            key="tokens.kind",
-        )
+        message = f"{who} needs tokens that are {cls.__name__}, but `tokens.kind: {tokens.kind}` is not"
+        raise UserError(message, hint=f"Tokens that are {cls.__name__} {cls.meaning}.", key="tokens.kind")
 
 
 def prefix_length(tokens: Tokens) -> int:
@@ -120,10 +117,7 @@ class Maskable(Ability):
 
     @property
     def masks(self) -> dict[str, Mask]:
-        """Masks for `objective.mask` by name: (maskable tokens, share) -> mask (T,).
-
-        last   last tokens of each sample, for a forecast
-        """
+        """Masks for `objective.mask` by name: (maskable tokens, share) -> mask (T,); `last` is for a forecast."""
         return {"last": mask_last}
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
@@ -139,10 +133,7 @@ class Maskable(Ability):
         return None
 
     def centre_and_scale(self, stream: Stream) -> tuple[Array, Array]:
-        """Centre and scale of the first column of `hides`, as used by `normalise`.
-
-        Each is (T, 1), or (T, P) for P values per token.
-        """
+        """Centre and scale, (T, 1) or (T, P) for P values per token, by which `normalise` scales `hides[0]`."""
         raise UserError(f"`tokens.kind: {self.kind}` has no values with a centre and a scale", key="tokens.kind")
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
@@ -240,10 +231,7 @@ class Windowed(Ability):
         return stream
 
     def truncate(self, stream: Stream, far: float) -> Stream:
-        """Keep tokens up to `far` after the first of their sample, in units of `at`.
-
-        Without a single coordinate `at`, `far` is a number of tokens.
-        """
+        """Keep tokens up to `far` after the first, in units of a single coordinate `at`; without it, `far` tokens."""
         return truncate(stream, far, self.prefix_tokens)
 
 

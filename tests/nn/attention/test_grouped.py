@@ -6,6 +6,7 @@ import torch
 from sciformer.nn import Documents, PairBias, Ragged, Request, Sight, Triangle, Window, attend
 from sciformer.nn.attention.kernels import grouped
 from sciformer.nn.dropout import Dropout, keep
+from tests.nn.attention.packed import drawn, result
 
 LENGTHS = [5, 0, 17, 1, 33, 0, 30, 29, 12, 3]
 
@@ -13,15 +14,10 @@ LENGTHS = [5, 0, 17, 1, 33, 0, 30, 29, 12, 3]
 def run(kernel, lengths, heads, kv_heads, bias, hidden=0):
     """Output and gradients; the first `hidden` pairs have a bias of -inf."""
     torch.manual_seed(0)
-    ragged = Ragged(lengths, sum(lengths) + 3, pairs=sum(n * (n + 1) // 2 for n in lengths) + 5)
-    q, up = (torch.randn(1, heads, ragged.total, 8, dtype=torch.float64) for _ in range(2))
-    k, v = (torch.randn(1, kv_heads, ragged.total, 8, dtype=torch.float64) for _ in range(2))
-    dense = torch.randn(ragged.pairs, heads, dtype=torch.float64)
-    dense[:hidden] = -torch.inf
-    given = [x.requires_grad_() for x in (q, k, v, dense)[: 3 + bias]]
-    sight = Sight(Documents(ragged), bias=PairBias(dense, Triangle(ragged).starts, ragged) if bias else None)
-    out = attend(*given[:3], sight, kernel=kernel)
-    return [out, *torch.autograd.grad(out, given, up)]
+    given = drawn(heads, 8, lengths, kv_heads, bias=bias)
+    if hidden:
+        given[3][:hidden] = -torch.inf
+    return result(kernel, torch.float64, *given, lengths)
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -38,16 +38,16 @@ def ragged():
     return Ragged(LENGTHS)
 
 
-def vectors(count):
-    """Coordinates of two axes; for `lorentz_net`, momenta of mass 0.5 and more."""
-    p = torch.randn(count, 3).double()
-    return {2: p[:, :2], 4: torch.cat([(p.square().sum(-1, keepdim=True) + 0.25).sqrt(), p], -1)}
+def made_for(trunk, count):
+    """Tokens with coordinates of two axes; for `lorentz_net`, with momenta of mass 0.5 and more."""
+    x, p = torch.randn(count, 5).double(), torch.randn(count, 3).double()
+    lorentz = isinstance(trunk, LorentzNet)
+    return x, torch.cat([(p.square().sum(-1, keepdim=True) + 0.25).sqrt(), p], -1) if lorentz else p[:, :2]
 
 
 @pytest.fixture
 def tokens(trunk):
-    count = int(LENGTHS.sum())
-    return torch.randn(count, 5).double(), vectors(count)[4 if isinstance(trunk, LorentzNet) else 2]
+    return made_for(trunk, int(LENGTHS.sum()))
 
 
 def close(found, expected):
@@ -57,11 +57,8 @@ def close(found, expected):
 @pytest.mark.parametrize("training", [True, False])
 def test_layouts_give_the_same_results_statistics_and_gradients(trunk, ragged, tokens, training):
     x, at = tokens
-    wide, where, valid = (
-        F.pad(ragged.pad(x), (0, 0, 0, 4), value=torch.nan),
-        F.pad(ragged.pad(at), (0, 0, 0, 4), value=torch.nan),
-        F.pad(ragged.valid, (0, 4)),
-    )
+    wide, where = (F.pad(ragged.pad(part), (0, 0, 0, 4), value=torch.nan) for part in tokens)
+    valid = F.pad(ragged.valid, (0, 4))
     order = torch.argsort(torch.rand(valid.shape[1]))  # with holes between the tokens
     tail = Ragged(LENGTHS, total=ragged.total + 3)
     ways = {
@@ -119,10 +116,8 @@ def test_in_evaluation_company_changes_nothing(trunk, ragged, tokens):
 
 
 def test_samples_of_no_and_one_token(trunk):
-    four = isinstance(trunk, LorentzNet)
     for lengths in ([0], [1], [0, 1, 0], [0, 0], []):
-        count = sum(lengths)
-        x, at, some = torch.randn(count, 5).double(), vectors(count)[4 if four else 2], Ragged(lengths)
+        (x, at), some = made_for(trunk, sum(lengths)), Ragged(lengths)
         for mode in (True, False):
             for y in (trunk.train(mode)(x, some, at=at), trunk(some.pad(x), some.valid, at=some.pad(at))):
                 assert y.shape[-1] == trunk.dim

@@ -132,7 +132,7 @@ class ParticlePairs(nn.Module):
         i, j = torch.tril_indices(n, n, device=vector.device)
         both = None if real is None else real[:, i] & real[:, j]
         values = self._values(here[:, i], here[:, j], both)
-        return values.transpose(1, 2)[:, :, square(n, vector.device)]
+        return values.transpose(1, 2)[:, :, square(torch.arange(n, device=vector.device))]
 
     def _packed(self, here: Tensor, ragged: Ragged, known: Tensor | None) -> PairBias:
         triangle = Triangle(ragged)

@@ -16,7 +16,7 @@ from .cache import Store
 from .kernels import KERNELS, compute
 from .kernels.request import Request, repeat_heads
 from .linformer import Compress, compress_keys
-from .masks import Documents, Sight
+from .masks import Sight
 from .scores import Dot, ScaledDot, Score, make_score
 
 
@@ -84,10 +84,8 @@ class Attention(nn.Module):
         kv_heads = heads if kv_heads is None else kv_heads
         if head_dim is None:
             if dim % heads:
-                raise UserError(
-                    f"the width {dim} is not a multiple of the {heads} heads",
-                    hint="Choose another width or number of heads, or set head_dim.",
-                )
+                message = f"the width {dim} is not a multiple of the {heads} heads"
+                raise UserError(message, hint="Choose another width or number of heads, or set head_dim.")
             head_dim = dim // heads
         if kv_heads < 1 or heads % kv_heads:
             raise UserError(f"kv_heads must divide the number of heads, which is {heads}, but is {kv_heads}")
@@ -101,10 +99,8 @@ class Attention(nn.Module):
         self.key_norm = make_norm(qk_norm, head_dim, bias, epsilon)
         self.turn_values = turn_values
         if compress is not None and places is None:
-            raise UserError(
-                "compress needs `places`, the number of token positions",
-                hint="Pass places, a number or the shape of a grid.",
-            )
+            message = "compress needs `places`, the number of token positions"
+            raise UserError(message, hint="Pass places, a number or the shape of a grid.")
         self.compress = Compress(compress, places, lead) if compress is not None and places is not None else None
         # If only a rotation lies between the projection and the score, kernels may read the projection itself.
         self.direct = not (qk_norm != "none" or turn_values or compress) and type(self.score) in (Dot, ScaledDot)
@@ -133,8 +129,8 @@ class Attention(nn.Module):
         else:
             request = self._cross_request(x, memory, sight, store)
         heads = compute(request, self.kernel, watch)
-        if memory is None and self.compress is not None and isinstance(sight.pattern, Documents):
-            heads = sight.pattern.queries.flatten_heads(heads)  # unpacked by compress_keys
+        if memory is None and self.compress is not None and sight.packed is not None:
+            heads = sight.packed.flatten_heads(heads)  # unpacked by compress_keys
         if memory is None and self.turn_values and rotation is not None:
             heads = rotate(heads, (rotation[0], -rotation[1], rotation[2]))
         heads = heads if self.scale is None else heads * self.scale

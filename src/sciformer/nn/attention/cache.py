@@ -45,10 +45,8 @@ class Store:
         """Buffers (B, G, capacity, E) of a fixed cache, allocated at the first call."""
         assert self.capacity is not None
         if torch.is_grad_enabled() and k.requires_grad:
-            raise UserError(
-                "a cache of fixed capacity cannot be used with gradients",
-                hint="Use it under torch.no_grad(), or use a cache that grows: cache().",
-            )
+            message = "a cache of fixed capacity cannot be used with gradients"
+            raise UserError(message, hint="Use it under torch.no_grad(), or use a cache that grows: cache().")
         if self.keys is None or self.values is None:
             with torch.inference_mode(False):
                 self.keys = k.new_zeros(*k.shape[:2], self.capacity, k.shape[3])
@@ -122,10 +120,8 @@ class Cache:
         batch, n, _ = x.shape
         kept = self.blocks[0].keys if self.blocks else None
         if kept is not None and len(kept) != batch:
-            raise UserError(
-                f"the batch must have {len(kept)} samples, like the cache, not {batch}",
-                hint="Change the samples of the cache with cache.reorder.",
-            )
+            message = f"the batch must have {len(kept)} samples, like the cache, not {batch}"
+            raise UserError(message, hint="Change the samples of the cache with cache.reorder.")
         if self.capacity is None:
             if self.valid is not None or (valid is not None and self.length):
                 fresh = _fresh(x, valid)
@@ -134,10 +130,8 @@ class Cache:
             self.pending = (valid, self.at)
             return self.length, valid
         if not torch.compiler.is_compiling() and self.length + n > self.capacity:
-            raise UserError(
-                f"the cache has room for at most {self.capacity} tokens, not {self.length + n}",
-                hint="Make the cache larger, or let it grow: cache().",
-            )
+            message = f"the cache has room for at most {self.capacity} tokens, not {self.length + n}"
+            raise UserError(message, hint="Make the cache larger, or let it grow: cache().")
         if self.slot is None or self.valid is None:
             with torch.inference_mode(False):
                 self.slot = torch.zeros((), dtype=torch.long, device=x.device)

@@ -48,20 +48,19 @@ class Compress(nn.Module):
         return f"count={self.count}, places={self.table.shape}, lead={self.lead}"
 
 
+def compress_error(what: str) -> UserError:
+    """Error for `compress` together with anything but full self-attention."""
+    return UserError(f"compress cannot be used with {what}: it mixes the keys of all tokens")
+
+
 def compress_keys(
     mixing: Compress, q: Tensor, k: Tensor, v: Tensor, sight: Sight
 ) -> tuple[Tensor, Tensor, Tensor, Sight]:
-    """Queries, compressed keys and values (B, G, count, E), and a Sight of all of them.
-
-    Packed sequences are padded, the queries too.
-    """
+    """Queries, compressed keys and values (B, G, count, E), and a Sight of all of them; packed tokens are padded."""
     packed = sight.pattern if isinstance(sight.pattern, Documents) else None
     pattern = sight.pattern if packed is None else packed.within
     if not isinstance(pattern, Full) or sight.bias is not None:
-        found = "a pair bias" if sight.bias is not None else f"the pattern {pattern!r}"
-        raise UserError(
-            f"compress cannot be used with {found}: it needs full attention, as it mixes the keys of all tokens"
-        )
+        raise compress_error("a pair bias" if sight.bias is not None else f"the pattern {pattern!r}")
     assert sight.at is not None, "a stack passes the coordinates of its tokens"
     at, valid = sight.at, sight.valid
     if packed is not None:

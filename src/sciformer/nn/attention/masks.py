@@ -10,6 +10,7 @@ A pattern is a rule over two positions: query i may see key j where `allows(i, j
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -96,10 +97,7 @@ class Window(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Strided(Pattern):
-    """Strided attention (arXiv 1904.10509): |i - j| < stride  or  (i - j) mod stride = 0.
-
-    Add `& Causal()` for the form of the paper.
-    """
+    """|i - j| < stride  or  (i - j) mod stride = 0: strided attention (arXiv 1904.10509, there `& Causal()`)."""
 
     stride: int
 
@@ -134,9 +132,18 @@ class Combination(Pattern):
     first: Pattern
     second: Pattern
     sign: ClassVar[str]
+    combine: ClassVar[Any]
+    farther: ClassVar[Any]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "uniform", self.first.uniform and self.second.uniform)
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return self.combine(self.first.allows(i, j), self.second.allows(i, j))
+
+    def reach(self) -> AttentionDistance:
+        (a, b), (c, d) = self.first.reach(), self.second.reach()
+        return self.farther(a, c), self.farther(b, d)
 
     def __repr__(self) -> str:
         parts = (f"({part!r})" if isinstance(part, Combination) else repr(part) for part in (self.first, self.second))
@@ -146,27 +153,13 @@ class Combination(Pattern):
 class Both(Combination):
     """Intersection of two rules: pairs allowed by both."""
 
-    sign = " & "
-
-    def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        return self.first.allows(i, j) & self.second.allows(i, j)
-
-    def reach(self) -> AttentionDistance:
-        (a, b), (c, d) = self.first.reach(), self.second.reach()
-        return min(a, c), min(b, d)
+    sign, combine, farther = " & ", operator.and_, min
 
 
 class Either(Combination):
     """Union of two rules: pairs allowed by at least one of them."""
 
-    sign = " | "
-
-    def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        return self.first.allows(i, j) | self.second.allows(i, j)
-
-    def reach(self) -> AttentionDistance:
-        (a, b), (c, d) = self.first.reach(), self.second.reach()
-        return max(a, c), max(b, d)
+    sign, combine, farther = " | ", operator.or_, max
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -199,12 +192,6 @@ class Documents(Pattern):
 
 
 FULL = Full()
-
-
-def _may_keep(pattern: Pattern) -> bool:
-    """Whether a mask may be cached: not under a compiler or a fake mode, and not for packed sequences."""
-    quiet = not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
-    return quiet and not isinstance(pattern, Documents)
 
 
 @lru_cache(maxsize=32)
@@ -245,6 +232,11 @@ class Sight:
         return self.valid is None and self.bias is None and begins and isinstance(self.pattern, (Full, Causal))
 
     @property
+    def packed(self) -> Ragged | None:
+        """Layout of packed queries; None if they are padded."""
+        return self.pattern.queries if isinstance(self.pattern, Documents) else None
+
+    @property
     def dense_bias(self) -> Tensor | None:
         """The bias as a dense tensor (B or 1, H or 1, N, M), or None."""
         bias = self.bias
@@ -260,11 +252,9 @@ class Sight:
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         """Check the shapes of mask and bias for B samples, H heads, N queries, M keys."""
-        if self.valid is not None:
-            if self.valid.dtype != torch.bool:
-                raise UserError(f"`valid` must be boolean, True where the key is real, not {self.valid.dtype}")
-            if self.valid.shape != (batch, m):
-                raise UserError(f"`valid` must have shape {(batch, m)} (batch, keys), not {tuple(self.valid.shape)}")
+        if self.valid is not None and (self.valid.dtype != torch.bool or self.valid.shape != (batch, m)):
+            found = f"{self.valid.dtype} of shape {tuple(self.valid.shape)}"
+            raise UserError(f"`valid` must be boolean of shape {(batch, m)}, True where the key is real, not {found}")
         if isinstance(self.bias, PairBias):
             packed = isinstance(self.pattern, Documents) and self.pattern.queries.total == self.bias.ragged.total
             if not packed or self.bias.heads not in (1, heads):
@@ -273,21 +263,16 @@ class Sight:
                     f"heads and the pattern {type(self.pattern).__name__}; both must be the same packed tokens"
                 )
         elif self.bias is not None:
-            if not self.bias.is_floating_point():
-                raise UserError(f"`bias` must have a floating-point dtype, not {self.bias.dtype}")
             b, h, *pair = self.bias.shape if self.bias.dim() == 4 else (0, 0, 0, 0)
-            if pair != [n, m] or b not in (1, batch) or h not in (1, heads):
-                raise UserError(
-                    f"`bias` must have shape {(batch, heads, n, m)} (batch or 1, heads or 1, queries, keys), "
-                    f"not {tuple(self.bias.shape)}"
-                )
+            if not self.bias.is_floating_point() or pair != [n, m] or b not in (1, batch) or h not in (1, heads):
+                found = f"{self.bias.dtype} of shape {tuple(self.bias.shape)}"
+                wanted = f"{(batch, heads, n, m)} (batch or 1, heads or 1, queries, keys)"
+                raise UserError(f"`bias` must be floating-point of shape {wanted}, not {found}")
         if isinstance(self.pattern, Documents):
             queries, keys = self.pattern.queries.total, self.pattern.memory.total
             if (batch, n, m) != (1, queries, keys):
-                raise UserError(
-                    f"the pattern Documents needs a batch of 1 with {queries} packed queries and {keys} packed keys, "
-                    f"not a batch of {batch} with {n} and {m}"
-                )
+                found = f"a batch of {batch} with {n} and {m}"
+                raise UserError(f"Documents needs a batch of 1 with {queries} queries and {keys} keys, not {found}")
 
     def simplified(self, n: int, m: int) -> Pattern:
         """The pattern, or FULL if it hides none of m keys from n queries."""
@@ -305,7 +290,10 @@ class Sight:
     def _allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
         pattern, mask = self.simplified(n, m), None
         if not isinstance(pattern, Full):
-            if isinstance(self.start, int) and n * m <= 1 << 22 and _may_keep(pattern):
+            # A mask made under a compiler or a fake mode may not be cached.
+            quiet = not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
+            small = isinstance(self.start, int) and n * m <= 1 << 22
+            if quiet and small and not isinstance(pattern, Documents):
                 mask = _small_mask(pattern, n, m, self.start, device)
             else:
                 mask = pattern.mask(n, m, self.start, device)

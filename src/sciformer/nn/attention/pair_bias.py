@@ -57,9 +57,8 @@ def unravel(place: Tensor) -> tuple[Tensor, Tensor]:
     return i, place - i * (i + 1) // 2
 
 
-def square(n: int, device: torch.device) -> Tensor:
-    """Index (n, n) of the pairs (i, j) and (j, i) in a triangle."""
-    i = torch.arange(n, device=device)
+def square(i: Tensor) -> Tensor:
+    """Index (n, n) in a triangle of all pairs (i, j) and (j, i) of positions i (n,)."""
     high, low = torch.maximum(i[:, None], i), torch.minimum(i[:, None], i)
     return high * (high + 1) // 2 + low
 
@@ -93,30 +92,24 @@ class PairBias:
         n, batch = self.ragged.longest, len(self.ragged)
         if n == 0 or batch == 0 or len(self.values) == 0:
             return self.values.new_zeros(batch, self.heads, n, n)
-        index = self.starts[:, None, None] + square(n, self.starts.device)
+        index = self.starts[:, None, None] + square(torch.arange(n, device=self.starts.device))
         valid = self.ragged.valid
         return self._at(index, valid[:, :, None] & valid[:, None, :]).transpose(0, 1)
 
     def flat(self) -> Tensor:
-        """Bias (1, H, T, T) of the packed tokens, 0 between different sequences.
-
-        Its size grows with T^2; only kernels without a faster way use it.
-        """
+        """Bias (1, H, T, T) of the packed tokens, 0 between sequences; for kernels without a smaller form."""
         ragged = self.ragged
         if ragged.total == 0 or len(self.values) == 0:
             return self.values.new_zeros(1, self.heads, ragged.total, ragged.total)
-        i = ragged.position
-        high, low = torch.maximum(i[:, None], i), torch.minimum(i[:, None], i)
         starts = F.pad(self.starts, (0, 1))[ragged.sample]
         same = (ragged.sample[:, None] == ragged.sample) & ragged.inside
-        return self._at(starts[:, None] + high * (high + 1) // 2 + low, same)[None]
+        return self._at(starts[:, None] + square(ragged.position), same)[None]
 
-    def after(self, count: int = 1) -> PairBias:
-        """Bias for sequences with `count` more tokens in front; the bias of their pairs is 0."""
-        old = self.ragged
-        longer = Ragged(old.lengths + count, old.total + count * len(old), old.longest + count, None)
+    def after(self) -> PairBias:
+        """Bias for sequences with one more token in front; the bias of its pairs is 0."""
+        old, longer = self.ragged, self.ragged.longer()
         triangle = Triangle(longer)
-        i, j = longer.position[triangle.rows] - count, longer.position[triangle.columns] - count
+        i, j = longer.position[triangle.rows] - 1, longer.position[triangle.columns] - 1
         sample = longer.sample[triangle.rows].clamp(max=max(0, len(old) - 1))
         here = triangle.inside & (j >= 0)
         index = torch.where(here, self.starts[sample] + i * (i + 1) // 2 + j, 0) if len(old) else i

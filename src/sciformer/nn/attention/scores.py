@@ -127,10 +127,8 @@ class Location(Score):
         if torch.compiler.is_compiling():
             return q @ self.weight[:, position].transpose(-2, -1).to(q.dtype)
         if len(position) and (last := int(position.max())) >= places:
-            raise UserError(
-                f"the Location score was made for at most {places} keys, not {last + 1}",
-                hint=f"Make it with Location(dim, heads, length={last + 1}).",
-            )
+            message = f"the Location score was made for at most {places} keys, not {last + 1}"
+            raise UserError(message, hint=f"Make it with Location(dim, heads, length={last + 1}).")
         return q @ self.weight[:, position].transpose(-2, -1).to(q.dtype)
 
 

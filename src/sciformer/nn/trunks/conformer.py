@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ...errors import UserError, one_of
 from ..attention.attention import Attention, AttentionArguments
 from ..attention.cache import Store
-from ..attention.masks import FULL, Documents, Pattern, Sight
+from ..attention.masks import FULL, Pattern, Sight
 from ..blocks import NORM_POSITIONS
 from ..dropout import Dropout
 from ..norms import BatchNorm, make_norm
@@ -33,7 +33,7 @@ class LineConv(nn.Module):
     def __init__(self, dim: int, kernel: int = 3) -> None:
         super().__init__()
         if kernel % 2 == 0:
-            raise UserError(f"the kernel of the convolution must cover an odd number of tokens, not {kernel}")
+            raise UserError(f"the kernel of a convolution must be odd, so that it has a middle token, not {kernel}")
         self.kernel = kernel
         self.linear = nn.Linear(kernel * dim, dim, bias=False)
         self.norm = BatchNorm(dim)
@@ -107,8 +107,7 @@ class ConformerBlock(nn.Module):
         """Output (B, N, D) for x (B, N, D); the call of Block, but without memory and store."""
         assert memory is None
         assert store is None
-        ragged = sight.pattern.queries if sight is not None and isinstance(sight.pattern, Documents) else None
-        valid = None if sight is None else sight.valid
+        valid, ragged = (None, None) if sight is None else (sight.valid, sight.packed)
         y = self.attention_norm(x) if self.pre else x
         y = self.attention(y, sight=sight, rotation=rotation, watch=look(watch, "attention"))
         x = self._join(x, y, self.attention_norm)

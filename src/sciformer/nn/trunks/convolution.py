@@ -16,15 +16,13 @@ from ..ragged import zero_padding
 from ..watch import Watch
 from .base import PaddedTrunk
 
-CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d]] = {1: nn.Conv1d, 2: nn.Conv2d}
-
 
 class ConvBlock(nn.Module):
     """x <- x + conv(gelu(norm(conv(gelu(norm(x))))))  (arXiv 1603.05027), with LayerNorm."""
 
-    def __init__(self, dim: int, kernel: int, axes: int, dilation: int, dropout: float) -> None:
+    def __init__(self, dim: int, kernel: int, line: bool, dilation: int, dropout: float) -> None:
         super().__init__()
-        conv, padding = CONVOLUTIONS[axes], dilation * (kernel // 2)
+        conv, padding = nn.Conv1d if line else nn.Conv2d, dilation * (kernel // 2)
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(2))
         self.convs = nn.ModuleList(conv(dim, dim, kernel, padding=padding, dilation=dilation) for _ in range(2))
         self.dropout = nn.Dropout(dropout)
@@ -60,12 +58,12 @@ class ConvNet(PaddedTrunk):
     ) -> None:
         super().__init__()
         if kernel % 2 == 0:
-            raise UserError(f"the kernel of the convolution must cover an odd number of tokens, not {kernel}")
+            raise UserError(f"the kernel of a convolution must be odd, so that it has a middle token, not {kernel}")
         self.inputs, self.dim, self.shape = dim, dim, shape
         self.position = Position() if position is None else position
         self.position.fits_without_attention(dim, self)
-        axes = 1 if shape is None else 2
-        self.blocks = nn.ModuleList(ConvBlock(dim, kernel, axes, dilation_growth**i, dropout) for i in range(depth))
+        growth, line = dilation_growth, shape is None
+        self.blocks = nn.ModuleList(ConvBlock(dim, kernel, line, growth**i, dropout) for i in range(depth))
         self.norm = nn.LayerNorm(dim)
 
     def run(

@@ -102,13 +102,11 @@ class EdgeConvNet(FlatTrunk):
     the output of the block before.
     """
 
-    def __init__(self, inputs: int, widths: Sequence[int], neighbours: int = 16, layers: int = 3) -> None:
+    def __init__(self, inputs: int, widths: Sequence[int], neighbours: int = 16) -> None:
         super().__init__()
         self.inputs, self.dim = inputs, [inputs, *widths][-1]
         self.input_norm = BatchNorm(inputs)
-        self.blocks = nn.ModuleList(
-            EdgeConv(before, width, neighbours, layers=layers) for before, width in zip([inputs, *widths], widths)
-        )
+        self.blocks = nn.ModuleList(EdgeConv(*pair, neighbours) for pair in pairwise([inputs, *widths]))
 
     def run(self, y: Tensor, at: Tensor | None, layout: Layout, watch: Watch | None) -> Tensor:
         y = self.input_norm(y, layout.real)

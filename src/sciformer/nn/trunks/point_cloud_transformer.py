@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -62,10 +63,9 @@ class PointCloudTransformer(FlatTrunk):
     def __init__(self, inputs: int, dim: int, depth: int = 3, widths: Sequence[int] = (128, 64), neighbours: int = 20):
         super().__init__()
         self.inputs, self.dim = inputs, dim
-        options = {"layers": 2, "shortcut": False, "itself": True, "bias": True}
         edges = [
-            EdgeConv(before, width, neighbours, **options)  # type: ignore[arg-type]
-            for before, width in zip([inputs, *widths], widths)
+            EdgeConv(*pair, neighbours, layers=2, shortcut=False, itself=True, bias=True)
+            for pair in pairwise([inputs, *widths])
         ]
         width = [inputs, *widths][-1]
         self.blocks = nn.ModuleList([*edges, *(OffsetAttention(width) for _ in range(depth))])

@@ -14,17 +14,14 @@ from torch import Tensor, nn
 from ...errors import UserError, one_of
 from ..options import DepthOptions, PositionOptions, TokenForm
 from ..positions import Position
+from ..ragged import zero_padding
 from ..watch import Watch
 from .base import PaddedTrunk
 
 if TYPE_CHECKING:
     from .recurrent_decoder import Memory
 
-LAYERS: dict[str, type[nn.RNN] | type[nn.GRU] | type[nn.LSTM]] = {
-    "rnn": nn.RNN,
-    "gru": nn.GRU,
-    "lstm": nn.LSTM,
-}
+LAYERS: dict[str, type[nn.RNN] | type[nn.GRU] | type[nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 State = tuple[Tensor, ...]
 
 
@@ -120,9 +117,8 @@ class Recurrent(PaddedTrunk):
         self.kind, self.directions = kind, 2 if bidirectional else 1
         if hidden is None:
             if dim % self.directions:
-                raise UserError(
-                    f"the width must be even for two directions, not {dim}", hint="Choose an even width, or set hidden."
-                )
+                message = f"the width must be even for two directions, not {dim}"
+                raise UserError(message, hint="Choose an even width, or set hidden.")
             hidden = dim // self.directions
         self.inputs, self.hidden, self.dim = dim, hidden, hidden * self.directions
         self.position = Position() if position is None else position
@@ -199,12 +195,10 @@ class _Order:
         self.backward = torch.where(place < lengths, lengths - 1 - place, place)
 
     def gather(self, x: Tensor) -> Tensor:
-        if self.valid is None:
-            return x
-        return _take(x.masked_fill(~self.valid[..., None], 0), self.to_front)
+        return x if self.valid is None else _take(zero_padding(x, self.valid), self.to_front)
 
     def scatter(self, x: Tensor) -> Tensor:
-        return x if self.valid is None else _take(x, self.to_place).masked_fill(~self.valid[..., None], 0)
+        return x if self.valid is None else zero_padding(_take(x, self.to_place), self.valid)
 
     def reverse(self, x: Tensor) -> Tensor:
         return _take(x, self.backward)

@@ -83,10 +83,8 @@ class RecurrentDecoder(nn.Module):
             return valid.flatten(padded)
         x = zero_padding(x, valid)
         if self.score is not None and memory is None and (cache is None or cache.memory is None):
-            raise UserError(
-                "the memory that the decoder attends to is missing",
-                hint="Pass memory, or make the decoder with score=None.",
-            )
+            message = "the memory that the decoder attends to is missing"
+            raise UserError(message, hint="Pass memory, or make the decoder with score=None.")
         asked = cache.memory if cache is not None else None
         if asked is None and memory is not None:
             asked = Memory(self, memory, memory_valid)
@@ -96,7 +94,7 @@ class RecurrentDecoder(nn.Module):
             out, after, seen = self._step(x[:, i], states, asked, watch is not None)
             if valid is not None:  # padding does not change the state
                 real = valid[:, i, None]
-                after = [_where(real, new, old) for new, old in zip(after, states)]
+                after = [tuple(torch.where(real, *pair) for pair in zip(*both)) for both in zip(after, states)]
             states = after
             outputs.append(out)
             weights.append(seen)
@@ -130,10 +128,6 @@ class RecurrentDecoder(nn.Module):
             above.append(cell(self.dropout(x) if i else x, states[i]))
             x = above[-1][0]
         return torch.tanh(self.out(torch.cat([self.dropout(x), *context], -1))), above, seen
-
-
-def _where(real: Tensor, new: State, old: State) -> State:
-    return tuple(torch.where(real, a, b) for a, b in zip(new, old))
 
 
 class Memory:
@@ -181,8 +175,7 @@ class RecurrentDecoderOptions(RecurrentOptions):
             raise UserError("model.depth must be 1 or more for a recurrent decoder, not 0", key="model.depth")
         if self.score == "location" and (memory_window or 0) > self.longest:
             raise UserError(
-                f"model.longest is {self.longest}, but `model.score: location` needs {memory_window} or more, "
-                "the context of the source",
+                f"model.longest is {self.longest}, but must be at least {memory_window}, the context of the source",
                 key="model.longest",
             )
         return RecurrentDecoder(

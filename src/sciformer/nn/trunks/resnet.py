@@ -26,9 +26,7 @@ class ResidualUnit(nn.Module):
     def __init__(self, inputs: int, dim: int, stride: int) -> None:
         super().__init__()
         self.stride = stride
-        self.convs = nn.ModuleList(
-            [nn.Conv1d(inputs, dim, 3, stride, padding=1), nn.Conv1d(dim, dim, 3, padding=1)],
-        )
+        self.convs = nn.ModuleList([nn.Conv1d(inputs, dim, 3, stride, padding=1), nn.Conv1d(dim, dim, 3, padding=1)])
         self.norms = nn.ModuleList(BatchNorm(dim) for _ in range(2))
         same = inputs == dim and stride == 1
         self.change: nn.Module = nn.Identity() if same else nn.Conv1d(inputs, dim, 1, stride, bias=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -95,9 +96,9 @@ class ResNet2d(PaddedTrunk):
         super().__init__()
         if len(widths) != len(stages) or not stages:
             raise UserError(
-                f"there must be as many widths as stages, 1 or more, not {len(widths)} widths and {len(stages)} stages"
+                f"each stage must have a width, but there are {len(widths)} widths and {len(stages)} stages"
             )
-        self.raster, self.places, self.inputs = raster, places, raster[0] * raster[1] * raster[2]
+        self.raster, self.places, self.inputs = raster, places, math.prod(raster)
         down = [_strides(side, len(stages)) for side in raster[:2]]
         first, pool, *rest = zip(*down)
         self.stem = ConvNorm(raster[2], widths[0], 7 if 2 in first else 3, first)
@@ -193,16 +194,10 @@ class ResNet2dOptions(TrunkOptions):
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ResNet2d:
         raster, grid = form.raster(), form.grid_shape
         if len(raster) != 3 or not isinstance(grid, tuple) or len(grid) != 2:
-            raise UserError(
-                f"`model.trunk: resnet2d` needs image patches as tokens, not `tokens.kind: {form.kind}`",
-                key="model.trunk",
-            )
-        if form.width != raster[0] * raster[1] * raster[2]:
-            raise UserError(
-                f"`model.trunk: resnet2d` needs patches of {raster[0] * raster[1] * raster[2]} numbers without an "
-                f"embedding, not embedded tokens of width {form.width}",
-                hint="Set tokens.embed: none.",
-                key="tokens.embed",
-            )
+            message = f"`model.trunk: resnet2d` needs image patches as tokens, not `tokens.kind: {form.kind}`"
+            raise UserError(message, key="model.trunk")
+        if form.width != (pixels := math.prod(raster)):
+            message = f"`model.trunk: resnet2d` needs patches of {pixels} numbers, not embeddings of width {form.width}"
+            raise UserError(message, hint="Set tokens.embed: none.", key="tokens.embed")
         widths = self.widths or [self.dim << i for i in range(len(self.stages))]
         return ResNet2d(raster, grid, self.stages, widths, self.bottleneck)

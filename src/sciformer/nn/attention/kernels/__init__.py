@@ -120,10 +120,8 @@ def attend(
     sight = Sight() if sight is None else sight
     if not isinstance(sight, Sight) or not isinstance(score, Score):
         found = type(sight if isinstance(score, Score) else score).__name__
-        raise UserError(
-            f"attend needs a Sight and a Score, not {found}",
-            hint="Pass a mask as Sight(valid=mask) and a score as ScaledDot().",
-        )
+        message = f"attend needs a Sight and a Score, not {found}"
+        raise UserError(message, hint="Pass a mask as Sight(valid=mask) and a score as ScaledDot().")
     queries, keys, values = q.shape, k.shape, v.shape
     if (
         not len(queries) == len(keys) == len(values) == 4

@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
@@ -124,11 +125,8 @@ def build(
     some, every = open_blocks(pattern, n, m, start, device)
     some, every = some[None, None], every[None, None]
     if valid is not None:
-        columns = torch.nn.functional.pad(valid, (0, -m % BLOCK), value=False).unflatten(1, (-1, BLOCK))
-        inside = torch.nn.functional.pad(torch.ones_like(valid), (0, -m % BLOCK), value=False)
-        gaps = (inside.unflatten(1, (-1, BLOCK)) & ~columns).any(-1)
-        some = some & columns.any(-1)[:, None, None]
-        every = every & ~gaps[:, None, None]
+        keys, gaps = (F.pad(part, (0, -m % BLOCK)).unflatten(1, (-1, BLOCK)).any(-1) for part in (valid, ~valid))
+        some, every = some & keys[:, None, None], every & ~gaps[:, None, None]
     partial, full = some & ~every, every
 
     def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:

@@ -219,7 +219,7 @@ class Laid(torch.autograd.Function):
         laid, lower, upper, pairs, done = [], [], [], [], 0
         for group in plan.groups:
             n, valid = group.width, group.valid
-            place = starts[group.sets][:, None, None] + square(n, starts.device)
+            place = starts[group.sets][:, None, None] + square(torch.arange(n))
             there = valid[:, None, :].expand(-1, n, -1)
             rows = there & valid[:, :, None]
             index = torch.where(rows, place, torch.where(there, count + 1, count)).flatten()

@@ -20,10 +20,8 @@ from .request import Request, repeat_heads
 def weigh(q: Tensor, k: Tensor, sight: Sight, score: Score) -> Tensor:
     """Attention weights (B, H, N, M) of prepared queries and keys; rows sum to 1 or 0."""
     k = repeat_heads(k, q.shape[1])
-    dtype, exact = (
-        q.dtype,
-        torch.promote_types(q.dtype, torch.float32),
-    )  # products in half precision may overflow before scaling
+    dtype = q.dtype
+    exact = torch.promote_types(dtype, torch.float32)  # products in half precision may overflow before scaling
     logits = score.compare(q.to(exact), k.to(exact), _key_positions(sight))
     if (dense := sight.dense_bias) is not None:
         logits = logits + dense
