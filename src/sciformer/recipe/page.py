@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import UserError
-from ..files.atomic import atomic_write, check_name
+from ..files.atomic import atomic_write, check_name, check_new
 from . import document
 from .recipe import Recipe
 from .yaml import Keys
@@ -80,9 +80,7 @@ def check_new_recipe(path: Path, overwrite: bool) -> None:
         check_name(path, (".yaml", ".yml"), "a recipe")
     except UserError as error:
         raise error.with_fields(key="--out") from error
-    if path.exists() and not overwrite:
-        hint = "Choose another file with --out, or replace it with --overwrite."
-        raise UserError(f"{path} already exists", hint=hint, file=path)
+    check_new(path, overwrite)
 
 
 def _printable(text: str) -> str:

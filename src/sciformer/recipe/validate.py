@@ -22,8 +22,6 @@ from .yaml import Keys, dotted_key
 
 SECTIONS = ("about", *SECTIONS_WITH_KIND, "train")
 ABSENT = object()
-
-
 Classes = dict[Keys, type[BaseModel]]
 
 
@@ -65,12 +63,11 @@ def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
     classes: Classes = {("about",): About}
     problems: list[UserError] = []
     tokens: Any = source.values.get("tokens")
-    streams = list(tokens) if _are_streams(tokens) else []
+    streams = tokens if _are_streams(tokens) else {}
     for section in SECTIONS_WITH_KIND:
-        value: Any = source.values.get(section)
-        parts: dict[Keys, Any] = {(section,): value}
-        if section == "tokens" and _are_streams(value):
-            parts = {(section, name): stream for name, stream in value.items()}
+        parts: dict[Keys, Any] = {(section,): source.values.get(section)}
+        if section == "tokens" and streams:
+            parts = {(section, name): stream for name, stream in streams.items()}
         for keys, part in parts.items():
             name, known, kind = dotted_key(keys), ", ".join(names(section)), (*keys, "kind")
             if part is None:
@@ -190,7 +187,6 @@ def _validation_error(at: Keys, section: Keys, detail: Any, source: Document, cl
 
 
 def _type_error(at: Keys, value: Any, source: Document, classes: Classes) -> UserError:
-    """Error for a value of the wrong type."""
     text, hint = describe_mismatch(annotation_at(classes, at), value)
     return source.error(at, f"{dotted_key(at)} {text}", hint)
 
