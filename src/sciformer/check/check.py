@@ -33,7 +33,7 @@ from ..testing import check_tokens
 from ..train.distributed import Ranks, find_device
 from ..train.finetune import load_pretrained
 from ..train.folder import Folder
-from ..train.step import bad_samples
+from ..train.step import bad_samples, rough_rows
 from .estimate import try_training
 
 MAX_CHECKED_SAMPLES = 2048  # samples checked per part, without `deep`
@@ -72,7 +72,9 @@ class Checked:
         except UserError as error:
             self.problems.append(f"{what}: {error}")
         except Exception as error:
-            self.problems.append(f"{what}: {type(error).__name__}: {error}{_error_place(error)}")
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"line {last.lineno} of {last.filename}"
+            self.problems.append(f"{what}: {type(error).__name__}: {error} ({place})")
 
 
 def check(
@@ -161,8 +163,7 @@ def _count_bad_samples(checked: Checked, assembly: Assembly, part: str, first: B
         words = f"{len(tokens)} of {len(first)} samples of {part} contain NaN or infinity"
         checked.notes.append(f"{words}; the first is sample {tokens[0]}.")
     for name, column in first.samples.items():
-        if column.dtype.kind == "f" and not np.isfinite(column).all():
-            number = int((~np.isfinite(column.reshape(len(column), -1)).all(1)).sum())
+        if number := int(rough_rows(column).sum()):
             checked.notes.append(f"Column `{name}` is not finite in {number} samples of {part}.")
 
 
@@ -173,12 +174,8 @@ def _tokens(checked: Checked, assembly: Assembly, stream: str, own: bool) -> Non
     if table is None:
         return
     section = assembly.tokens[stream]
-    rough = any(
-        column.values.dtype.kind == "f" and not np.isfinite(column.values).all()
-        if isinstance(column, Lists)
-        else column.dtype.kind == "f" and not np.isfinite(column).all()
-        for column in table.values()
-    )
+    columns = [column.values if isinstance(column, Lists) else column for column in table.values()]
+    rough = any(rough_rows(column).any() for column in columns)
     missing = list(section.tokenize(table).columns) if rough else []
     found = check_tokens(section, table, missing=missing, draw=own)
     checked.problems += [f"tokens {problem}" for problem in found]
@@ -220,8 +217,3 @@ def show_check(checked: Checked, console: Console) -> None:
         console.print(Text(f"{number} {'problem' if number == 1 else 'problems'} to correct", style="bold red"))
     else:
         console.print(Text("ready to train", style="bold green"))
-
-
-def _error_place(error: Exception) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" (line {frames[-1].lineno} of {frames[-1].filename})" if frames else ""

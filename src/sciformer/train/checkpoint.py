@@ -82,7 +82,9 @@ def save(
         seals = {name: _seal(partial / name) for name in ["state.json", *files]}
         manifest = {"format": FORMAT, "step": step, "files": seals}
         replace(partial / "manifest.json", json.dumps(manifest, indent=1) + "\n")
-        _swap(partial, final)
+        if os.path.lexists(final):  # of the same step: `_tidy` or `_prune` removes it
+            os.rename(final, final.with_name(f".replaced-{final.name}"))
+        os.rename(partial, final)
         sync(folder)
         replace(folder / "latest", f"{final.name}\n")
     except BaseException as error:
@@ -145,13 +147,6 @@ def _seal(path: Path) -> dict[str, int | str]:
     sync(path)
     with open(path, "rb") as file:
         return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
-def _swap(partial: Path, final: Path) -> None:
-    """Rename the new checkpoint; an old one of this step becomes `.replaced-...`."""
-    if os.path.lexists(final):
-        os.rename(final, final.with_name(f".replaced-{final.name}"))
-    os.rename(partial, final)
 
 
 def _tidy(folder: Path) -> None:

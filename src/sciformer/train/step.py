@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ..assembly import Assembly
 from ..data.batch import Batch, ModelInputs
 from ..data.collate import AsyncTensors
+from ..data.columns import Array
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..data.sampler import rounded
@@ -353,26 +354,30 @@ def matmul_precision(settings: Train, device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+def rough_rows(column: Array) -> Array:
+    """Mask of the rows of a column that contain NaN or infinity."""
+    if column.dtype.kind != "f":
+        return np.zeros(len(column), bool)
+    return np.asarray(~np.isfinite(column).all(tuple(range(1, column.ndim))))
+
+
 def bad_samples(batch: Batch) -> list[int]:
     """Ids of the samples of a batch that contain NaN or infinity."""
     bad = np.zeros(len(batch), bool)
     for stream in batch.streams.values():
         for column in stream.columns.values():
-            if column.dtype.kind == "f":
-                wrong = ~np.isfinite(column).reshape(len(column), -1).all(1)
-                bad |= np.bincount(stream.sample[wrong], minlength=len(batch)) > 0
+            bad |= np.bincount(stream.sample[rough_rows(column)], minlength=len(batch)) > 0
     for column in batch.samples.values():
-        if column.dtype.kind == "f":
-            bad |= ~np.isfinite(column).reshape(len(column), -1).all(1)
+        bad |= rough_rows(column)
     return [int(number) for number in batch.ids[bad]]
 
 
 def bad_samples_of(assembly: Assembly, part: str, limit: int | None = None) -> list[int]:
     """Ids of samples of a part with NaN or infinity in tokens or loss columns."""
     dataset, found = assembly.dataset(part), []
-    count = len(dataset) if limit is None else min(limit, len(dataset))
-    for start in range(0, count, 256):
-        ids = np.arange(start, min(start + 256, count))
+    every = np.arange(len(dataset))[:limit]
+    for start in range(0, len(every), 256):
+        ids = every[start : start + 256]
         raw, rng = dataset.batch(ids), SampleRandom(assembly.recipe.train.seed, -1, ids)
         made = prepare(raw, assembly.tokens, assembly.objective, rng, training=False, counted=False)
         needed = {name: column for name, column in made.samples.items() if made.sent is None or name in made.sent}
