@@ -178,16 +178,14 @@ def _manifest_of(module: ModuleType, folder: Path) -> Field:
 def _reason(error: BaseException, path: Path) -> tuple[str, int | None]:
     """Error text with the line of the plugin that caused it, and the line number."""
     text = f"{type(error).__name__}: {error}"
-
-    def own(file: str | None) -> bool:
-        return file is not None and (file == str(path) or path in Path(file).parents)
-
-    if isinstance(error, SyntaxError) and own(error.filename):
-        return f"{text}\n  in {error.filename}, line {error.lineno}: {(error.text or '').strip()}", error.lineno
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if own(frame.filename)]
-    if not frames:
+    places = [(frame.filename, frame.lineno, frame.line) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        places.append((error.filename or "", error.lineno, (error.text or "").strip()))
+    own = [place for place in places if path in (Path(place[0]), *Path(place[0]).parents)]
+    if not own:
         return text, None
-    return f"{text}\n  in {frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}", frames[-1].lineno
+    file, line, code = own[-1]
+    return f"{text}\n  in {file}, line {line}: {code}", line
 
 
 def _check(path: Path, before: Mapping[str, Mapping[str, Any]]) -> None:
