@@ -94,7 +94,11 @@ def check(
     checked = Checked(recipe.name if isinstance(recipe, Recipe) else str(recipe))
     with checked.trying("the recipe"):
         recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
-        _recipe(checked, recipe, plugins)
+        tokens = ", ".join(stream.kind for stream in recipe.streams.values())
+        kinds = (recipe.data.kind, tokens, recipe.model.kind, recipe.objective.kind)
+        facts = {"name": recipe.name, "title": recipe.about.title, "made of": " · ".join(kinds)}
+        facts["plugins"] = ", ".join(plugin.name for plugin in plugins)
+        checked.facts["Recipe"] = {name: words for name, words in facts.items() if words}
         with checked.trying("the data"):
             recipe, pretrained = load_pretrained(recipe, Folder(run))
             assembly = Assembly.open(recipe, log=log, pretrained=pretrained)
@@ -105,16 +109,6 @@ def check(
             with checked.trying("a step of the training"), Ranks(find_device(recipe.train.device)) as ranks:
                 try_training(checked, assembly, ranks, Path(run), deep, log)
     return checked
-
-
-def _recipe(checked: Checked, recipe: Recipe, plugins: Sequence[Plugin]) -> None:
-    checked.fact("Recipe", "name", recipe.name)
-    if recipe.about.title:
-        checked.fact("Recipe", "title", recipe.about.title)
-    tokens = ", ".join(stream.kind for stream in recipe.streams.values())
-    checked.fact("Recipe", "made of", f"{recipe.data.kind} · {tokens} · {recipe.model.kind} · {recipe.objective.kind}")
-    if plugins:
-        checked.fact("Recipe", "plugins", ", ".join(plugin.name for plugin in plugins))
 
 
 # Data and tokens
@@ -190,10 +184,9 @@ def _small_table(table: Table, count: int) -> dict[str, Any] | None:
     small: dict[str, Any] = dict(select(table, np.arange(count) % rows_of(table)))
     for name, column in small.items():
         if not isinstance(column, Lists) and column.dtype == object:
-            cut = np.empty(count, object)
-            for i, text in enumerate(column):
-                cut[i] = text[: MAX_TEXT_LETTERS - 32 * i] if isinstance(text, str) else text
-            small[name] = cut
+            ends = [MAX_TEXT_LETTERS - 32 * i for i in range(count)]
+            cut = (text[:end] if isinstance(text, str) else text for text, end in zip(column, ends))
+            small[name] = np.fromiter(cut, object, count)
     return small
 
 

@@ -129,7 +129,6 @@ def show_run(run: Run, console: Console) -> None:
 
 
 def _describe_crossing(along: dict[str, Any]) -> str:
-    """Sentence with the column value at which the prediction changes."""
     if along.get("crossing") is None:
         return ""
     sentence = f"The prediction changes at {along['column']} {along['crossing']:.4f}"

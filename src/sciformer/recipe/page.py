@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from ..errors import UserError
 from ..files.atomic import atomic_write, check_name, check_new
-from . import document
+from . import document, validate
 from .recipe import Recipe
 from .yaml import Keys
 
-SECTIONS = ("base", "about", "data", "tokens", "model", "objective", "train")
+SECTIONS = ("base", *validate.SECTIONS)
 COMMENT_COLUMN = 34
 GUESSES_NOTE = "All values below are guesses from these files, with their reasons; change them as needed."
 

@@ -208,14 +208,13 @@ def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError
     owner = annotation_at(classes, tuple(around))
     known = keys_of(owner) if around else [*SECTIONS]
     owners = [dotted_key(keys) for keys, one in classes.items() if key in one.model_fields and keys[:1] != at[:1]]
-    near = difflib.get_close_matches(str(key), known, n=1)
     new = RENAMED.get(str(around[0]), {}).get(str(key)) if around else None
     if new and (new in known or _names_with(new, around[0], owner)):
         return source.error(at, f"{dotted_key(at)} is now called {new}", f"Write {dotted_key((*around, new))}.")
     hints = [f"`{key}` belongs to {' or '.join(owners)}."] if owners else []
     for choice, others in _names_with(str(key), around[0], owner) if around else ():
         hints.append(f"{dotted_key(at)} belongs to {dotted_key((*around, choice))}: {', '.join(others)}.")
-    if near and not owners:
+    if (near := difflib.get_close_matches(str(key), known, n=1)) and not owners:
         hints.append(f"Did you mean {dotted_key((*around, near[0]))}?")
     hint = " ".join(hints) or f"The known keys are {', '.join(known)}."
     return UnknownKeyError(**source.error(at, f"{dotted_key(at)} is not a known key", hint).fields)

@@ -105,9 +105,7 @@ def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -
     if not there and step is None:
         return None
     faults = []
-    for number, path in reversed(there):
-        if step not in (None, number):
-            continue
+    for number, path in [one for one in reversed(there) if step in (None, one[0])]:
         try:
             return _read(path, number, log)
         except Unsound as fault:
@@ -119,9 +117,8 @@ def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -
         raise UserError(message, hint="Choose one of these steps." if found else "", file=folder)
     what = "" if step is None else f" of step {step}"
     message = f"{folder} has no intact checkpoint{what}: {'; '.join(faults)}"
-    raise UserError(
-        message, hint="Restore a checkpoint from a copy, or move the folder away and start again.", file=folder
-    )
+    hint = "Restore a checkpoint from a copy, or move the folder away and start again."
+    raise UserError(message, hint=hint, file=folder)
 
 
 def steps(folder: Path) -> list[int]:

@@ -79,8 +79,7 @@ class OptimizerStep:
         check_one_pass(self.objective, settings, ranks)
         self.micro_batch = settings.micro_batch
         self.precision = working_precision(settings, self.device)
-        compiled = (self.device.type == "cuda") if settings.compile is None else settings.compile
-        self.compiled = compiled
+        self.compiled = compiled = (self.device.type == "cuda") if settings.compile is None else settings.compile
         self.pad_to_multiple = settings.pad_to_multiple or (32 if compiled else 1)
         if compiled:
             give_own_code(step)
@@ -175,13 +174,12 @@ class OptimizerStep:
                     message = f"a batch of {size} samples does not fit into memory, and {reason}"
                     hint = "Use a smaller train.batch or a smaller model."
                     raise UserError(message, hint=hint, key="train.batch") from error
-                if size == 1 or self.ranks.world > 1:
-                    smaller = f"Set train.micro_batch: {size // 2}"
-                    raise UserError(
-                        f"a micro-batch of {size} {'sample' if size == 1 else 'samples'} does not fit into memory",
-                        hint="Use a smaller model or shorter samples." if size == 1 else smaller,
-                        key=None if size == 1 else "train.micro_batch",
-                    ) from error
+                if size == 1:
+                    hint = "Use a smaller model or shorter samples."
+                    raise UserError("a micro-batch of 1 sample does not fit into memory", hint=hint) from error
+                if self.ranks.world > 1:
+                    message, key = f"a micro-batch of {size} samples does not fit into memory", "train.micro_batch"
+                    raise UserError(message, hint=f"Set {key}: {size // 2}", key=key) from error
                 self.micro_batch = -(-size // 2)
             # Outside the handler, so that the memory of the failed attempt is free.
             self.optimizer.zero_grad(set_to_none=True)
