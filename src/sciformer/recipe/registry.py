@@ -16,12 +16,13 @@ from ..errors import UserError, one_of
 from .field import EXTENSION_POINTS, PLUGIN_FIELDS, SECTIONS_WITH_KIND, load, places
 
 METRICS = {
-    "calibration": "calibration_error",
-    "classification": "accuracy auc efficiency_1 macro_f1",
-    "regression": "coverage_68 coverage_95 mae negative_log_likelihood noise_left overlap quantile_error rmse scatter",
-    "text": "bleu chrf entity_f1 entity_precision entity_recall perplexity token_accuracy",
+    "metrics.calibration": "calibration_error",
+    "metrics.classification": "accuracy auc efficiency_1 macro_f1",
+    "metrics.regression": "coverage_68 coverage_95 mae negative_log_likelihood noise_left overlap quantile_error rmse "
+    "scatter",
+    "metrics.text": "bleu chrf entity_f1 entity_precision entity_recall perplexity token_accuracy",
 }
-"""Modules of `sciformer.metrics` and their functions, whose names are the names of the metrics."""
+"""Modules and their functions, whose names are the names of the metrics."""
 # The library's own objects, imported when their name is used. Fields add theirs: see `field.py`.
 SHARED_PLACES: dict[str, dict[str, str]] = {
     **{point: {} for point in EXTENSION_POINTS},
@@ -83,7 +84,7 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
         "mean": "sciformer.nn.pooling:MeanOptions",
         "sum": "sciformer.nn.pooling:SumOptions",
     },
-    "metric": {name: f"sciformer.metrics.{module}:{name}" for module, some in METRICS.items() for name in some.split()},
+    "metric": {name: f"sciformer.{module}:{name}" for module, some in METRICS.items() for name in some.split()},
     "objective": {
         "classify": "sciformer.objectives.classify:Classify",
         "denoise": "sciformer.objectives.denoise:Denoise",
