@@ -21,33 +21,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._version import __version__
+from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .data.batch import Stream as Stream
     from .errors import Stopped as Stopped
     from .errors import UserError as UserError
     from .recipe import Recipe as Recipe
-    from .recipe.plugin import load as load_plugin
+    from .recipe import plugin
     from .recipe.registry import register as register
     from .run import Run as Run
     from .testing import check_tokens as check_tokens
     from .tokens.base import Tokens as Tokens
     from .tokens.protocols import Readout as Readout
 
-__all__ = [
-    "Readout",
-    "Recipe",
-    "Run",
-    "Stopped",
-    "Stream",
-    "Tokens",
-    "UserError",
-    "__version__",
-    "check_tokens",
-    "load_plugin",
-    "register",
-]
+    load_plugin = plugin.load
 
 PLACES = {
     "Readout": "tokens.protocols:Readout",
@@ -61,6 +49,7 @@ PLACES = {
     "load_plugin": "recipe.plugin:load",
     "register": "recipe.registry:register",
 }
+__all__ = sorted([*PLACES, "__version__"])
 
 
 def __dir__() -> list[str]:

@@ -104,9 +104,8 @@ class Assembly:
         """Fit each stream; streams with a common vocabulary are fitted once."""
         fitted: list[Tokens] = []
         for tokens in self.tokens.values():
-            twin = None
-            if isinstance(tokens, Textual):
-                twin = next((other for other in fitted if tokens.same_vocabulary(other)), None)
+            text = tokens if isinstance(tokens, Textual) else None
+            twin = next((other for other in fitted if text and text.same_vocabulary(other)), None)
             if twin is None:
                 tokens.fit(pieces(source))
             else:

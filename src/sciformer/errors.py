@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 import os
 import re
@@ -50,15 +51,8 @@ class UserError(ValueError):
         return UserError(**{**self.fields, **fields})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.args, self.__dict__)
-
-
-def _restore(cls: type[UserError], args: tuple[Any, ...], state: dict[str, Any]) -> UserError:
-    """Unpickle an error of any subclass, for errors that cross processes."""
-    error = cls.__new__(cls)
-    error.args = args
-    error.__dict__.update(state)
-    return error
+        # Without `__init__`, whose arguments differ between subclasses.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 def one_of(what: str, value: object, names: Iterable[object], *, key: str | None = None) -> None:

@@ -156,22 +156,20 @@ class Run:
 
         Classification gives probabilities and classes, regression values and standard deviations.
         """
-        size = max(64, min(512, self.recipe.train.batch))
-        found = predict(self.step, self.assembly, self._dataset(what), self.device, size)
+        if isinstance(what, Mapping):
+            dataset = self.assembly.samples(what)
+        else:
+            files = [what] if isinstance(what, (str, Path)) else what
+            if not all(isinstance(file, (str, Path)) for file in files):
+                raise UserError(f"predict needs file names or a table {{column: array}}, not {type(what).__name__}")
+            dataset = self.assembly.read([Path(file) for file in files])
+        found = predict(self.step, self.assembly, dataset, self.device, max(64, min(512, self.recipe.train.batch)))
         answers: dict[str, Any] = dict(found.outputs)
         if "probabilities" in answers:
             names = np.asarray(self.assembly.objective.classes)  # type: ignore[attr-defined]
             likely = answers["probabilities"]
             answers["class"] = np.where(np.isnan(likely).any(1), "", names[likely.argmax(1)])
         return {**found.samples, **answers}
-
-    def _dataset(self, what: Table | Sequence[str | Path] | str | Path) -> Dataset:
-        if isinstance(what, Mapping):
-            return self.assembly.samples(what)
-        files = [what] if isinstance(what, (str, Path)) else what
-        if not all(isinstance(file, (str, Path)) for file in files):
-            raise UserError(f"predict needs file names or a table {{column: array}}, not {type(what).__name__}")
-        return self.assembly.read([Path(file) for file in files])
 
     def report(self) -> Path:
         """Write report.html and return its path."""

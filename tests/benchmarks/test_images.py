@@ -2,7 +2,6 @@
 
 import argparse
 import gzip
-import importlib.metadata
 
 import numpy as np
 import pytest
@@ -41,8 +40,7 @@ def test_mnist_is_divided_once_and_a_few_labels_add_up(tmp_path):
 
 
 @pytest.fixture
-def options(monkeypatch):
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1")
+def options(versions):
     common = {"part": "train", "variant": "", "peer": "script", "processes": 2, "repeats": 2, "steps": 4}
     return argparse.Namespace(**common, batch=256, workers=2)
 

@@ -1,7 +1,6 @@
 """The comparison with the official Particle Transformer counts right, and both sides are the same network."""
 
 import argparse
-import importlib.metadata
 
 import pytest
 import torch
@@ -12,8 +11,7 @@ from tests.benchmarks.test_results import KEYS
 
 
 @pytest.fixture
-def options(monkeypatch):
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1")
+def options(versions):
     return argparse.Namespace(part="train", variant="", processes=2, repeats=2, steps=4, peer="weaver")
 
 

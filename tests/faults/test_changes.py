@@ -142,14 +142,8 @@ def test_missing_plugin(tmp_path, monkeypatch):
 def test_fresh_removes_only_its_own(tmp_path, texts):
     recipe, reference = texts
     go(recipe.change({"model.dim": 4, "train.steps": 6}), tmp_path)
-    others = [
-        "notes.txt",
-        "model/mine.py",
-        "model/weights.pt",
-        "checkpoints/mine/a",
-        "tensorboard/mine",
-        "step-0000004/b",
-    ]
+    others = ["notes.txt", "model/mine.py", "model/weights.pt", "checkpoints/mine/a", "tensorboard/mine"]
+    others.append("step-0000004/b")
     for name in others:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("mine")

@@ -4,14 +4,13 @@ import multiprocessing
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
 from sciformer.errors import Stopped
 from sciformer.train import checkpoint, signals
 from tests.faults import fault
-from tests.train.tiny import assert_near, assert_same, at_step, fate, go, left, start, start_ranks
+from tests.train.tiny import assert_near, assert_same, at_step, fate, go, in_ranks, left, start, start_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 WATCHED = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]
@@ -113,11 +112,8 @@ def test_signal_to_one_rank(tmp_path, texts):
     recipe = texts[0].change({"model.dropout": 0.0})
     reference = left(go(recipe, tmp_path / "one"))
     with at_step(6, send(signal.SIGUSR1), rank=1):
-        children = start_ranks(lambda: go(recipe, tmp_path / "run"), tmp_path)
-        assert [fate(child) for child in children] == [1, 1]
-    for rank in range(2):
-        said = (tmp_path / f"rank-{rank}").read_text()
-        assert said.startswith("Stopped: stopped by SIGUSR1 at step 7;")
+        answers = in_ranks(lambda: go(recipe, tmp_path / "run"), tmp_path, status=1)
+    assert all(said.startswith("Stopped: stopped by SIGUSR1 at step 7;") for said in answers)
     assert_near(go(recipe, tmp_path / "run"), reference, 1e-6)
 
 
@@ -158,8 +154,6 @@ def test_silent_rank(tmp_path, texts):
 def test_first_rank_refuses(tmp_path, texts):
     recipe, _ = texts
     go(recipe, tmp_path / "run", stop_after=4)
-    children = start_ranks(lambda: go(recipe.change({"model.dim": 4}), tmp_path / "run"), tmp_path)
-    assert [fate(child) for child in children] == [1, 1]
-    first, second = (Path(tmp_path / f"rank-{rank}").read_text() for rank in range(2))
+    first, second = in_ranks(lambda: go(recipe.change({"model.dim": 4}), tmp_path / "run"), tmp_path, status=1)
     assert first == second
     assert "model.dim: 8 -> 4" in first

@@ -23,6 +23,9 @@ from sciformer.recipe.registry import Section, register
 class Beads(Section):
     size: int = 3
     """How large a bead is."""
+
+
+assert Beads.__annotations__ == {"size": int}  # no `from __future__ import annotations` of ours
 '''
 
 
@@ -89,7 +92,7 @@ def test_files_that_cannot_be_plugins(write, tmp_path):
         ("import no_such_package\n", 1, ["No module named 'no_such_package'", "line 1: import no_such_package"]),
         ("raise SystemExit(3)\n", 1, ["SystemExit: 3", "line 1: raise SystemExit(3)"]),
         (BEADS.replace("test-own-beads", "text"), 3, ["UserError", "Beads", "'text'", 'line 3: @register("tokens"']),
-        (BEADS + "raise KeyError\n", 7, ["KeyError", "line 7: raise KeyError"]),
+        (BEADS + "raise KeyError\n", 10, ["KeyError", "line 10: raise KeyError"]),
         ("x = '\0'\n", None, ["null bytes"]),
     ],
 )

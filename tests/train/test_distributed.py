@@ -49,9 +49,8 @@ def test_what_ranks_do_together(tmp_path):
 
 def test_one_process_does_the_obvious():
     with Ranks(CPU) as ranks:
-        assert (ranks.first, ranks.world, ranks.sum(1, 2.5), ranks.gather("x"), ranks.agree("y")) == (
-            *(True, 1, [1, 2.5], ["x"], "y"),
-        )
+        found = (ranks.first, ranks.world, ranks.sum(1, 2.5), ranks.gather("x"), ranks.agree("y"))
+        assert found == (True, 1, [1, 2.5], ["x"], "y")
         assert ranks.in_turn(lambda: 3) == 3
         step = torch.nn.Linear(2, 2)
         assert ranks.wrap(step, "none") is ranks.wrap(step, "full") is step

@@ -121,6 +121,8 @@ def test_samples_that_are_not_finite_are_named():
     samples = {"weight": np.array([1, 1, np.inf, 1]), "name": np.array(list("abcd"))}
     assert bad_samples(Batch({"tokens": stream}, samples, np.array([10, 11, 12, 13]))) == [10, 12]
     assert bad_samples(Batch({"tokens": stream}, {}, np.array([10, 11, 12, 13]))) == [10]
+    empty = Stream({"x": np.zeros((0, 2))}, np.array([0, 0]))
+    assert bad_samples(Batch({"tokens": empty}, {}, np.arange(2))) == []
 
 
 def test_precision():

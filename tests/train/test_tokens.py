@@ -188,10 +188,8 @@ def test_many_shapes_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda module, **options: module)
     for compiled, told in [(True, 1), (False, 0)]:
         with listening() as said:
-            go(
-                text_recipe(tmp_path, train__tokens=40, train__pad_to_multiple=4, train__compile=compiled),
-                tmp_path / f"{told}",
-            )
+            recipe = text_recipe(tmp_path, train__tokens=40, train__pad_to_multiple=4, train__compile=compiled)
+            go(recipe, tmp_path / f"{told}")
         assert sum("train.pad_to_multiple" in line for line in said) == told
 
 
@@ -202,11 +200,8 @@ def test_joined_texts_are_one_run_cut_anywhere():
     source = Memory({**as_table(texts), "label": np.arange(5)})
     dataset = Dataset(source, {"tokens": tokens}, windows={"tokens": Windows((6,), (5,))})
     batch = dataset.all()
-    assert [tokens.decode(ids) for ids in np.split(batch.stream.columns["ids"], batch.stream.starts[1:])] == [
-        "abc.de",
-        "e.fghi",
-        "ij.k.",
-    ]
+    windows = np.split(batch.stream.columns["ids"], batch.stream.starts[1:])
+    assert [tokens.decode(ids) for ids in windows] == ["abc.de", "e.fghi", "ij.k."]
     assert set(batch.samples) == {"window of", "window from"}  # a window belongs to no text
     training = Dataset(source, {"tokens": tokens}, windows={"tokens": Windows((6,), (1,), "full")})
     assert len(training) == 15 - 6 + 1
@@ -214,13 +209,12 @@ def test_joined_texts_are_one_run_cut_anywhere():
 
 
 def test_checking_a_recipe_by_tokens(tmp_path):
-    few, many = (
-        check(text_recipe(tmp_path, train__tokens=n, train__pad_to_multiple=4), run=tmp_path / "run") for n in (5, 99)
-    )
+    recipes = [text_recipe(tmp_path, train__tokens=n, train__pad_to_multiple=4) for n in (5, 99)]
+    few, many = (check(recipe, run=tmp_path / "run") for recipe in recipes)
     assert few.problems == many.problems == []
     assert [note for note in few.notes if "train.tokens" in note] == [few.notes[-1]]
     assert not many.notes
     assert "for about 1 samples" in few.facts["Time"]["a step"]
     assert many.figures["memory_bytes"] > few.figures["memory_bytes"]
-    batches = go(text_recipe(tmp_path, train__tokens=99, train__pad_to_multiple=4), tmp_path / "run").about["batches"]
+    batches = go(recipes[1], tmp_path / "run").about["batches"]
     assert f"({STEPS / batches:.3g} passes)" in many.facts["Time"]["the training"]

@@ -184,10 +184,10 @@ def start_ranks(work, folder, world=2, **environment):
     return [start(lambda rank=rank: be(rank), Path(folder) / f"rank-{rank}") for rank in range(world)]
 
 
-def in_ranks(work, folder, world=2, **environment):
-    """The answers of the ranks of one run, all of which must succeed."""
+def in_ranks(work, folder, world=2, status=0, **environment):
+    """The answers of the ranks of one run, all of which must end with this exit status."""
     children = start_ranks(work, folder, world, **environment)
     fates = [fate(child) for child in children]
     answers = [(Path(folder) / f"rank-{rank}").read_text() for rank in range(world)]
-    assert fates == [0] * world, answers
+    assert fates == [status] * world, answers
     return answers

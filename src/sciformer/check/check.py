@@ -33,7 +33,7 @@ from ..testing import check_tokens
 from ..train.distributed import Ranks, find_device
 from ..train.finetune import load_pretrained
 from ..train.folder import Folder
-from ..train.step import bad_samples
+from ..train.step import bad_samples, rough_rows
 from .estimate import try_training
 
 MAX_CHECKED_SAMPLES = 2048  # samples checked per part, without `deep`
@@ -72,7 +72,9 @@ class Checked:
         except UserError as error:
             self.problems.append(f"{what}: {error}")
         except Exception as error:
-            self.problems.append(f"{what}: {type(error).__name__}: {error}{_error_place(error)}")
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"line {last.lineno} of {last.filename}"
+            self.problems.append(f"{what}: {type(error).__name__}: {error} ({place})")
 
 
 def check(
@@ -92,7 +94,11 @@ def check(
     checked = Checked(recipe.name if isinstance(recipe, Recipe) else str(recipe))
     with checked.trying("the recipe"):
         recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
-        _recipe(checked, recipe, plugins)
+        tokens = ", ".join(stream.kind for stream in recipe.streams.values())
+        kinds = (recipe.data.kind, tokens, recipe.model.kind, recipe.objective.kind)
+        facts = {"name": recipe.name, "title": recipe.about.title, "made of": " · ".join(kinds)}
+        facts["plugins"] = ", ".join(plugin.name for plugin in plugins)
+        checked.facts["Recipe"] = {name: words for name, words in facts.items() if words}
         with checked.trying("the data"):
             recipe, pretrained = load_pretrained(recipe, Folder(run))
             assembly = Assembly.open(recipe, log=log, pretrained=pretrained)
@@ -103,16 +109,6 @@ def check(
             with checked.trying("a step of the training"), Ranks(find_device(recipe.train.device)) as ranks:
                 try_training(checked, assembly, ranks, Path(run), deep, log)
     return checked
-
-
-def _recipe(checked: Checked, recipe: Recipe, plugins: Sequence[Plugin]) -> None:
-    checked.fact("Recipe", "name", recipe.name)
-    if recipe.about.title:
-        checked.fact("Recipe", "title", recipe.about.title)
-    tokens = ", ".join(stream.kind for stream in recipe.streams.values())
-    checked.fact("Recipe", "made of", f"{recipe.data.kind} · {tokens} · {recipe.model.kind} · {recipe.objective.kind}")
-    if plugins:
-        checked.fact("Recipe", "plugins", ", ".join(plugin.name for plugin in plugins))
 
 
 # Data and tokens
@@ -161,8 +157,7 @@ def _count_bad_samples(checked: Checked, assembly: Assembly, part: str, first: B
         words = f"{len(tokens)} of {len(first)} samples of {part} contain NaN or infinity"
         checked.notes.append(f"{words}; the first is sample {tokens[0]}.")
     for name, column in first.samples.items():
-        if column.dtype.kind == "f" and not np.isfinite(column).all():
-            number = int((~np.isfinite(column.reshape(len(column), -1)).all(1)).sum())
+        if number := int(rough_rows(column).sum()):
             checked.notes.append(f"Column `{name}` is not finite in {number} samples of {part}.")
 
 
@@ -173,12 +168,8 @@ def _tokens(checked: Checked, assembly: Assembly, stream: str, own: bool) -> Non
     if table is None:
         return
     section = assembly.tokens[stream]
-    rough = any(
-        column.values.dtype.kind == "f" and not np.isfinite(column.values).all()
-        if isinstance(column, Lists)
-        else column.dtype.kind == "f" and not np.isfinite(column).all()
-        for column in table.values()
-    )
+    columns = [column.values if isinstance(column, Lists) else column for column in table.values()]
+    rough = any(rough_rows(column).any() for column in columns)
     missing = list(section.tokenize(table).columns) if rough else []
     found = check_tokens(section, table, missing=missing, draw=own)
     checked.problems += [f"tokens {problem}" for problem in found]
@@ -193,10 +184,9 @@ def _small_table(table: Table, count: int) -> dict[str, Any] | None:
     small: dict[str, Any] = dict(select(table, np.arange(count) % rows_of(table)))
     for name, column in small.items():
         if not isinstance(column, Lists) and column.dtype == object:
-            cut = np.empty(count, object)
-            for i, text in enumerate(column):
-                cut[i] = text[: MAX_TEXT_LETTERS - 32 * i] if isinstance(text, str) else text
-            small[name] = cut
+            ends = [MAX_TEXT_LETTERS - 32 * i for i in range(count)]
+            cut = (text[:end] if isinstance(text, str) else text for text, end in zip(column, ends))
+            small[name] = np.fromiter(cut, object, count)
     return small
 
 
@@ -220,8 +210,3 @@ def show_check(checked: Checked, console: Console) -> None:
         console.print(Text(f"{number} {'problem' if number == 1 else 'problems'} to correct", style="bold red"))
     else:
         console.print(Text("ready to train", style="bold green"))
-
-
-def _error_place(error: Exception) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" (line {frames[-1].lineno} of {frames[-1].filename})" if frames else ""

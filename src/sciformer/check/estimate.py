@@ -47,17 +47,15 @@ def try_training(
 
 
 def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Callable[[str], None]) -> None:
-    settings, ranks = engine.settings, engine.ranks
-    checked.fact("Model", "device", device_name(ranks.device))
+    checked.fact("Model", "device", device_name(engine.ranks.device))
     batch = engine.fetch[0]
     expected = _expected_loss(engine)
     log("one step")
     loss, gradient = engine.updater(batch, 0, batch.count).read()
-    fine = math.isfinite(loss) and math.isfinite(gradient)
     checked.figures |= {"loss": loss, "gradient": gradient}
     words = f"{loss:.4f}" + (f", random guessing gives {expected:.4f}" if expected else "")
     checked.fact("Model", "loss at the start", words)
-    if not fine:
+    if not math.isfinite(loss + gradient):
         found = bad_samples(batch)
         where = f" Samples {found[:10]} contain NaN or infinity." if found else ""
         advice = "Correct these samples." if found else "Check the scale of the inputs, or lower train.learning_rate."
@@ -78,9 +76,8 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
     with checked.trying("memory"):
         _memory(checked, engine, engine.fetch[engine.order.widest()], log)
     _disk(checked, engine, run)
-    if engine.updater.micro_batch != settings.micro_batch:
-        fits = f"{engine.updater.micro_batch} samples do: see train.micro_batch."
-        checked.notes.append(f"A batch does not fit into memory, but {fits}")
+    if (fits := engine.updater.micro_batch) != engine.settings.micro_batch:
+        checked.notes.append(f"A batch does not fit into memory, but {fits} samples do: see train.micro_batch.")
 
 
 def _expected_loss(engine: Engine) -> float | None:
@@ -132,7 +129,7 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
         checked.notes.append("Batches take longer to prepare than to compute: increase train.workers.")
     part, limit = engine.evaluated_part()
     count = len(engine.assembly.dataset(part))
-    count = count if limit is None else min(count, limit)
+    count = min(count, limit or count)
     some = min(count, 2 * max(engine.order.batch, 64))
     start = time.monotonic()
     engine.evaluate(part, some)
@@ -140,12 +137,8 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
     evaluation = (time.monotonic() - start) * count / max(1, some)
     evaluations = -(-engine.total // engine.every)
     total = engine.total * step + evaluations * evaluation
-    checked.figures |= {
-        "steps": engine.total,
-        "seconds_per_step": step,
-        "seconds_per_evaluation": evaluation,
-        "seconds": total,
-    }
+    checked.figures |= {"steps": engine.total, "seconds_per_step": step}
+    checked.figures |= {"seconds_per_evaluation": evaluation, "seconds": total}
     train = engine.assembly.dataset("train")
     passes = engine.total / engine.order.batches
     if train.windows is not None:  # windows may overlap and show each token several times
@@ -216,7 +209,7 @@ def _memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str],
 
 def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:
     """Largest power of two whose activations fit into the memory left."""
-    fits = min(most, int(left / max(1.0, found.activation_bytes))) if left > 0 else 0
+    fits = int(min(most, max(0.0, left) / max(1.0, found.activation_bytes)))
     return 1 << (fits.bit_length() - 1) if fits else 0
 
 
@@ -249,9 +242,7 @@ def _disk(checked: Checked, engine: Engine, run: Path) -> None:
     one += sum(value.nbytes for value in engine.ema.values())
     count = max(settings.keep, settings.average_last) + 1  # a new one is complete before an old one is removed
     needed = count * one + 2 * weights
-    place = run.resolve()
-    while not place.exists():
-        place = place.parent
+    place = next(folder for folder in (run.resolve(), *run.resolve().parents) if folder.exists())
     free = shutil.disk_usage(place).free
     checked.figures |= {"checkpoint_bytes": one, "disk_bytes": needed, "disk_free_bytes": free}
     words = f"{format_large(needed, 'B')}: {count} checkpoints of {format_large(one, 'B')} and the model; "
@@ -273,7 +264,6 @@ def _wait(device: torch.device) -> None:
 
 
 def _free_memory(device: torch.device) -> float:
-    """Free memory of a device in bytes."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
     try:

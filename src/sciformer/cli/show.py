@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import json
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from ..errors import one_of
 from ..recipe import describe, recipes
 
 if TYPE_CHECKING:
-    from ..evaluation.evaluate import Evaluation
     from ..run import Run
 
 
@@ -67,23 +66,19 @@ def evaluate_run(run: Run, part: str | None, files: Sequence[Path], console: Con
     elif not files:
         one_of("a part of the data", part, parts, key="--part")
     found = run.evaluate(part, files)
-    if not files:
-        words = f"the part {part}, {parts[part]:,} samples"
+    if files:
+        words = f"{', '.join(map(str, files))}, {found.size:,} sample{'s' * (found.size != 1)}"
     else:
-        words = f"{', '.join(str(file) for file in files)}, {found.size:,} sample{'s' * (found.size != 1)}"
+        words = f"the part {part}, {parts[part]:,} samples"
+        if "test" not in parts:
+            known = "the model was trained on these samples; see data.split"
+            words += f" ({known if part == 'train' else 'there is no test part'})"
     for note in found.notes:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
-    console.print(f"scores on {words}" + _warn_same_part(part, parts, bool(files)), markup=False, soft_wrap=True)
-    show_scores(found, console)
+    console.print(f"scores on {words}", markup=False, soft_wrap=True)
+    scores = [[name, f"{value:.6g}"] for name, value in found.scores.items()]
+    console.print(plain_table(["score", "value"], scores))
     show_rows(run.assembly.objective.details(found.outputs, found.samples), console)
-
-
-def _warn_same_part(part: str, parts: Collection[str], files: bool) -> str:
-    if files or part == "test" or "test" in parts:
-        return ""
-    if part == "train":
-        return " (the model was trained on these samples; see data.split)"
-    return " (there is no test part)"
 
 
 def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -94,11 +89,6 @@ def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     for row in rows:
         table.add_row(*map(Text, row))
     return table
-
-
-def show_scores(found: Evaluation, console: Console) -> None:
-    """Print the scores of an evaluation as a table."""
-    console.print(plain_table(["score", "value"], [[name, f"{value:.6g}"] for name, value in found.scores.items()]))
 
 
 def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
@@ -139,13 +129,11 @@ def show_run(run: Run, console: Console) -> None:
 
 
 def _describe_crossing(along: dict[str, Any]) -> str:
-    """Sentence with the column value at which the prediction changes."""
     if along.get("crossing") is None:
         return ""
-    error = along.get("error")
-    sentence = f"The prediction changes at {along['column']} {along['crossing']:.4f}" + (
-        f" ± {error:.4f}" if error else ""
-    )
+    sentence = f"The prediction changes at {along['column']} {along['crossing']:.4f}"
+    if along.get("error"):
+        sentence += f" ± {along['error']:.4f}"
     if along.get("reference") is not None:
         sentence += f"; known: {along['reference']:.6g}, off by {abs(along['crossing'] - along['reference']):.4f}"
     return sentence + ".\n"

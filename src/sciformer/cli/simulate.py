@@ -83,11 +83,16 @@ def make_command(name: str) -> Callable[..., None]:
             key = (error.key or "").removeprefix("data.")
             raise (error.with_fields(key=_option(key)) if key in keys else error) from error
 
-    place, default = (Path | None, None) if kind.class_files else (Path, Argument.empty)
+    from ..files.tables import table_suffixes
+
+    place: Any = Path | None if kind.class_files else Path
+    default = None if kind.class_files else Argument.empty
+    file = Annotated[place, Parameter(help=f"File to write: {', '.join(kind.suffixes or table_suffixes())}.")]
+    defaults = {key: Argument.empty if kind.model_fields[key].is_required() else None for key in keys}
     arguments = [
-        Argument("out", Argument.POSITIONAL_OR_KEYWORD, annotation=_out(kind, place), default=default),
+        Argument("out", Argument.POSITIONAL_OR_KEYWORD, annotation=file, default=default),
         *([_keyword("by_class", ByClass)] if kind.class_files else []),
-        *(_keyword(key, _annotation(kind, key), _default(kind, key)) for key in keys),
+        *(_keyword(key, _annotation(kind, key), default) for key, default in defaults.items()),
         _keyword("overwrite", Overwrite, False),
         _keyword("quiet", Quiet, False),
         _keyword("plugin", Plugins, ()),
@@ -133,16 +138,6 @@ def _option(key: str) -> str:
 
 def _keyword(name: str, annotation: Any, default: Any = None) -> Argument:
     return Argument(name, Argument.KEYWORD_ONLY, annotation=annotation, default=default)
-
-
-def _default(kind: type[Simulation], key: str) -> Any:
-    return Argument.empty if kind.model_fields[key].is_required() else None
-
-
-def _out(kind: type[Simulation], place: Any) -> Any:
-    from ..files.tables import table_suffixes
-
-    return Annotated[place, Parameter(help=f"File to write: {', '.join(kind.suffixes or table_suffixes())}.")]
 
 
 def _annotation(kind: type[Simulation], key: str) -> Any:

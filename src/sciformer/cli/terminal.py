@@ -124,15 +124,12 @@ def describe_usage_error(error: CycloptsError) -> str:
 
 
 def _suggest_argument(name: str) -> str:
-    """Suggest values for a missing argument."""
-    greedy = next((key for key, value in RECIPE_CHANGES.items() if isinstance(value, list)), "")
-    if greedy:
+    if greedy := next((key for key, value in RECIPE_CHANGES.items() if isinstance(value, list)), ""):
         return f"All words after --{greedy} are its values, so write {name} before it. "
     if name == "RECIPE":
         from ..recipe import recipes
 
-        found = recipes()
-        return f"Known recipes: {_join_names(found)}; or a .yaml file. `sciformer recipes` describes each. "
+        return f"Known recipes: {_join_names(recipes())}; or a .yaml file. `sciformer recipes` describes each. "
     if name == "RUN":
         found = find_runs()
         return f"Runs here: {_join_names(found)}. " if found else "Train one first: `sciformer train RECIPE`. "

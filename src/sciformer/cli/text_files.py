@@ -23,9 +23,8 @@ def translate_file(
 
     if picture is not None:
         check_picture(picture)
-    for place in (out, picture):
-        if place is not None:
-            check_writable(place)
+    for place in filter(None, (out, picture)):
+        check_writable(place)
     lines = read_text_lines(file)
     if picture is not None and not 1 <= line <= len(lines):
         message = f"--line must be between 1 and {len(lines)}, the lines of {file}, not {line}"

@@ -70,8 +70,7 @@ def from_mapping(mapping: Mapping[str, Any], label: str) -> Document:
             problems.append(whole.error(f"{name} is not a valid key", (str(name),), hint))
         inner = values
         for key in around:
-            if not isinstance(inner.get(key), dict):
-                inner[key] = {}
+            inner[key] = inner[key] if isinstance(inner.get(key), dict) else {}
             inner = inner[key]
         inner[last] = _merge(inner.get(last), to_plain_values(value), (), set())
     document = Document(values, {keys: whole for keys, _ in flatten(values)}, whole)

@@ -19,19 +19,14 @@ from .page import check_new_recipe
 from .registry import find, names
 
 
-def kinds() -> dict[str, Guess]:
-    """Guesses of all fields and plugins, by kind of file."""
-    return {name: find("new", name) for name in names("new")}
-
-
 def new(kind: str, files: Sequence[str | Path], out: str | Path | None = None, *, overwrite: bool = False) -> Path:
     """Write a commented recipe for files of a kind; return its path.
 
-    kind        contents of the files (`kinds()`); can be a file instead, if its name shows the kind, as for images
+    kind        contents of the files: text, images, ...; can be a file instead, if its name shows the kind
     out         .yaml file to write (default: named after the first file, in the current folder)
     overwrite   replace an existing recipe
     """
-    known = kinds()
+    known: dict[str, Guess] = {name: find("new", name) for name in names("new")}
     if kind not in known:
         for name, guess in known.items():
             if guess.recognises(kind):
@@ -45,23 +40,18 @@ def new(kind: str, files: Sequence[str | Path], out: str | Path | None = None, *
     if not files:
         raise UserError("the file names are missing", hint=f"Write sciformer new {kind} FILE ...")
     given = [str(file) for file in (_expand_folders(files) if guess.tagged else files)]
-    found = (guess.find or find_files)([_without_tag(name) if guess.tagged else name for name in given])
+    found = (guess.find or find_files)([split_tag(name)[1] if guess.tagged else name for name in given])
     path = Path(out).expanduser() if out is not None else Path(f"{_recipe_name(files, found)}.yaml")
     check_new_recipe(path, overwrite)
     guess.page(given, found).write(path, kind)
     return path
 
 
-def _without_tag(name: str) -> str:
-    """Remove the class before a name: CLASS:FILE becomes FILE."""
-    return split_tag(name)[1]
-
-
 def _expand_folders(files: Sequence[str | Path]) -> list[str | Path]:
     """Replace each folder by a glob of its most common file type."""
     found: list[str | Path] = []
     for file in files:
-        folder = Path(_without_tag(str(file))).expanduser()
+        folder = Path(split_tag(str(file))[1]).expanduser()
         endings = Counter(path.suffix for path in folder.iterdir() if path.is_file()) if folder.is_dir() else Counter()
         found.append(f"{str(file).rstrip('/')}/*{endings.most_common(1)[0][0]}" if endings else file)
     return found
@@ -69,6 +59,6 @@ def _expand_folders(files: Sequence[str | Path]) -> list[str | Path]:
 
 def _recipe_name(files: Sequence[str | Path], found: Sequence[Path]) -> str:
     """Recipe name from the first file, or from its folder."""
-    folder = Path(_without_tag(str(files[0]))).expanduser()
+    folder = Path(split_tag(str(files[0]))[1]).expanduser()
     name = folder.resolve().name if folder.is_dir() else found[0].name
     return name.partition(".")[0] or "recipe"

@@ -198,9 +198,8 @@ def describe_mismatch(annotation: Any, value: Any) -> tuple[str, str]:
 
 def format_value(value: Any) -> str:
     """Format a value like YAML, truncated if it is long."""
-    names = {None: "null", True: "true", False: "false"}
     if value is None or isinstance(value, bool):
-        return names[value]
+        return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list | tuple):
         text = f"[{', '.join(format_value(item) for item in value[:8])}{', ...' if len(value) > 8 else ''}]"
     elif isinstance(value, Mapping):

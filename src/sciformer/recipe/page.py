@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import UserError
-from ..files.atomic import atomic_write, check_name
-from . import document
+from ..files.atomic import atomic_write, check_name, check_new
+from . import document, validate
 from .recipe import Recipe
 from .yaml import Keys
 
-SECTIONS = ("base", "about", "data", "tokens", "model", "objective", "train")
+SECTIONS = ("base", *validate.SECTIONS)
 COMMENT_COLUMN = 34
 GUESSES_NOTE = "All values below are guesses from these files, with their reasons; change them as needed."
 
@@ -80,9 +80,7 @@ def check_new_recipe(path: Path, overwrite: bool) -> None:
         check_name(path, (".yaml", ".yml"), "a recipe")
     except UserError as error:
         raise error.with_fields(key="--out") from error
-    if path.exists() and not overwrite:
-        hint = "Choose another file with --out, or replace it with --overwrite."
-        raise UserError(f"{path} already exists", hint=hint, file=path)
+    check_new(path, overwrite)
 
 
 def _printable(text: str) -> str:

@@ -54,15 +54,19 @@ def load(path: str | Path) -> Plugin:
     if known:
         raise _error(path, f"two plugins are called {path.name}: {known.path} and {path}", "Rename one of them.")
     before, manifests = {point: dict(some) for point, some in registry.REGISTERED.items()}, dict(PLUGIN_FIELDS)
+    name = f"sciformer_plugin_{path.stem}"
+    importer = _Importer(name, path, code)
+    sys.meta_path.insert(0, importer)
     try:
-        name = f"sciformer_plugin_{path.stem}"
+        module = _import(name, path, importer)
         if path.is_dir():
-            PLUGIN_FIELDS[path.name] = name, _import_folder(name, path, code)
-        else:
-            _import(name, path, code[path.name])
+            PLUGIN_FIELDS[path.name] = name, _manifest_of(module, path)
         _check(path, before)
-    except BaseException:
-        registry.REGISTERED.update(before)  # remove the names of a broken plugin
+    except BaseException:  # forget all of a broken plugin
+        sys.meta_path.remove(importer)
+        for one in [one for one in sys.modules if f"{one}.".startswith(f"{name}.")]:
+            del sys.modules[one]
+        registry.REGISTERED.update(before)
         for field in PLUGIN_FIELDS.keys() - manifests.keys():
             del PLUGIN_FIELDS[field]
         raise
@@ -119,90 +123,69 @@ def check_plugins(record: Iterable[Mapping[str, str]], given: Iterable[Plugin], 
             raise _error(plugin.path, message, hint)
 
 
-def _import(name: str, path: Path, code: bytes, folder: Path | None = None) -> ModuleType:
-    """Import a file from the bytes that were hashed."""
-    inside = None if path.name != "__init__.py" else [str(path.parent)]
-    specification = importlib.util.spec_from_file_location(name, path, submodule_search_locations=inside)
-    assert specification is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module  # classes look up their module when they are created
+class _Importer(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Importer of the modules of a plugin, from the bytes that were hashed."""
+
+    def __init__(self, package: str, path: Path, code: Mapping[str, bytes]) -> None:
+        self.package = package
+        self.files: dict[str, tuple[Path, bytes]] = {package: (path, code.get(path.name, b""))}
+        for file in code if path.is_dir() else ():
+            inner = file.removesuffix(".py").removesuffix("__init__").strip("/").replace("/", ".")
+            self.files[f"{package}.{inner}".rstrip(".")] = path / file, code[file]
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name not in self.files:
+            return None
+        file, _ = self.files[name]
+        inside = [str(file.parent)] if file.name == "__init__.py" else None
+        loader = None if name == self.package else self  # the usual loader of the package finds its recipes
+        return importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=inside)
+
+    def exec_module(self, module: ModuleType) -> None:
+        file, code = self.files[module.__name__]
+        exec(compile(code, str(file), "exec", dont_inherit=True), module.__dict__)
+
+
+def _import(name: str, path: Path, importer: _Importer) -> ModuleType:
+    """Import the file of a plugin, or the `__init__.py` of a folder."""
+    spec = importer.find_spec(name)
+    assert spec is not None
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)  # classes look up their module
     try:
-        exec(compile(code, str(path), "exec"), module.__dict__)
+        importer.exec_module(module)
     except (Exception, SystemExit) as error:
-        for one in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
-            del sys.modules[one]
         if isinstance(error, UserError) and error.key == "--plugin":
             raise
-        reason, line = _reason(error, folder or path)
-        message = f"{path.name} cannot be imported: {reason}"
-        raise _error(folder or path, message, "Correct the file and try again.", line) from error
+        reason, line = _reason(error, path)
+        message = f"{Path(spec.origin or path).name} cannot be imported: {reason}"
+        raise _error(path, message, "Correct the file and try again.", line) from error
     return module
 
 
-class _FolderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Importer of the modules of a plugin folder, from the bytes that were hashed."""
-
-    def __init__(self, package: str, folder: Path, code: Mapping[str, bytes]) -> None:
-        self.package, self.folder, self.code = package, folder, code
-
-    def _file(self, name: str) -> str | None:
-        inner = name.removeprefix(f"{self.package}.").replace(".", "/")
-        return next((file for file in (f"{inner}.py", f"{inner}/__init__.py") if file in self.code), None)
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        file = self._file(name) if name.startswith(f"{self.package}.") else None
-        if file is None:
-            return None
-        inside = [str((self.folder / file).parent)] if file.endswith("__init__.py") else None
-        return importlib.util.spec_from_file_location(
-            name, self.folder / file, loader=self, submodule_search_locations=inside
-        )
-
-    def create_module(self, spec: ModuleSpec) -> None:
-        return None
-
-    def exec_module(self, module: ModuleType) -> None:
-        file = self._file(module.__name__)
-        assert file is not None
-        exec(compile(self.code[file], str(self.folder / file), "exec"), module.__dict__)
-
-
-def _import_folder(name: str, folder: Path, code: Mapping[str, bytes]) -> Field:
-    """Import the manifest of a folder; its other modules are imported on use."""
-    finder = _FolderFinder(name, folder, code)
-    sys.meta_path.insert(0, finder)
-    try:
-        module = _import(name, folder / "__init__.py", code["__init__.py"], folder)
-        manifest = getattr(module, "FIELD", None)
-        if not isinstance(manifest, Field):
-            raise _error(folder, f"{folder.name}/__init__.py has no manifest", MANIFEST_HINT)
-        taken = []
-        for point in EXTENSION_POINTS:
-            known = {*registry.SHARED_PLACES[point], *places(point)}
-            taken += [f"{point} {one}" for one in getattr(manifest, point) if one in known]
-        if taken or folder.name in fields():
-            what = ", ".join(taken) or f"the field {folder.name}"
-            message = f"{folder.name} adds {what}, which already exists in Sciformer or in another plugin"
-            raise _error(folder, message, "Choose different names.")
-    except BaseException:
-        sys.meta_path.remove(finder)
-        raise
+def _manifest_of(module: ModuleType, folder: Path) -> Field:
+    manifest = getattr(module, "FIELD", None)
+    if not isinstance(manifest, Field):
+        raise _error(folder, f"{folder.name}/__init__.py has no manifest", MANIFEST_HINT)
+    known = {point: {*registry.SHARED_PLACES[point], *places(point)} for point in EXTENSION_POINTS}
+    taken = [f"{point} {one}" for point in EXTENSION_POINTS for one in getattr(manifest, point) if one in known[point]]
+    if taken or folder.name in fields():
+        what = ", ".join(taken) or f"the field {folder.name}"
+        message = f"{folder.name} adds {what}, which already exists in Sciformer or in another plugin"
+        raise _error(folder, message, "Choose different names.")
     return manifest
 
 
 def _reason(error: BaseException, path: Path) -> tuple[str, int | None]:
     """Error text with the line of the plugin that caused it, and the line number."""
     text = f"{type(error).__name__}: {error}"
-
-    def own(file: str | None) -> bool:
-        return file is not None and (file == str(path) or path in Path(file).parents)
-
-    if isinstance(error, SyntaxError) and own(error.filename):
-        return f"{text}\n  in {error.filename}, line {error.lineno}: {(error.text or '').strip()}", error.lineno
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if own(frame.filename)]
-    if not frames:
+    places = [(frame.filename, frame.lineno, frame.line) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        places.append((error.filename or "", error.lineno, (error.text or "").strip()))
+    own = [place for place in places if path in (Path(place[0]), *Path(place[0]).parents)]
+    if not own:
         return text, None
-    return f"{text}\n  in {frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}", frames[-1].lineno
+    file, line, code = own[-1]
+    return f"{text}\n  in {file}, line {line}: {code}", line
 
 
 def _check(path: Path, before: Mapping[str, Mapping[str, Any]]) -> None:

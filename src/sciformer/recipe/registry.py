@@ -15,6 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..errors import UserError, one_of
 from .field import EXTENSION_POINTS, PLUGIN_FIELDS, SECTIONS_WITH_KIND, load, places
 
+METRICS = {
+    "metrics.calibration": "calibration_error",
+    "metrics.classification": "accuracy auc efficiency_1 macro_f1",
+    "metrics.regression": "coverage_68 coverage_95 mae negative_log_likelihood noise_left overlap quantile_error rmse "
+    "scatter",
+    "metrics.text": "bleu chrf entity_f1 entity_precision entity_recall perplexity token_accuracy",
+}
+"""Modules and their functions, whose names are the names of the metrics."""
 # The library's own objects, imported when their name is used. Fields add theirs: see `field.py`.
 SHARED_PLACES: dict[str, dict[str, str]] = {
     **{point: {} for point in EXTENSION_POINTS},
@@ -76,29 +84,7 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
         "mean": "sciformer.nn.pooling:MeanOptions",
         "sum": "sciformer.nn.pooling:SumOptions",
     },
-    "metric": {
-        "accuracy": "sciformer.metrics.classification:accuracy",
-        "auc": "sciformer.metrics.classification:auc",
-        "bleu": "sciformer.metrics.text:bleu",
-        "calibration_error": "sciformer.metrics.calibration:calibration_error",
-        "chrf": "sciformer.metrics.text:chrf",
-        "coverage_68": "sciformer.metrics.regression:coverage_68",
-        "coverage_95": "sciformer.metrics.regression:coverage_95",
-        "efficiency_1": "sciformer.metrics.classification:efficiency_1",
-        "entity_f1": "sciformer.metrics.text:entity_f1",
-        "entity_precision": "sciformer.metrics.text:entity_precision",
-        "entity_recall": "sciformer.metrics.text:entity_recall",
-        "macro_f1": "sciformer.metrics.classification:macro_f1",
-        "mae": "sciformer.metrics.regression:mae",
-        "negative_log_likelihood": "sciformer.metrics.regression:negative_log_likelihood",
-        "noise_left": "sciformer.metrics.regression:noise_left",
-        "overlap": "sciformer.metrics.regression:overlap",
-        "perplexity": "sciformer.metrics.text:perplexity",
-        "quantile_error": "sciformer.metrics.regression:quantile_error",
-        "rmse": "sciformer.metrics.regression:rmse",
-        "scatter": "sciformer.metrics.regression:scatter",
-        "token_accuracy": "sciformer.metrics.text:token_accuracy",
-    },
+    "metric": {name: f"sciformer.{module}:{name}" for module, some in METRICS.items() for name in some.split()},
     "objective": {
         "classify": "sciformer.objectives.classify:Classify",
         "denoise": "sciformer.objectives.denoise:Denoise",

@@ -22,8 +22,6 @@ from .yaml import Keys, dotted_key
 
 SECTIONS = ("about", *SECTIONS_WITH_KIND, "train")
 ABSENT = object()
-
-
 Classes = dict[Keys, type[BaseModel]]
 
 
@@ -65,12 +63,11 @@ def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
     classes: Classes = {("about",): About}
     problems: list[UserError] = []
     tokens: Any = source.values.get("tokens")
-    streams = list(tokens) if _are_streams(tokens) else []
+    streams = tokens if _are_streams(tokens) else {}
     for section in SECTIONS_WITH_KIND:
-        value: Any = source.values.get(section)
-        parts: dict[Keys, Any] = {(section,): value}
-        if section == "tokens" and _are_streams(value):
-            parts = {(section, name): stream for name, stream in value.items()}
+        parts: dict[Keys, Any] = {(section,): source.values.get(section)}
+        if section == "tokens" and streams:
+            parts = {(section, name): stream for name, stream in streams.items()}
         for keys, part in parts.items():
             name, known, kind = dotted_key(keys), ", ".join(names(section)), (*keys, "kind")
             if part is None:
@@ -190,7 +187,6 @@ def _validation_error(at: Keys, section: Keys, detail: Any, source: Document, cl
 
 
 def _type_error(at: Keys, value: Any, source: Document, classes: Classes) -> UserError:
-    """Error for a value of the wrong type."""
     text, hint = describe_mismatch(annotation_at(classes, at), value)
     return source.error(at, f"{dotted_key(at)} {text}", hint)
 
@@ -212,14 +208,13 @@ def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError
     owner = annotation_at(classes, tuple(around))
     known = keys_of(owner) if around else [*SECTIONS]
     owners = [dotted_key(keys) for keys, one in classes.items() if key in one.model_fields and keys[:1] != at[:1]]
-    near = difflib.get_close_matches(str(key), known, n=1)
     new = RENAMED.get(str(around[0]), {}).get(str(key)) if around else None
     if new and (new in known or _names_with(new, around[0], owner)):
         return source.error(at, f"{dotted_key(at)} is now called {new}", f"Write {dotted_key((*around, new))}.")
     hints = [f"`{key}` belongs to {' or '.join(owners)}."] if owners else []
     for choice, others in _names_with(str(key), around[0], owner) if around else ():
         hints.append(f"{dotted_key(at)} belongs to {dotted_key((*around, choice))}: {', '.join(others)}.")
-    if near and not owners:
+    if (near := difflib.get_close_matches(str(key), known, n=1)) and not owners:
         hints.append(f"Did you mean {dotted_key((*around, near[0]))}?")
     hint = " ".join(hints) or f"The known keys are {', '.join(known)}."
     return UnknownKeyError(**source.error(at, f"{dotted_key(at)} is not a known key", hint).fields)

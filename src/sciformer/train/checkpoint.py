@@ -82,7 +82,9 @@ def save(
         seals = {name: _seal(partial / name) for name in ["state.json", *files]}
         manifest = {"format": FORMAT, "step": step, "files": seals}
         replace(partial / "manifest.json", json.dumps(manifest, indent=1) + "\n")
-        _swap(partial, final)
+        if os.path.lexists(final):  # of the same step: `_tidy` or `_prune` removes it
+            os.rename(final, final.with_name(f".replaced-{final.name}"))
+        os.rename(partial, final)
         sync(folder)
         replace(folder / "latest", f"{final.name}\n")
     except BaseException as error:
@@ -103,9 +105,7 @@ def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -
     if not there and step is None:
         return None
     faults = []
-    for number, path in reversed(there):
-        if step not in (None, number):
-            continue
+    for number, path in [one for one in reversed(there) if step in (None, one[0])]:
         try:
             return _read(path, number, log)
         except Unsound as fault:
@@ -117,9 +117,8 @@ def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -
         raise UserError(message, hint="Choose one of these steps." if found else "", file=folder)
     what = "" if step is None else f" of step {step}"
     message = f"{folder} has no intact checkpoint{what}: {'; '.join(faults)}"
-    raise UserError(
-        message, hint="Restore a checkpoint from a copy, or move the folder away and start again.", file=folder
-    )
+    hint = "Restore a checkpoint from a copy, or move the folder away and start again."
+    raise UserError(message, hint=hint, file=folder)
 
 
 def steps(folder: Path) -> list[int]:
@@ -145,13 +144,6 @@ def _seal(path: Path) -> dict[str, int | str]:
     sync(path)
     with open(path, "rb") as file:
         return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
-def _swap(partial: Path, final: Path) -> None:
-    """Rename the new checkpoint; an old one of this step becomes `.replaced-...`."""
-    if os.path.lexists(final):
-        os.rename(final, final.with_name(f".replaced-{final.name}"))
-    os.rename(partial, final)
 
 
 def _tidy(folder: Path) -> None:

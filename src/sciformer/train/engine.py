@@ -72,9 +72,8 @@ class Engine:
             text = f"batches have up to {shapes} shapes, and a step is compiled for each"
             self.log(f"{text}: a larger train.pad_to_multiple gives fewer shapes")
         self.names = {id(weight): name for name, weight in model.named_parameters()}
-        self.ema: dict[str, Tensor] = {}
-        if settings.ema:
-            self.ema = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+        averaged = model.named_parameters() if settings.ema else ()
+        self.ema = {name: weight.detach().clone() for name, weight in averaged}
         one_of("train.best", settings.best, ["loss", *assembly.objective.measured])
         self.number = 0  # steps done
         self.best: dict[str, Any] = {}  # step and scores of the best model so far
@@ -215,16 +214,14 @@ class Engine:
         began = time.monotonic()
         part, found = self._evaluate()
         scores = {name: float(value) for name, value in found.scores.items()}
-        better = self._is_better(scores)
-        if better:
+        weights: dict[str, Tensor] = {}
+        self.worse += 1
+        if better := self._is_better(scores):
             self.best, self.worse = {"step": self.number, "scores": scores}, 0
-        else:
-            self.worse += 1
-        weights = self.kept_weights() if better else {}
-        record: dict[str, Any] = {"step": self.number, **{f"{part}_{name}": value for name, value in scores.items()}}
-        bounds = [name for name, value in found.scores.items() if isinstance(value, AtLeast)]
-        if bounds:  # scores that are lower bounds
-            record["bounds"] = bounds
+            weights = self.kept_weights()
+        lower = [name for name, value in found.scores.items() if isinstance(value, AtLeast)]
+        bounds = {"bounds": lower} if lower else {}
+        record = {"step": self.number, **{f"{part}_{name}": value for name, value in scores.items()}, **bounds}
 
         def write() -> None:
             assert self.board is not None
@@ -233,8 +230,7 @@ class Engine:
             self.teller.scores(self.number, {name: found.scores[name] for name in shown}, better)
             self.board.add(record)
             if better:
-                about = {"step": self.number, "scores": scores} | ({"bounds": bounds} if bounds else {})
-                save_weights(self.folder.model, weights, about)
+                save_weights(self.folder.model, weights, {"step": self.number, "scores": scores, **bounds})
 
         self.ranks.lead(write)
         self.since = (self.since[0], self.since[1] + time.monotonic() - began)  # without the time of the evaluation

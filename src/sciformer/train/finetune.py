@@ -107,7 +107,7 @@ class Pretrained:
             names = {name for name in own if name.partition(".")[0] == part}
             if names <= fitting and (same or part == "pooling"):
                 taken |= names
-            elif recipe.train.freeze and _enters_trunk(getattr(model, part, None)):
+            elif recipe.train.freeze and isinstance(getattr(model, part, None), ClassToken):
                 message = f"train.freeze would fix a random class token, because {self.path} has no class token"
                 hint = "Use another model.pool, for example mean, or train without train.freeze."
                 raise UserError(message, hint=hint, key="model.pool", file=self.path)
@@ -126,21 +126,17 @@ class Pretrained:
 
     def _check_same_body(self, own: Mapping[str, Tensor], recipe: Recipe) -> None:
         """Refuse a different embedding or trunk, with the keys that differ."""
-        body = [name for name in {**own, **self.weights} if not is_answer(name)]
-        odd = [
-            name
-            for name in body
-            if (name not in own or name not in self.weights or own[name].shape != self.weights[name].shape)
-            and not (name.startswith(OPTIONAL_WEIGHTS) and not (name in own and name in self.weights))
-        ]
+        ours, theirs = ({name: tuple(weight.shape) for name, weight in side.items()} for side in (own, self.weights))
+        body = [name for name in {**ours, **theirs} if not is_answer(name)]
+        optional = {name for name in ours.keys() ^ theirs.keys() if name.startswith(OPTIONAL_WEIGHTS)}
+        odd = [name for name in body if ours.get(name) != theirs.get(name) and name not in optional]
         if not odd:
             return
         changed = differences(_shared_sections(self.recipe), _shared_sections(recipe), HARMLESS_KEYS)
-        shapes = [tuple(side[odd[0]].shape) if odd[0] in side else "none" for side in (own, self.weights)]
         found = _list_changes(changed) or "the shapes differ"
         raise UserError(
             f"the model does not fit the weights in {self.path}: {found}, so that {odd[0]} has the shape "
-            f"{shapes[0]} here and {shapes[1]} in that run",
+            f"{ours.get(odd[0], 'none')} here and {theirs.get(odd[0], 'none')} in that run",
             hint="Remove these keys from the recipe; they are then taken from that run.",
             key=changed[0][0] if changed else "model",
             file=self.path,
@@ -191,7 +187,7 @@ def freeze(step: Step) -> None:
     A class token passes through the trunk and is frozen with it.
     """
     children = step.model.named_children()
-    parts = {name: part for name, part in children if name not in ANSWER_PARTS or _enters_trunk(part)}
+    parts = {name: part for name, part in children if name not in ANSWER_PARTS or isinstance(part, ClassToken)}
     for part in parts.values():
         part.requires_grad_(False).eval()
     if not any(weight.requires_grad for weight in step.model.parameters()):
@@ -201,10 +197,6 @@ def freeze(step: Step) -> None:
             key="train.freeze",
         )
     step.still = tuple(parts.values())
-
-
-def _enters_trunk(part: nn.Module | None) -> bool:
-    return isinstance(part, ClassToken)
 
 
 def _shared_sections(recipe: Recipe) -> dict[str, Any]:

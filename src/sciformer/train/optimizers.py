@@ -122,13 +122,13 @@ def learning_rate(step: int, total: int, settings: Train) -> float:
 
 def optimizer_state(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> dict[str, Tensor]:
     """Optimizer state by parameter name: «exp_avg blocks.0.out.weight»."""
-    found: dict[str, Tensor] = {}
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            # Sorted: ranks gather sharded tensors one by one, and must ask for them in the same order.
-            for key, value in sorted(optimizer.state.get(parameter, {}).items()):
-                found[f"{key} {names[id(parameter)]}"] = value
-    return found
+    return {
+        f"{key} {names[id(parameter)]}": value
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        # Sorted: ranks gather sharded tensors one by one, and must ask for them in the same order.
+        for key, value in sorted(optimizer.state.get(parameter, {}).items())
+    }
 
 
 def restore_optimizer(

@@ -46,9 +46,7 @@ def announce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Progres
         teller.log(f"note: samples longer than tokens.*.context were truncated: {found}")
     if recipe.train.freeze:
         trained = sum(weight.numel() for weight in engine.step.parameters() if weight.requires_grad)
-        random = (
-            "" if recipe.train.init_from else "; the other parameters stay random, because train.init_from is not set"
-        )
+        random = "" if recipe.train.init_from else "; the others stay random, because train.init_from is not set"
         teller.log(f"{trained:,} of these parameters are trained{random}")
     if resumed:
         teller.log(f"resuming from step {engine.number}")

@@ -20,9 +20,8 @@ class Changed(UserError):
 
 def absolute_paths(recipe: Recipe) -> Recipe:
     """Recipe with absolute paths, which is valid in every folder."""
-    tokens = recipe.tokens
-    several = isinstance(tokens, Mapping)
-    tokens = {name: one.absolute_paths() for name, one in tokens.items()} if several else tokens.absolute_paths()
+    streams = {name: one.absolute_paths() for name, one in recipe.streams.items()}
+    tokens = streams if isinstance(recipe.tokens, Mapping) else streams["tokens"]
     return replace(recipe, data=recipe.data.absolute_paths(), tokens=tokens)
 
 

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ..assembly import Assembly
 from ..data.batch import Batch, ModelInputs
 from ..data.collate import AsyncTensors
+from ..data.columns import Array
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..data.sampler import rounded
@@ -78,8 +79,7 @@ class OptimizerStep:
         check_one_pass(self.objective, settings, ranks)
         self.micro_batch = settings.micro_batch
         self.precision = working_precision(settings, self.device)
-        compiled = (self.device.type == "cuda") if settings.compile is None else settings.compile
-        self.compiled = compiled
+        self.compiled = compiled = (self.device.type == "cuda") if settings.compile is None else settings.compile
         self.pad_to_multiple = settings.pad_to_multiple or (32 if compiled else 1)
         if compiled:
             give_own_code(step)
@@ -174,13 +174,12 @@ class OptimizerStep:
                     message = f"a batch of {size} samples does not fit into memory, and {reason}"
                     hint = "Use a smaller train.batch or a smaller model."
                     raise UserError(message, hint=hint, key="train.batch") from error
-                if size == 1 or self.ranks.world > 1:
-                    smaller = f"Set train.micro_batch: {size // 2}"
-                    raise UserError(
-                        f"a micro-batch of {size} {'sample' if size == 1 else 'samples'} does not fit into memory",
-                        hint="Use a smaller model or shorter samples." if size == 1 else smaller,
-                        key=None if size == 1 else "train.micro_batch",
-                    ) from error
+                if size == 1:
+                    hint = "Use a smaller model or shorter samples."
+                    raise UserError("a micro-batch of 1 sample does not fit into memory", hint=hint) from error
+                if self.ranks.world > 1:
+                    message, key = f"a micro-batch of {size} samples does not fit into memory", "train.micro_batch"
+                    raise UserError(message, hint=f"Set {key}: {size // 2}", key=key) from error
                 self.micro_batch = -(-size // 2)
             # Outside the handler, so that the memory of the failed attempt is free.
             self.optimizer.zero_grad(set_to_none=True)
@@ -353,26 +352,30 @@ def matmul_precision(settings: Train, device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+def rough_rows(column: Array) -> Array:
+    """Mask of the rows of a column that contain NaN or infinity."""
+    if column.dtype.kind != "f":
+        return np.zeros(len(column), bool)
+    return np.asarray(~np.isfinite(column).all(tuple(range(1, column.ndim))))
+
+
 def bad_samples(batch: Batch) -> list[int]:
     """Ids of the samples of a batch that contain NaN or infinity."""
     bad = np.zeros(len(batch), bool)
     for stream in batch.streams.values():
         for column in stream.columns.values():
-            if column.dtype.kind == "f":
-                wrong = ~np.isfinite(column).reshape(len(column), -1).all(1)
-                bad |= np.bincount(stream.sample[wrong], minlength=len(batch)) > 0
+            bad |= np.bincount(stream.sample[rough_rows(column)], minlength=len(batch)) > 0
     for column in batch.samples.values():
-        if column.dtype.kind == "f":
-            bad |= ~np.isfinite(column).reshape(len(column), -1).all(1)
+        bad |= rough_rows(column)
     return [int(number) for number in batch.ids[bad]]
 
 
 def bad_samples_of(assembly: Assembly, part: str, limit: int | None = None) -> list[int]:
     """Ids of samples of a part with NaN or infinity in tokens or loss columns."""
     dataset, found = assembly.dataset(part), []
-    count = len(dataset) if limit is None else min(limit, len(dataset))
-    for start in range(0, count, 256):
-        ids = np.arange(start, min(start + 256, count))
+    every = np.arange(len(dataset))[:limit]
+    for start in range(0, len(every), 256):
+        ids = every[start : start + 256]
         raw, rng = dataset.batch(ids), SampleRandom(assembly.recipe.train.seed, -1, ids)
         made = prepare(raw, assembly.tokens, assembly.objective, rng, training=False, counted=False)
         needed = {name: column for name, column in made.samples.items() if made.sent is None or name in made.sent}
