@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import importlib
 import multiprocessing
 import os
 import resource
@@ -28,8 +29,8 @@ from measure import RESULTS, ROOT, Row, commit, hardware, record, versions
 
 sys.path.insert(0, str(ROOT))
 
-from tests.fuzz.cases import place_of, run_case, valid_file
-from tests.fuzz.targets import TARGETS
+fuzzing: Any = importlib.import_module("tests.fuzz.cases")  # not typed, as all tests
+TARGETS: dict[str, Any] = fuzzing.TARGETS
 
 MAX_SECONDS, MAX_BYTES = 20, 4 << 30  # of one case: beyond is a failure
 SECONDS = 300  # per format
@@ -48,13 +49,13 @@ def work(name: str, folder: Path, seed: int, first: int, until: float, state: An
     warnings.simplefilter("ignore")
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # libraries in C print there
-    valid = valid_file(name, folder)
+    valid = fuzzing.valid_file(name, folder)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MAX_BYTES, used + MAX_BYTES))
     number = first
     while time.time() < until:
         state.number, state.began = number, time.time()
-        case = run_case(name, folder, valid, seed, number)
+        case = fuzzing.run_case(name, folder, valid, seed, number)
         if case.outcome not in ("read", "refused"):
             keep(name, folder, number, case.outcome)
         number += 1
@@ -93,7 +94,7 @@ def fuzz(name: str, folder: Path, seed: int, seconds: float) -> int:
 
 def rows(name: str, cases: int, failures: int) -> list[Row]:
     """Rows of the results of a format."""
-    about = {"spread": None, "seeds": 1, "command": COMMAND, "hardware": hardware("cpu")}
+    about: Row = {"spread": None, "seeds": 1, "command": COMMAND, "hardware": hardware("cpu")}
     about |= {"versions": versions(), "commit": commit(), "settings": f"{SECONDS} s, {MAX_BYTES >> 30} GiB"}
     return [
         {"id": f"fuzz.{name}.cases", "value": cases, "unit": "damaged files", "better": "higher", **about},
@@ -112,7 +113,7 @@ def main() -> int:
     total = 0
     for name in given.formats or TARGETS:
         cases = fuzz(name, out / name, given.seed, given.seconds)
-        failures = Counter(place_of(log.read_text()) for log in (out / name).glob("failure-*.log"))
+        failures = Counter(fuzzing.place_of(log.read_text()) for log in (out / name).glob("failure-*.log"))
         print(f"{name:16} {cases:7,} cases {failures.total():5,} failures", flush=True)
         for place, count in failures.most_common(12):
             print(f"    {count:5,} {place}", flush=True)

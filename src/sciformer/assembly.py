@@ -203,7 +203,8 @@ class Assembly:
         """
         model = self.recipe.model
         with torch.random.fork_rng(devices=[]), _memory_errors():
-            if model.dim**2 * model.blocks > LARGE_NETWORK and torch.get_default_device().type != "meta":
+            rough = getattr(model, "dim", 0) ** 2 * getattr(model, "depth", 1)
+            if rough > LARGE_NETWORK and torch.get_default_device().type != "meta":
                 with torch.device("meta"):
                     shapes = model.build(self.tokens, self.objective)
                 check_size(sum(weight.nbytes for weight in shapes.state_dict().values()))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from sciformer.errors import UserError
+from sciformer.errors import UserError, printable
 from sciformer.files.formats.base import release
 from tests.fuzz.mutate import generator
 from tests.fuzz.targets import TARGETS
@@ -39,7 +39,7 @@ def run_case(name: str, folder: Path, valid: bytes, seed: int, number: int) -> C
         return Case(number, "read")
     except UserError as error:
         words = str(error)
-        return Case(number, "refused" if words.isprintable() or "\n" in words else f"raw characters: {words!r}")
+        return Case(number, "refused" if words == printable(words) else f"raw characters: {words!r}")
     except Exception:
         return Case(number, traceback.format_exc())
     finally:

@@ -44,6 +44,11 @@ def log(text: str) -> None:
         print(printable(text), file=sys.stderr)
 
 
+def for_stdout(text: str) -> str:
+    """Text of a model or a file for stdout: unchanged, except on a terminal, which it must not control."""
+    return printable(text) if sys.stdout.isatty() else text
+
+
 def open_streams() -> None:
     """Make stdout and stderr take any text: also if they are closed, or of ASCII."""
     for name in ("stdout", "stderr"):
