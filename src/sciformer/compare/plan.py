@@ -23,7 +23,10 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
         key, equals, values = word.partition("=")
         found = list(dict.fromkeys(value for value in values.split(",") if value))
         if not equals or "." not in key or not found or key in grid:
-            message = f"--grid {word!r} is not KEY=VALUE,VALUE with a new key"
+            again = (
+                f"sets {key} a second time" if key in grid else "is not of the form KEY=VALUE,VALUE with a dotted key"
+            )
+            message = f"--grid {word!r} {again}"
             raise UserError(message, hint="Write for example --grid train.learning_rate=1e-3,3e-4.", key="--grid")
         grid[key.removeprefix("--")] = found
     return grid

@@ -151,7 +151,7 @@ class Dataset:
         """Batch of the samples with these ids, in this order."""
         ids = np.asarray(ids, np.int64)
         if len(ids) and not (ids.min() >= 0 and ids.max() < len(self)):
-            raise IndexError(f"samples {ids.min()} to {ids.max()} of {len(self)}")
+            raise IndexError(f"sample ids must be from 0 to {len(self) - 1}, not from {ids.min()} to {ids.max()}")
         piece = np.searchsorted(self.stops, ids, side="right")
         where = self._draw_places(len(ids), rng)
         used = np.unique(piece).tolist() or [0]

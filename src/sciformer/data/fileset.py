@@ -413,7 +413,7 @@ class FileSet(TaggedFiles):
                     raise error.with_fields(hint=hint if len(files) > 1 else error.hint) from error
                 notes.append(f"left out {path}: {error.message}.")
         if not scans:
-            raise UserError(f"none of the files for {part} can be read", hint=" ".join(notes[:4]))
+            raise UserError(f"no file of the part {part} can be read", hint=" ".join(notes[:4]))
         self._tell(scans, notes, f" for {part}", "" if part == "train" else f" of {part}")
         self.check_part(files, scans, notes, part)
         return scans
@@ -424,7 +424,7 @@ class FileSet(TaggedFiles):
         total, kept = sum(scan.rows for scan in scans), sum(len(scan.kept) for scan in scans)
         notes += self.describe_counts(counts, total, kept, whose)
         if not kept:
-            raise UserError(f"all {total:,} {self.unit}s{why} are left out", hint=" ".join(notes))
+            raise UserError(f"none of the {total:,} {self.unit}s{why} are left", hint=" ".join(notes))
 
 
 def wanted_columns(

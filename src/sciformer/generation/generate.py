@@ -279,12 +279,11 @@ def _conditioned(run: Run, stream: str, beside: Table | None) -> Any:
     """The model, conditioned on one sample of the other streams if there are any."""
     others = {name: tokens for name, tokens in run.assembly.tokens.items() if name != stream}
     table = Memory(beside or {}).table
-    if rows_of(table) != bool(others):
-        what = f"one sample of {', '.join(others)}" if others else "no other stream"
-        raise UserError(
-            f"this model needs {what} beside the text, but got {rows_of(table)} samples",
-            hint="Pass the columns of that sample: generate(run, beside={NAME: array})." if others else "",
-        )
+    if not others and beside:
+        raise UserError("`beside` cannot be used: the model has no other stream than the text")
+    if others and rows_of(table) != 1:
+        message = f"the model also needs one sample of {', '.join(others)}, but `beside` has {rows_of(table)}"
+        raise UserError(message, hint="Pass the columns of that sample: generate(run, beside={NAME: array}).")
     if not others:
         return run.model
     streams = {name: tokens.normalise(tokens.tokenize(table)) for name, tokens in others.items()}

@@ -78,7 +78,9 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
         model.decode(inputs.stream, record)
         words, part = only.token_labels(whole), whole.columns["part"]
         if not part.any():
-            raise UserError(f"the sentence fills the context of {only.grid_shape} tokens: its translation has no room")
+            raise UserError(
+                f"the sentence fills the context of {only.grid_shape} tokens and leaves none to its translation"
+            )
         first = int(np.flatnonzero(part > 0)[0])  # first token of the translation
         names = [words[:first], words[first:]]
         maps = {name: a[0, :, first - 1 :, :first] for name, a in record.attention.items()}
@@ -97,8 +99,8 @@ def draw_alignment(found: Alignment, mean: bool = False, block: int | None = Non
     block  heads of this block alone (counted from 1), two panels in a line
     """
     if max(len(found.source), len(found.target)) > MAX_DRAWN_TOKENS:
-        sizes = f"{len(found.source)} and {len(found.target)}"
-        raise UserError(f"the sentences have {sizes} tokens; an alignment is drawn for {MAX_DRAWN_TOKENS} at most")
+        sizes = f"{len(found.source)} and {len(found.target)} tokens"
+        raise UserError(f"the sentences are too long to draw: {sizes}, but the maximum is {MAX_DRAWN_TOKENS}")
     maps = {map_title(name.removeprefix("decoder.").removesuffix(".cross")): a for name, a in found.maps.items()}
     labels = (found.target, found.source)
     if block is not None:

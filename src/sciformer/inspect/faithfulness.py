@@ -149,10 +149,13 @@ def faithfulness(
     one_of("how to remove tokens", how, ("auto", "remove", "blank"))
     stream = stream_name(assembly.tokens, stream or assembly.objective.stream)
     tokens, batch = assembly.tokens[stream], batch.take(np.flatnonzero(batch.streams[stream].lengths > 1))
-    if not has_single_answer(step, assembly) or not len(batch) or not 0 < min(shares) <= max(shares) < 1:
-        found = f"`objective.kind: {assembly.recipe.objective.kind}`, {len(batch)} samples, shares {list(shares)}"
-        needed = "classify or regress, samples of at least two tokens, and shares between 0 and 1"
-        raise UserError(f"a faithfulness test is not possible with {found}", hint=f"It needs {needed}.")
+    if not has_single_answer(step, assembly):
+        message = f"the faithfulness test cannot be used with `objective.kind: {assembly.recipe.objective.kind}`"
+        raise UserError(message, hint="It needs an objective that predicts classes or values of samples.")
+    if not len(batch):
+        raise UserError("the faithfulness test needs samples of at least two tokens")
+    if not 0 < min(shares) <= max(shares) < 1:
+        raise UserError(f"the shares of a faithfulness test must be between 0 and 1, not {list(shares)}")
     removed = takes_any(assembly, tokens, stream) if how == "auto" else how == "remove"
     ways = dict(score_tokens(step, assembly, batch, stream) if scores is None else scores)
     if "attention" in ways:

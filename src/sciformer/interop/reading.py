@@ -140,7 +140,7 @@ def _pooling(path: Path) -> str:
         modes = [settings["pooling_mode"]]
     if len(modes) != 1 or modes[0] not in POOL_NAMES:
         raise UserError(
-            f"{path} has the pooling {', '.join(modes) or 'none'}; supported is a single {' or '.join(POOL_NAMES)}",
+            f"{path} must have exactly one pooling, {' or '.join(POOL_NAMES)}, not {' and '.join(modes) or 'none'}",
             file=path,
         )
     return POOL_NAMES[modes[0]]

@@ -45,9 +45,8 @@ def weights(weight: ArrayLike | None, n: int) -> Floats:
     """Sample weights (n,): none negative, and not all zero (default: ones)."""
     array = np.ones(n) if weight is None else finite_floats("weight", weight, (n,))
     if array.min() < 0 or array.sum() == 0:
-        raise UserError(
-            f"weights must not be negative, and not all be zero, but they are {array.min():g} to {array.max():g}"
-        )
+        found = f"but range from {array.min():g} to {array.max():g}"
+        raise UserError(f"weights must be at least 0 and not all 0, {found}")
     return array
 
 

@@ -81,7 +81,7 @@ def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | 
         message = f"the temperature has no optimum, because all {len(p):,} predictions are correct"
         raise UserError(message, hint="Use more samples, so that some predictions are wrong.")
     if slope(low) > 0:
-        raise UserError(f"the predictions for {len(p):,} samples are no better than chance, so there is no temperature")
+        raise UserError(f"no temperature fits: the predictions for {len(p):,} samples are no better than chance")
     for _ in range(60):
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if slope(middle) < 0 else (low, middle)
@@ -94,7 +94,7 @@ def spread(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
     demand_numbers("a factor of deviations", off)
     found = float(np.sqrt(np.mean(off**2)))
     if not found:
-        raise UserError("the factor of the deviations is 0, because all predicted values are exact")
+        raise UserError("the standard deviations cannot be calibrated: all predicted values equal the targets")
     return found
 
 
@@ -110,7 +110,5 @@ def stretch(quantiles: ArrayLike, target: ArrayLike, place: int, share: float) -
     wide = np.where(truth < middle, middle - levels[:, place], levels[:, -1 - place] - middle)
     found = float(np.quantile(np.abs(truth - middle) / np.maximum(wide, np.finfo(float).tiny), share))
     if not 0 < found < np.inf:
-        raise UserError(
-            f"the factor of the quantiles is {found:g}, because the quantiles are equal or all targets equal the median"
-        )
+        raise UserError("the quantiles cannot be calibrated: they are equal, or all targets equal the median")
     return found

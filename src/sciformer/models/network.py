@@ -96,7 +96,7 @@ class Network(nn.Module):
         super().__init__()
         who = f"`objective.kind: {objective.kind}`"
         if not hasattr(self, objective.asks):
-            message = f"{who} needs a model that can {objective.asks}, which `model.kind: {section.kind}` cannot"
+            message = f"{who} cannot be used with `model.kind: {section.kind}`, which cannot {objective.asks}"
             raise UserError(message, key="model.kind")
         if objective.hides and not section.tokens_interact:
             message = f"{who} needs a trunk whose tokens see each other, not `model.trunk: {section.trunk}`"

@@ -237,7 +237,7 @@ class BlockPool(nn.Module):
     def forward(self, states: Sequence[Tensor], valid: Valid = None) -> Tensor:
         """Vector (B, D) from the `states` of a trunk, each (B, N, D) or packed (T, D)."""
         if len(states) != len(self.weight):
-            raise UserError(f"the trunk must give {len(self.weight)} states (of input and blocks), not {len(states)}")
+            raise UserError(f"pooling over blocks needs {len(self.weight)} hidden states, not {len(states)}")
         means = torch.stack([self.mean(state, valid) for state in states], -1)
         return means @ self.weight.softmax(0).to(means.dtype)
 

@@ -190,7 +190,10 @@ class Objective(Section):
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """Predictions, one entry per sample, without the truth."""
-        raise UserError(f"`objective.kind: {self.kind}` has no prediction for each sample", key="objective.kind")
+        message = (
+            f"predict cannot be used with `objective.kind: {self.kind}`, which predicts nothing for a whole sample"
+        )
+        raise UserError(message, key="objective.kind")
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
         """Scores of generated sequences, computed when a trained model is evaluated."""

@@ -28,7 +28,10 @@ INTERVAL_PERCENTS = (68, 95)  # expected coverage of the intervals, in per cent
 def _levels(given: list[float]) -> list[float]:
     even = all(abs(low + high - 1) < 1e-9 for low, high in zip(given, reversed(given)))
     if len(given) % 2 == 0 or len(given) < 3 or sorted(set(given)) != given or not even or not 0 < given[0] < 1:
-        raise ValueError("quantiles must rise between 0 and 1, symmetric about 0.5, for example [0.16, 0.5, 0.84]")
+        raise ValueError(
+            "quantiles must be an odd number (at least 3) of ascending values between 0 and 1, symmetric about 0.5, "
+            "for example [0.16, 0.5, 0.84]"
+        )
     return given
 
 

@@ -43,7 +43,9 @@ class Seq2Seq(Objective):
         """No heads; checks that the tokens have the special tokens of `frame`."""
         for role in self.frame:
             if isinstance(tokens, Textual) and not tokens.has_marker(role):
-                message = f"`objective.kind: {self.kind}` needs a token for the {role} of a text, not `{role}: false`"
+                message = (
+                    f"`objective.kind: {self.kind}` needs a token at the {role} of a text, but tokens.{role} is false"
+                )
                 raise UserError(message, hint=f"Set tokens.{role}: true.", key=f"tokens.{role}")
         return {}
 

@@ -49,7 +49,7 @@ class Ability(Tokens):
         """
         if isinstance(tokens, cls):
             return tokens
-        message = f"{who} needs tokens that are {cls.__name__}, but `tokens.kind: {tokens.kind}` is not"
+        message = f"{who} cannot be used with `tokens.kind: {tokens.kind}`, which does not implement {cls.__name__}"
         raise UserError(message, hint=f"Tokens that are {cls.__name__} {cls.meaning}.", key="tokens.kind")
 
 
@@ -323,7 +323,7 @@ class Editable(Ability):
         except (TypeError, ValueError, OverflowError) as error:
             shape = stream.columns[column].shape[1:]
             form = f"numbers of shape {shape}" if shape else "a number"
-            raise UserError(f"column `{column}` of a token is {form}, not {value!r}") from error
+            raise UserError(f"the new value of column `{column}` must be {form}, not {value!r}") from error
         return self.refresh(stream.with_columns(**{column: changed}))
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
@@ -348,7 +348,8 @@ class Editable(Ability):
         if not first <= token <= last:
             raise UserError(f"tokens {first} to {last} of the sample can be edited, not token {token}")
         if to and len(to) != len(self.coordinates):
-            raise UserError(f"the position of a token is its {' and '.join(self.coordinates)}, not {len(to)} numbers")
+            names = " and ".join(self.coordinates)
+            raise UserError(f"a position has {len(self.coordinates)} coordinates ({names}), not {len(to)}")
 
 
 class Textual(Windowed):

@@ -84,7 +84,7 @@ class Augmentation:
         if "crop" in self.augment:
             least, most = self.section.crop
             if least > most:
-                message = f"tokens.crop must be the smallest and then the largest share, not ({least:g}, {most:g})"
+                message = f"tokens.crop must be [smallest, largest] in ascending order, not [{least:g}, {most:g}]"
                 raise UserError(message, key="tokens.crop")
             zoom = np.sqrt(least + (most - least) * rng.uniform("crop"))
             where = np.stack([rng.uniform("crop down"), rng.uniform("crop aside")], 1) - 0.5

@@ -305,9 +305,9 @@ def find_particles(kinds: ColumnKinds) -> ParticleColumns:
         seen = f"no lists among {', '.join(list(kinds)[:12])}"
         if lists:
             seen = f"only {'other objects: ' if whole else ''}{', '.join(lists[:12])}{', ...' * (len(lists) > 12)}"
-        needed = "lists of px, py, pz and energy, or of pt, eta, phi and energy or mass"
+        needed = "px, py, pz and energy, or pt, eta, phi and energy or mass"
         raise UserError(
-            f"the files have no particles ({needed}); there are {seen}",
+            f"the files have no lists of particle momenta ({needed}); there are {seen}",
             hint="Compute these columns in data.new of a recipe; its keys: sciformer recipes jets/part",
         )
     stem = max(whole, key=_rank_prefix)

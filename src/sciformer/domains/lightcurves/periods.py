@@ -169,8 +169,8 @@ class PeriodSearch:
         step = 1 / (self.oversampling * span)
         stop = int(1 / (self.shortest * step)) + 1
         if stop > MAX_FREQUENCIES:
-            needed = f"{stop:,} frequencies, more than the maximum of {MAX_FREQUENCIES:,}"
-            message = f"a period search from {self.shortest:g} in a series of span {span:g} needs {needed}"
+            where = f"for tokens.shortest {self.shortest:g} and a series that spans {span:g}"
+            message = f"the period search needs {stop:,} frequencies {where}; the maximum is {MAX_FREQUENCIES:,}"
             raise UserError(message, hint="Increase tokens.shortest.")
         longest = span if self.longest is None else self.longest
         return step, max(1, int(np.ceil(1 / (longest * step) - 1e-6))), stop

@@ -212,10 +212,10 @@ def _find_label(table: Mapping[str, Any], count: int) -> tuple[str, bool, str]:
     few = [name for name, size in sizes.items() if 2 <= size <= most and name not in real]
     named = [name for name in ("label", *few, *real) if name in few or name in real]
     if not named:
-        listed = ", ".join(f"`{name}` with {size:,}" for name, size in sizes.items())
-        columns_found = f"columns with their different values: {listed or 'none besides `text`'}"
+        listed = ", ".join(f"{size:,} in `{name}`" for name, size in sizes.items())
         raise UserError(
-            f"no column has labels (2 to {guess.MAX_CLASSES:,} different values) or numbers; {columns_found}"
+            f"no column can be a label (2 to {guess.MAX_CLASSES:,} different values) or a numeric target",
+            hint=f"Different values: {listed}." if listed else "There is no column besides `text`.",
         )
     name = named[0]
     return name, name in real, f"`{name}` has {sizes[name]} different values"

@@ -301,7 +301,7 @@ class Text(Textual, Maskable, Exportable, Editable):
         if isinstance(value, str):
             ids = self.encode(value)
             if len(ids) != 1:
-                raise UserError(f"{value!r} is {len(ids)} tokens; a change needs one token")
+                raise UserError(f"the new text must be a single token, but {value!r} is {len(ids)} tokens")
             value = int(ids[0])
         if not 0 <= int(value) < self.size:
             raise UserError(f"the id of a token must be from 0 to {self.size - 1}, not {value}")

@@ -241,8 +241,8 @@ def draw_steps(
     places = np.arange(len(steps))
     for number, (name, (means, spreads)) in enumerate(curves.items()):
         if not len(means) == len(spreads) == len(steps):
-            counts = f"{len(means)} and {len(spreads)}"
-            raise UserError(f"{name!r} has {counts} means and spreads, but there are {len(steps)} steps")
+            found = f"{len(means)} means and {len(spreads)} spreads"
+            raise UserError(f"{name!r} needs a mean and a spread for each of {len(steps)} steps, not {found}")
         x, y, error = places + 0.06 * (number - (len(curves) - 1) / 2), style.to_array(means), style.to_array(spreads)
         look = {**style.line_style(number), "marker": "o", "markersize": 4, "capsize": 2.5}
         axes.errorbar(x, y, error, **look, label=style.escape_label(name))

@@ -50,7 +50,7 @@ class Compress(nn.Module):
 
 def compress_error(what: str) -> UserError:
     """Error for `compress` together with anything but full self-attention."""
-    return UserError(f"compress cannot be used with {what}: it mixes the keys of all tokens")
+    return UserError(f"compress needs full self-attention without a pair bias, not {what}")
 
 
 def compress_keys(

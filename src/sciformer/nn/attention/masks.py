@@ -257,11 +257,11 @@ class Sight:
             raise UserError(f"`valid` must be boolean of shape {(batch, m)}, True where the key is real, not {found}")
         if isinstance(self.bias, PairBias):
             packed = isinstance(self.pattern, Documents) and self.pattern.queries.total == self.bias.ragged.total
-            if not packed or self.bias.heads not in (1, heads):
-                raise UserError(
-                    f"this PairBias has {self.bias.heads} heads for {self.bias.ragged}, but the attention has {heads} "
-                    f"heads and the pattern {type(self.pattern).__name__}; both must be the same packed tokens"
-                )
+            if not packed:
+                found = f"the pattern {type(self.pattern).__name__}"
+                raise UserError(f"a PairBias needs the pattern Documents over the same packed tokens, not {found}")
+            if self.bias.heads not in (1, heads):
+                raise UserError(f"the PairBias has {self.bias.heads} heads, but the attention has {heads}")
         elif self.bias is not None:
             b, h, *pair = self.bias.shape if self.bias.dim() == 4 else (0, 0, 0, 0)
             if not self.bias.is_floating_point() or pair != [n, m] or b not in (1, batch) or h not in (1, heads):
@@ -271,7 +271,7 @@ class Sight:
         if isinstance(self.pattern, Documents):
             queries, keys = self.pattern.queries.total, self.pattern.memory.total
             if (batch, n, m) != (1, queries, keys):
-                found = f"a batch of {batch} with {n} and {m}"
+                found = f"a batch of {batch} with {n} queries and {m} keys"
                 raise UserError(f"Documents needs a batch of 1 with {queries} queries and {keys} keys, not {found}")
 
     def simplified(self, n: int, m: int) -> Pattern:

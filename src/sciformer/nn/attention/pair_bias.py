@@ -77,11 +77,10 @@ class PairBias:
     ragged: Ragged
 
     def __post_init__(self) -> None:
-        if self.values.dim() != 2 or len(self.starts) != len(self.ragged):
-            raise UserError(
-                f"PairBias needs values of shape (pairs, heads) and {len(self.ragged)} starts, one for each sequence, "
-                f"not shape {tuple(self.values.shape)} and {len(self.starts)} starts"
-            )
+        if self.values.dim() != 2:
+            raise UserError(f"`values` must have the shape (pairs, heads), not {tuple(self.values.shape)}")
+        if len(self.starts) != len(self.ragged):
+            raise UserError(f"`starts` must have {len(self.ragged)} entries, one per sequence, not {len(self.starts)}")
 
     @property
     def heads(self) -> int:

@@ -33,7 +33,7 @@ class LineConv(nn.Module):
     def __init__(self, dim: int, kernel: int = 3) -> None:
         super().__init__()
         if kernel % 2 == 0:
-            raise UserError(f"the kernel of a convolution must be odd, so that it has a middle token, not {kernel}")
+            raise UserError(f"the kernel size must be odd, not {kernel}")
         self.kernel = kernel
         self.linear = nn.Linear(kernel * dim, dim, bias=False)
         self.norm = BatchNorm(dim)

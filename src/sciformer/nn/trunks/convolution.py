@@ -58,7 +58,7 @@ class ConvNet(PaddedTrunk):
     ) -> None:
         super().__init__()
         if kernel % 2 == 0:
-            raise UserError(f"the kernel of a convolution must be odd, so that it has a middle token, not {kernel}")
+            raise UserError(f"the kernel size must be odd, not {kernel}")
         self.inputs, self.dim, self.shape = dim, dim, shape
         self.position = Position() if position is None else position
         self.position.fits_without_attention(dim, self)

@@ -141,7 +141,7 @@ class EventFiles(FileSet):
         emptied = {key[1] for scan in scans for key in scan.counts if isinstance(key, tuple)}
         left = {str(name) for one in found for name in one.words}
         if lost := sorted({*(tag for tag, _ in files), *emptied} - left - {""}):
-            raise UserError(f"all samples of the class {lost[0]} for {part} are left out", hint=" ".join(notes[:4]))
+            raise UserError(f"no samples of the class {lost[0]} are left in the part {part}", hint=" ".join(notes[:4]))
 
     def agree(self, plan: Plan, scans: Sequence[Scan], notes: list[str], training: bool) -> Plan:
         return plan if training else plan.without(note_missing_columns(scans, self.observers, notes))
