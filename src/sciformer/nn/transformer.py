@@ -96,7 +96,7 @@ class Transformer(nn.Module):
         self.position.fits(dim, heads, head_dim)
         if getattr(self.position, "spread", 1) > 1 and options.get("kv_heads") not in (None, heads):
             found = options["kv_heads"]
-            raise UserError(f"rotary positions with periods for each head need kv_heads = heads ({heads}), not {found}")
+            raise UserError(f"Rotary with periods for each head needs kv_heads = heads ({heads}), not {found}")
         self.reset()
 
     @property
