@@ -3,8 +3,8 @@
 There is no thread that prepares batches: it would compete with the training loop for Python's global lock, which costs
 more time than it saves. The thread that reads pieces of large data ahead works mostly without the lock.
 
-Each worker has a pipe of its own and shares no lock with another process, unlike the workers of PyTorch's DataLoader. If
-a worker is killed, its pipe closes, and the training notices it at once; if the training is killed, so do the workers.
+Each worker has a pipe of its own and shares no lock with another process, unlike the workers of PyTorch's DataLoader.
+If a worker is killed, its pipe closes, which the training notices at once. If the training is killed, the workers end.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class Discriminate(Classify):
     """Background class (default: none). Adds scores such as rejection_50 = 1 / (background efficiency) at 50 % signal
     efficiency, with a cut on p_signal / (p_signal + p_background)."""
     efficiencies: dict[str, float | list[float]] = Field(default_factory=dict)
-    """Signal efficiencies at which the rejection is measured: {NAME: 0.99} or {NAME: [0.3, 0.5]} (default: 0.5; with two
-    classes 0.3 and 0.5)."""
+    """Signal efficiencies at which the rejection is measured: {NAME: 0.99} or {NAME: [0.3, 0.5]} (default: 0.5; with
+    two classes 0.3 and 0.5)."""
     spectrum: str = ""
     """Column of samples, such as the jet mass, whose background spectrum the report shows before and after cuts
     (default: none)."""

@@ -36,7 +36,8 @@ class ReadOptions:
     """Keys of the section `data` for reading files.
 
     wanted  header keywords to read
-    deep    whether to decode every picture"""
+    deep    whether to decode every picture
+    """
 
     image: str = ""
     label: str = ""
