@@ -163,7 +163,7 @@ class Dataset:
         return join(parts).take(np.argsort(np.concatenate(rows), kind="stable"))
 
     def _draw_places(self, count: int, rng: SampleRandom | None) -> Array:
-        """Relative starts (n, A) of loose windows."""
+        """Random relative starts (n, A) of loose windows; see `Windows.starts`."""
         axes = 0 if self.windows is None else len(self.windows.size)
         if rng is None or self.windows is None or self.windows.rule != "loose":
             return np.full((count, axes), 0.5)
@@ -228,7 +228,7 @@ class Dataset:
                 self.coming[piece] = self.pool.submit(self._made, piece)
 
     def _bring(self, pieces: Iterable[int]) -> None:
-        """Load these pieces, shared between the thread and the caller."""
+        """Load these pieces; the thread and the caller share loaded pieces."""
         missing = [piece for piece in pieces if piece not in self.kept]
         if self.pool is None or not missing or len(missing) > self.near:
             return

@@ -295,7 +295,7 @@ class FileSet(TaggedFiles):
     """Samples per chunk (default: 4,096); training shuffles across several chunks in memory."""
 
     def plan(self, training: bool) -> Any:
-        """Plan for reading training files, or other files."""
+        """Plan for reading the training files, or other files (validation, test, prediction)."""
         raise NotImplementedError
 
     def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
@@ -430,7 +430,7 @@ class FileSet(TaggedFiles):
 def wanted_columns(
     state: Mapping[str, Any], carried: Sequence[str], key: str, training: bool
 ) -> tuple[dict[str, str] | None, tuple[str, ...]]:
-    """Required columns (see `Data.want`) with the user of each, and optional columns.
+    """Required columns (see `Data.want`) with the recipe key that needs each, and optional columns.
 
     carried   columns copied to the predictions, named by the recipe key `key`
     """

@@ -328,7 +328,7 @@ def seed_step(device: torch.device, seed: int, number: int, rank: int) -> None:
 
 
 def working_precision(settings: Train, device: torch.device) -> torch.dtype | None:
-    """Autocast dtype of matrix products; None for that of the weights."""
+    """Autocast dtype of matrix products; None to use the dtype of the weights."""
     if settings.precision == "auto":
         return torch.bfloat16 if device.type == "cuda" else None
     if settings.precision == "bfloat16" and device.type != "cuda":

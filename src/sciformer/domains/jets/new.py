@@ -414,7 +414,7 @@ def _values_of_jets(table: Table) -> dict[str, Array]:
 
 
 def find_class_flags(table: Table) -> dict[str, str]:
-    """Flag columns (1 for jets of a class) by class; empty if there are none."""
+    """Columns of 0 and 1, one per class (1 for jets of the class); empty if there are none."""
     flags = {name: flag for name, flag in _values_of_jets(table).items() if flag.dtype.kind in "biuf"}
     flat = {name: flag for name, flag in flags.items() if np.isin(flag, (0, 1)).all()}
     for start in CLASS_FLAG_PREFIXES:

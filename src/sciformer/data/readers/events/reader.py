@@ -175,7 +175,7 @@ class EventFiles(FileSet):
 class Plan(FilePlan):
     """How to read each file of events.
 
-    names      required columns with the user of each (None: all columns)
+    names      required columns with the recipe key that needs each (None: all columns)
     wishes     optional columns
     new        formulas of new columns
     chosen     formula of the selection
@@ -288,7 +288,7 @@ class Plan(FilePlan):
         return table
 
     def _wanted(self, file: TableFile, tag: str, scanning: bool) -> tuple[dict[str, str], list[str]]:
-        """Required columns with the user of each, and optional columns."""
+        """Required columns with the recipe key that needs each, and optional columns."""
         needed = dict.fromkeys([*file.columns, *self.new], "") if self.names is None else dict(self.names)
         optional = list(self.wishes)
         truth: dict[str, str] = {}

@@ -152,7 +152,7 @@ def error_of(value: str, names: Iterable[str]) -> str:
 
 
 def hits(usual: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Columns that match the first common name with a match."""
+    """Columns that match the first common name that matches any column."""
     known = list(names)
     return next((found for one in usual if (found := [name for name in known if plain(name) == one])), [])
 

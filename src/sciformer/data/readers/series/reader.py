@@ -172,7 +172,7 @@ class Plan(FilePlan):
 
     given    column names of the recipe
     rules    rules for cleaning observations
-    names    required columns with the user of each (None: all object columns)
+    names    required columns with the recipe key that needs each (None: all object columns)
     wishes   optional columns
     divide   columns for the split
     objects  separate table of objects
@@ -283,7 +283,7 @@ def _key(why: str) -> str | None:
 
 
 def _unknown(column: Column) -> Array:
-    """Mask of objects without a class or finite value."""
+    """Mask of missing entries: empty strings and numbers that are not finite."""
     if isinstance(column, Lists) or column.dtype.kind in "biu":
         return np.zeros(len(column), bool)
     return ~np.isfinite(column) if column.dtype.kind == "f" else np.asarray(column == "")
