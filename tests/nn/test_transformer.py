@@ -82,8 +82,10 @@ def test_packed_cross_attention_equals_padded():
         {"position": nn.Learned(16, 15), "score": "additive"},
         {"position": nn.RelativeBias(4, 3), "pattern": nn.Window(3), "kv_heads": 1},
         {"position": nn.Sinusoidal(16), "cross": True, "memory_dim": 6},
+        {"position": nn.Rotary(4), "turn_values": True},
+        *({"score": score, "kv_heads": 2} for score in nn.SCORES),
     ],
-    ids=["rotary", "additive", "window", "cross"],
+    ids=["rotary", "learned", "window", "cross", "turned values", *nn.SCORES],
 )
 @torch.no_grad()
 def test_cached_decoding_equals_uncached(capacity, chunks, options):
