@@ -12,7 +12,6 @@ from sciformer.data.batch import Stream
 from sciformer.data.columns import Lists, select
 from sciformer.data.dataset import Dataset
 from sciformer.data.random import SampleRandom
-from sciformer.data.sampler import make_sampler
 from sciformer.data.source import Data, Memory, Splits
 from sciformer.data.windows import START, WINDOW, WindowIndex, Windows
 from sciformer.domains.lightcurves.tokens import Observations
@@ -125,13 +124,6 @@ def test_strided_windows_overlap_and_lose_nothing():
     assert batch.stream.lengths.tolist() == [10, 10, 10, 10, 4, 10]
     with refuses(2, key="tokens.window"):
         dataset((5,), 2, ("redshift", "field"))
-
-
-def test_batches_hold_windows_of_similar_length():
-    data, _ = dataset(np.tile([4, 9, 30], 20), rule="loose")
-    order = make_sampler(data, 10, None, 0, bucket=True, multiple=None, packed=False, shift=0)
-    spreads = [np.ptp(data.widths[order(0, step)]) for step in range(order.batches)]
-    assert np.mean(spreads) < 3
 
 
 class LongSeries(Data):
