@@ -1,26 +1,19 @@
 """The benchmarks of images: idx files, few labels, and rows of what models look at."""
 
-import gzip
-
 import numpy as np
 
 import images_data as data
 import images_insight as insight
-
-
-def write_idx(path, array, packed=False):
-    head = bytes([0, 0, 8, array.ndim]) + b"".join(int(size).to_bytes(4, "big") for size in array.shape)
-    raw = head + array.astype(np.uint8).tobytes()
-    path.write_bytes(gzip.compress(raw) if packed else raw)
+from tests.domains.images.reader.examples import idx
 
 
 def test_mnist_is_divided_once_and_a_few_labels_add_up(tmp_path):
     rng = np.random.default_rng(0)
     for name, count in (("train", 360), ("t10k", 20)):
-        write_idx(tmp_path / f"{name}-labels-idx1-ubyte", np.arange(count) % 3)
+        idx(tmp_path / f"{name}-labels-idx1-ubyte", np.arange(count) % 3)
         images = rng.integers(0, 256, (count, 4, 5))
         images[:, 0, :2] = np.stack([np.arange(count) // 256, np.arange(count) % 256], 1)
-        write_idx(tmp_path / f"{name}-images-idx3-ubyte.gz", images, packed=True)
+        idx(tmp_path / f"{name}-images-idx3-ubyte.gz", images)
     data.mnist(tmp_path, tmp_path / "out", [0, 1])
     found = {path.stem: np.load(path) for path in (tmp_path / "out").iterdir()}
     ids = {name: {(int(a), int(b)) for a, b in one["image"][:, 0, :2]} for name, one in found.items()}

@@ -34,15 +34,14 @@ def test_the_decoder_does_not_see_the_future(position, score):
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
 @pytest.mark.parametrize("norm_position", ["pre", "post"])
-def test_parity_with_a_whole_torch_transformer(dtype, norm_position):
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_parity_with_a_whole_torch_transformer(dtype, norm_position, activation):
     pre = norm_position == "pre"
-    theirs = torch.nn.Transformer(
-        16, 4, 2, 2, 32, 0.0, activation="relu", batch_first=True, norm_first=pre, dtype=dtype
-    )
+    theirs = torch.nn.Transformer(16, 4, 2, 2, 40, 0.0, activation, batch_first=True, norm_first=pre, dtype=dtype)
     if not pre:  # torch adds a last norm to both orders; the paper's post-norm has none
         theirs.encoder.norm = theirs.decoder.norm = None
     shake(theirs)
-    options = {"norm_position": norm_position, "activation": "relu", "mlp_ratio": 2.0}
+    options = {"norm_position": norm_position, "activation": activation, "mlp_ratio": 2.5}
     ours = nn.EncoderDecoder(nn.Encoder(16, 2, 4, **options), nn.Decoder(16, 2, 4, cross=True, **options)).to(dtype)
     for mine, layers in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
         for block, layer in zip(mine.blocks, layers.layers):
