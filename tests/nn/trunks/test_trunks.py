@@ -23,6 +23,7 @@ TRUNKS = {
     ),
     "encoder continuous": lambda: nn.Encoder(16, 2, 4, position=nn.Fourier(16)),
     "encoder additive": lambda: nn.Encoder(16, 2, 4, score="additive"),
+    "encoder dot": lambda: nn.Encoder(16, 2, 4, score="dot"),
     "encoder location": lambda: nn.Encoder(16, 2, 4, score="location"),
     "encoder content": lambda: nn.Encoder(16, 2, 4, score="content"),
     "encoder general": lambda: nn.Encoder(16, 2, 4, score="general"),
