@@ -68,7 +68,7 @@ class Request(NamedTuple):
         return Request(q, k, v, self.sight, self.score, self.dropout)
 
     def join(self) -> Tensor:
-        """Queries, keys and values as one tensor (B, N, 3 H E): the projection if possible, else a copy."""
+        """Queries, keys and values as one tensor (B, N, 3 H E), copied only if needed."""
         ready = self.prepare()
         heads = ready.q.shape[1]
         if ready.qkv is not None and ready.k.shape[1] == heads:
@@ -95,7 +95,7 @@ def no_triton(x: Tensor) -> str | None:
 
 
 def not_packed(request: Request, *, causal: bool = False, cross: bool = False) -> str | None:
-    """Reason why this is not attention within packed sequences with at most a PairBias, or None.
+    """Reason why a kernel for packed sequences does not support the request, or None.
 
     causal  whether causal attention within a sequence is supported
     cross   whether cross-attention is supported
