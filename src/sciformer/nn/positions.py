@@ -181,8 +181,8 @@ def _ravel(at: Tensor, shape: tuple[int, ...]) -> Tensor:
 class Sinusoidal(AddedCode):
     """PE(p, 2i) = sin(p / base^(2i / d)),  PE(p, 2i + 1) = cos(p / base^(2i / d)).
 
-    p may be any real number (arXiv 1706.03762: integers). With several axes, each axis has an equal share of the width. With `periods` (shortest,
-    longest) the periods of the sinusoids are spaced evenly in the logarithm between these two.
+    p may be any real number (arXiv 1706.03762: integers). With several axes, each axis has an equal share of the width.
+    With `periods` (shortest, longest) the periods of the sinusoids are spaced evenly in the logarithm between these.
     """
 
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0, periods: Periods | None = None) -> None:
