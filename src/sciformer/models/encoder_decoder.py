@@ -23,10 +23,10 @@ SOURCE, TARGET = "source", "target"  # the names of the two streams
 
 
 class EncoderDecoder(Model):
-    """`kind: encoder_decoder`: transformer (2017) or recurrent network from source to target."""
+    """`kind: encoder_decoder`: transformer or recurrent network, source to target."""
 
     share: bool = False
-    """Share one embedding between source and target (default: false); needs one vocabulary (tokens.*.learn)."""
+    """Share one embedding between source and target (default: false); both need one vocabulary (tokens.*.learn)."""
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
@@ -47,7 +47,7 @@ class EncoderDecoder(Model):
 
 
 class EncoderDecoderNetwork(nn.Module):
-    """Network: source -> embed -> encoder;  target -> embed -> decoder with cross-attention -> readout."""
+    """Network: source -> embed -> encoder;  target -> embed -> decoder -> readout."""
 
     encodes = SOURCE
     """Name of the encoded stream."""
