@@ -30,7 +30,7 @@ from .decode import Conditioned, RecordedSteps, read_late, search_beams, write
 from .detokenize import Line
 from .sampling import Sampling, draw_uniforms
 
-MIN_COMPILED_STEPS = 100_000  # number of steps from which on compilation saves time
+MIN_COMPILED_STEPS = 100_000  # minimum number of steps for which compilation saves time
 RECORDED_STEPS: WeakKeyDictionary[Run, RecordedSteps] = WeakKeyDictionary()
 Tell = Callable[[int, int], None]
 
@@ -59,8 +59,8 @@ def generate(
     temperature  divides the logits (default: 1); 0 takes the most likely token
     top_k        number of most likely tokens to choose from (default: all)
     top_p        nucleus sampling: choose from the fewest most likely tokens with this total probability (default: all)
-    repetition   penalty on earlier tokens if above 1 (default: 1)
-    stop         strings that end the text; the text before a stop string is returned, the stop string is not
+    repetition   penalty on earlier tokens (default: 1, no penalty)
+    stop         strings that end the text, and are not part of the result (default: none)
     beam         number of hypotheses of a beam search (default: 1, sampling instead)
     seed         seed of the random numbers (default: a new one in each call)
     precision    data type of the weights: float32, bfloat16, or auto (as in training)
@@ -170,7 +170,7 @@ class Author:
         return [int(np.flatnonzero(self.tokens.writable)[0])]
 
     def _unknown(self, prompt: str, number: int) -> None:
-        """Refuse unknown characters; log unknown words, which any text may have."""
+        """Refuse unknown characters; log unknown words, which are allowed."""
         letters = self.tokens.letters == "characters"
         parts = sorted(set(prompt)) if letters else dict.fromkeys(prompt.split())
         strange = [part for part in parts if number in self.tokens.encode(part)]
@@ -215,11 +215,14 @@ class Author:
         return ["".join(self.line(ids[row]).pieces([one])) for row, one in enumerate(found)]
 
     def line(self, ids: list[int]) -> Line:
-        """Detokenizer after a prompt; with several columns the last column is a new text."""
+        """Detokenizer of the text after a prompt; with several columns, of a new text."""
         return Line(self.tokens, [] if len(self.tokens.source_columns) > 1 else ids, self.stops, self.end)
 
     def groups(self, ids: list[list[int]], batch: int, alike: bool) -> Iterator[list[int]]:
-        """Batches of prompts of similar length; equal if `alike` or if the window gets full."""
+        """Batches of prompts of similar length, or of equal length if it is required.
+
+        Equal lengths are required if `alike`, and for texts that fill the window.
+        """
         same: dict[int, list[int]] = {}
         for row in sorted(range(len(ids)), key=lambda row: len(ids[row])):
             fits = len(ids[row]) + self.length <= self.window
