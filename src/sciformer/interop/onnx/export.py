@@ -237,7 +237,7 @@ def _label(made: Any, run: Run) -> None:
 
 
 def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> tuple[float, float]:
-    """Maximum difference of graph and library, and of single and double precision."""
+    """Largest differences: of graph and library, and of float32 and float64."""
     import onnxruntime  # type: ignore[import-untyped]
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
