@@ -224,7 +224,7 @@ class ClassBlock(nn.Module):
         return self._ask(token, torch.cat([token, x], 1), slice(0, 1), Sight(valid=valid), look(watch, "attention"))
 
     def packed(self, token: Tensor, x: Tensor, first: Tensor, sight: Sight) -> Tensor:
-        """New class tokens (1, B, D) of packed x (T + B, D), with free rows `first` (B,)."""
+        """New class tokens (1, B, D) of packed x (T + B, D); their rows are `first` (B,)."""
         return self._ask(token, x.index_copy(0, first, token[0])[None], first, sight, None)
 
     def _ask(self, token: Tensor, both: Tensor, place: slice | Tensor, sight: Sight, watch: Watch | None) -> Tensor:

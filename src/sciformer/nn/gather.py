@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class _GatherRows(torch.autograd.Function):
-    """All-gather of rows; backward sums the gradients of own rows over all ranks."""
+    """All-gather of rows; backward sums the gradients of this rank's rows over ranks."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:

@@ -72,11 +72,11 @@ class TrunkOptions(Options):
     recurrent: ClassVar[bool] = False
     """Whether the trunk is recurrent, so that its last state represents all tokens."""
     keeps_width: ClassVar[bool] = True
-    """Whether input tokens and all blocks have the width `dim`."""
+    """Whether input tokens and all blocks have the width `dim` (default: yes)."""
     tokens_interact: ClassVar[bool] = True
-    """Whether tokens see each other."""
+    """Whether tokens see each other (default: yes)."""
     takes_class_token: ClassVar[bool] = False
-    """Whether the first token sees all other tokens."""
+    """Whether the first token sees all other tokens (default: no)."""
 
     dim: int = Field(default=128, ge=1)
     """Width of the model (default: 128)."""
@@ -94,7 +94,7 @@ class TrunkOptions(Options):
         return False
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> nn.Module:
-        """Trunk for these tokens; `memory_dim` is the width of a memory to attend to."""
+        """Trunk for these tokens; `memory_dim` is the width of an attended memory, if any."""
         raise NotImplementedError
 
     def build_decoder(self, form: TokenForm, memory_dim: int, memory_window: int | None) -> nn.Module:

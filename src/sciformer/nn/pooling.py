@@ -109,7 +109,7 @@ class ClassToken(nn.Module):
         self.token = nn.Parameter(torch.empty(dim).normal_(std=0.02))
 
     def prepend(self, x: Tensor, valid: Valid = None, at: Tensor | None = None) -> tuple[Tensor, Valid, Tensor | None]:
-        """Tokens, validity and coordinates with the class token first; see `prepended`."""
+        """Tokens, mask and coordinates with the class token first; see `prepended`."""
         return prepended(self.token, x, valid, at)
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
@@ -178,7 +178,7 @@ class ClassAttention(nn.Module):
         return self.norm(token[:, 0])
 
     def _packed(self, x: Tensor, ragged: Ragged) -> Tensor:
-        """Class attention of packed sequences, with a free row before each sequence."""
+        """Class attention of packed sequences, with a row for the class token before each."""
         check_layout(x, ragged)
         count = len(ragged)
         longer = ragged.longer()

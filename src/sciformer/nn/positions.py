@@ -372,7 +372,7 @@ class Modulation(Position):
 
 
 class AutoPositionOptions(PositionOptions):
-    """`position: auto`: learned if positions are counted, else sinusoidal (or none)."""
+    """`position: auto`: learned or sinusoidal; no code for trunks without attention."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
         if heads is None:
@@ -409,9 +409,9 @@ class PeriodOptions(PositionOptions):
     """Options of position codes with a range of periods."""
 
     periods: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
-    """Shortest and longest period of the sinusoids, in units of the coordinates (default: depends on position).
-    Periods between them are evenly spaced in the logarithm; modulation uses the longest period divided by 1, 2, 3, ...
-    Rotary spreads the periods over the heads. Fourier uses them as initial values."""
+    """Shortest and longest period of the sinusoids, in units of the coordinates (default: depends on the position
+    code). Periods between them are evenly spaced in the logarithm; modulation uses the longest period divided by 1, 2,
+    3, ... Rotary spreads the periods over the heads. Fourier uses them as initial values."""
 
 
 class SinusoidalOptions(PeriodOptions):

@@ -355,7 +355,7 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     bias: bool = True
     """Biases in linear layers and norms (default: true)."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout rate of attention weights (default: dropout)."""
+    """Dropout rate of attention weights (default: the value of dropout)."""
     init: Literal["normal", "xavier", "moco"] = "normal"
     """Initial weights. normal (default): standard deviation 0.02 (GPT-2); xavier: Xavier uniform (2017); moco: Xavier
     with smaller output matrices in later blocks, also for class attention and heads."""
@@ -392,7 +392,7 @@ class TransformerOptions(AttentionTrunkOptions):
     activation: Literal["gelu", "gelu_tanh", "relu", "silu", "tanh", "swiglu"] = "gelu"
     """Activation of the MLP (default: gelu); gelu_tanh is the approximation used by GPT-2."""
     hidden_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout rate inside the MLP (default: dropout)."""
+    """Dropout rate inside the MLP (default: the value of dropout)."""
     drop_path: float = Field(default=0.0, ge=0, lt=1)
     """Rate of stochastic depth at the last block; it grows linearly with depth (default: 0)."""
     residual: bool = True
@@ -405,7 +405,7 @@ class TransformerOptions(AttentionTrunkOptions):
     """Number of learned mixtures of tokens that replace keys and values, as in Linformer (default: all tokens)."""
 
     def block_options(self) -> dict[str, Any]:
-        """Keyword arguments of a block like the blocks of this trunk, without dropout."""
+        """Keyword arguments for blocks like those of this trunk, without dropout."""
         names = ("kv_heads", "head_dim", "mlp_ratio", "activation", "norm", "norm_position", "residual", "qk_norm")
         return {name: getattr(self, name) for name in (*names, "bias", "extras")} | {"epsilon": self.norm_epsilon}
 

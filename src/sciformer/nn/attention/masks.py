@@ -243,7 +243,7 @@ class Sight:
         return self.once("dense bias", bias.flat) if isinstance(bias, PairBias) else bias
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
-        """Value of `make()`, stored under `key`; a compiler makes it at every call."""
+        """Value of `make()`, stored under `key` (under a compiler, made at every call)."""
         if torch.compiler.is_compiling():  # sizes in a key would cause a recompilation for every length
             return make()
         if key not in self.prepared:

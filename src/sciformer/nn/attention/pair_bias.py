@@ -58,7 +58,7 @@ def unravel(place: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def square(i: Tensor) -> Tensor:
-    """Triangle indices (n, n) of all pairs of positions i (n,), in either order."""
+    """Triangle index (n, n) of each pair of positions i (n,), the same for both orders."""
     high, low = torch.maximum(i[:, None], i), torch.minimum(i[:, None], i)
     return high * (high + 1) // 2 + low
 

@@ -63,7 +63,7 @@ class PaddedTrunk(Trunk):
     """Abstract trunk over padded tokens (B, N, D), for blocks over sequences or grids."""
 
     run: Callable[..., Tensor]
-    """Method run(x (B, N, D), valid (B, N), at, watch) that runs the blocks, with the further keywords of the call."""
+    """Method run(x, valid, at, watch, ...) that runs the blocks over x (B, N, D), with further keywords of the call."""
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
         if isinstance(valid, Ragged):

@@ -61,7 +61,7 @@ class ConformerArguments(AttentionArguments, total=False):
 
 
 class ConformerBlock(nn.Module):
-    """Block of attention and convolutions f = LineConv (arXiv 2309.16316).
+    """Astroconformer block: attention, then convolutions f = LineConv (2309.16316).
 
         post:  x <- norm(x + attention(x));   x <- norm(x + f(x)) for each convolution
         pre:   x <- x + attention(norm(x));   x <- x + f(norm(x)) for each convolution

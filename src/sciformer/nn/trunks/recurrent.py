@@ -181,7 +181,7 @@ class Recurrent(PaddedTrunk):
 
 
 class _Order:
-    """Index maps of a padded batch: real tokens first, their inverse, and reversal."""
+    """Index maps of a padded batch: real tokens first, back again, and reversed."""
 
     def __init__(self, x: Tensor, valid: Tensor | None) -> None:
         self.valid = valid

@@ -68,7 +68,7 @@ class ResNet(FlatTrunk):
         place, size = torch.arange(y.shape[2], device=y.device), 1
 
         def spread(y: Tensor) -> Tensor:
-            """Repeat the output of groups (B, D, N') for their tokens."""
+            """Repeat the outputs (B, D, N') of groups for their tokens."""
             return layout.unpad(y.transpose(1, 2)[:, place // size])
 
         y = convolved(self.stem, self.stem_norm, y, real)

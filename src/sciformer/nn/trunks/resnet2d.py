@@ -80,8 +80,8 @@ class ResNet2d(PaddedTrunk):
     bottleneck  blocks of three convolutions, with an output of four times the inner width
 
     There is one output vector per patch, so the product of all strides is the side of a patch. Patches of 32 pixels
-    have the strides of the paper: 2 in the stem of 7 x 7, the max pooling, and every stage but the first. Smaller
-    patches have no pooling, then a stem of 3 x 3 without stride, then no strides in the last stages.
+    have the strides of the paper: 2 in the stem of 7 x 7, the max pooling, and every stage but the first. For smaller
+    patches, strides are removed in this order: max pooling, stem (which becomes 3 x 3), last stages.
     """
 
     columns = ("cell",)

@@ -1,4 +1,4 @@
-"""Attention in linear time: windows by blocks with a halo, padded sequences.
+"""Linear-time attention: windows in blocks with a halo, packed sequences by padding.
 
 For a window of `left` and `right` tokens, the queries are cut into blocks of b. Block c sees the b + left + right keys
 around it, so N tokens cost N (b + left + right) instead of N^2, forward and backward:

@@ -1,8 +1,8 @@
 """FlashAttention of packed sequences on CUDA (`varlen_attn`), in half precision.
 
 It supports neither bias nor dropout. It is for sequences that are too long, or heads that are too wide, for
-`packed_bias`, which was faster on an H200 at all tested lengths. Times of forward and backward pass for 512 sequences,
-with a mean length of 30, 100 and (at most 200 tokens) 125 (`python benchmarks/packed.py`):
+`packed_bias`, which was faster on an H200 at all tested lengths. Times of forward and backward pass for 512 sequences
+of 30, 100 and 125 (maximum 200) tokens on average (`python benchmarks/packed.py`):
 
     8 heads of width 16   packed_bias 0.08, 0.30, 0.46 ms   flash 0.40, 0.53, 0.88 ms
     4 heads of width 64   packed_bias 0.11, 0.36, 0.51 ms   flash 0.35, 0.55, 0.83 ms
@@ -58,7 +58,10 @@ def run(request: Request) -> Tensor:
 
 
 def borders(ragged: Ragged) -> Tensor:
-    """Cumulative lengths of sequences and of pieces of the tail (all rows are written)."""
+    """Cumulative lengths of the sequences, then of the tail in pieces.
+
+    The tail is included because every row of the output must be written.
+    """
     longest = max(1, ragged.longest)
     ends = torch.cat([ragged.ends.new_zeros(1), ragged.ends])
     pieces = -(-ragged.total // longest)

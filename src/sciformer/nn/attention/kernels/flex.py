@@ -141,7 +141,7 @@ def build(
 
 
 def open_blocks(pattern: Pattern, n: int, m: int, start: int | Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Masks (N / 128, M / 128) of blocks with any, and with only, allowed pairs."""
+    """Two masks (N / 128, M / 128) of blocks: any pair allowed, and all pairs allowed."""
     rows, columns = -(-n // BLOCK), -(-m // BLOCK)
     if pattern.uniform and isinstance(start, int):
         # Only j - i matters, and a block has 2 * 128 - 1 consecutive differences: one table serves all blocks.

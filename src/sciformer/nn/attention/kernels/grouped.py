@@ -142,7 +142,7 @@ def _three(x: Tensor, heads: int) -> tuple[Tensor, ...]:
 
 
 def _stretches(lengths: list[int]) -> Iterator[slice]:
-    """Rows of each set that is not empty, as slices."""
+    """Yield the rows of each non-empty set as a slice."""
     first = 0
     for length in lengths:
         if length:

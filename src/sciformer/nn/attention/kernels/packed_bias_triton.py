@@ -122,8 +122,8 @@ def backward_kernel(
         keys I, queries J   the same transposed (p', g'),      dk_I = sum_J g' q_J,      dv_I = sum_J p' d do_J
 
     The bias is symmetric, so both use b_IJ; its gradient is g + g' below the diagonal and g on it. The first launch
-    computes the pairs within each block, which is all for most sets: there g' is the transpose of g. The second launch
-    (MORE) adds the pairs with the other blocks. Each output is written by one program only, so results are
+    computes the pairs within each block, where g' is the transpose of g. For most sets these are all pairs. The second
+    launch (MORE) adds the pairs with the other blocks. Each output is written by one program only, so results are
     deterministic.
     """
     b = tl.program_id(0) // H
