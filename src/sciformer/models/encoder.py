@@ -21,7 +21,7 @@ from .base import Model, Network, single
 
 
 class Encoder(Model, PoolingOptions):
-    """`kind: encoder`: as in BERT, ViT, Particle Transformer and ASTROMER."""
+    """`kind: encoder`: predictions for samples or tokens, as in BERT, ViT and ASTROMER."""
 
     choices: ClassVar[Mapping[str, str]] = {**Model.choices, "pool": "pooling"}
 
@@ -106,7 +106,7 @@ class EncoderNetwork(Network):
         return Encoded(y, view.valid, (*before, y))
 
     def _places(self, x: Tensor, valid: Valid) -> Tensor:
-        """Default positions of the tokens without the class token."""
+        """Default positions of the tokens, except the class token."""
         if isinstance(valid, Ragged):
             return valid.position
         shape = getattr(self.trunk.position, "shape", None) if isinstance(self.trunk.position, Learned) else None

@@ -25,7 +25,7 @@ class MaskedAutoencoder(Encoder):
 
     Hidden tokens do not enter the trunk, so it costs a quarter if three of four tokens are hidden. The decoder gets the
     encoded visible tokens, and a learned vector with a position for each hidden token. If nothing is hidden, the model
-    is an encoder. Embedding and trunk have the weight names of `kind: encoder`, which can start from them
+    is an encoder. Embedding and trunk have the weight names of `kind: encoder`, so they can initialize an encoder
     (`sciformer finetune --from`).
     """
 
@@ -62,9 +62,9 @@ class Seen(NamedTuple):
 
 
 class MaskDecoder(nn.Module):
-    """Decoder of W x + b for visible tokens x, and of a learned vector for hidden ones.
+    """Decoder: its input is W x + b for visible tokens x, a learned vector for hidden ones.
 
-    Tokens get their positions. A class token enters at position 0, plus a learned vector.
+    All tokens get their positions. A class token is at position 0, with a learned vector added to it.
     """
 
     def __init__(self, section: MaskedAutoencoder, tokens: Tokens, dim: int) -> None:

@@ -60,7 +60,7 @@ class Objective(Section):
     reads_out: ClassVar[bool] = False
     """Whether tokens are predicted, so that the model needs a readout."""
     asks: ClassVar[str] = "encode"
-    """Ability required of the model: `encode` a whole sample, or `decode` it token by token."""
+    """Ability required of the model: `encode` a sample (default), `decode` it token by token, or `translate`."""
     lookahead: ClassVar[int] = 0
     """Tokens needed after the end of a window."""
     standard: ClassVar[tuple[str, ...]] = ()
@@ -245,7 +245,7 @@ def required_sample_column(inputs: ModelInputs, column: str, name: str) -> Tenso
 
 
 def missing_truth(name: str, columns: Iterable[str] = (), key: str | None = None) -> UserError:
-    """Error for an evaluation of data without the column of the truth."""
+    """Error for an evaluation of data without the column of true values."""
     there = f"; the columns are {', '.join(columns)}" if columns else ""
     return UserError(
         f"column `{name}` with the truth is missing, so the model cannot be evaluated{there}",

@@ -106,7 +106,7 @@ class Classify(Objective):
         return self.classes
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Number the classes; no token is hidden."""
+        """Add the class numbers as targets; no token is hidden."""
         if self.label not in batch.samples:
             return batch
         number = {ANSWER: self._numbers(batch.samples[self.label])}

@@ -45,11 +45,11 @@ class Denoise(Objective):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout rate in the hidden layers of the heads, or at the input of linear heads (default: 0)."""
     label: str = ""
-    """Column with the class of each sample, to be predicted too (default: no classification)."""
+    """Column with the class of each sample, which is also predicted (default: no classification)."""
     label_weight: float = Field(default=1.0, gt=0)
     """Weight w of the classification loss (default: 1)."""
     balance: Balance = "none"
-    """Class weights: none, or classes so that all classes count equally (default: none)."""
+    """Class weights. none (default): all weights are 1; classes: all classes count equally."""
 
     @property
     def question(self) -> Classify | None:

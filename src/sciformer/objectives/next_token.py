@@ -36,7 +36,7 @@ class NextToken(Objective):
         return float(batch.streams[self.asked_stream(batch.streams)].lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss; outputs are loss, tokens and correct tokens of each sample."""
+        """Summed loss; the outputs are loss, token count and correct tokens per sample."""
         view = inputs.view(self.stream)
         return ask_tokens(stream_part(model.readout, view.name), model.decode(view), view, outputs)
 

@@ -169,7 +169,7 @@ class Regress(Objective):
         return {"mean": value[..., middle], "std": std, "quantiles": value}
 
     def _below(self) -> int:
-        """Index of the quantile closest to one deviation below the median."""
+        """Index of the quantile closest to one standard deviation below the median."""
         return int(np.abs(np.array(self.quantiles[: len(self.quantiles) // 2]) - 0.16).argmin())
 
     def _pair(self, share: int) -> int | None:

@@ -61,7 +61,7 @@ class Seq2Seq(Objective):
 
 
 class PromptedTranslation(Seq2Seq, NextToken):
-    """Decoder-only translation: -sum ln p over the tokens of the last joined text."""
+    """Decoder-only translation: -sum ln p over the target, which follows the source."""
 
     frame: ClassVar[tuple[str, ...]] = ("end",)  # generation begins after the separator
 
