@@ -96,7 +96,7 @@ class Stepper:
         return StreamView({"ids": self.token, "at": filled - self.pads}, None)
 
     def logits(self, view: StreamView) -> Tensor:
-        """Read the tokens of the view; logits (B, V) of the next token."""
+        """Read the tokens of the view; return logits (B, V) of the next token."""
         return self.model.readout(self.model.decode(view, cache=self.cache)[:, -1])
 
     def keep(self, logits: Tensor) -> None:
@@ -223,7 +223,7 @@ def write(
 
 
 def read_late(blocks: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
-    """Yield blocks of tokens on the host; on CUDA, after the next block is queued."""
+    """Copy blocks of tokens to the host; on CUDA, only after the next block is queued."""
     copies = (AsyncTensors({"ids": block}) for block in blocks)
     for arriving in one_behind(copies) if device.type == "cuda" else copies:
         yield arriving.read()["ids"]
@@ -268,7 +268,7 @@ def search_beams(
 ) -> list[list[int]]:
     """Best hypothesis, of at most `longest` tokens, after each text of ids (B, N).
 
-    A vocabulary without end token gets a virtual one, with probability 1 after `longest` tokens and 0 before.
+    A vocabulary without end token gets a virtual end token, with probability 1 after `longest` tokens and 0 before.
     """
     virtual, size, steps = end is None, len(allowed), itertools.count()
     ids, cache = ids.to(allowed.device), model.trunk.cache()

@@ -61,10 +61,10 @@ def generate(
     top_p        nucleus sampling: choose from the fewest most likely tokens with this total probability (default: all)
     repetition   penalty on earlier tokens (default: 1, no penalty)
     stop         strings that end the text, and are not part of the result (default: none)
-    beam         number of hypotheses of a beam search (default: 1, sampling instead)
-    seed         seed of the random numbers (default: a new one in each call)
+    beam         number of hypotheses of a beam search (default: 1, which means sampling)
+    seed         seed of the random numbers (default: a new seed in each call)
     precision    data type of the weights: float32, bfloat16, or auto (as in training)
-    compiled     whether to compile a step on CUDA (default: if the text is long enough to save time)
+    compiled     whether to compile a step on CUDA (default: only for long texts, where it saves time)
     beside       columns of one sample of the other streams, for a model of several streams
     """
     sampling = Sampling(temperature, top_k, top_p, repetition)
@@ -92,7 +92,7 @@ def generate_many(
     log: Callable[[str], None] = log_nothing,
     on_progress: Tell = lambda done, total: None,
 ) -> list[str]:
-    """Continue many prompts, `batch` at a time; texts in the order of the prompts.
+    """Continue many prompts, `batch` at a time; return texts in the order of prompts.
 
     Every prompt has its own random numbers. The first prompt gives the same text as `generate` with the same seed.
     `on_progress(done, total)` is called after each batch. See `generate` for the other arguments.
@@ -255,7 +255,7 @@ class Author:
 
 
 def _precision(run: Run, asked: str) -> torch.dtype | None:
-    """Data type of matrix products: as asked for, or (auto) as in training if on CUDA."""
+    """Data type of the model: as asked for; with auto, that of the training if on CUDA."""
     settings = run.recipe.train
     if asked != "auto":
         settings = settings.model_copy(update={"precision": asked})

@@ -77,7 +77,7 @@ class Pairwise(Ability):
 
 
 class Readout(nn.Module):
-    """Output layer from hidden vectors to tokens, with the loss of tokens."""
+    """Output layer from hidden vectors to tokens, and its loss."""
 
     def loss(self, hidden: Tensor, target: Columns) -> Tensor:
         """Negative log-likelihood (n,) of tokens, given hidden vectors (n, D)."""
@@ -158,7 +158,7 @@ class Windowed(Ability):
 
     @overridable
     def window(self) -> int | tuple[int, ...] | None:
-        """Maximum number of positions along each axis; None (default): samples stay whole."""
+        """Maximum window size along each axis; None (default): samples stay whole."""
         return None
 
     @overridable
@@ -235,7 +235,10 @@ class Windowed(Ability):
         return stream
 
     def truncate(self, stream: Stream, far: float) -> Stream:
-        """Keep tokens up to a distance `far` (of `at`, else in tokens) from the first."""
+        """Keep tokens up to a distance `far` from the first token of each sample.
+
+        The distance is that of `at` if it has one coordinate, otherwise the number of tokens.
+        """
         return truncate(stream, far, self.prefix_tokens)
 
 
@@ -399,7 +402,10 @@ class Textual(Windowed):
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """Unit of single letters: characters or (id = UTF-8 byte) bytes; else ""."""
+        """Unit if tokens are single letters: "characters", "bytes", or "" (default).
+
+        For "bytes", the id is the UTF-8 byte.
+        """
         return ""
 
     @overridable
