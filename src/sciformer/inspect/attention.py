@@ -90,7 +90,7 @@ def attention_maps(step: Any, assembly: Assembly, batch: Batch, stream: str = ""
 
     stream   stream of the tokens (default: the only one)
 
-    In a model of several streams, a map has the name of its stream, `NAME.blocks.0.attention`, or of the streams of
+    With several streams, the name of a map begins with its stream, `NAME.blocks.0.attention`, or with the streams of
     queries and keys, `NAME to OTHER`.
     """
     stream = stream_name(assembly.tokens, stream)
@@ -107,7 +107,7 @@ def evaluation_random(assembly: Assembly, batch: Batch) -> SampleRandom:
 
 
 def hide_tokens(assembly: Assembly, batch: Batch) -> tuple[Batch, Batch]:
-    """Samples after masking: with raw values, and normalised for the model."""
+    """Samples after masking, twice: with raw values, and normalised for the model."""
     seen = assembly.objective.corrupt(batch, assembly.tokens, evaluation_random(assembly, batch))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
     aside = {name: assembly.tokens[name].host_columns for name in streams}
@@ -203,12 +203,15 @@ def weights_on(look: AttentionMaps, row: int, head: int | None = None) -> dict[s
 
 
 def relative_to_uniform(weights: Floats) -> Floats:
-    """Received attention (N,), divided by uniform attention over tokens with weight."""
+    """Attention (N,) relative to uniform attention over the tokens with any weight."""
     return np.count_nonzero(weights) * weights
 
 
 def excess_over(times: Floats) -> tuple[Floats, float]:
-    """Excess max(0, w - 1) of weights w (N,), 0 if none reaches 1.1; and largest w."""
+    """Excess max(0, w - 1) of weights w (N,), and the largest w.
+
+    If no weight reaches 1.1, the excess is 0 everywhere.
+    """
     most = float(times.max(initial=0.0))
     return np.clip(times - 1, 0, None) * (most >= 1.1), most
 

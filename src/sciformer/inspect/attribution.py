@@ -73,9 +73,9 @@ def model_answers(model: Any, view: StreamView, record: Watch | None = None) -> 
 
 
 def weight_by_gradient(weights: Tensor, gradient: Tensor, either: bool = False) -> Tensor:
-    """Positive part of gradient times attention (arXiv 2103.15679), of any shape.
+    """Positive part of gradient times attention (arXiv 2103.15679), for any shape.
 
-    either   absolute value instead of the positive part
+    either   return the absolute value instead of the positive part
     """
     found = weights * gradient
     return found.abs() if either else found.clamp(min=0)

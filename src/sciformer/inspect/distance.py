@@ -97,7 +97,7 @@ def depth(found: Mapping[str, AttentionDistance]) -> Depth:
 
 
 def correlation(x: ArrayLike, y: ArrayLike) -> float:
-    """Pearson correlation; NaN if one of the two is constant."""
+    """Pearson correlation; NaN if x or y is constant."""
     a, b = (np.asarray(each, np.float64) for each in (x, y))
     if not a.size or not a.std() > 0 or not b.std() > 0:
         return float("nan")

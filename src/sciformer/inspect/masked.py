@@ -1,4 +1,4 @@
-"""Masked tokens of samples beside the predictions, if the tokens can draw both."""
+"""Figures of masked tokens and their predictions, if the tokens can draw them."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Similarity(NamedTuple):
 
     @property
     def neighbours(self) -> tuple[float, float]:
-        """Mean similarity of neighbours (diagonal ones too), and of all other pairs.
+        """Mean similarity of neighbours (also diagonal), and of all other pairs.
 
         A correlation misses codes that are similar both nearby and at opposite edges of an image. On irregular
         positions, two tokens are neighbours if their distance is at most 1.5 times the smaller of their nearest
@@ -77,7 +77,8 @@ def similarity(position: Position, at: Tensor) -> Floats | None:
 
     at   coordinates p (N,) or (N, A)
 
-    Additive codes: the vector added to a zero token. Rotary codes: q·k of identical vectors after rotation.
+    For additive codes, PE is the vector added to a zero token. For rotary codes, s is q·k of identical vectors after
+    rotation.
     """
     with torch.no_grad():
         if isinstance(position, Rotary):
@@ -155,7 +156,7 @@ def _draw_mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
 
 
 def _draw_against_distance(axes: Axes, found: Similarity, unit: str) -> None:
-    """Mean and central 68 % of the similarity in bins of distance."""
+    """Plot mean and central 68 % of the similarity in bins of distance."""
     distance, like = found.pairs
     bins = group_by_value(distance, DISTANCE_BINS)
     x, groups = [value for value, _ in bins], [like[pairs] for _, pairs in bins]

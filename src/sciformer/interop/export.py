@@ -43,7 +43,7 @@ class Exporter:
 
 
 def has_tokens(kind: type[Tokens]) -> Callable[[Run], bool]:
-    """Function for `Exporter.accepts`: does a run have one stream of this class?"""
+    """Function for `Exporter.accepts`: whether a run has one stream of this class."""
     return lambda run: [isinstance(tokens, kind) for tokens in run.assembly.tokens.values()] == [True]
 
 

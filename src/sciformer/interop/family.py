@@ -111,7 +111,7 @@ def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | No
 
 
 def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
-    """Refuse a recipe that does not meet the needs of a class; absent keys are ignored."""
+    """Refuse a recipe that does not meet `needs`; keys that it lacks are ignored."""
     for key, fit in {**TRANSFORMER_NEEDS, **needs}.items():
         section, _, name = key.partition(".")
         fit = fit(recipe) if callable(fit) else fit

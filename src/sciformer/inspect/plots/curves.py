@@ -141,7 +141,7 @@ def draw_roc(curve: Roc) -> Figure:
 
 
 def draw_confusion(matrix: ArrayLike, names: Sequence[str] | None = None) -> Figure:
-    """Confusion matrix: counts (C, C) of true (rows) and predicted (columns) classes.
+    """Plot the counts (C, C) of true (rows) and predicted (columns) classes.
 
     The colour is the share of the true class. Counts and labels are left out where they do not fit.
     """
