@@ -312,7 +312,7 @@ def _last_checkpoint(folder: Folder, ranks: Ranks, teller: ProgressReporter) -> 
 
 
 def _clear(folder: Folder) -> None:
-    """Remove the files of a training, and no other files."""
+    """Remove the files of a training; all other files stay."""
     for name in RUN_FILES:
         for path in folder.path.glob(name):
             if path.is_dir() and not path.is_symlink():

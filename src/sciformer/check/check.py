@@ -85,7 +85,7 @@ def check(
     run: str | Path = "runs",
     log: Callable[[str], None] = log_nothing,
 ) -> Checked:
-    """Check a recipe on its device and data; problems are collected, not raised.
+    """Check a recipe on its device and data; problems are collected instead of raised.
 
     plugins  loaded plugins; their tokens are tested with the whole conformance suite
     deep     check all samples of every part (default: only the first 2048)

@@ -95,7 +95,10 @@ class Row:
         return [trial for trial in self.trials if not trial.error]
 
     def score(self, metric: str, valid: bool = False) -> Figure:
-        """Mean or median (see Objective) and spread of a test or (`valid`) validation score."""
+        """Average and spread of a test score, or with `valid` of a validation score.
+
+        The average is the mean, or the median if the objective prefers it.
+        """
         every = [trial.valid if valid else trial.scores for trial in self.done]
         values = [scores[metric] for scores in every if metric in scores]
         return Figure.from_values(values, self.objective.summarises_by_median(metric))
@@ -231,7 +234,7 @@ def _paired_error(first: Row, second: Row, metric: str) -> tuple[float, float] |
     """Standard error of the paired difference over folds, and degrees of freedom.
 
     Returns None if fewer than two folds are common. Pairing removes the difficulty of a fold. The seeds of a fold share
-    its samples, so each fold counts once, by the mean over its seeds.
+    its samples, so each fold counts once, with the mean over its seeds.
     """
     by_fold: list[dict[int, list[float]]] = [{}, {}]
     for known, row in zip(by_fold, (first, second)):

@@ -60,7 +60,10 @@ def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective
 
 
 def flatten_columns(answers: Mapping[str, Array], objective: Any = None) -> dict[str, Array]:
-    """Split arrays into one column per number; rename equal names to `..._of_file`."""
+    """Split arrays into one column per number.
+
+    A sample column with the name of a prediction is renamed to `<name>_of_file`.
+    """
     made: dict[str, Array] = {}
     wide = {name for name, column in answers.items() if column.ndim > 1}
     for name in sorted(answers, key=lambda name: name in wide or name == "class"):  # predictions come last

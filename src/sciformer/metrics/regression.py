@@ -100,7 +100,11 @@ def _scores(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> tuple[Floats,
 
 @metric("lower", ("residual", "count"), "root mean square of the residuals")
 def scatter(residual: ArrayLike, count: ArrayLike) -> float:
-    """Root mean square √(Σ residual / Σ count) of sums (n,) of (found − true)²."""
+    """Root mean square of the residuals: √(Σ residual / Σ count).
+
+    residual   (n,) sum of (found − true)² over the points of each sample
+    count      (n,) number of points of each sample
+    """
     return _root_of_ratio(residual, count)
 
 
