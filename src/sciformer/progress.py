@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-MIN_SECONDS_BETWEEN_LINES = 5.0  # where there is no live bar
+MIN_SECONDS_BETWEEN_LINES = 5.0  # without a live bar
 
 
 class ProgressConsole(Console):

@@ -122,7 +122,7 @@ def attribute(
     maps = {
         name: weight_by_gradient(a, slope, either)
         for (name, a), slope in zip(attention.items(), slopes[1:])
-        if slope is not None  # the map of a batch of padding
+        if slope is not None  # None for a batch of only padding
     }
     through = follow_samples(look, maps, relevance)
     if not any(name not in self_attention(look) for name in maps):  # subtract the share of the residual path

@@ -216,8 +216,8 @@ def takes_any(assembly: Assembly, tokens: Tokens, stream: str = "") -> bool:
 def removable_tokens(tokens: Tokens, stream: Stream) -> Flags:
     """Mask (T,) of tokens that may be removed: all but special tokens.
 
-    Tokens that cannot be masked because other tokens leak their content can still be removed. In samples with fewer than
-    two removable tokens, all tokens may be removed.
+    Tokens that cannot be masked because other tokens leak their content can still be removed. In samples with fewer
+    than two removable tokens, all tokens may be removed.
     """
     may = stream.position >= prefix_length(tokens)
     try:

@@ -249,7 +249,7 @@ def _padded(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor | None]:
     return zero_padding(x, valid), valid
 
 
-# As a recipe names them
+# Recipe options
 
 
 class AutoPoolingOptions(PoolingOptions):

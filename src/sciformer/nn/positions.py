@@ -368,7 +368,7 @@ class Modulation(Position):
         return x * (1 + scale) + shift
 
 
-# As a recipe names them
+# Recipe options
 
 
 class AutoPositionOptions(PositionOptions):

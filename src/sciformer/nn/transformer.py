@@ -324,7 +324,7 @@ def check_layout(x: Tensor, valid: Valid, dim: int | None = None) -> None:
         raise UserError(f"tokens must have width {dim}, not {x.shape[-1]} (shape {tuple(x.shape)})")
 
 
-# As a recipe names it
+# Recipe options
 
 
 class AttentionTrunkOptions(DepthOptions, PositionOptions):

@@ -166,7 +166,7 @@ class Windowed(Ability):
         """Distance between training windows.
 
         None (default): random starts if `random_windows`. Otherwise windows are adjacent, or start at every token if
-        the objective trains on the tokens of a single text.
+        the loss is over tokens and the data are in one piece.
         """
         return None
 

@@ -79,7 +79,7 @@ def run(request: Request) -> Tensor:
     plan, biases = sight.once(("grouped", qkv.dtype), lambda: _prepared(ragged, sight.bias, heads, qkv.dtype))
     if plan.groups:
         out = Grouped.apply(qkv[0], heads, scale, dropout, plan, *biases)
-    else:  # no tokens: zeros with gradients of zero
+    else:  # no tokens: zeros, with zero gradients
         nothing = qkv[0, :, : qkv.shape[-1] // 3] * 0
         out = nothing + 0 * sight.bias.values.sum() if isinstance(sight.bias, PairBias) else nothing
     return out.unflatten(1, (heads, -1)).transpose(0, 1)[None]
