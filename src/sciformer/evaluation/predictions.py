@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def write_predictions(
     run: Run, files: Sequence[str | Path], out: Path, overwrite: bool = False, show: bool = False
 ) -> int:
-    """Write predictions for files beside the columns of the samples.
+    """Write predictions for files, together with the columns of the samples.
 
     Large data are read, predicted and written in pieces. Returns the number of samples.
 

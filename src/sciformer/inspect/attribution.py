@@ -152,7 +152,7 @@ def _reference(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _watch_entrance(entrance: nn.Module) -> Iterator[list[Tensor]]:
-    """Record the embedded tokens as leaf tensors that gradients can be taken of."""
+    """Record the embedded tokens as leaf tensors, to compute their gradients."""
     kept: list[Tensor] = []
 
     def keep(module: nn.Module, given: Any, x: Tensor) -> Tensor:

@@ -64,7 +64,7 @@ class Config:
         return value
 
     def only(self, key: str, *allowed: Any) -> None:
-        """Refuse a key unless it has an allowed value or is absent or null."""
+        """Refuse a value that is not allowed; an absent key and null are accepted."""
         self.asked.add(key)
         value = self.values.get(key)
         if value is not None and value not in allowed:

@@ -20,7 +20,7 @@ __all__ = ["Entrance", "Model", "Network", "ReadoutLayer", "parameters", "single
 
 
 class TrunkChoice(TrunkOptions):
-    """Name of a trunk, with the keys of this trunk."""
+    """Choice of a trunk, with the keys of this trunk."""
 
     choices: ClassVar[Mapping[str, str]] = {"trunk": "trunk"}
 

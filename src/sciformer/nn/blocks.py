@@ -199,7 +199,7 @@ class Block(nn.Module):
         return x if self.pre else norm(x)
 
     def feed(self, x: Tensor, ragged: Ragged | None = None) -> Tensor:
-        """MLP with its norm and residual."""
+        """Apply the MLP with its norm and residual connection."""
         y = self.mlp(self.mlp_norm(x) if self.pre else x)
         return self.join(x if self.residual_scale is None else x * self.residual_scale, y, self.mlp_norm, ragged)
 

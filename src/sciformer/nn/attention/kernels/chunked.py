@@ -108,7 +108,7 @@ class Cut:
         return out.unflatten(0, (batch, self.blocks)).transpose(1, 2).flatten(2, 3)[:, :, : self.n]
 
     def mask(self, sight: Sight, q: Tensor) -> Tensor:
-        """Mask of the blocks, with any bias: (B * blocks, H or 1, size, count + span)."""
+        """Mask (B * blocks, H or 1, size, count + span) of the blocks, including a bias."""
         first = torch.arange(self.blocks, device=q.device)[:, None, None] * self.size
         i = first + torch.arange(self.size, device=q.device)[:, None]
         j = first - self.left + torch.arange(self.span, device=q.device)

@@ -30,7 +30,7 @@ class Request(NamedTuple):
     dropout   share of the weights set to zero
     qkv       (B, N, (H + 2 G) E) the projection, if q, k and v are views of it
     rotation  rotation of queries and keys by their positions, not yet applied
-    store     keys and values of earlier tokens, not yet extended
+    store     keys and values of earlier tokens, not yet extended by the new tokens
 
     A kernel that reads the projection applies rotation and store itself; the other kernels call `prepare`. The class is
     a named tuple because every attention makes one, and a frozen dataclass takes four times as long.
@@ -57,7 +57,7 @@ class Request(NamedTuple):
         return self.score.scale(self.q.shape[3])
 
     def prepare(self) -> Request:
-        """The request with queries and keys rotated and the store extended."""
+        """Request with rotated queries and keys, and with the keys and values of the store."""
         if self.rotation is None and self.store is None:
             return self
         q, k, v = self.q, self.k, self.v
