@@ -48,7 +48,7 @@ def plan(
     labels: Sequence[int | None] = (),
     folds: int | None = None,
 ) -> list[tuple[Trial, Recipe]]:
-    """Runs and their recipes, made before the first training so that mistakes show."""
+    """List the runs with their recipes before any training, to find mistakes early."""
     planned = []
     if key := next((key for key in OPTIONS if key in grid), ""):
         raise UserError(f"{key} cannot be part of the grid", hint=f"Use {OPTIONS[key]} instead.", key=key)

@@ -54,7 +54,7 @@ class Alignment(NamedTuple):
 def align(run: Run, line: str, translation: str | None = None) -> Alignment:
     """Alignment of a line with its translation.
 
-    translation   text to align with (default: the translation by the run itself)
+    translation   text to align with (default: translation by the run)
     """
     from ..generation.translate import translate
 
@@ -93,10 +93,10 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
 
 
 def draw_alignment(found: Alignment, mean: bool = False, block: int | None = None) -> Figure:
-    """Heat map of every head, with a line of panels for each block.
+    """Heat map of every head, with a row of panels for each block.
 
-    mean   one panel: the mean of all heads
-    block  heads of this block alone (counted from 1), two panels in a line
+    mean   draw one panel with the mean of all heads
+    block  draw only the heads of this block (counted from 1), two panels in a row
     """
     if max(len(found.source), len(found.target)) > MAX_DRAWN_TOKENS:
         sizes = f"{len(found.source)} and {len(found.target)} tokens"
@@ -126,7 +126,7 @@ def draw_alignment(found: Alignment, mean: bool = False, block: int | None = Non
 
 
 def draw_some(run: Run, lines: list[str]) -> Iterator[Picture]:
-    """Yield (name, drawing function, caption) for each line that is short enough to draw."""
+    """Yield (name, drawing function, caption) for each line short enough to draw."""
     for number, line in enumerate(lines, 1):
         found = align(run, line)
         if found.text and max(len(found.source), len(found.target)) <= MAX_DRAWN_TOKENS:
@@ -139,7 +139,7 @@ def _is_cross_attention(name: str) -> bool:
 
 
 def _stream(tokens: Any, *texts: str) -> Stream:
-    """Tokens of the texts of one sample, as many as fit into the window of the model."""
+    """Tokens of the texts of one sample, cut to the window of the model."""
     table = {name: np.array([text], object) for name, text in zip(tokens.source_columns, texts)}
     stream: Stream = tokens.tokenize(table)
     return stream.cut(np.zeros(1, np.int64), np.minimum(stream.lengths, tokens.window))

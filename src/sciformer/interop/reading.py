@@ -99,7 +99,7 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
             hint="Pickled objects could run code and are not opened; save the weights as safetensors.",
             file=path,
         ) from error
-    for key in ("model", "state_dict"):  # next to the state of a training
+    for key in ("model", "state_dict"):  # weights that are stored with the state of a training
         found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise UserError(

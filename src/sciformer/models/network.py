@@ -46,12 +46,12 @@ class Entrance(nn.Module):
         return self.dropout(x)
 
     def pair_bias(self, view: StreamView) -> Tensor | PairBias | None:
-        """Pair bias (B, H, N, N), or a PairBias for packed tokens; None without pair features."""
+        """Pair bias (B, H, N, N), PairBias of packed tokens, or None without pairs."""
         return None if self.pairs is None else self.pairs(view.columns, view.valid)
 
 
 class ReadoutLayer(Readout):
-    """Readout of norm(act(W h + b)) as in BERT, or of norm(h) with only `readout_norm`.
+    """Readout of norm(act(W h + b)) as in BERT, or of norm(h) for `readout_norm`.
 
     Activation and norm are those of the trunk.
     """
@@ -87,7 +87,7 @@ class ReadoutLayer(Readout):
 class Network(nn.Module):
     """Base class of networks: embedding, trunk, heads and readout.
 
-    read_dim   width of the readout of a masked autoencoder; its hidden tokens do not enter the trunk
+    read_dim   width of the readout of a masked autoencoder, whose hidden tokens do not enter the trunk
     """
 
     def __init__(

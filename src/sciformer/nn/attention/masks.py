@@ -28,7 +28,7 @@ Made = TypeVar("Made")
 
 
 class Pattern:
-    """Abstract rule over positions; a `uniform` rule depends on j - i alone."""
+    """Abstract rule over positions; a `uniform` rule depends only on j - i."""
 
     uniform: bool = True
 
@@ -46,7 +46,7 @@ class Pattern:
         return self.allows(i, torch.arange(m, device=device)[None, :])
 
     def __repr__(self) -> str:
-        """The expression that makes it: Causal() & Window(128)."""
+        """Python expression of the pattern: Causal() & Window(128)."""
         given = [getattr(self, name) for name in getattr(self, "__dataclass_fields__", ())]
         return f"{type(self).__name__}({', '.join(repr(value) for value in given if value is not None)})"
 
@@ -78,7 +78,7 @@ class Causal(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Window(Pattern):
-    """Sliding window: i - left <= j <= i + right (default of right: left)."""
+    """Sliding window: i - left <= j <= i + right (default: right = left)."""
 
     left: int
     right: int | None = None
@@ -97,7 +97,7 @@ class Window(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Strided(Pattern):
-    """|i - j| < stride  or  (i - j) mod stride = 0: strided attention (arXiv 1904.10509, there `& Causal()`)."""
+    """Strided attention: |i - j| < stride or (i - j) mod stride = 0 (arXiv 1904.10509)."""
 
     stride: int
 
@@ -182,7 +182,7 @@ class Documents(Pattern):
 
     @property
     def memory(self) -> Ragged:
-        """The layout of the keys."""
+        """Layout of the keys (default: that of the queries)."""
         return self.queries if self.keys is None else self.keys
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
@@ -203,8 +203,8 @@ def _small_mask(pattern: Pattern, n: int, m: int, start: int, device: torch.devi
 class Sight:
     """Visible keys of one attention, and the bias of its scores.
 
-    pattern   rule over positions; None: every key is visible
-    valid     (B, M) True where the key is real; None: all are real
+    pattern   rule over positions; None means that every key is visible
+    valid     (B, M) True where the key is real; None means that all keys are real
     bias      (B or 1, H or 1, N, M) added to the scores, or a PairBias of packed sequences; gradients flow into it
     start     position of the first query, if earlier keys are in a cache
     at        (B or 1, M, A) coordinates of the keys, for attention with `compress`
@@ -227,7 +227,7 @@ class Sight:
 
     @property
     def plain(self) -> bool:
-        """Whether the mask is only full or causal, from position 0, without a bias."""
+        """Whether attention is full or causal from position 0, without padding or bias."""
         begins = isinstance(self.start, int) and self.start == 0
         return self.valid is None and self.bias is None and begins and isinstance(self.pattern, (Full, Causal))
 
@@ -243,8 +243,8 @@ class Sight:
         return self.once("dense bias", bias.flat) if isinstance(bias, PairBias) else bias
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
-        """Value stored under `key`, made at the first use; under a compiler it is made at every call."""
-        if torch.compiler.is_compiling():  # sizes in a key would compile anew for every length
+        """Value of `make()`, stored under `key` (under a compiler, made at every call)."""
+        if torch.compiler.is_compiling():  # sizes in a key would cause a recompilation for every length
             return make()
         if key not in self.prepared:
             self.prepared[key] = make()
@@ -284,7 +284,7 @@ class Sight:
         return self.pattern
 
     def allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
-        """Mask of allowed pairs, broadcastable to (B, 1, N, M), or None if all are allowed."""
+        """Mask of allowed pairs, broadcastable to (B, 1, N, M); None if all are allowed."""
         return self.once(("allowed", n, m), lambda: self._allowed(n, m, device))
 
     def _allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
