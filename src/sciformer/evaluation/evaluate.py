@@ -106,9 +106,7 @@ def evaluate(
         total, counted = sum(part[0] for part in gathered), sum(part[1] for part in gathered)
         kept = [part for found in gathered for part in found[2]]
     if not counted:  # an empty loss would win every comparison
-        raise UserError(
-            f"there are no {assembly.objective.unit} to evaluate", hint="Hold out a larger part of the data."
-        )
+        raise UserError(f"there are no {assembly.objective.unit} to evaluate", hint="Hold out more of the data.")
     outputs, samples = _merge_windows(*_sort_by_id(kept), assembly)
     for name in ("label", "correct", "count"):
         if name in outputs:

@@ -175,9 +175,7 @@ class Author:
         parts = sorted(set(prompt)) if letters else dict.fromkeys(prompt.split())
         strange = [part for part in parts if number in self.tokens.encode(part)]
         if letters:
-            raise UserError(
-                f"the prompt has characters that are not in the vocabulary: {''.join(strange)!r}", key="--prompt"
-            )
+            raise UserError(f"the prompt has characters outside the vocabulary: {''.join(strange)!r}", key="--prompt")
         self.log(f"note: not in the vocabulary: {', '.join(strange) or 'a part of the prompt'}")
 
     # The text

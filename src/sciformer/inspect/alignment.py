@@ -79,7 +79,7 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
         words, part = only.token_labels(whole), whole.columns["part"]
         if not part.any():
             raise UserError(
-                f"the sentence fills the context of {only.grid_shape} tokens and leaves none to its translation"
+                f"the sentence fills the context of {only.grid_shape} tokens: none are left to translate it"
             )
         first = int(np.flatnonzero(part > 0)[0])  # first token of the translation
         names = [words[:first], words[first:]]

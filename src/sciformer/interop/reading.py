@@ -103,7 +103,7 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
         found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise UserError(
-            f"{path} must hold tensors by name, but holds a {type(found).__name__} of other objects", file=path
+            f"{path} must hold named tensors, but holds a {type(found).__name__} of other objects", file=path
         )
     return found
 
@@ -126,9 +126,7 @@ def read_pooling(folder: Path, notes: list[str]) -> str:
         elif kind == "Normalize":
             notes.append("compare the vectors by cosine similarity (modules.json normalises them)")
         elif kind != "Transformer":
-            raise UserError(
-                f"{path} has the module {kind}; only Transformer, Pooling and Normalize are supported", file=path
-            )
+            raise UserError(f"{path} has the module {kind}; supported: Transformer, Pooling, Normalize", file=path)
     return pool
 
 

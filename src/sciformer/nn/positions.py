@@ -188,9 +188,7 @@ class Sinusoidal(AddedCode):
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0, periods: Periods | None = None) -> None:
         super().__init__()
         if dim % (2 * axes):
-            raise UserError(
-                f"sinusoidal positions on {axes} axes need a dim that is a multiple of {2 * axes}, not {dim}"
-            )
+            raise UserError(f"sinusoidal positions on {axes} axes need a dim divisible by {2 * axes}, not {dim}")
         self.dim, self.axes, self.base, self.periods = dim, axes, base, checked(periods)
 
     def code(self, at: Tensor) -> Tensor:
@@ -223,9 +221,7 @@ class Rotary(Position):
         super().__init__()
         one_of("pairs", pairs, ("neighbours", "halves"))
         if head_dim % (2 * axes):
-            raise UserError(
-                f"rotary positions on {axes} axes need a head_dim that is a multiple of {2 * axes}, not {head_dim}"
-            )
+            raise UserError(f"rotary positions on {axes} axes need a head_dim divisible by {2 * axes}, not {head_dim}")
         self.turned = round(share * head_dim / (2 * axes))  # rotated pairs on each axis
         if not 0 < self.turned <= head_dim // (2 * axes):
             raise UserError(f"share must be at most 1 and rotate at least one pair of channels, not {share:g}")
@@ -273,9 +269,7 @@ def angles(at: Tensor, dim: int, base: float, periods: Periods | None = None) ->
 def checked(periods: Periods | None) -> Periods | None:
     """Return `periods`, or raise an error if they are not a range."""
     if periods is not None and not 0 < periods[0] < periods[1]:
-        raise UserError(
-            f"periods must be 0 < shortest < longest, not shortest {periods[0]:g} and longest {periods[1]:g}"
-        )
+        raise UserError(f"periods must be 0 < shortest < longest, not {periods[0]:g} and {periods[1]:g}")
     return periods
 
 
@@ -338,7 +332,7 @@ class UnpairedSinusoidal(AddedCode):
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0) -> None:
         super().__init__()
         if dim % axes:
-            raise UserError(f"learned periods on {axes} axes need a dim that is a multiple of {axes}, not {dim}")
+            raise UserError(f"learned periods on {axes} axes need a dim divisible by {axes}, not {dim}")
         self.dim, self.axes, self.base = dim, axes, base
 
     def code(self, at: Tensor) -> Tensor:

@@ -190,9 +190,7 @@ class Objective(Section):
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """Predictions with one entry per sample; the truth is not needed."""
-        message = (
-            f"predict cannot be used with `objective.kind: {self.kind}`, which predicts nothing for a whole sample"
-        )
+        message = f"predict cannot be used with `objective.kind: {self.kind}`, which predicts nothing per sample"
         raise UserError(message, key="objective.kind")
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:

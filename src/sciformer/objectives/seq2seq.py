@@ -43,9 +43,7 @@ class Seq2Seq(Objective):
         """Check that the tokens have the special tokens of `frame`; return no heads."""
         for role in self.frame:
             if isinstance(tokens, Textual) and not tokens.has_marker(role):
-                message = (
-                    f"`objective.kind: {self.kind}` needs a token at the {role} of a text, but tokens.{role} is false"
-                )
+                message = f"`objective.kind: {self.kind}` needs a {role} token, but tokens.{role} is false"
                 raise UserError(message, hint=f"Set tokens.{role}: true.", key=f"tokens.{role}")
         return {}
 

@@ -130,9 +130,7 @@ class PaddedFile(TableFile):
                 if counts.ndim == 1 and counts.dtype.kind in "iu":
                     found = "negative values"
                 key = "data.mask" if mask == self.layout.mask else None
-                message = (
-                    f"`{mask}` of {self.path} must have one count for each sample (integers, at least 0), not {found}"
-                )
+                message = f"`{mask}` of {self.path} must have one count per sample (integers, at least 0), not {found}"
                 raise self.error(message, key=key)
             self.whole[mask] = np.concatenate([[0], counts.astype(np.int64).cumsum()])
         return self.whole[mask]

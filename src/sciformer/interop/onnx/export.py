@@ -201,9 +201,7 @@ def _trace(graph: Graph, inputs: Inputs) -> Any:
     if fixed := [
         name for name in sizes if not all(one.HasField("dim_param") for one in sizes[name][: len(free[name])])
     ]:
-        raise UserError(
-            f"torch.onnx.export made an axis of {', '.join(fixed)} static; the sample and token axes must be dynamic"
-        )
+        raise UserError(f"torch.onnx.export made an axis of {', '.join(fixed)} static, but sizes must be dynamic")
     used = {name for node in made.graph.node for name in node.input} | {out.name for out in made.graph.output}
     kept = [value for value in made.graph.input if value.name in used]
     del made.graph.input[:]

@@ -38,9 +38,7 @@ def grid_shape(run: Run, stream: str = "") -> tuple[int, int] | None:
     if model.trunk not in ("convolution", "resnet2d") and not (patches and patches.mixes_tokens):
         return None
     if patches and patches.varies:
-        raise UserError(
-            "the model works on a grid, so an ONNX graph needs images of equal size, but the run has several sizes"
-        )
+        raise UserError("an ONNX graph of this model needs images of equal size, but the run has several sizes")
     return places[0], places[1]
 
 

@@ -96,9 +96,7 @@ class ResNet2d(PaddedTrunk):
     ) -> None:
         super().__init__()
         if len(widths) != len(stages) or not stages:
-            raise UserError(
-                f"each stage must have a width, but there are {len(widths)} widths and {len(stages)} stages"
-            )
+            raise UserError(f"each stage needs a width, but there are {len(widths)} widths and {len(stages)} stages")
         self.raster, self.places, self.inputs = raster, places, math.prod(raster)
         down = [_strides(side, len(stages)) for side in raster[:2]]
         first, pool, *rest = zip(*down)

@@ -333,9 +333,7 @@ class Translation:
             groups.setdefault(prefix, {})[role] = as_mapping(value, f"inputs: {name}")
         ready = [prefix for prefix, group in groups.items() if "features" in group]
         if not ready:
-            raise UserError(
-                f"`inputs` has no NAME_features such as `pf_features`, only {', '.join(inputs) or 'nothing'}"
-            )
+            raise UserError(f"`inputs` has no NAME_features like `pf_features`, only {', '.join(inputs) or 'nothing'}")
         main = next((prefix for prefix in ready if "vectors" in groups[prefix]), ready[0])
         for prefix, group in groups.items():
             if prefix != main:
