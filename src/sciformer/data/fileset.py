@@ -419,7 +419,7 @@ class FileSet(TaggedFiles):
         return scans
 
     def _tell(self, scans: Sequence[Scan], notes: list[str], why: str = "", whose: str = "") -> None:
-        """Add notes on samples left out; raise an error if none is left."""
+        """Add notes on skipped samples; raise an error if no sample remains."""
         counts = sum((scan.counts for scan in scans), Counts())
         total, kept = sum(scan.rows for scan in scans), sum(len(scan.kept) for scan in scans)
         notes += self.describe_counts(counts, total, kept, whose)

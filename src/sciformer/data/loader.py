@@ -45,7 +45,7 @@ MIN_WARNED_SECONDS = 60.0  # remaining preparation time that is worth a message
 
 
 class Fetch:
-    """Prepared batch of a step, for one rank: `fetch[step]`, a pure function."""
+    """Pure function from a step to the prepared batch of one rank: `fetch[step]`."""
 
     def __init__(
         self,

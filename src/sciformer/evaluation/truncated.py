@@ -51,7 +51,7 @@ def parse_horizon(text: str) -> list[float]:
 def truncated_scores(
     run: Run, distances: Sequence[float], part: str = "test", files: Sequence[str | Path] = (), batch: int = 64
 ) -> list[TruncatedScores]:
-    """Scores of all samples, truncated at each distance, and then complete."""
+    """Scores of all samples: truncated at each distance, and last without truncation."""
     whole = run.samples(part, files)
     found = []
     for one in [*distances, None]:

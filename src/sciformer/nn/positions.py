@@ -432,7 +432,7 @@ class RotaryOptions(PeriodOptions):
     """`position: rotary`: RoPE, a rotation of queries and keys."""
 
     rotary_base: float = Field(default=10_000.0, gt=1)
-    """Base of the rotary frequencies, used without periods (default: 10,000)."""
+    """Base of the rotary frequencies (default: 10,000); ignored if `periods` is set."""
     rotary_share: float = Field(default=1.0, gt=0, le=1)
     """Fraction of each head that is rotated (default: 1)."""
     rotary_values: bool = False

@@ -398,9 +398,9 @@ class TransformerOptions(AttentionTrunkOptions):
     residual: bool = True
     """Residual connections around attention and MLP (default: true); ASTROMER 1 has none."""
     extras: tuple[Literal["head_scale", "output_scale", "attention_norm", "hidden_norm", "residual_scale"], ...] = ()
-    """Extra parts of a block from NormFormer (default: none). head_scale, output_scale: a learned scale of each head
-    before or after the output layer; attention_norm: a norm after attention; hidden_norm: a norm inside the MLP;
-    residual_scale: a learned scale of the residual of the MLP."""
+    """Extra parts of a block from NormFormer (default: none). head_scale: a learned scale of each head before
+    the output layer; output_scale: the same after the output layer (Particle Transformer); attention_norm: a norm after
+    attention; hidden_norm: a norm inside the MLP; residual_scale: a learned scale of the residual of the MLP."""
     compress: int | None = Field(default=None, ge=1)
     """Number of learned mixtures of tokens that replace keys and values, as in Linformer (default: all tokens)."""
 

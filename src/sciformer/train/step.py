@@ -164,7 +164,7 @@ class OptimizerStep:
             gc.collect()  # CUDA graphs are freed with the functions they belong to, which form cycles
 
     def gradient(self, batch: Batch, number: int, count: float) -> Tensor:
-        """Compute the gradient of the mean loss into the weights; return the loss."""
+        """Set `.grad` of the weights to the gradient of the mean loss; return the loss."""
         while True:
             try:
                 return self._gradient(batch, number, count)

@@ -51,7 +51,7 @@ class Augmentation:
         return self._add_noise(images, rng) if "noise" in self.augment else images
 
     def symmetries(self, shape: Shape, rng: SampleRandom) -> Array:
-        """Number (n,) of the random symmetry of each image, of the eight of a square."""
+        """Random symmetry of each image, as an index (n,) from 0 to 7."""
         which = np.zeros(len(rng.ids), np.int64)
         if "turn" in self.augment:
             if shape[0] != shape[1]:

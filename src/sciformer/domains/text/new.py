@@ -344,7 +344,7 @@ def lines_match(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def are_translations(found: NamePattern) -> bool:
-    """Whether files of a name pattern are translations."""
+    """Whether the files of a name pattern are translations of each other."""
     if LANGUAGE_CODES.issuperset(found.values):
         return True
     first, second = (read_lines(Path(found.names[0].replace(COLUMN_MARK, value))) for value in found.values[:2])

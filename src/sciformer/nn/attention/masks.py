@@ -28,7 +28,10 @@ Made = TypeVar("Made")
 
 
 class Pattern:
-    """Abstract rule over positions; a `uniform` rule depends only on j - i."""
+    """Abstract attention mask: a rule for query position i and key position j.
+
+    A `uniform` rule depends only on j - i.
+    """
 
     uniform: bool = True
 

@@ -162,7 +162,7 @@ def _prefix(name: str) -> str:
 
 
 def _time(names: Sequence[str], kinds: Mapping[str, Kind], nest: str, path: Path | str) -> str:
-    """Column of the times; lists are preferred to numbers."""
+    """Name of the time column; a column of lists is preferred to one of single numbers."""
     inside = [name for name in names if not nest or _prefix(name) == nest]
     found = hits(TIME, [name for name in inside if kinds[name].listed]) or hits(TIME, inside)
     if len(found) == 1:

@@ -99,7 +99,8 @@ class SeriesFiles(FileSet):
     """Points whose error is missing, not finite or not positive: drop them, or keep them with the error NaN (default:
     drop). Upper limits are always kept."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Number of training objects per class, drawn with split.seed (default: all). Larger numbers add objects."""
+    """Training objects per class, drawn with split.seed (default: all). A larger number includes the objects of a
+    smaller number."""
     chunk_size: int = Field(default=4096, ge=16)
     """Objects per chunk (default: 4,096); training shuffles across several chunks in memory."""
 

@@ -546,7 +546,7 @@ class _SimplifyCalls(ast.NodeTransformer):
         return ast.Call(ast.Name(name), given, [])
 
     def _one_axis(self, name: str, given: list[ast.expr], keywords: Mapping[str | None, ast.expr]) -> ast.expr:
-        """Argument of a reduction over the particles of each jet; other axes are refused."""
+        """Array that a call such as sum(x, axis=1) reduces; refuse all axes but particles."""
         other = set(keywords) - {"axis"}
         axis = given[1] if len(given) > 1 else keywords.get("axis")
         if axis is None and name in ("count", "first") and len(given) == 1 and not other:  # axis 1 by default

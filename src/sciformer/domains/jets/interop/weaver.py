@@ -138,7 +138,7 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
 
 
 def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
-    """Name of the feature set with `count` features, or the value in `changes`."""
+    """Name of the feature set with `count` features, or `tokens.features` of `changes`."""
     if "tokens.features" in changes:
         return changes["tokens.features"]
     if count not in FEATURE_SETS_BY_COUNT:
