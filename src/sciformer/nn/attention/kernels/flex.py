@@ -65,8 +65,8 @@ def run(request: Request) -> Tensor:
         if type(error).__name__ != "FailOnRecompileLimitHit":  # by name: torch._dynamo is slow to import
             raise
         raise UserError(
-            f"FlexAttention has reached its limit of {torch._dynamo.config.recompile_limit} compilations, and queries of "
-            f"shape {tuple(q.shape)} need another",
+            f"FlexAttention has reached its limit of {torch._dynamo.config.recompile_limit} compilations, and queries "
+            f"of shape {tuple(q.shape)} need another",
             hint="Pad sequences to fewer different lengths, or raise torch._dynamo.config.recompile_limit.",
         ) from error
 
