@@ -48,7 +48,7 @@ class ProgressBar:
     unit    name of the counted things
     show    whether to print anything
     done    count at the start
-    keep    whether the bar stays after the work; without a terminal, whether short work prints lines too
+    keep    whether the bar stays after the work; without a terminal, short work then prints lines too
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ProgressBar:
         self.update(self.done + count)
 
     def update(self, done: int, total: int | None = None, figures: str = "") -> None:
-        """Set the count, with `figures` beside it (default: count per second)."""
+        """Set the count and the text `figures` beside it (default: count per second)."""
         self.done, self.total, now = done, self.total if total is None else total, time.monotonic()
         gone = now - self.began
         figures = figures or f"{(done - self.first) / max(1e-9, gone):,.0f} {self.unit}/s"
@@ -103,7 +103,7 @@ class ProgressBar:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words: 4 s, 2 min 5 s, 3 h 20 min."""
+    """Format seconds as 4 s, 2 min 5 s, or 3 h 20 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
