@@ -12,7 +12,7 @@ BIN    := $(ENV)/bin
 STAMP  := $(ENV)/installed
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help run test format pretty lint types unit test-gpu pictures tables map golden faults stale bench constraints clean
+.PHONY: help run test format pretty lint types unit test-gpu pictures tables map golden faults stale fuzz bench constraints clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,9 @@ faults: $(STAMP) ## rewrite docs/faults.md from the tests
 
 stale: $(STAMP) ## list the figures whose code changed since they were measured
 	$(BIN)/python benchmarks/stale.py
+
+fuzz: $(STAMP) ## damage files of every format for 5 minutes each, and count the failures of readers and importers
+	$(BIN)/python benchmarks/fuzz.py
 
 bench: $(STAMP) ## measure the kernels on this machine's CPU
 	$(BIN)/python benchmarks/attention.py --device cpu

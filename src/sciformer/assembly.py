@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from .data.dataset import Dataset
 from .data.source import Data, Memory, Source, Splits, pieces
 from .data.windows import Windows
 from .errors import UserError, one_of
+from .files.limits import free_memory
 from .objectives.base import Carried, Objective
 from .recipe import Recipe
 from .tokens.base import Tokens
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from .train.finetune import Pretrained
 
 Log = Callable[[str], None]
+LARGE_NETWORK = 1 << 22  # weights of a block times blocks, roughly
 
 
 def log_nothing(text: str) -> None:
@@ -39,6 +43,25 @@ def data_with_columns(recipe: Recipe) -> Data:
     truth = sorted({*recipe.objective.required_columns})
     found: Data = recipe.data.want(sorted(names), truth, sorted(wishes - names), sorted(positive))
     return found
+
+
+def check_size(needed: int) -> None:
+    """Refuse a network that needs more bytes than the free memory, before it is built."""
+    if needed > (free := free_memory()):
+        hint = "Lower model.dim, model.depth or the vocabulary, or use a machine with more memory."
+        raise UserError(f"the weights need {needed:,} bytes, but {free:,} are free", hint=hint, key="model.dim")
+
+
+@contextmanager
+def _memory_errors() -> Iterator[None]:
+    """Turn a failed allocation of weights into a `UserError`."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, RuntimeError) and not re.search("allocate memory|out of memory|overflow", str(error)):
+            raise
+        hint = "Lower model.dim, model.depth, tokens.context or the vocabulary."
+        raise UserError("the weights do not fit into memory", hint=hint, key="model.dim") from error
 
 
 def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
@@ -174,10 +197,19 @@ class Assembly:
         return [] if self.splits is None else list(self.splits.sources)
 
     def network(self, seed: int | None = None) -> nn.Module:
-        """Build the network; random weights depend on `seed` (default: train.seed)."""
-        with torch.random.fork_rng(devices=[]):
+        """Build the network, with random weights (seed of the recipe) or pretrained ones.
+
+        A network of LARGE_NETWORK weights is first built without memory, to compare its size with the free memory.
+        """
+        model = self.recipe.model
+        with torch.random.fork_rng(devices=[]), _memory_errors():
+            rough = getattr(model, "dim", 0) ** 2 * getattr(model, "depth", 1)
+            if rough > LARGE_NETWORK and torch.get_default_device().type != "meta":
+                with torch.device("meta"):
+                    shapes = model.build(self.tokens, self.objective)
+                check_size(sum(weight.nbytes for weight in shapes.state_dict().values()))
             torch.manual_seed(self.recipe.train.seed if seed is None else seed)
-            built: nn.Module = self.recipe.model.build(self.tokens, self.objective)
+            built: nn.Module = model.build(self.tokens, self.objective)
         if self.pretrained is not None:
             self.pretrained.fill(built, self.recipe, self.objective)
         return built

@@ -11,13 +11,20 @@ from signal import Signals
 from typing import Any
 
 DOTTED_KEY = re.compile(r"[a-z_]+(\.[a-z_]+)+")
+# Control characters, except line end and tab; changes of the direction of writing; halves of characters.
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""Text that cannot control a terminal: an escape character becomes \x1b."""
+    return UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 class UserError(ValueError):
     """Error that the user can correct; errors of the library itself are assertions.
 
     message   what is wrong, in one plain sentence without a full stop
-    hint      what to do, in one or more sentences; may be empty
+    hint      what to do, in one or more sentences; may be empty; both without control characters
     key       the recipe key or option concerned, dotted: `data.split.stratify`
     file      the file or folder concerned
     line      the line in that file
@@ -32,8 +39,8 @@ class UserError(ValueError):
         file: str | os.PathLike[str] | None = None,
         line: int | None = None,
     ) -> None:
-        self.message = message
-        self.hint = hint
+        self.message = printable(message)
+        self.hint = printable(hint)
         self.key = key
         self.file = None if file is None else os.fspath(file)
         self.line = line

@@ -5,17 +5,30 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
 from typing import Self, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.table import Column
 
-MIN_SECONDS_BETWEEN_LINES = 5.0  # without a live bar
+from .errors import printable
+
+MIN_SECONDS_BETWEEN_LINES = 5.0  # where there is no live bar
 
 
-class ProgressConsole(Console):
-    """Console that falls silent when the reader of its pipe ends, as `head` does."""
+class PrintableConsole(Console):
+    """Console whose text cannot control the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Segments to print, without control characters in texts of others."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+class ProgressConsole(PrintableConsole):
+    """Console without output after its reader closed the pipe, as `head` does."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         super().__init__(file=file or sys.stderr, highlight=False, soft_wrap=True)

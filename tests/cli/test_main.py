@@ -220,6 +220,33 @@ def test_a_training_is_stopped_by_signals_and_the_same_command_goes_on_to_its_en
     assert "report: run/report.html\nnext: sciformer generate run" in printed.out
 
 
+def test_no_name_controls_the_terminal(capsys):
+    for words in (["train", "a\x1b[31m\u202e.yaml"], ["train", "spins/ising-vit", "--tokens.\x1b]0;x=3"]):
+        assert main(words) == 2
+        error = capsys.readouterr().err
+        assert "\\x1b" in error
+        assert not {"\x1b", "\u202e"} & {*error}
+
+
+@pytest.mark.parametrize("output", ["ascii", "closed", "full"])
+def test_any_output_is_enough(output):
+    line = f"{sys.executable} -m sciformer recipes"
+    line += {"ascii": "", "closed": " >&-", "full": " >/dev/full"}[output]
+    more = {"PYTHONIOENCODING": "ascii"} if output == "ascii" else {}
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, env=PLAIN | more, check=False, timeout=120)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (2 if output == "full" else 0)
+    assert ("error: " in done.stderr) == (output == "full")
+
+
+def test_names_that_the_disk_refuses(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = 300 * "a"
+    for words in (["train", f"{name}.yaml"], ["predict", name, "b.txt"], ["train", "spins/ising-vit", "--run", name]):
+        assert main(words) == 2
+        assert "aaa" in capsys.readouterr().err
+
+
 def test_only_the_first_rank_speaks(capsys, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     assert main(["trian"]) == 2

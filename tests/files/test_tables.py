@@ -186,3 +186,17 @@ def test_hdf5_stops_before_the_disk_is_full(tmp_path, monkeypatch):
 def test_branches_have_names_that_root_can_spell():
     odd = ["score_t → b q", "score_t   b q", "0", "", "jet_pt"]
     assert list(branch_names(odd).values()) == ["score_t___b_q", "score_t___b_q__2", "_0", "_", "jet_pt"]
+
+
+def test_a_csv_file_has_no_formulas_and_no_control_characters(tmp_path):
+    texts = ["=cmd|' /C calc'!A0", "+a", "-a", "@a", "a=b", "-1.5", "+1e3", "-", "\x1b[31mred"]
+    write_table(tmp_path / "a.csv", [{"=name": np.array(texts), "x": -np.ones(len(texts))}])
+    found = read(tmp_path / "a.csv")
+    assert found["'=name"] == ["'" + one for one in texts[:4]] + ["a=b", "-1.5", "+1e3", "-", "\\x1b[31mred"]
+    assert set(found["x"]) == {"-1.0"}
+
+
+def test_a_folder_without_permission_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with refuses(tmp_path, file=tmp_path, hint="--out"):
+        check_table(tmp_path / "a.csv")

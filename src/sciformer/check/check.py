@@ -3,7 +3,7 @@
     checked = check(Recipe.load("text/gpt-char", {"data.files": ["input.txt"]}))
     checked.problems                    sentences with hints; empty if the recipe is ready
 
-Nothing is written, except the cache of a reader (simulated data).
+Nothing is written, except the cache of a reader (simulated data) and a new list of hashes.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from ..train.finetune import load_pretrained
 from ..train.folder import Folder
 from ..train.step import bad_samples, rough_rows
 from .estimate import try_training
+from .hashes import compare_hashes
 
 MAX_CHECKED_SAMPLES = 2048  # samples checked per part, without `deep`
 MAX_TEXT_LETTERS = 256  # characters of a text in the table for the conformance tests
@@ -83,6 +84,7 @@ def check(
     deep: bool = False,
     *,
     run: str | Path = "runs",
+    hashes: Path | None = None,
     log: Callable[[str], None] = log_nothing,
 ) -> Checked:
     """Check a recipe on its device and data; problems are collected instead of raised.
@@ -90,6 +92,7 @@ def check(
     plugins  loaded plugins; their tokens are tested with the whole conformance suite
     deep     check all samples of every part (default: only the first 2048)
     run      folder of the planned run: its disk must have space for the checkpoints
+    hashes   list of the hashes of the data files: compared, or written if it is missing
     """
     checked = Checked(recipe.name if isinstance(recipe, Recipe) else str(recipe))
     with checked.trying("the recipe"):
@@ -103,6 +106,11 @@ def check(
             recipe, pretrained = load_pretrained(recipe, Folder(run))
             assembly = Assembly.open(recipe, log=log, pretrained=pretrained)
             _data(checked, assembly, deep)
+            if hashes is not None and assembly.splits is not None:
+                files = [Path(name) for name in assembly.splits.fingerprint if Path(name).is_file()]
+                problems, notes = compare_hashes(hashes, files)
+                checked.problems += problems
+                checked.notes += notes
             for stream, section in assembly.tokens.items():
                 with checked.trying(f"the tokens `{stream}`"):
                     _tokens(checked, assembly, stream, is_own("tokens", section.kind))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from ..data.batch import Batch
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..evaluation.evaluate import autocast
+from ..files.limits import free_memory
 from ..inspect.cost import Cost, cost, format_large, samples_at_once
 from ..progress import duration
 from ..tokens.protocols import Readout
@@ -266,8 +266,4 @@ def _wait(device: torch.device) -> None:
 def _free_memory(device: torch.device) -> float:
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):  # not Linux
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return float(free_memory())

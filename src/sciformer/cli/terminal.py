@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Stopped, UserError
+from ..errors import Stopped, UserError, printable
 from ..recipe.field import places
 from ..recipe.registry import built_in
 
@@ -28,9 +29,9 @@ def rank() -> int:
 
 def console(stderr: bool = False) -> Console:
     """Console with colours on a terminal; a closed pipe raises BrokenPipeError."""
-    from rich.console import Console as RichConsole
+    from ..progress import PrintableConsole
 
-    class Quiet(RichConsole):
+    class Quiet(PrintableConsole):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
@@ -40,13 +41,29 @@ def console(stderr: bool = False) -> Console:
 def log(text: str) -> None:
     """Print a message to stderr, on the first rank only."""
     if rank() == 0:
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)
+
+
+def for_stdout(text: str) -> str:
+    """Text of a model or a file for stdout: unchanged, except on a terminal, which it must not control."""
+    return printable(text) if sys.stdout.isatty() else text
+
+
+def open_streams() -> None:
+    """Make stdout and stderr take any text: also if they are closed, or of ASCII."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller: >&-
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, for as long as we live
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run_and_report(work: Callable[[], Any]) -> int:
     """Run a command; return its exit status, print user errors, raise other errors."""
     from cyclopts import CycloptsError
 
+    open_streams()
     try:
         work()
         sys.stdout.flush()
@@ -67,6 +84,14 @@ def run_and_report(work: Callable[[], Any]) -> int:
     except BrokenPipeError:  # the reader closed the pipe, as `head` does
         discard_output()
         return 0
+    except OSError as error:  # a full disk, a name that is too long, a folder without permission
+        discard_output()
+        where = str(error.filename)[:200] if error.filename else "a file or the output"
+        complain(f"{where} cannot be read or written: {error.strerror or error}")
+        return 2
+    except MemoryError as error:
+        complain(f"there is not enough memory{f': {error}' if str(error) else ''}. Use less data or a smaller model.")
+        return 2
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else 0 if error.code is None else 2
 
@@ -80,12 +105,12 @@ def complain(text: str) -> None:
 
 
 def discard_output() -> None:
-    """Send buffered output to /dev/null after the reader closed the pipe."""
+    """Send buffered output to /dev/null after the reader closed the pipe, or if its disk is full."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             os.dup2(nowhere, stream.fileno())
 
 

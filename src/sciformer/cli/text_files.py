@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UserError
 from ..files.atomic import check_picture, check_writable, write_text
 from ..progress import ProgressBar
+from .terminal import for_stdout
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -33,7 +34,7 @@ def translate_file(
         answers = translate(run, lines, beam=beam, penalty=penalty, on_progress=bar.update)
     if out is None:
         for answer in answers:
-            print(answer)
+            print(for_stdout(answer))
     else:
         write_text(out, "".join(f"{answer}\n" for answer in answers))
         print(f"wrote {len(answers):,} translations to {out}", file=sys.stderr)
@@ -71,7 +72,7 @@ def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes:
         answers = generate_many(run, [line or None for line in lines], length, on_progress=bar.update, **wishes)
     if out is None:
         for line, answer in zip(lines, answers):
-            print(line + answer)
+            print(for_stdout(line + answer))
         return
     if out.suffix == ".jsonl":
         pairs = [{"prompt": line, "completion": answer} for line, answer in zip(lines, answers)]

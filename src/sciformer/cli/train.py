@@ -77,20 +77,25 @@ def new(
 
 
 @app.command(sort_key=3, help_epilogue=CHANGES_HELP)
-def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False) -> None:
+def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False, hashes: Path | None = None) -> None:
     """Check a recipe before a long run: keys, files, tokens, a step, memory, time.
 
     Parameters
     ----------
     deep
         Check all samples of every part, not only the first ones.
+    hashes
+        List of the SHA-256 of all data files, as sha256sum writes it: compared, or written if it does not exist
+        (default: with --deep, RECIPE.sha256 beside the recipe, if it exists).
     """
     plugins = load_plugins(plugin)
     made = load_recipe(recipe)
     from ..check.check import check as check_recipe
     from ..check.check import show_check
 
-    checked = check_recipe(made, plugins, deep=deep, log=log)
+    beside = Path(recipe).with_suffix(".sha256")
+    hashes = beside if hashes is None and deep and beside.is_file() else hashes
+    checked = check_recipe(made, plugins, deep=deep, hashes=hashes, log=log)
     if rank() == 0:
         show_check(checked, console())
     if checked.problems:

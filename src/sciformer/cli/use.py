@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from .app import Overwrite, Plugins, Quiet, RunName, app, load_plugins, open_run
-from .terminal import console
+from .terminal import console, for_stdout
 
 Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standard input
 
@@ -259,6 +259,6 @@ def generate(
 
     shown = prompt or ""
     for piece in generate_text(opened, prompt, length, log=log, **wishes):
-        print(shown + piece, end="", flush=True)
+        print(for_stdout(shown + piece), end="", flush=True)
         shown = ""
     print(shown)

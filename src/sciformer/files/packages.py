@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,28 @@ from typing import Any
 from ..errors import UserError
 
 
+@contextmanager
+def reading(path: Path, form: str) -> Iterator[None]:
+    """Turn every exception of a reader or an importer into a `UserError` that names the file.
+
+    form   name of the format, in "not a complete ... file"
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # the libraries raise many different exceptions for damaged files
+        raise broken(path, form, error) from error
+
+
 def broken(path: Path, form: str, error: Exception) -> UserError:
     """`UserError` for a file that its library cannot read."""
     words = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, MemoryError):
+        hint = "Use a machine with more memory, or divide the file. It may also be damaged: then write it again."
+        return UserError(f"{path} needs more memory than there is: {words[:200]}", hint=hint, file=path)
+    if isinstance(error, KeyError):
+        words = f"{words} is missing"
     hint = "It may be incomplete or damaged: download or write it again."
     return UserError(f"{path} is not a complete {form} file: {words[:200]}", hint=hint, file=path)
 

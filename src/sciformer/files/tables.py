@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..data.columns import Array, Table, rows_of
 from ..errors import UserError
-from .atomic import atomic_write, check_name, check_new, make_folder
+from .atomic import atomic_write, check_name, check_new, check_writable
 from .formats.base import TableWriter, all_formats, format_of
 from .packages import require
 
@@ -31,6 +31,7 @@ def check_table(path: Path, suffixes: Sequence[str] = (), overwrite: bool = True
     """
     check_name(path, suffixes or table_suffixes())
     check_new(path, overwrite)
+    check_writable(path)
     found = format_of(path)
     for name in found.packages:
         require(name, f"{found.name} files")
@@ -74,7 +75,6 @@ class TableOutput:
 def create_table(path: Path, overwrite: bool = False) -> Iterator[TableOutput]:
     """Open a table file for writing: `with create_table(path) as file: file.add(table)`."""
     writer = check_table(path, overwrite=overwrite)
-    make_folder(path.parent)
     with atomic_write(path) as partial:
         file = TableOutput(partial, writer)
         try:

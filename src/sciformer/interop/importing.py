@@ -18,6 +18,7 @@ from torch import Tensor
 from .._version import __version__
 from ..assembly import Assembly
 from ..errors import UserError
+from ..files.packages import reading
 from ..recipe import Recipe
 from ..recipe.field import extensions
 from ..run import Run
@@ -83,13 +84,14 @@ def import_model(
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         message = f"the folder {run} of the new run exists and is not empty"
         raise UserError(message, hint="Name another folder with --run.", file=run)
-    importer = next((one for one in extensions("importers") if one.recognises(source)), None)
-    if importer is None:
-        if source.is_dir():
-            refuse_type(read_config(source))
-        found = "is a file, not a folder" if source.exists() else "does not exist"
-        raise UserError(f"{source} {found}", hint="Name the folder of a Hugging Face model.", file=source)
-    made = importer.read(source, run, changes)
+    with reading(source, "model"):
+        importer = next((one for one in extensions("importers") if one.recognises(source)), None)
+        if importer is None:
+            if source.is_dir():
+                refuse_type(read_config(source))
+            found = "is a file, not a folder" if source.exists() else "does not exist"
+            raise UserError(f"{source} {found}", hint="Name the folder of a Hugging Face model.", file=source)
+        made = importer.read(source, run, changes)
     write_run(run, made, source)
     if log is not None:
         for note in made.notes:
@@ -109,11 +111,12 @@ def write_run(run: Path, made: Imported, source: Path) -> None:
     recipe = absolute_paths(made.recipe)
     has_data = bool(getattr(recipe.data, "files", []))
     assembly = Assembly.open(recipe, made.state) if has_data else Assembly.from_state(recipe, made.state)
-    if made.check is not None:
-        made.check(assembly)
-    with torch.device("meta"):  # shapes only, no memory
-        network = assembly.network()
-    load_into(network, made.weights, lambda found, own: found.to("meta"), str(source))
+    with reading(source, "model"):
+        if made.check is not None:
+            made.check(assembly)
+        with torch.device("meta"):  # shapes only, no memory
+            network = assembly.network()
+        load_into(network, made.weights, lambda found, own: found.to("meta"), str(source))
     about: dict[str, Any] = {
         "sciformer": __version__,
         "torch": torch.__version__,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
+from ..files.packages import reading
 from .config import Config
 
 SAFETENSORS_FILE, PICKLED_FILE = "model.safetensors", "pytorch_model.bin"
@@ -79,21 +79,16 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def read_safe(path: Path) -> dict[str, Tensor]:
     """Read the weights of a safetensors file."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
-    except (OSError, safetensors.SafetensorError) as error:
-        raise UserError(
-            f"{path} is damaged or incomplete: {error}", hint="Download the file again.", file=path
-        ) from error
+    with reading(path, "safetensors"), safetensors.safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
 
 
 def read_pickled(path: Path) -> dict[str, Tensor]:
     """Read the weights of a PyTorch file, without running code from it."""
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except Exception as error:  # a damaged pickle can raise any exception
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(
             f"{path} is incomplete or contains more than weights: {reason}",
             hint="Pickled objects could run code and are not opened; save the weights as safetensors.",
@@ -101,7 +96,8 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
         ) from error
     for key in ("model", "state_dict"):  # weights that are stored with the state of a training
         found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
-    if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+    named = isinstance(found, dict) and all(isinstance(name, str) for name in found)
+    if not named or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise UserError(
             f"{path} must hold named tensors, but holds a {type(found).__name__} of other objects", file=path
         )

@@ -29,9 +29,9 @@ class MaskedAutoencoder(Encoder):
     (`sciformer finetune --from`).
     """
 
-    decoder_dim: int | None = Field(default=None, ge=1)
+    decoder_dim: int | None = Field(default=None, ge=1, le=1 << 16)
     """Width of the decoder (default: dim)."""
-    decoder_depth: int = Field(default=8, ge=0)
+    decoder_depth: int = Field(default=8, ge=0, le=1000)
     """Number of blocks of the decoder (default: 8)."""
     decoder_heads: int | None = Field(default=None, ge=1)
     """Attention heads of the decoder (default: heads)."""

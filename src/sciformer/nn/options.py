@@ -19,7 +19,7 @@ from ..recipe.registry import Options
 if TYPE_CHECKING:
     from .positions import Position
 
-Width = Annotated[int, Field(ge=1)]
+Width = Annotated[int, Field(ge=1, le=1 << 20)]
 
 
 class TokenForm(NamedTuple):
@@ -78,7 +78,7 @@ class TrunkOptions(Options):
     takes_class_token: ClassVar[bool] = False
     """Whether the first token sees all other tokens (default: no)."""
 
-    dim: int = Field(default=128, ge=1)
+    dim: int = Field(default=128, ge=1, le=1 << 16)
     """Width of the model (default: 128)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout rate: share of activations set to zero in training (default: 0)."""
@@ -105,7 +105,7 @@ class TrunkOptions(Options):
 class DepthOptions(TrunkOptions):
     """Options of a trunk of `depth` blocks."""
 
-    depth: int = Field(default=4, ge=0)
+    depth: int = Field(default=4, ge=0, le=1000)
     """Number of blocks or layers (default: 4)."""
 
     @property

@@ -333,7 +333,7 @@ class ClassAttentionOptions(PoolingOptions):
 
     has_weights: ClassVar[bool] = True
 
-    class_depth: int = Field(default=2, ge=1)
+    class_depth: int = Field(default=2, ge=1, le=1000)
     """Number of class attention blocks (default: 2)."""
     class_query: Literal["normal", "raw"] = "normal"
     """Query of class attention: the normalised class token (normal, default) or the class token itself (raw)."""
@@ -355,7 +355,7 @@ class LSTMPoolOptions(PoolingOptions):
     has_weights: ClassVar[bool] = True
     reader: ClassVar[str] = "lstm"
 
-    class_depth: int = Field(default=2, ge=1)
+    class_depth: int = Field(default=2, ge=1, le=1000)
     """Number of recurrent layers of the pooling (default: 2)."""
     class_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout rate between the recurrent layers of the pooling (default: 0)."""

@@ -387,7 +387,7 @@ class TransformerOptions(AttentionTrunkOptions):
     can_be_causal: ClassVar[bool] = True
     takes_class_token: ClassVar[bool] = True
 
-    mlp_ratio: float = Field(default=4.0, gt=0)
+    mlp_ratio: float = Field(default=4.0, gt=0, le=128)
     """Width of the hidden layer of the MLP divided by dim (default: 4)."""
     activation: Literal["gelu", "gelu_tanh", "relu", "silu", "tanh", "swiglu"] = "gelu"
     """Activation of the MLP (default: gelu); gelu_tanh is the approximation used by GPT-2."""

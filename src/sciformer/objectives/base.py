@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Outputs = dict[str, Tensor]
-Width = Annotated[int, Field(ge=1)]
+Width = Annotated[int, Field(ge=1, le=1 << 20)]
 Widths = Width | Annotated[list[Width], Field(min_length=1)]  # of one hidden layer, or of several
 ANSWER = "target answer"  # sample column with the truth in the model's form
 CARRIED = "carried "  # prefix of carried tensors among the outputs of a step

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from importlib.resources.abc import Traversable
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -19,11 +20,12 @@ from ..errors import UserError
 from .yaml import Keys, Loader, Place, Tree, describe_syntax_error, dotted_key, parse_scalar, to_one_line
 
 MAX_FILE_BYTES = 1_000_000
+MAX_PROBLEMS = 50  # of a recipe that are listed
 CODE_KEYS = ("plugin", "import", "_target_", "class_path")  # keys with which other libraries let a file name code
 
 
 class RecipeError(UserError):
-    """All errors of a recipe, one line each.
+    """All errors of a recipe, one line each; of a hopeless recipe the first MAX_PROBLEMS.
 
     errors      each error with its own message, hint, key, file and line
     problems    the same as texts
@@ -31,7 +33,7 @@ class RecipeError(UserError):
     """
 
     def __init__(self, problems: Iterable[UserError]) -> None:
-        self.errors = list(problems)
+        self.errors = list(islice(problems, MAX_PROBLEMS))
         self.problems = [str(error) for error in self.errors]
         first = self.errors[0].fields if self.errors else {}
         super().__init__(**{**first, "message": "\n".join(error.message for error in self.errors)})

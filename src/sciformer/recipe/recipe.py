@@ -205,9 +205,8 @@ def _validate(source: Document, changes: Mapping[str, Any] | None, where: str) -
                 inner[keys[-1]] = parse_typed(value, annotation_at(classes, keys))
     source = without_replaced_keys(source)
     classes, problems = classes_of(source)
-    for key in source.values:
-        if key not in SECTIONS:
-            problems.append(unknown_key_error((key,), source, classes))
+    unknown = [key for key in source.values if key not in SECTIONS]
+    problems += [unknown_key_error((key,), source, classes) for key in unknown[: document.MAX_PROBLEMS]]
     found: dict[str, Any] = {}
     for keys in classes:
         section = section_of(source, keys, classes, problems)

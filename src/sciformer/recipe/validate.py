@@ -22,6 +22,7 @@ from .yaml import Keys, dotted_key
 
 SECTIONS = ("about", *SECTIONS_WITH_KIND, "train")
 ABSENT = object()
+MAX_INTEGER = 2**63 - 1  # of random generators and arrays
 Classes = dict[Keys, type[BaseModel]]
 
 
@@ -139,13 +140,16 @@ def section_of(source: Document, keys: Keys, classes: Classes, problems: list[Us
     try:
         section = classes[keys].model_validate(values)
     except ValidationError as error:
-        for detail in error.errors(include_url=False):
+        for detail in error.errors(include_url=False)[: document.MAX_PROBLEMS]:
             at = (*keys, *_present_keys(values, detail["loc"], detail["type"] == "missing"))
             found.setdefault(at, _validation_error(at, keys, detail, source, classes))
     for at, value in document.flatten(values, keys):
         wanted = alternatives(annotation_at(classes, at))
         if isinstance(value, bool) and {int, float} & {*wanted} and bool not in wanted:  # pydantic would take it as 1
             found[at] = _type_error(at, value, source, classes)
+        if isinstance(value, int) and abs(value) > MAX_INTEGER:
+            message = f"{dotted_key(at)} must be between -{MAX_INTEGER} and {MAX_INTEGER}, not {format_value(value)}"
+            found[at] = source.error(at, message)
     problems += found.values()
     return section
 

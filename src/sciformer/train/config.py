@@ -31,13 +31,13 @@ class Train(Section):
 
     section = "train"
 
-    steps: int | None = Field(default=None, ge=1)
+    steps: int | None = Field(default=None, ge=1, le=10**12)
     """Number of training steps (default: 1000, or as many as `epochs` gives)."""
-    epochs: float | None = Field(default=None, gt=0)
+    epochs: float | None = Field(default=None, gt=0, le=10**9)
     """Number of passes over the training data, instead of `steps` (default: none)."""
-    batch: int = Field(default=64, ge=1)
+    batch: int = Field(default=64, ge=1, le=1 << 24)
     """Batch size: samples per step, over all devices (default: 64)."""
-    tokens: int | None = Field(default=None, ge=1)
+    tokens: int | None = Field(default=None, ge=1, le=1 << 32)
     """Batch size in tokens of the longest stream, padding included, instead of `batch` (default: none)."""
     micro_batch: int | None = Field(default=None, ge=1)
     """Samples per forward and backward pass on a device; gradients are accumulated (default: the whole batch). Without
@@ -47,7 +47,7 @@ class Train(Section):
 
     optimizer: Literal["adamw", "ranger"] = "adamw"
     """Optimizer (default: adamw). ranger: RAdam with Lookahead, every 6 steps with factor 0.5."""
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0, le=10_000)
     """Peak learning rate (default: 0.001)."""
     warmup: int = Field(default=100, ge=0)
     """Steps of linear learning rate warmup (default: 100)."""
@@ -60,9 +60,9 @@ class Train(Section):
     """Fraction of the steps before the decay of `schedule: flat` (default: 0.7)."""
     betas: tuple[float, float] = (0.9, 0.95)
     """Betas of Adam: decay of the moving averages of gradient and squared gradient (default: 0.9, 0.95)."""
-    epsilon: float = Field(default=1e-8, gt=0)
+    epsilon: float = Field(default=1e-8, gt=0, le=1)
     """Epsilon of Adam (default: 1e-8)."""
-    weight_decay: float = Field(default=0.1, ge=0)
+    weight_decay: float = Field(default=0.1, ge=0, le=10_000)
     """Weight decay of matrices (default: 0.1); vectors (biases, norms) have none."""
     clip_norm: float = Field(default=1.0, ge=0)
     """Maximum gradient norm; larger gradients are scaled down to it (default: 1; 0 turns clipping off)."""
@@ -78,7 +78,7 @@ class Train(Section):
     layer_decay: float = Field(default=1.0, gt=0, le=1)
     """Layer-wise learning rate decay: factor from each block to the block below it; the embedding counts as one more
     block (default: 1; 0.8 to 1 is usual for fine-tuning)."""
-    head_lr_scale: float = Field(default=1.0, gt=0)
+    head_lr_scale: float = Field(default=1.0, gt=0, le=10_000)
     """Factor of the learning rate of heads, pooling and readout (default: 1)."""
 
     ema: float = Field(default=0.0, ge=0, lt=1)
@@ -112,14 +112,14 @@ class Train(Section):
     cuda_graphs: bool | Literal["whole"] | None = None
     """Whether to replay a compiled step as CUDA graphs (default: on one GPU without micro-batches). whole: one graph
     for loss and gradient of each batch shape, which costs the host less time and helps small models."""
-    workers: int = Field(default=0, ge=0)
+    workers: int = Field(default=0, ge=0, le=256)
     """Number of data loader processes (default: 0, batches are prepared in the main process)."""
     bucket: bool | None = None
     """Whether to batch samples of similar length together (default: yes, except for models with batch norm, whose
     statistics it would bias, and for packed samples, which do not need it)."""
-    pad_to_multiple: int | None = Field(default=None, ge=1)
-    """Pad samples to a multiple of this number of tokens. Default: 32 for a compiled step, which limits the number of
-    shapes, else 1. If train.tokens is set: 16, and more for long samples."""
+    pad_to_multiple: int | None = Field(default=None, ge=1, le=1 << 16)
+    """Pad samples to a multiple of this number of tokens (default: 32 for a compiled step, to limit the number of
+    shapes, else 1; with `tokens`, 16 or more for long samples)."""
     packed: bool = False
     """Whether to concatenate the samples of a batch instead of padding them (default: false)."""
     shard: Literal["none", "full"] = "none"

@@ -129,7 +129,7 @@ def test_a_hidden_point_is_one_at_the_mean(made, tmp_path):
         (lambda whole: whole | {"extra": np.zeros(3)}, (" extra",)),
         (lambda whole: {name: array for name, array in whole.items() if "bn_0" not in name}, ("bn_0/gamma",)),
         (lambda whole: {"a": np.array([{}], object)}, ()),
-        (None, (".npz file",)),
+        (None, ("NumPy file",)),
     ],
 )
 def test_mistakes_are_answered(made, tmp_path, change, mentions):

@@ -42,7 +42,7 @@ class Simulation(Data):
     class_files: ClassVar[Mapping[str, str]] = {}
     """File name of each class, for `--by-class FOLDER` (default: the option does not exist)."""
 
-    number: int = Field(default=20_000, ge=1)
+    number: int = Field(default=20_000, ge=1, le=10**10)
     """Number of samples to train on, or to write (default: 20,000)."""
     seed: int = Field(default=0, ge=0)
     """Random seed of the samples (default: 0)."""

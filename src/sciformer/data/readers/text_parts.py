@@ -14,12 +14,12 @@ import numpy as np
 from pydantic import Field
 
 from ...errors import UserError, one_of
+from ...files.limits import MAX_UNPACKED_BYTES, free_memory
 from ..columns import Array, Table, rows_of
 from ..fileset import TaggedFiles, note_overlaps
 from ..source import STANDARD_PARTS, Chosen, Memory, Source, Splits, find_files, fingerprint_files, locate, order_parts
 from ..split import Rows, Split
 
-MAX_UNPACKED_BYTES = 4 << 30  # maximum size of a decompressed gzip file, which is held in memory
 CHUNK_BYTES = 1 << 24  # bytes scanned at a time
 MAX_ZERO_SHARE = 0.05  # fraction of zero bytes from which on a file is binary
 REPLACE_OPTION = "--data.errors replace"
@@ -169,14 +169,15 @@ def read_bytes(path: Path, start: int, end: int | None) -> bytes:
 @lru_cache(maxsize=2)
 def _unpacked(path: Path, changed: int) -> bytes:
     """Decompress a whole gzip file; the result is cached for the next piece."""
+    most = min(MAX_UNPACKED_BYTES, free_memory())
     try:
         with gzip.open(path, "rb") as file:
-            text = file.read(MAX_UNPACKED_BYTES + 1)
+            text = file.read(most + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         message = f"{path} is not a complete gzip file: {error}"
         raise UserError(message, hint="Download or copy the file again.", file=path) from error
-    if len(text) > MAX_UNPACKED_BYTES:  # also protects against decompression bombs
-        message = f"{path} has more than {MAX_UNPACKED_BYTES >> 30} GiB of decompressed text"
+    if len(text) > most:  # also protects against decompression bombs
+        message = f"{path} has more than {most / (1 << 30):.1f} GiB of decompressed text"
         raise UserError(message, hint="Decompress it: plain files may have any size.", file=path)
     return text
 

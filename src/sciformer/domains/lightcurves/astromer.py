@@ -10,16 +10,15 @@ minus infinity to the scores of masked and padded keys. Here masked points are h
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ...errors import UserError
+from ...files.formats.npz import read_arrays
 from ...interop.config import Config
 from ...interop.importing import Imported, Importer, imported_recipe
 from ...interop.weight_map import Suffixes, WeightMap, block_links, from_theirs, join_names, layer
@@ -36,7 +35,7 @@ NOTES = (
 
 def import_astromer(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
     """Read weights and recipe from an .npz file, for light curves in one band."""
-    tensors = read_arrays(path)
+    tensors = read_tensors(path)
     sections: dict[str, dict[str, Any]] = {"about": {"paper": "arXiv 2205.01677 (Donoso-Oliva et al.)"}}
     sections |= {"data": {"kind": "series"}, **_sections(tensors, str(path))}
     recipe = imported_recipe(path.stem, "Weights of ASTROMER 1.", sections, changes)
@@ -46,13 +45,9 @@ def import_astromer(path: Path, changes: Mapping[str, Any] | None = None) -> Imp
     return Imported(path.stem, recipe, weights, state, {"model_type": "astromer"}, list(NOTES))
 
 
-def read_arrays(path: Path) -> dict[str, Tensor]:
-    """Read the arrays of an .npz file, without unpickling."""
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return {name: torch.from_numpy(file[name]) for name in file.files}
-    except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is not a complete .npz file of numbers: {error}", file=path) from error
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of an .npz file, without unpickling."""
+    return {name: torch.from_numpy(array) for name, array in read_arrays(path).items()}
 
 
 def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, Any]]:

@@ -33,19 +33,19 @@ class IsingLattices(SimulatedTable):
     suffixes: ClassVar[tuple[str, ...]] = (".npz",)
     recipe_keys: ClassVar[tuple[str, ...]] = ("split", "gap", "cache")
 
-    size: int = Field(default=32, ge=2)
+    size: int = Field(default=32, ge=2, le=4096)
     """Number of spins per side (default: 32)."""
     lowest: float = Field(default=1.0, gt=0)
     """Lowest temperature, in units of the coupling (default: 1.0)."""
     highest: float = Field(default=3.6, gt=0)
     """Highest temperature, in units of the coupling (default: 3.6)."""
-    number: int = Field(default=53, ge=2)
+    number: int = Field(default=53, ge=2, le=10**6)
     """Number of temperatures, evenly spaced (default: 53)."""
     gap: tuple[float, float] = (2.0, 2.6)
     """Temperature range that is excluded from training (default: 2.0 to 2.6)."""
-    chains: int = Field(default=20, ge=1)
+    chains: int = Field(default=20, ge=1, le=10**6)
     """Independent Markov chains per temperature (default: 20)."""
-    samples: int = Field(default=4, ge=1)
+    samples: int = Field(default=4, ge=1, le=10**6)
     """States kept per chain (default: 4)."""
     boundary: Literal["periodic", "skewed", "open", "antiperiodic"] = "periodic"
     """Boundary condition: periodic (default), skewed (helical), open or antiperiodic."""

@@ -17,7 +17,7 @@ import numpy as np
 from ...data.columns import Array, Lists, Table
 from ...errors import UserError, nearest
 from ...recipe.registry import find, names
-from ..packages import broken
+from ..packages import reading
 
 MAX_OPEN_FILES = 64  # files kept open in each process
 SNIFFED_BYTES = 512  # bytes at the beginning of a file that identify its format
@@ -232,12 +232,8 @@ class TableFile:
 
     def read(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
         """Columns of the rows start .. stop - 1; lists of equal length share `lengths`."""
-        try:
+        with reading(self.path, self.form):
             found = self.get(names, start, stop)
-        except UserError:
-            raise
-        except Exception as error:  # the libraries raise many different exceptions for damaged files
-            raise broken(self.path, self.form, error) from error
         for name, column in found.items():
             if len(column) != stop - start:
                 raise self.error(f"`{name}` in {self.path} must have {stop - start} entries, not {len(column)}")
@@ -266,12 +262,8 @@ def open_file(path: Path, layout: Layout, form: Format | None = None) -> TableFi
             known = ", ".join(one.name for one in all_formats() if one.reader and (one.magic or one.sniff))
             raise UserError(f"{path} is not a file of the formats {known}: it begins with {begin[:8]!r}", file=path)
     assert form.reader is not None
-    try:
+    with reading(path, form.name):
         opened = form.reader(path, layout)
-    except UserError:
-        raise
-    except Exception as error:
-        raise broken(path, form.name, error) from error
     if not opened.rows:
         opened.close()
         raise UserError(f"{path} has no rows", file=path)

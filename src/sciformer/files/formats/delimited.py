@@ -16,7 +16,7 @@ import numpy as np
 
 from ...data.columns import Array, Lists, Table
 from ...data.readers.text_parts import Errors, read_text, strings
-from ...errors import UserError
+from ...errors import UserError, printable
 from .base import Column, Layout, TableWriter, as_text
 from .base import Format as FileFormat
 from .memory import MemoryTable
@@ -28,6 +28,7 @@ MAX_CELL_CHARACTERS = 1 << 30
 MAX_NAME_CHARACTERS = 100  # longer strings are stored as objects
 INTEGER_PATTERN = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 NUMERIC_NAME_PATTERN = re.compile(r"-?(0[0-9]+|[1-9][0-9]{15,})")
+FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 MISSING_WORDS = frozenset(("", "nan", "null", "none", "na", "n/a", "-", "--", "masked", "...", "inf", "-inf", "+inf"))
 REAL_PATTERN = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 
@@ -225,21 +226,36 @@ class CSVWriter(TableWriter):
     """CSV writer: a row for each sample, or for each entry of its lists.
 
     Numbers have the fewest digits that restore them exactly. An array becomes one column per element. If there are
-    lists, the single values of a sample are repeated in each of its rows.
+    lists, the single values of a sample are repeated in each of its rows. Texts that a spreadsheet would run as a
+    formula begin with a quote.
     """
 
     def __init__(self, path: Path, table: Table) -> None:
         names = [name for name, _ in _flat_columns(table)]
         self.file = path.open("w", newline="", encoding="utf-8")
         self.writer = csv.writer(self.file)
-        self.writer.writerow(names)
+        self.writer.writerow(map(plain_cell, names))
 
     def add(self, table: Table) -> None:
         columns = [column for _, column in _flat_columns(table)]
-        self.writer.writerows(zip(*((one if one.dtype.kind in "OU" else one.astype(str)).tolist() for one in columns)))
+        self.writer.writerows(
+            zip(
+                *(
+                    map(plain_cell, one.tolist()) if one.dtype.kind in "OU" else one.astype(str).tolist()
+                    for one in columns
+                )
+            )
+        )
 
     def close(self, about: Mapping[str, Array]) -> None:
         self.file.close()
+
+
+def plain_cell(cell: str) -> str:
+    """A text without control characters, and with a quote before it if it could be a formula."""
+    harmless = cell.lower() in MISSING_WORDS or is_number(cell)
+    formula = cell[:1] in FORMULA_BEGINS and not harmless
+    return printable(f"'{cell}" if formula else cell)
 
 
 def _flat_columns(table: Table) -> Iterator[tuple[str, Array]]:

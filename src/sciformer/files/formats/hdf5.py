@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import math
 import os
 import re
 import shutil
@@ -16,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from ...data.columns import Array, Lists, Table
+from ...errors import UserError
+from ..limits import check_memory, check_stored
 from ..packages import require
 from .base import Column, Format, Layout, TableWriter
 from .padded import PaddedFile, flat_arrays
@@ -31,11 +34,39 @@ TRUTH_COLUMNS = ("truthE", "truthPX", "truthPY", "truthPZ")  # optional
 LABEL_COLUMNS = ("ttv", "is_signal_new")  # integers; only the last is always present
 
 
-def _h5py() -> Any:
+def h5py_package() -> Any:
+    """Import h5py, with all compression filters that are installed."""
     h5py = require("h5py", "HDF5 files")
     with suppress(ImportError):
         importlib.import_module("hdf5plugin")  # registers more compression filters with h5py
     return h5py
+
+
+def datasets_of(file: Any, path: Path) -> dict[str, Any]:
+    """Datasets of an open file by name; refuses data in other files, unknown filters and bombs.
+
+    External and soft links are not followed. External storage and virtual datasets can name any file of the machine.
+    """
+    h5py, found = h5py_package(), dict[str, Any]()
+    file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
+    for name, dataset in found.items():
+        if dataset.is_virtual or dataset.external:
+            hint = "Copy the data into the file itself, for example with h5repack."
+            raise UserError(f"`{name}` of {path} lies in other files, which are not opened", hint=hint, file=path)
+        if dataset.shape is None:
+            continue
+        size, what = dataset.dtype.itemsize, f"`{name}`"
+        check_stored(path, dataset.shape, size, dataset.id.get_storage_size(), what)
+        check_memory(path, math.prod(dataset.chunks or dataset.shape[1:]) * size, f"a chunk of {what}")
+        plan = dataset.id.get_create_plist()
+        for number in range(plan.get_nfilters()):
+            code, *_, words = plan.get_filter(number)
+            if not h5py.h5z.filter_avail(code):
+                unknown = words.decode(errors="replace") or code
+                message = f"h5py cannot decompress `{name}` of {path}, compressed with {unknown}"
+                hint = "Install more compression filters: pip install hdf5plugin"
+                raise UserError(message, hint=hint, file=path)
+    return found
 
 
 class HDF5File(PaddedFile):
@@ -45,26 +76,13 @@ class HDF5File(PaddedFile):
 
     def __init__(self, path: Path, layout: Layout) -> None:
         super().__init__(path, layout)
-        h5py = _h5py()
-        self.file = h5py.File(path, "r")
+        self.file = h5py_package().File(path, "r")
         self.frame: list[tuple[Any, Any, list[str]]] = []  # dataset, field, column names
-        found: dict[str, Any] = {}
-        self.file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
-        for name, dataset in found.items():
-            self._unpacks(h5py, name, dataset)
+        found = datasets_of(self.file, path)
         if frames := self._frames(found):
             self._table(frames, found)
         else:
             self.fill({name.replace("/", "."): dataset for name, dataset in found.items()})
-
-    def _unpacks(self, h5py: Any, name: str, dataset: Any) -> None:
-        plan = dataset.id.get_create_plist()
-        for number in range(plan.get_nfilters()):
-            code, *_, words = plan.get_filter(number)
-            if not h5py.h5z.filter_avail(code):
-                unknown = words.decode(errors="replace") or code
-                message = f"h5py cannot decompress `{name}` of {self.path}, compressed with {unknown}"
-                raise self.error(message, hint="Install more compression filters: pip install hdf5plugin")
 
     def _frames(self, found: dict[str, Any]) -> list[str]:
         keys = [name.rpartition("/")[0] for name in found if name.rpartition("/")[2] in ("table", "axis0")]
@@ -185,8 +203,8 @@ class HDF5Writer(TableWriter):
     tabular = False
 
     def __init__(self, path: Path, table: Table) -> None:
-        self.path, self.text = path, _h5py().string_dtype()
-        self.file = _h5py().File(path, "w")
+        self.path, self.text = path, h5py_package().string_dtype()
+        self.file = h5py_package().File(path, "w")
         for name, column in flat_arrays(table).items():
             kind = self.text if column.dtype.kind in "OU" else column.dtype
             rest = column.shape[1:]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from ...data.columns import Array, Table
 from ...errors import UserError
 from ..atomic import atomic_write, make_folder
-from ..packages import broken
+from ..limits import check_memory
+from ..packages import reading
 from .base import Format, Layout, TableWriter
 from .padded import PaddedFile, flat_arrays
 
@@ -28,15 +31,43 @@ def read_arrays(path: Path) -> dict[str, Any]:
     if path.suffix not in (".npz", ".npy"):
         message = f"the suffix of {path} is not .npz or .npy"
         raise UserError(message, hint="Write a file with numpy.savez(path, image=..., label=...).", file=path)
-    try:
-        with path.open("rb") as file:
+    with reading(path, "NumPy"), path.open("rb") as file:
+        try:
+            if zipfile.is_zipfile(file):
+                check_zip(path)
+            file.seek(0)
             loaded = np.load(file, allow_pickle=False)
             return {"array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except Exception as error:  # NumPy raises many different exceptions for damaged files
-        if "pickle" in str(error).lower():
+        except ValueError as error:
+            if "pickle" not in str(error).lower():
+                raise
             message = f"{path} has pickled Python objects, which can run code"
             raise UserError(message, hint="Save plain arrays of numbers or strings.", file=path) from error
-        raise broken(path, "NumPy", error) from error
+
+
+def check_zip(path: Path) -> None:
+    """Refuse an .npz file whose arrays do not fit into memory, or claim more bytes than they have."""
+    with zipfile.ZipFile(path) as whole:
+        members = [member for member in whole.infolist() if member.filename.endswith(".npy")]
+        check_memory(path, sum(member.file_size for member in members), "unpacking all arrays")
+        for member in members:
+            with whole.open(member) as file:
+                shape, _, dtype = npy_header(file, path)
+            claimed, name = math.prod(shape) * dtype.itemsize, member.filename.removesuffix(".npy")
+            if claimed > member.file_size:
+                message = f"the array `{name}` of {path} claims {claimed:,} bytes, but {member.file_size:,} are stored"
+                raise UserError(message, hint="It may be damaged: download or write it again.", file=path)
+
+
+def npy_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, Fortran order and dtype from an NPY header; pickled objects are refused."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    if dtype.hasobject:
+        message, hint = f"{path} has pickled Python objects, which can run code", "Save numbers or strings."
+        raise UserError(message, hint=hint, file=path)
+    return shape, fortran, dtype
 
 
 class NPZFile(PaddedFile):

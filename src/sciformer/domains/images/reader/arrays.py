@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import math
 import struct
 import warnings
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -17,14 +17,16 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from ....data.columns import Array
-from ....data.readers.text_parts import MAX_UNPACKED_BYTES
 from ....errors import UserError
 from ....files.formats.base import as_text
-from ....files.formats.hdf5 import _h5py
-from ....files.packages import broken, require
+from ....files.formats.hdf5 import datasets_of, h5py_package
+from ....files.formats.npz import check_zip, npy_header
+from ....files.limits import check_memory
+from ....files.packages import reading, require
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".fits", ".fit", ".fz", ".idx")
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}  # type codes of idx files
+MAX_GZIP_RATIO = 1032  # of the best case
 MAX_ROW_GAP = 64  # read over gaps up to this many rows instead of starting a new read
 FITS_STRUCTURE = ("SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "GCOUNT", "COMMENT", "HISTORY")
 
@@ -67,11 +69,8 @@ class ArrayFile:
 
 def open_arrays(path: Path) -> ArrayFile:
     """Open an array file; the format is detected from its first bytes."""
-    try:
-        with _unpacked(path) as file:
-            begin = file.read(16)
-    except (OSError, EOFError, zlib.error) as error:
-        raise broken(path, "gzip", error) from error
+    with reading(path, "gzip"), _unpacked(path) as file:
+        begin = file.read(16)
     form = next((form for form, (magic, _) in FORMATS.items() if magic and begin.startswith(magic)), "")
     if len(begin) >= 8 and begin[:2] == b"\0\0" and begin[2] in IDX_TYPES and 1 <= begin[3] <= 4:
         form = "idx"
@@ -85,13 +84,8 @@ def open_arrays(path: Path) -> ArrayFile:
 
 @contextmanager
 def _contents(path: Path, form: str) -> Iterator[Contents]:
-    try:
-        with FORMATS[form][1](path) as found:
-            yield found
-    except UserError:
-        raise
-    except Exception as error:  # each library raises many types of error for damaged files
-        raise broken(path, form, error) from error
+    with reading(path, form), FORMATS[form][1](path) as found:
+        yield found
 
 
 def _unpacked(path: Path) -> IO[bytes]:
@@ -114,21 +108,10 @@ def _read_row_blocks(array: Any, rows: Array | None) -> Array:
 # NumPy
 
 
-def _npy_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, Fortran order and dtype from an NPY header; pickled objects are refused."""
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
-    if dtype.hasobject:
-        message, hint = f"{path} contains pickled objects, which can run code", "Save numbers or strings."
-        raise UserError(message, hint=hint, file=path)
-    return shape, fortran, dtype
-
-
 @contextmanager
 def _npy(path: Path) -> Iterator[Contents]:
     with path.open("rb") as file:
-        _npy_header(file, path)
+        npy_header(file, path)
     yield {"array": _stored(np.load(path, mmap_mode="r", allow_pickle=False))}, {}
 
 
@@ -142,7 +125,7 @@ def _npz(path: Path) -> Iterator[Contents]:
             if name == listed.filename:
                 continue
             with whole.open(listed) as file:
-                shape, fortran, dtype = _npy_header(file, path)
+                shape, fortran, dtype = npy_header(file, path)
                 begins = file.tell()
             if listed.compress_type == zipfile.ZIP_STORED and np.prod(shape):
                 raw.seek(listed.header_offset)
@@ -157,22 +140,16 @@ def _npz(path: Path) -> Iterator[Contents]:
 @lru_cache(maxsize=1)
 def _load_npz_array(path: Path, name: str, changed: int) -> Array:
     """Decompress a whole array of an NPZ file; cached for reads of further rows."""
+    check_zip(path)
     with np.load(path, allow_pickle=False) as found:
         return np.asarray(found[name])
 
 
 @contextmanager
 def _hdf5(path: Path) -> Iterator[Contents]:
-    h5py = _h5py()
-    found: dict[str, StoredArray] = {}
-
-    def note(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and item.dtype.names is None and item.shape:
-            found[name] = _stored(item)
-
-    with h5py.File(path, "r") as file:
-        file.visititems(note)
-        yield found, {}
+    with h5py_package().File(path, "r") as file:
+        plain = {name: item for name, item in datasets_of(file, path).items() if item.dtype.names is None}
+        yield {name: _stored(item) for name, item in plain.items() if item.shape}, {}
 
 
 # FITS
@@ -227,6 +204,10 @@ def _idx(path: Path) -> Iterator[Contents]:
         _, _, code, axes = file.read(4)
         shape = tuple(int(side) for side in np.frombuffer(file.read(4 * axes), ">u4"))
     info = ArrayInfo(shape, np.dtype(IDX_TYPES[code]))
+    size, needed = path.stat().st_size, math.prod(shape) * info.dtype.itemsize
+    if not needed or needed > size * (MAX_GZIP_RATIO if path.suffix == ".gz" else 1):
+        hint = "Download or write the file again."
+        raise UserError(f"{path} claims {needed:,} bytes, but has {size:,}", hint=hint, file=path)
     yield {"array": StoredArray(info, partial(_load_idx_array, path, info, path.stat().st_mtime_ns))}, {}
 
 
@@ -234,9 +215,7 @@ def _idx(path: Path) -> Iterator[Contents]:
 def _load_idx_array(path: Path, info: ArrayInfo, changed: int) -> Array:
     """Read the array of an idx file; at most as many bytes as its header states."""
     needed = int(np.prod(info.shape, dtype=np.int64)) * info.dtype.itemsize
-    if needed > MAX_UNPACKED_BYTES:
-        most = f"{MAX_UNPACKED_BYTES >> 30} GiB"
-        raise UserError(f"{path} is too large: its header states {needed:,} bytes, more than {most}", file=path)
+    check_memory(path, needed, "the array")
     with _unpacked(path) as file:
         file.read(4 + 4 * len(info.shape))
         raw = file.read(needed)

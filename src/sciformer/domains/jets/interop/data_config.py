@@ -27,6 +27,7 @@ from ....data.readers.formula import (
     Formula,
 )
 from ....errors import UserError
+from ....files.packages import reading
 from ....recipe.page import Found, check_new_recipe, write_page
 from ..features import FEATURE_SETS, PLANE_COLUMNS, VECTOR_COLUMNS, Feature
 
@@ -83,7 +84,8 @@ def import_data(
     check_new_recipe(path, overwrite)
     options = read_data_config(source)
     try:
-        made = translate_options(options)
+        with reading(source, "weaver data"):
+            made = translate_options(options)
     except UserError as error:
         raise error.with_fields(file=source) from error
     for key in (key for key in changes or {} if key not in FILE_KEYS):
