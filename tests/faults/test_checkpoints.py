@@ -139,10 +139,11 @@ def test_smuggled_pickle(tmp_path, texts):
     assert any("'weights.pt'" in text and "step-0000010" in text for text in said)
     assert_same(run, reference)
     assert run.evaluate("valid").scores["loss"] == pytest.approx(run.scores["loss"], rel=1e-6)
-    (tmp_path / "model" / "weights.safetensors").unlink()
-    with refuses("weights.safetensors", file=tmp_path / "model") as refused:
+    (tmp_path / "model" / "weights.safetensors").rename(tmp_path / "weights")
+    with refuses("weights.safetensors", file=tmp_path / "model" / "weights.safetensors") as refused:
         _ = Run(tmp_path).model
     assert re.search(r"model\.bin|weights\.pt\b", refused.value.hint)
+    (tmp_path / "weights").rename(tmp_path / "model" / "weights.safetensors")
     (tmp_path / "checkpoints" / "step-0000014" / "weights.safetensors").write_bytes(bomb)
     with listening() as said:
         go(recipe, tmp_path)
