@@ -182,8 +182,8 @@ class Engine:
         if self.bad >= self.settings.max_skipped:
             self._check_finite()
             message = f"the gradient was not finite in {self.bad} consecutive steps, the last one with {where}"
-            hint = "Weights and last checkpoint are intact. Check these samples, or lower train.learning_rate."
-            raise UserError(message, hint=hint, key=None if found else "train.learning_rate")
+            hint = "Weights and last checkpoint are finite. Check these samples, or lower train.learning_rate."
+            raise UserError(message, hint=hint + self._way_back(), key=None if found else "train.learning_rate")
 
     def _log(self, number: int) -> None:
         """Write a log line: means over the steps since the last line."""
@@ -325,7 +325,16 @@ class Engine:
         hint = f"Lower train.learning_rate: sciformer train RECIPE --run {self.folder.path} {lower}"
         if last:
             hint = f"{hint} --accept-changes. It continues from step {last[-1]}, whose weights are finite."
+            hint += self._way_back()
         raise UserError(message, hint=hint, key="train.learning_rate", file=self.folder.path)
+
+    def _way_back(self) -> str:
+        """How to resume from the last checkpoint that was evaluated, if it is not the newest one."""
+        newer = [step for step in checkpoint.steps(self.folder.checkpoints) if step > (self.sound or step)]
+        if not newer:
+            return ""
+        why = f"To resume from step {self.sound}, the last one with a finite loss in an evaluation"
+        return f" {why}, remove the newer folders in {self.folder.checkpoints}."
 
     def _save(self) -> None:
         """Save a checkpoint: counters, weights and optimizer state."""
