@@ -19,6 +19,7 @@ from .data.columns import Table
 from .data.dataset import Dataset
 from .errors import UserError
 from .evaluation.evaluate import Evaluation, evaluate, predict
+from .files.seal import Damaged
 from .metrics import AtLeast
 from .objectives.base import Step
 from .progress import duration
@@ -215,11 +216,7 @@ def _train(
         about["init_from"] = old.get("init_from") or (assembly.pretrained and assembly.pretrained.about)
 
     def write() -> None:
-        texts: dict[str, str | None] = {
-            "run.json": json.dumps(about, indent=1),
-            "recipe.yaml": recipe.to_yaml(),
-            "model/statistics.json": json.dumps(assembly.state()),
-        }
+        texts: dict[str, str | None] = {"run.json": json.dumps(about, indent=1), **_texts(assembly)}
         if not engine.complete:
             texts["model/calibration.json"] = None  # it belongs to the old model
         folder.seal(texts, anew=saved is None)
@@ -266,19 +263,40 @@ def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
 def _open(
     recipe: Recipe, folder: Folder, teller: ProgressReporter, accept_changes: bool, plugins: Sequence[plugin.Plugin]
 ) -> tuple[dict[str, Any], Assembly]:
-    """Read run.json of a run to resume, and open the data; refuse changes."""
+    """Read run.json of a run to resume, and open the data; refuse changes.
+
+    A damaged recipe.yaml or statistics.json is accepted if the file to be written now has the hash of the manifest.
+    """
     recipe, pretrained = load_pretrained(recipe, folder)
     begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint, changes are allowed
     old: dict[str, Any] = folder.read_json("run.json") if begun else {}
+    state: dict[str, Any] | None = None
+    damaged: dict[str, Damaged] = {}
     if begun:
         plugin.check_plugins(old.get("plugins", []), list(plugins), accepted=accept_changes)
-        check_same_recipe(Recipe.load(folder.path), recipe, accept_changes, teller.log)
-    state = folder.read_json("model/statistics.json") if begun else None
+        try:
+            check_same_recipe(Recipe.load(folder.path), recipe, accept_changes, teller.log)
+        except Damaged as error:
+            damaged["recipe.yaml"] = error
+        try:
+            state = folder.read_json("model/statistics.json")
+        except Damaged as error:
+            damaged["model/statistics.json"] = error
     assembly = Assembly.open(recipe, state, teller.log, pretrained=pretrained)
     assert assembly.splits is not None
+    texts = _texts(assembly)
+    for name, fault in damaged.items():
+        if not folder.files.fits(name, texts[name].encode()):
+            raise fault
+        teller.log(f"{fault.message}; it is written again, with the same contents")
     if begun:
         check_same_data(old.get("data", {}), assembly.splits.fingerprint, accept_changes, teller.log)
     return old, assembly
+
+
+def _texts(assembly: Assembly) -> dict[str, str]:
+    """Recipe and fitted state, as files of the run."""
+    return {"recipe.yaml": assembly.recipe.to_yaml(), "model/statistics.json": json.dumps(assembly.state())}
 
 
 def _last_checkpoint(folder: Folder, ranks: Ranks, teller: ProgressReporter) -> checkpoint.Checkpoint | None:

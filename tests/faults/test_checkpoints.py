@@ -225,17 +225,37 @@ def test_torn_log(tmp_path, texts):
 )
 @pytest.mark.parametrize("name", ["recipe.yaml", "run.json", "model/statistics.json", "manifest.json"])
 def test_changed_file_of_a_run(tmp_path, texts, name):
-    recipe, _ = texts
+    recipe, reference = texts
     go(recipe, tmp_path, stop_after=10)
     path = tmp_path / name
     text = path.read_text()
     path.write_text(text.replace('"', "'", 1) if name == "manifest.json" else text.replace("e", "i", 1))
     with refuses(path.name, file=path, hint="--fresh"):
         Run(tmp_path).predict([recipe.data.files[0]])
-    with refuses(path.name, file=path):
-        go(recipe, tmp_path)
-    go(recipe, tmp_path, fresh=True)
-    assert Run(tmp_path).scores
+    if name in ("run.json", "manifest.json"):
+        with refuses(path.name, file=path):
+            go(recipe, tmp_path)
+        assert_same(go(recipe, tmp_path, fresh=True), reference)
+
+
+@fault(
+    "recipe.yaml or statistics.json of a run changed or lost, and the training started again",
+    "written again if that gives the hash in the manifest; the same result",
+)
+@pytest.mark.parametrize("name", ["recipe.yaml", "model/statistics.json"])
+def test_repaired_text(tmp_path, texts, name):
+    recipe, reference = texts
+    go(recipe, tmp_path, stop_after=10)
+    path = tmp_path / name
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"e", b"i", 1))
+    with refuses(path.name if name == "recipe.yaml" else "train.seed"):
+        go(recipe.change({"train.seed": 5}), tmp_path)
+    with listening() as said:
+        run = go(recipe, tmp_path)
+    assert any(path.name in text and "again" in text for text in said)
+    assert path.read_bytes() == whole
+    assert_same(run, reference)
 
 
 @fault("the best model damaged or lost, and a checkpoint of its step left", "rebuilt from it, bit for bit")

@@ -204,7 +204,8 @@ class SealedFolder:
             return False
 
     def _damaged(self, path: Path, why: str) -> Damaged:
-        hint = f"Restore {path.name} from a copy, or train again: sciformer train RECIPE --run {self.path} --fresh"
+        again = f"`sciformer train RECIPE --run {self.path}`, which repairs what it can; with --fresh it starts over"
+        hint = f"Restore {path.name} from a copy. Or run {again}."
         return Damaged(f"{self.path} cannot be used: {why}", hint=hint, file=path)
 
 
