@@ -206,7 +206,7 @@ class SealedFolder:
     def _damaged(self, path: Path, why: str) -> Damaged:
         again = f"`sciformer train RECIPE --run {self.path}`, which repairs what it can; with --fresh it starts over"
         hint = f"Restore {path.name} from a copy. Or run {again}."
-        return Damaged(f"{self.path} cannot be used: {why}", hint=hint, file=path)
+        return Damaged(f"a file of {self.path} is not as it was written: {why}", hint=hint, file=path)
 
 
 def _digest(files: Mapping[str, Any]) -> str:

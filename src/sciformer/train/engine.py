@@ -330,8 +330,10 @@ class Engine:
 
     def _way_back(self) -> str:
         """How to resume from the last checkpoint that was evaluated, if it is not the newest one."""
-        newer = [step for step in checkpoint.steps(self.folder.checkpoints) if step > (self.sound or step)]
-        if not newer:
+        there = checkpoint.steps(self.folder.checkpoints)
+        if self.sound is None and there:
+            return " No checkpoint was evaluated yet: with --fresh the training starts over."
+        if self.sound in (None, *there[-1:]):
             return ""
         why = f"To resume from step {self.sound}, the last one with a finite loss in an evaluation"
         return f" {why}, remove the newer folders in {self.folder.checkpoints}."
