@@ -130,7 +130,7 @@ class Run:
         return found
 
     def samples(self, part: str = "test", files: Sequence[str | Path] = ()) -> Dataset:
-        """Samples of other files, or of a part of the data (default: test, else valid)."""
+        """Samples of other files, or of a part of the data (default: test, valid or train)."""
         if files:
             return self.assembly.read([Path(file) for file in files])
         opened = self.data()
@@ -140,7 +140,7 @@ class Run:
         return opened.dataset(part)
 
     def predict(self, what: Table | Sequence[str | Path] | str | Path) -> dict[str, Any]:
-        """Predictions for files or a table of columns, beside the sample columns.
+        """Predictions and sample columns, for files or for a table of columns.
 
         Classification gives probabilities and classes, regression values and standard deviations.
         """
@@ -181,7 +181,7 @@ def train(
 
     fresh           start over: remove the files of an earlier training
     accept_changes  resume even if the recipe, the data or a plugin changed
-    stop_after      save and pause after this step
+    stop_after      save a checkpoint and stop after this step (default: train to the end)
     """
     recipe = absolute_paths(recipe if isinstance(recipe, Recipe) else Recipe.load(recipe))
     device = find_device(recipe.train.device)
@@ -203,7 +203,7 @@ def _train(
     stop_after: int | None,
 ) -> Run:
     began = time.monotonic()
-    # The first rank may simulate or download data, which the others then find.
+    # The first rank may simulate or download data; the other ranks then read the result.
     old, assembly = ranks.in_turn(lambda: _open(recipe, folder, teller, accept_changes, plugins))
     recipe = assembly.recipe
     engine = Engine(assembly, folder, ranks, teller)
