@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
@@ -19,6 +19,7 @@ from .data.columns import Table
 from .data.dataset import Dataset
 from .errors import UserError
 from .evaluation.evaluate import Evaluation, evaluate, predict
+from .files.seal import Damaged
 from .metrics import AtLeast
 from .objectives.base import Step
 from .progress import duration
@@ -27,28 +28,11 @@ from .train import checkpoint
 from .train.distributed import Ranks, find_device, place
 from .train.engine import Engine
 from .train.finetune import load_pretrained
-from .train.folder import Folder, remove
+from .train.folder import Folder
 from .train.progress import ProgressReporter
 from .train.provenance import announce, describe_run
 from .train.resume import absolute_paths, check_same_data, check_same_recipe
 from .train.weights import load_into, load_weights
-
-# Files of a training, which `fresh` removes.
-RUN_FILES = (
-    "recipe.yaml",
-    "run.json",
-    "metrics.jsonl",
-    "report.html",
-    "scores.json",
-    "checkpoints/latest",
-    "checkpoints/step-*",
-    "checkpoints/.replaced-step-*",
-    "checkpoints/.partial-step-*",
-    "model/weights.safetensors",
-    "model/statistics.json",
-    "model/calibration.json",
-    "tensorboard/events.out.tfevents.*",
-)
 
 
 class Run:
@@ -60,6 +44,9 @@ class Run:
         if not self.folder.recipe.exists():
             message = f"{self.path} is not a run folder"
             raise UserError(message, hint="Train a run: sciformer train RECIPE --run FOLDER", file=self.path)
+        if not self.folder.files.sealed:
+            text = f"{self.path} was made before runs had a manifest, so that damage of its files is not noticed"
+            warnings.warn(f"{text}; `sciformer train` of this run or `calibrate` writes one", stacklevel=2)
         self.about: dict[str, Any] = self.folder.read_json("run.json")
         plugin.check_plugins(self.about.get("plugins", []), list(plugins), accepted=accept_changes)
 
@@ -68,8 +55,8 @@ class Run:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The recipe of the run, with the values of all keys."""
-        return Recipe.load(self.folder.recipe)
+        """The recipe of the run, with all values."""
+        return Recipe.load(self.folder.path)
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -86,7 +73,8 @@ class Run:
     @property
     def calibration(self) -> dict[str, Any]:
         """Result of `sciformer calibrate`; empty if the run is not calibrated."""
-        return self.folder.read_json("model/calibration.json") if self.folder.calibration.exists() else {}
+        name = "model/calibration.json"
+        return self.folder.read_json(name) if self.folder.files.has(name) else {}
 
     @cached_property
     def step(self) -> Step:
@@ -197,17 +185,11 @@ def train(
     """
     recipe = absolute_paths(recipe if isinstance(recipe, Recipe) else Recipe.load(recipe))
     device = find_device(recipe.train.device)
-    folder = Folder(run or Path("runs") / (Path(recipe.name).stem or "run"))
-    made = not folder.path.exists()
-    try:
-        with Ranks(device) as ranks, ExitStack() as held:
-            teller = ProgressReporter(show and ranks.first)
-            ranks.lead(lambda: _claim(folder, fresh, held))
-            return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
-    except UserError:
-        if made and ranks.first and not (folder.path / "run.json").exists():
-            shutil.rmtree(folder.path, ignore_errors=True)  # no training was started in it
-        raise
+    folder = Folder(Path("runs") / (Path(recipe.name).stem or "run") if run is None else run)
+    with Ranks(device) as ranks, ExitStack() as held:
+        teller = ProgressReporter(show and ranks.first)
+        ranks.lead(lambda: _claim(folder, fresh, held))
+        return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
 
 
 def _train(
@@ -234,15 +216,14 @@ def _train(
         about["init_from"] = old.get("init_from") or (assembly.pretrained and assembly.pretrained.about)
 
     def write() -> None:
-        folder.write("run.json", json.dumps(about, indent=1))
-        folder.write("recipe.yaml", recipe.to_yaml())
-        folder.write("model/statistics.json", json.dumps(assembly.state()))
-        if not engine.complete and folder.calibration.exists():
-            remove(folder.calibration)  # it belongs to the old model
+        texts: dict[str, str | None] = {"run.json": json.dumps(about, indent=1), **_texts(assembly)}
+        if not engine.complete:
+            texts["model/calibration.json"] = None  # it belongs to the old model
+        folder.seal(texts, anew=saved is None)
         folder.rewind(engine.number or -1)
 
     ranks.lead(write)
-    before = engine.complete
+    intact, before = engine.repair(accept_changes), engine.complete
     if before:
         teller.log(f"already complete: {engine.number} steps in {folder.path}")
     else:
@@ -254,50 +235,68 @@ def _train(
             if ranks.first:
                 about["seconds"] += time.monotonic() - began
                 try:
-                    folder.write("run.json", json.dumps(about, indent=1))
-                except UserError as error:  # logged only: another exception may be propagating
+                    folder.seal({"run.json": json.dumps(about, indent=1)})
+                except UserError as error:  # logged, because another error may be on its way
                     teller.log(f"the elapsed time was not saved: {error}")
     if engine.complete:  # also if the run was killed after its last step
         engine.average_checkpoints()
     done = Run(folder.path, plugins, accept_changes)
     if engine.complete and ranks.first:
-        if report and not (before and folder.report.exists()):
+        if report and not (before and intact and folder.report.exists()):
             done.report()
         teller.log(f"done in {duration(time.monotonic() - began)}: {folder.path}")
     return done
 
 
 def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
-    """Create and lock the run folder; refuse a folder that is not a run."""
-    if folder.recipe.exists() and not (folder.path / "run.json").exists():
-        message = f"{folder.path} cannot be a run folder: it contains a recipe.yaml that is not from a run"
-        raise UserError(message, hint="Use another --run.", file=folder.path)
-    if folder.recipe.exists() and "imported" in folder.read_json("run.json"):
+    """Create and lock the run folder; refuse an imported model."""
+    begun = folder.recipe.exists() and folder.is_run
+    if begun and "imported" in (folder.peek("run.json") if fresh else folder.read_json("run.json")):
         message = f"{folder.path} contains an imported model, so it cannot be trained in place"
         hint = f"Fine-tune it in another folder: sciformer finetune RECIPE --from {folder.path} --run FOLDER"
         raise UserError(message, hint=hint, file=folder.path)
-    folder.create()
-    held.enter_context(folder.lock())
+    held.enter_context(folder.claim())
     if fresh:
-        _clear(folder)
+        folder.clear()
 
 
 def _open(
     recipe: Recipe, folder: Folder, teller: ProgressReporter, accept_changes: bool, plugins: Sequence[plugin.Plugin]
 ) -> tuple[dict[str, Any], Assembly]:
-    """Open the data, and run.json of a run to resume; refuse changed data or recipes."""
+    """Read run.json of a run to resume, and open the data; refuse changes.
+
+    A damaged recipe.yaml or statistics.json is accepted if the file to be written now has the hash of the manifest.
+    """
     recipe, pretrained = load_pretrained(recipe, folder)
     begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint, changes are allowed
     old: dict[str, Any] = folder.read_json("run.json") if begun else {}
+    state: dict[str, Any] | None = None
+    damaged: dict[str, Damaged] = {}
     if begun:
         plugin.check_plugins(old.get("plugins", []), list(plugins), accepted=accept_changes)
-        check_same_recipe(Recipe.load(folder.recipe), recipe, accept_changes, teller.log)
-    state = folder.read_json("model/statistics.json") if begun else None
+        try:
+            check_same_recipe(Recipe.load(folder.path), recipe, accept_changes, teller.log)
+        except Damaged as error:
+            damaged["recipe.yaml"] = error
+        try:
+            state = folder.read_json("model/statistics.json")
+        except Damaged as error:
+            damaged["model/statistics.json"] = error
     assembly = Assembly.open(recipe, state, teller.log, pretrained=pretrained)
     assert assembly.splits is not None
+    texts = _texts(assembly)
+    for name, fault in damaged.items():
+        if not folder.files.fits(name, texts[name].encode()):
+            raise fault
+        teller.log(f"{fault.message}; it is written again, with the same contents")
     if begun:
         check_same_data(old.get("data", {}), assembly.splits.fingerprint, accept_changes, teller.log)
     return old, assembly
+
+
+def _texts(assembly: Assembly) -> dict[str, str]:
+    """Recipe and fitted state, as files of the run."""
+    return {"recipe.yaml": assembly.recipe.to_yaml(), "model/statistics.json": json.dumps(assembly.state())}
 
 
 def _last_checkpoint(folder: Folder, ranks: Ranks, teller: ProgressReporter) -> checkpoint.Checkpoint | None:
@@ -309,13 +308,3 @@ def _last_checkpoint(folder: Folder, ranks: Ranks, teller: ProgressReporter) -> 
     if ranks.first or step is None:
         return saved
     return checkpoint.load(folder.checkpoints, log=teller.log, step=step)
-
-
-def _clear(folder: Folder) -> None:
-    """Remove the files of a training; all other files stay."""
-    for name in RUN_FILES:
-        for path in folder.path.glob(name):
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()

@@ -93,6 +93,9 @@ def test_completion_is_installed_in_the_home_folder(tmp_path):
         ("trian", ['"trian"', 'Did you mean "train"?']),
         ("--versoin", ["--versoin", "Did you mean --version?"]),
         ("train text/gpt-char --rum x", ["--rum", "Did you mean --run?"]),
+        ("train text/gpt-char --run=", ["--run", "empty"]),
+        ("compare text/gpt-char --run=", ["--run", "empty"]),
+        ("import model --run=", ["--run", "empty"]),
         ("train text/gpt-char --depth 3", ["--depth", "Did you mean --model.depth?"]),
         ("train text/gpt-char --learning-rate 3", ["--learning-rate", "`sciformer train --help`"]),
         ("train text/gpt-char more", ["'more'", "`sciformer train --help`"]),
@@ -147,6 +150,16 @@ def test_a_missing_run_is_answered_with_those_there_are(refused, tmp_path):
     text = refused("report", "runs/gpt-char/weights.bin2")
     assert "runs/gpt-char/weights.bin2" in text
     assert f"Its run is {tmp_path / 'runs/gpt-char'}." in text
+
+
+def test_a_run_in_the_home_folder(refused, tmp_path, monkeypatch):
+    """A shell leaves the tilde of `--run=~/x` as it is."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "x").write_text("a file")
+    assert str(tmp_path / "home" / "x") in refused("train", "text/gpt-char", "--run=~/x")
+    assert str(tmp_path / "home" / "y") in refused("report", "~/y")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
 
 
 # Exit statuses, pipes, colours

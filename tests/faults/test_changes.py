@@ -161,3 +161,21 @@ def test_folder_with_a_recipe_of_the_user(tmp_path, texts, fresh):
     with refuses("recipe.yaml", file=tmp_path, hint="--run"):
         go(texts[0], tmp_path, fresh=fresh)
     assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+
+
+@fault(
+    "a folder with files named like those of a training, but no run",
+    "refused, with the name of a file, also with `--fresh`; nothing is deleted or replaced",
+)
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize(
+    "name", ["checkpoints/step-0000001/mine", "model/weights.safetensors", "report.html", "run.json"]
+)
+def test_folder_with_files_of_others(tmp_path, texts, name, fresh):
+    (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "run" / name).write_text('{"mine": 1}')
+    before = sorted(tmp_path.rglob("*"))
+    with refuses(Path(name).parts[0], file=tmp_path / "run", hint="--run"):
+        go(texts[0], tmp_path / "run", fresh=fresh)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "run" / name).read_text() == '{"mine": 1}'

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 
 import pytest
@@ -13,7 +14,7 @@ from sciformer.train import checkpoint
 from sciformer.train.weights import load_weights
 from tests.errors import refuses
 from tests.faults import fault
-from tests.train.tiny import assert_same, at_step, fate, go, in_ranks, listening, start
+from tests.train.tiny import assert_same, at_step, fate, go, in_ranks, left, listening, start
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -139,10 +140,11 @@ def test_smuggled_pickle(tmp_path, texts):
     assert any("'weights.pt'" in text and "step-0000010" in text for text in said)
     assert_same(run, reference)
     assert run.evaluate("valid").scores["loss"] == pytest.approx(run.scores["loss"], rel=1e-6)
-    (tmp_path / "model" / "weights.safetensors").unlink()
-    with refuses("weights.safetensors", file=tmp_path / "model") as refused:
+    (tmp_path / "model" / "weights.safetensors").rename(tmp_path / "weights")
+    with refuses("weights.safetensors", file=tmp_path / "model" / "weights.safetensors") as refused:
         _ = Run(tmp_path).model
     assert re.search(r"model\.bin|weights\.pt\b", refused.value.hint)
+    (tmp_path / "weights").rename(tmp_path / "model" / "weights.safetensors")
     (tmp_path / "checkpoints" / "step-0000014" / "weights.safetensors").write_bytes(bomb)
     with listening() as said:
         go(recipe, tmp_path)
@@ -215,3 +217,128 @@ def test_torn_log(tmp_path, texts):
     with open(tmp_path / "metrics.jsonl", "a") as log:
         log.write(json.dumps({"step": 11, "loss": 3.0}) + '\n{"step": 12, "lo')
     assert_same(go(recipe, tmp_path), reference)
+
+
+@fault(
+    "a changed byte in any file that decides an answer (recipe.yaml, run.json, statistics, calibration, weights)",
+    "refused, with the name of the file",
+)
+@pytest.mark.parametrize("name", ["recipe.yaml", "run.json", "model/statistics.json", "manifest.json"])
+def test_changed_file_of_a_run(tmp_path, texts, name):
+    recipe, reference = texts
+    go(recipe, tmp_path, stop_after=10)
+    path = tmp_path / name
+    text = path.read_text()
+    path.write_text(text.replace('"', "'", 1) if name == "manifest.json" else text.replace("e", "i", 1))
+    with refuses(path.name, file=path, hint="--fresh"):
+        Run(tmp_path).predict([recipe.data.files[0]])
+    if name in ("run.json", "manifest.json"):
+        with refuses(path.name, file=path):
+            go(recipe, tmp_path)
+        assert_same(go(recipe, tmp_path, fresh=True), reference)
+
+
+@fault(
+    "recipe.yaml or statistics.json of a run changed or lost, and the training started again",
+    "written again if that gives the hash in the manifest; the same result",
+)
+@pytest.mark.parametrize("name", ["recipe.yaml", "model/statistics.json"])
+def test_repaired_text(tmp_path, texts, name):
+    recipe, reference = texts
+    go(recipe, tmp_path, stop_after=10)
+    path = tmp_path / name
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"e", b"i", 1))
+    with refuses(path.name if name == "recipe.yaml" else "train.seed"):
+        go(recipe.change({"train.seed": 5}), tmp_path)
+    with listening() as said:
+        run = go(recipe, tmp_path)
+    assert any(path.name in text and "again" in text for text in said)
+    assert path.read_bytes() == whole
+    assert_same(run, reference)
+
+
+@fault("the best model damaged or lost, and a checkpoint of its step left", "rebuilt from it, bit for bit")
+@pytest.mark.parametrize("stop_after", [5, None])
+@pytest.mark.parametrize("damage", [cut, flip, os.unlink])
+def test_damaged_best_model(tmp_path, texts, damage, stop_after):
+    recipe, reference = texts
+    recipe = recipe.change({"train.save_every": 5, "train.keep": 5})
+    run = go(recipe, tmp_path, stop_after=stop_after)
+    weights, about = load_weights(run.folder.model)
+    path = tmp_path / "model" / "weights.safetensors"
+    damage(path)
+    with refuses("weights.safetensors", file=path, hint=f"sciformer train {tmp_path}"):
+        _ = Run(tmp_path).model
+    with listening() as said:
+        again = go(recipe, tmp_path, stop_after=stop_after)
+    assert any("weights.safetensors" in text and f"step {about['step']}" in text for text in said)
+    found, kept = load_weights(again.folder.model)
+    assert kept == about
+    assert [name for name in weights if not weights[name].equal(found[name])] == []
+    tensors, _ = left(go(recipe, tmp_path))
+    expected = {name: tensor for name, tensor in reference[0].items() if name.startswith("model ")}
+    assert [name for name, tensor in expected.items() if not tensors[name].equal(tensor)] == []
+
+
+@fault(
+    "the best model damaged, and no checkpoint of its step left",
+    "refused, with the commands that train again or keep the last checkpoint instead",
+)
+def test_lost_best_model(tmp_path, texts):
+    recipe, _ = texts
+    run = go(recipe.change({"train.steps": 13, "train.evaluate_every": 5, "train.keep": 1}), tmp_path, stop_after=12)
+    path = tmp_path / "model" / "weights.safetensors"
+    assert run.folder.files.has("model/weights.safetensors")
+    run.folder.seal({"model/calibration.json": "{}"})
+    best = load_weights(run.folder.model)[1]["step"]
+    shutil.rmtree(tmp_path / "checkpoints" / f"step-{best:07d}", ignore_errors=True)
+    flip(path)
+    with refuses(f"step {best}", file=path, hint=f"sciformer train {tmp_path} --accept-changes") as refused:
+        go(run.recipe, tmp_path, stop_after=12)
+    assert f"sciformer train {tmp_path} --fresh" in refused.value.hint
+    with listening() as said:
+        go(run.recipe, tmp_path, stop_after=12, accept_changes=True)
+    assert any("step 12 instead of step" in text for text in said)
+    assert load_weights(run.folder.model)[1]["step"] == 12
+    assert not Run(tmp_path).calibration
+
+
+@fault(
+    "four processes started at the same instant in a new folder",
+    "one trains, three are refused, and none deletes files of another",
+)
+def test_four_starts(tmp_path, texts):
+    recipe, reference = texts
+    for number in range(3):
+        ready, go_on = os.pipe()
+
+        def work(folder=tmp_path / f"run-{number}", gate=ready):
+            os.read(gate, 1)
+            go(recipe, folder)
+
+        children = [start(work, tmp_path / f"answer-{number}-{one}") for one in range(4)]
+        os.write(go_on, b"!!!!")
+        fates = sorted(map(fate, children))
+        answers = [(tmp_path / f"answer-{number}-{one}").read_text() for one in range(4)]
+        assert fates == [0, 1, 1, 1], answers
+        assert sum("in use" in text for text in answers) == 3, answers
+        assert_same(tmp_path / f"run-{number}", reference)
+        os.close(ready)
+        os.close(go_on)
+
+
+@fault(
+    "four processes started at the same instant in a new folder, with data that are refused",
+    "all are refused, and no file of a run is left",
+)
+def test_four_refused_starts(tmp_path, texts):
+    recipe = texts[0].change({"data.files": [str(tmp_path / "nowhere.txt")]})
+    children = [start(lambda: go(recipe, tmp_path / "run"), tmp_path / f"answer-{one}") for one in range(4)]
+    assert [fate(child) for child in children] == [1] * 4
+    for one in range(4):
+        text = (tmp_path / f"answer-{one}").read_text()
+        assert text.startswith("UserError"), text
+        assert "nowhere.txt" in text or "in use" in text, text
+    left_over = {path.name for path in tmp_path.glob("run/*")}  # nothing, but where one created what another removed
+    assert left_over <= {".lock", "checkpoints"}

@@ -1,5 +1,6 @@
 """Non-finite numbers, out of memory, and lost data workers."""
 
+import math
 import multiprocessing
 import os
 import signal
@@ -19,6 +20,7 @@ from tests.errors import refuses
 from tests.faults import fault
 from tests.train.tiny import (
     STEPS,
+    after_updates,
     assert_near,
     assert_same,
     at_step,
@@ -278,3 +280,50 @@ def test_threads_are_recorded(tmp_path, texts, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     go(texts[0], tmp_path / "run", stop_after=1)
     assert Run(tmp_path / "run").about["device"] == "cpu (2 threads)"
+
+
+def spoil(engine, value=math.inf):
+    with torch.no_grad():
+        next(iter(engine.step.model.parameters())).view(-1)[0] = value
+
+
+@fault(
+    "weights that are not finite (a learning rate that is much too high)",
+    "stops before they are saved, with the command that continues from the last checkpoint",
+)
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_weights_that_are_not_finite(tmp_path, texts, value):
+    recipe, _ = texts
+    recipe = recipe.change({"train.save_every": 1, "train.evaluate_every": 100})
+    with (
+        after_updates(lambda engine, batch: spoil(engine, value) if engine.number == 4 else None),
+        refuses("step 4", "embedding", key="train.learning_rate", hint="--accept-changes") as refused,
+    ):
+        go(recipe, tmp_path)
+    assert "step 3" in refused.value.hint
+    assert checkpoint.steps(tmp_path / "checkpoints") == [2, 3]
+    for step in (2, 3):
+        saved = checkpoint.load(tmp_path / "checkpoints", log=pytest.fail, step=step)
+        assert all(one.isfinite().all() for one in saved.tensors["weights"].values())
+    run = go(recipe.change({"train.learning_rate": 0.001}), tmp_path, accept_changes=True)
+    assert run.scores["loss"] < 10
+
+
+@fault(
+    "a training that diverges between two evaluations",
+    "the last checkpoint with a finite loss in an evaluation is never rotated away",
+)
+def test_divergence_keeps_the_last_evaluated_checkpoint(tmp_path, texts):
+    recipe, _ = texts
+    recipe = recipe.change({"train.save_every": 1, "train.evaluate_every": 4})
+    with after_updates(lambda engine, batch: spoil(engine, 1e30) if engine.number > 4 else None):
+        go(recipe, tmp_path, stop_after=7)
+    assert checkpoint.steps(tmp_path / "checkpoints") == [4, 6, 7]
+    go_back = str(tmp_path / "checkpoints")
+    with (
+        after_updates(lambda engine, batch: spoil(engine, 1e30)),
+        refuses("not finite", key="train.learning_rate", hint=go_back) as refused,
+    ):
+        go(recipe, tmp_path)
+    assert "step 4" in refused.value.hint
+    assert 4 in checkpoint.steps(tmp_path / "checkpoints")

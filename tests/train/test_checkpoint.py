@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from sciformer.errors import UserError
-from sciformer.train import checkpoint
+from sciformer.files import seal
 from sciformer.train.checkpoint import load, save, steps
 from tests.errors import refuses
 from tests.train import at_call, contents, get, in_child, names, put
@@ -23,9 +23,9 @@ from tests.train import at_call, contents, get, in_child, names, put
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 warns of fork and threads
 
 
-@pytest.mark.parametrize("whole", [checkpoint.MAX_BYTES_IN_MEMORY, 300], ids=["whole", "streamed"])
+@pytest.mark.parametrize("whole", [seal.MAX_BYTES_IN_MEMORY, 300], ids=["whole", "streamed"])
 def test_every_tensor_comes_back_bit_for_bit(tmp_path, monkeypatch, whole):
-    monkeypatch.setattr(checkpoint, "MAX_BYTES_IN_MEMORY", whole)
+    monkeypatch.setattr(seal, "MAX_BYTES_IN_MEMORY", whole)
     tied = torch.randn(40, 40)
     weights = {"tied.in": torch.nn.Parameter(tied), "tied.out": tied, "view": tied[3:5], "transposed": tied.T}
     weights |= {"strided": tied[::2, ::3], "expanded": torch.randn(1, 3).expand(4, 3)}
@@ -145,8 +145,8 @@ def test_what_is_wrong_is_said(tmp_path):
 
     def junk():
         (broken / "weights.safetensors").write_bytes(b"junk with the right hash")
-        seal = checkpoint._seal(broken / "weights.safetensors")
-        manifest(files={"state.json": checkpoint._seal(broken / "state.json"), "weights.safetensors": seal})()
+        names = ("state.json", "weights.safetensors")
+        manifest(files={name: seal.seal_file(broken / name) for name in names})()
 
     faults = {
         "weights.safetensors is not a safetensors file": junk,

@@ -4,12 +4,14 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import time
 
 import pytest
 
+from sciformer.errors import UserError
 from sciformer.train import folder as module
 from sciformer.train.folder import Folder
 from tests.errors import refuses
@@ -84,6 +86,40 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
         (tmp_path / "closed").mkdir(mode=0o500)
         with refuses("Permission denied", file=tmp_path / "closed" / "run"):
             Folder(tmp_path / "closed" / "run").create()
+
+
+def test_a_new_folder_is_removed_by_its_owner_after_a_refusal_and_no_other_file(tmp_path):
+    for name in ("", "old", "new"):
+        folder = Folder(tmp_path / "run" / "below")
+        if name == "old":
+            folder.path.mkdir(parents=True)
+        with refuses("no"), folder.claim():
+            if name == "new":
+                (folder.path / "notes").write_text("mine")
+            raise UserError("no")
+        assert folder.path.exists() == bool(name)
+        if name == "new":
+            assert (folder.path / "notes").read_text() == "mine"
+        shutil.rmtree(folder.path, ignore_errors=True)
+    with refuses("empty", key="--run"):
+        Folder("")
+
+
+def test_a_folder_that_its_owner_removes_is_created_again(tmp_path, monkeypatch):
+    folder, locks = Folder(tmp_path / "run"), []
+    take = module._take_lock
+
+    def remove_first(descriptor):
+        take(descriptor)
+        locks.append(descriptor)
+        if len(locks) < 3:  # the owner, whose training was refused, was faster
+            shutil.rmtree(folder.path)
+
+    monkeypatch.setattr(module, "_take_lock", remove_first)
+    with folder.claim():
+        assert len(locks) == 3
+        assert names(folder.path) == [".lock", "checkpoints"]
+        assert in_child(lambda: folder.lock().__enter__()) == 1
 
 
 def test_a_second_process_is_told_who_is_at_work(folder):

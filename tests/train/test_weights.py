@@ -92,10 +92,10 @@ def test_a_damaged_checkpoint_is_left_out_of_the_mean(tmp_path):
 def test_a_file_of_a_newer_library(tmp_path, monkeypatch):
     from sciformer.train import weights
 
-    monkeypatch.setattr(weights, "FORMAT", 2)
-    save_weights(tmp_path, {"a": torch.zeros(2)}, {})
+    monkeypatch.setattr(weights, "FORMAT", 3)
+    save_weights(tmp_path / "model", {"a": torch.zeros(2)}, {})
     monkeypatch.undo()
-    with refuses("format 2", file=tmp_path / "weights.safetensors"):
-        load_weights(tmp_path)
+    with refuses("format 3", file=tmp_path / "model" / "weights.safetensors"):
+        load_weights(tmp_path / "model")
     with refuses("weights.safetensors", file=tmp_path / "nowhere"):
         load_weights(tmp_path / "nowhere")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, Token
 
 from .._version import __version__
 from .terminal import RECIPE_CHANGES, check_run, log, no_changes
@@ -37,7 +37,17 @@ app.register_install_completion_command()
 app["--install-completion"].help_epilogue = ""
 
 RecipeName = Annotated[str, Parameter(help="Name from `sciformer recipes`, or a .yaml file.")]
-RunName = Annotated[Path, Parameter(help="Folder of a run.")]
+
+
+def run_path(_: object, tokens: Sequence[Token]) -> Path:
+    """Path of a run folder; `~` is the home folder, also in `--run=~/x`, where a shell leaves it."""
+    if not (value := tokens[0].value):
+        raise ValueError("the name of a folder is empty; give a folder, such as runs/mine.")
+    return Path(value).expanduser()
+
+
+RunName = Annotated[Path, Parameter(help="Folder of a run.", converter=run_path)]
+RunFolder = Annotated[Path, Parameter(converter=run_path)]
 Quiet = Annotated[bool, Parameter(name="--quiet", help="Show no progress.")]
 Overwrite = Annotated[bool, Parameter(name="--overwrite", help="Replace an existing file.")]
 Plugins = Annotated[

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..recipe.field import extensions
-from .app import CHANGES_HELP, Overwrite, Plugins, RunName, app, open_run
+from .app import CHANGES_HELP, Overwrite, Plugins, RunFolder, RunName, app, open_run
 from .terminal import RECIPE_CHANGES, log
 
 
 @app.command(name="import", sort_key=12, help_epilogue=CHANGES_HELP)
-def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None, overwrite: Overwrite = False) -> None:
+def import_(
+    source: Path, /, *, run: RunFolder | None = None, out: Path | None = None, overwrite: Overwrite = False
+) -> None:
     """Import a model of another library as a run.
 
     The run works with `generate`, `predict`, `embed`, `evaluate` and `finetune`. Weights are read from safetensors
@@ -49,7 +51,7 @@ def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None
     print(f"wrote {run}: {model.kind} of {model.depth} blocks of width {model.dim}, {count}")
 
 
-def _import_data(source: Path, run: Path | None, out: Path | None, overwrite: bool) -> None:
+def _import_data(source: Path, run: RunFolder | None, out: Path | None, overwrite: bool) -> None:
     if run is not None:
         message = f"--run {run} cannot be used with a data file, because a data file becomes a recipe and not a run"
         raise UserError(message, hint="Name the recipe with --out.", key="--run", file=source)

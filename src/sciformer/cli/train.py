@@ -17,10 +17,12 @@ from .app import (
     Plugins,
     Quiet,
     RecipeName,
+    RunFolder,
     app,
     load_plugins,
     load_recipe,
     load_recipes,
+    run_path,
 )
 from .terminal import console, find_runs, log, no_changes, rank
 
@@ -107,7 +109,7 @@ def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False, ha
 class TrainOptions:
     """Common options of train, pretrain and finetune."""
 
-    run: Annotated[Path | None, Parameter(help=RUN_HELP)] = None
+    run: Annotated[Path | None, Parameter(help=RUN_HELP, converter=run_path)] = None
     fresh: Annotated[bool, Parameter(help="Start over: remove the files of an earlier training.")] = False
     accept_changes: Annotated[bool, Parameter(help=ACCEPT_HELP)] = False
     plugin: Plugins = ()
@@ -152,7 +154,7 @@ def finetune(
     recipe: RecipeName,
     /,
     *,
-    from_: Annotated[Path | None, Parameter(name="--from")] = None,
+    from_: Annotated[Path | None, Parameter(name="--from", converter=run_path)] = None,
     options: TrainOptions = TrainOptions(),
 ) -> None:
     """Fine-tune: train a recipe from the weights of another run.
@@ -177,7 +179,7 @@ def compare(
     /,
     *,
     seeds: int = 3,
-    run: Path = Path("runs/compare"),
+    run: RunFolder = Path("runs/compare"),
     grid: tuple[str, ...] = (),
     labels: str = "",
     folds: int | None = None,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError, one_of
-from ..train.folder import remove
 from .evaluate import Evaluation
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def calibrate(run: Run, part: str = "valid") -> Calibration:
     after = {name: run.evaluate(name) for name in judged}
     about = {"state": state, "part": part, "samples": before[part].size}
     with run.folder.lock():
-        run.folder.write("model/calibration.json", json.dumps(about, indent=1))
+        run.folder.seal({"model/calibration.json": json.dumps(about, indent=1)})
     return Calibration(state, part, before, after)
 
 
@@ -70,7 +69,7 @@ def forget(run: Run) -> bool:
     for key in (found := run.calibration).get("state", {}):
         run.assembly.objective.state.pop(key, None)
     with run.folder.lock():
-        remove(run.folder.calibration)
+        run.folder.seal({"model/calibration.json": None})
     return bool(found)
 
 

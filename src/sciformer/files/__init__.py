@@ -1,1 +1,1 @@
-"""Files: formats of tables, atomic writes, and optional packages."""
+"""Files: formats of tables, atomic writes, seals, and optional packages."""

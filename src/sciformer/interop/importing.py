@@ -119,6 +119,7 @@ def write_run(run: Path, made: Imported, source: Path) -> None:
         load_into(network, made.weights, lambda found, own: found.to("meta"), str(source))
     about: dict[str, Any] = {
         "sciformer": __version__,
+        "sealed": True,  # the folder has a manifest
         "torch": torch.__version__,
         "python": platform.python_version(),
         "plugins": [],
@@ -132,11 +133,9 @@ def write_run(run: Path, made: Imported, source: Path) -> None:
     }
     partial = Folder(run.with_name(f".{run.name}.partial-{os.getpid()}"))
     try:
-        partial.write("run.json", json.dumps(about, indent=1))
-        partial.write("recipe.yaml", recipe.to_yaml())
-        partial.write("model/statistics.json", json.dumps(assembly.state()))
-        for name, text in made.files.items():
-            partial.write(f"model/{name}", text)
+        texts = {f"model/{name}": text for name, text in made.files.items()}
+        texts |= {"model/statistics.json": json.dumps(assembly.state()), "recipe.yaml": recipe.to_yaml()}
+        partial.seal({**texts, "run.json": json.dumps(about, indent=1)})
         weights = {name: weight.float() for name, weight in made.weights.items()}
         save_weights(partial.model, weights, {"step": 0, "scores": {}})
         partial.path.rename(run)  # may replace an empty folder

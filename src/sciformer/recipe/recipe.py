@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from ..files.seal import run_files
 from . import document
 from .document import Document, RecipeError
 from .field import fields, package_of
@@ -176,6 +177,7 @@ def _find_file(name: str | Path, folder: Path, place: Place | None) -> tuple[Pat
     if path.is_dir():
         if not (path / "recipe.yaml").is_file():
             raise _not_found_error(place, f"{path} is not a run folder: it has no recipe.yaml", file=path)
+        run_files(path).read("recipe.yaml")  # refuses a damaged one
         return path / "recipe.yaml", str(path / "recipe.yaml")
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():

@@ -9,16 +9,13 @@ one is complete. The hashes detect a flipped bit, which safetensors does not. No
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import shutil
-import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +26,11 @@ from torch import Tensor
 
 from ..errors import UserError
 from ..files.atomic import replace, sync
+from ..files.seal import Unsound, is_seal, open_regular, parse_object, read_verified, seal_file
 from .folder import assert_plain, is_alive, remove
 
 FORMAT = 1
 FREE_MARGIN_BYTES = 1 << 20  # disk space to leave free beside a checkpoint
-MAX_BYTES_IN_MEMORY = 2 << 30  # files up to this size are read once, hashed and loaded from the same bytes
 STEP_FOLDER = re.compile(r"(?P<replaced>\.replaced-)?step-(?P<step>\d{7,})")
 PARTIAL_FOLDER = re.compile(r"\.partial-step-\d{7,}-(?P<pid>\d+)")
 
@@ -48,14 +45,16 @@ class Checkpoint:
     path: Path
 
 
-class Unsound(Exception):
-    """A checkpoint that is incomplete or damaged, with the reason."""
-
-
 def save(
-    folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any], *, keep: int = 2
+    folder: Path,
+    step: int,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    state: dict[str, Any],
+    *,
+    keep: int = 2,
+    also: int | None = None,
 ) -> Path:
-    """Write the checkpoint of a step; then remove all but the newest `keep`.
+    """Write the checkpoint of a step; then remove all but the newest `keep` and that of the step `also`.
 
     Checkpoints of later steps are removed too: the run was resumed from an earlier step.
     """
@@ -79,7 +78,7 @@ def save(
         for name, named in files.items():
             safetensors.torch.save_file(named, partial / name)
             shutil.copymode(partial / "state.json", partial / name)  # safetensors lets only the owner read its files
-        seals = {name: _seal(partial / name) for name in ["state.json", *files]}
+        seals = {name: seal_file(partial / name) for name in ["state.json", *files]}
         manifest = {"format": FORMAT, "step": step, "files": seals}
         replace(partial / "manifest.json", json.dumps(manifest, indent=1) + "\n")
         if os.path.lexists(final):  # of the same step: `_tidy` or `_prune` removes it
@@ -92,7 +91,7 @@ def save(
         if isinstance(error, (OSError, SafetensorError)):
             raise _write_error(folder, final, needed, error) from error
         raise
-    _prune(folder, step, keep)
+    _prune(folder, step, keep, also)
     return final
 
 
@@ -139,13 +138,6 @@ def _storable_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return result
 
 
-def _seal(path: Path) -> dict[str, int | str]:
-    """Sync a file to disk; return its size and hash."""
-    sync(path)
-    with open(path, "rb") as file:
-        return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
 def _tidy(folder: Path) -> None:
     """Clean up after killed processes: partial folders and unfinished renames."""
     for path in list(folder.iterdir()):
@@ -163,9 +155,9 @@ def _tidy(folder: Path) -> None:
                 os.rename(path, final)
 
 
-def _prune(folder: Path, step: int, keep: int) -> None:
-    """Remove replaced checkpoints and all but the newest `keep`."""
-    kept = [number for number in steps(folder) if number <= step][-keep:]
+def _prune(folder: Path, step: int, keep: int, also: int | None) -> None:
+    """Remove replaced checkpoints, and all but the newest `keep` and that of the step `also`."""
+    kept = [*[number for number in steps(folder) if number <= step][-keep:], also]
     for number, path in _find_checkpoints(folder):
         if number not in kept or path.name.startswith("."):
             gone = folder / f".partial-step-{number:07d}-{os.getpid()}"
@@ -211,11 +203,11 @@ def _read(path: Path, step: int, log: Callable[[str], None]) -> Checkpoint:
         tensors: dict[str, dict[str, Tensor]] = {}
         state: Any = None
         for name, seal in files.items():
-            data = _read_verified(path / name, seal)
+            data = read_verified(path / name, [seal])
             if name == "state.json":
-                state = _parse(data, name)
+                state = parse_object(data, name)
             else:
-                tensors[name.removesuffix(".safetensors")] = _parse_tensors(path / name, data)
+                tensors[name.removesuffix(".safetensors")] = parse_tensors(path / name, data)
         others = sorted(entry.name for entry in path.iterdir() if entry.name not in {*files, "manifest.json"})
     except OSError as error:
         raise Unsound(f"it cannot be read ({error})") from error
@@ -227,8 +219,8 @@ def _read(path: Path, step: int, log: Callable[[str], None]) -> Checkpoint:
 
 def _manifest_files(path: Path, step: int) -> dict[str, dict[str, Any]]:
     """Files of the manifest, after validating its entries."""
-    with _plain_file(path / "manifest.json") as file:
-        manifest = _parse(file.read(1 << 20), "manifest.json")
+    with open_regular(path / "manifest.json") as file:
+        manifest = parse_object(file.read(1 << 20), "manifest.json")
     form, files = manifest.get("format"), manifest.get("files")
     if type(form) is int and form > FORMAT:
         message = f"the checkpoint {path} has format {form}, but this Sciformer reads format {FORMAT}"
@@ -239,48 +231,14 @@ def _manifest_files(path: Path, step: int) -> dict[str, dict[str, Any]]:
         # No path separators and only the two types of file written here: nothing else is ever opened.
         if not re.fullmatch(r"state\.json|\w[\w.-]*\.safetensors", name):
             raise Unsound(f"its manifest.json names {name!a}, which is not a checkpoint file")
-        if type(seal) is not dict or type(seal.get("bytes")) is not int or type(seal.get("sha256")) is not str:
+        if not is_seal(seal):
             raise Unsound(f"its manifest.json has no size and hash of {name}")
     return files
 
 
-def _read_verified(path: Path, seal: dict[str, Any]) -> bytes:
-    """Verify size and hash of a file; return its bytes, or b"" if it is too large."""
-    with _plain_file(path) as file:
-        short = seal["bytes"] - os.fstat(file.fileno()).st_size
-        if short:
-            raise Unsound(f"{path.name} is {abs(short):,} bytes too {'short' if short > 0 else 'long'}")
-        data = file.read() if seal["bytes"] <= MAX_BYTES_IN_MEMORY else b""
-        found = hashlib.sha256(data) if data else hashlib.file_digest(file, "sha256")
-        if found.hexdigest() != seal["sha256"]:
-            raise Unsound(f"{path.name} is damaged: its hash differs")
-    return data
-
-
-def _parse_tensors(path: Path, data: bytes) -> dict[str, Tensor]:
+def parse_tensors(path: Path, data: bytes) -> dict[str, Tensor]:
     """Tensors from verified bytes, or from the file if it is too large."""
     try:
         return safetensors.torch.load(data) if data else safetensors.torch.load_file(path)
     except (SafetensorError, KeyError, ValueError, RuntimeError, AssertionError) as error:
         raise Unsound(f"{path.name} is not a safetensors file ({error})") from error
-
-
-def _plain_file(path: Path) -> BufferedReader:
-    """Open a regular file; links and pipes are refused."""
-    try:
-        kind = os.lstat(path).st_mode
-    except FileNotFoundError:
-        raise Unsound(f"{path.name} is missing") from None
-    if not stat.S_ISREG(kind):
-        raise Unsound(f"{path.name} is {'a link' if stat.S_ISLNK(kind) else 'not a regular file'} and is not opened")
-    return open(path, "rb")
-
-
-def _parse(data: bytes, name: str) -> dict[str, Any]:
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise Unsound(f"{name} is not valid JSON ({error})") from error
-    if type(value) is not dict:
-        raise Unsound(f"{name} does not contain a JSON object")
-    return value

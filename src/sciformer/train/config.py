@@ -94,7 +94,9 @@ class Train(Section):
     log_every: int = Field(default=10, ge=1)
     """Steps between lines of the log (default: 10)."""
     keep: int = Field(default=2, ge=1)
-    """Number of checkpoints to keep (default: 2, or average_last if larger)."""
+    """Number of newest checkpoints to keep (default: 2, or average_last if larger).
+
+    The last checkpoint with a finite loss in an evaluation is kept too."""
     patience: int = Field(default=0, ge=0)
     """Early stopping: evaluations without improvement before the training stops (default: 0, never)."""
     best: str = "loss"

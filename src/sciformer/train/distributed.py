@@ -166,6 +166,12 @@ def full_tensor(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
+def local_tensor(tensor: Tensor) -> Tensor:
+    """This rank's share of a DTensor, or the tensor itself."""
+    tensor = tensor.detach()
+    return tensor.to_local() if is_sharded(tensor) else tensor
+
+
 def place(value: Tensor, like: Tensor) -> Tensor:
     """Move a full tensor to the device and sharding of `like`; scalars are unsharded.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import torch
@@ -17,18 +17,19 @@ from ..data.loader import Fetch, load
 from ..data.sampler import make_sampler
 from ..errors import Stopped, UserError, one_of
 from ..evaluation.evaluate import Evaluation, evaluate
+from ..files.seal import Damaged
 from ..metrics import AtLeast
 from ..nn import BatchNorm
 from ..objectives.base import Step
 from . import checkpoint
-from .distributed import Ranks, full_tensor, place
+from .distributed import Ranks, full_tensor, local_tensor, place
 from .finetune import freeze
 from .folder import Folder
 from .optimizers import learning_rate, make_optimizer, optimizer_state, restore_optimizer
 from .progress import Board, ProgressReporter
 from .signals import Stop
 from .step import OptimizerStep, StepResult, allow_many_shapes, bad_samples, bad_samples_of, matmul_precision
-from .weights import load_into, mean_weights, named_tensors, save_weights
+from .weights import load_into, load_weights, mean_weights, named_tensors, save_weights
 
 WARN_ABOVE_SHAPES = 24  # batch shapes; the compiler takes half a minute for each
 
@@ -77,6 +78,8 @@ class Engine:
         one_of("train.best", settings.best, ["loss", *assembly.objective.measured])
         self.number = 0  # steps done
         self.best: dict[str, Any] = {}  # step and scores of the best model so far
+        self.evaluated: int | None = None  # last step with a finite loss in an evaluation
+        self.sound: int | None = None  # the last of these steps that has a checkpoint, which is never rotated away
         self.worse = 0  # evaluations since the best one
         self.bad = 0  # consecutive skipped steps
         self.early = False  # whether early stopping ended the training
@@ -177,9 +180,10 @@ class Engine:
         record = {"step": number, "left_out": True, "samples": found or batch.ids[:10].tolist()}
         self.ranks.lead(lambda: self.folder.append(record))
         if self.bad >= self.settings.max_skipped:
+            self._check_finite()
             message = f"the gradient was not finite in {self.bad} consecutive steps, the last one with {where}"
-            hint = "Weights and last checkpoint are intact. Check these samples, or lower train.learning_rate."
-            raise UserError(message, hint=hint, key=None if found else "train.learning_rate")
+            hint = "Weights and last checkpoint are finite. Check these samples, or lower train.learning_rate."
+            raise UserError(message, hint=hint + self._way_back(), key=None if found else "train.learning_rate")
 
     def _log(self, number: int) -> None:
         """Write a log line: means over the steps since the last line."""
@@ -216,11 +220,14 @@ class Engine:
         scores = {name: float(value) for name, value in found.scores.items()}
         weights: dict[str, Tensor] = {}
         self.worse += 1
-        if better := self._is_better(scores):
-            self.best, self.worse = {"step": self.number, "scores": scores}, 0
-            weights = self.kept_weights()
         lower = [name for name, value in found.scores.items() if isinstance(value, AtLeast)]
         bounds = {"bounds": lower} if lower else {}
+        if math.isfinite(scores["loss"]):
+            self.evaluated = self.number
+        if better := self._is_better(scores):
+            self._check_finite()
+            self.best, self.worse = {"step": self.number, "scores": scores, **bounds}, 0
+            weights = self.kept_weights()
         record = {"step": self.number, **{f"{part}_{name}": value for name, value in scores.items()}, **bounds}
 
         def write() -> None:
@@ -230,7 +237,7 @@ class Engine:
             self.teller.scores(self.number, {name: found.scores[name] for name in shown}, better)
             self.board.add(record)
             if better:
-                save_weights(self.folder.model, weights, {"step": self.number, "scores": scores, **bounds})
+                save_weights(self.folder.model, weights, self.best)
 
         self.ranks.lead(write)
         self.since = (self.since[0], self.since[1] + time.monotonic() - began)  # without the time of the evaluation
@@ -303,8 +310,39 @@ class Engine:
         kept = {**named_tensors(self.step.model), **self.ema}
         return {name: full_tensor(weight).cpu() for name, weight in kept.items()}
 
+    def _check_finite(self) -> None:
+        """Refuse weights that are not finite, before they are saved; a collective call of all ranks."""
+        weights: dict[str, Tensor] = dict(self.step.model.named_parameters())
+        weights |= {f"ema of {name}": average for name, average in self.ema.items()}
+        finite = torch.stack([local_tensor(weight).isfinite().all() for weight in weights.values()]).tolist()
+        wrong = [name for name, fine in zip(weights, finite, strict=True) if not fine]
+        if not self.ranks.sum(len(wrong))[0]:
+            return
+        names = sorted({name for part in self.ranks.gather(wrong) for name in part})
+        message = f"the weights are not finite after step {self.number}: {', '.join(names[:4])}; they are not saved"
+        last = checkpoint.steps(self.folder.checkpoints)
+        lower = f"--train.learning_rate {self.settings.learning_rate / 3:g}"
+        hint = f"Lower train.learning_rate: sciformer train RECIPE --run {self.folder.path} {lower}"
+        if last:
+            hint = f"{hint} --accept-changes. It continues from step {last[-1]}, whose weights are finite."
+            hint += self._way_back()
+        raise UserError(message, hint=hint, key="train.learning_rate", file=self.folder.path)
+
+    def _way_back(self) -> str:
+        """How to resume from the last checkpoint that was evaluated, if it is not the newest one."""
+        there = checkpoint.steps(self.folder.checkpoints)
+        if self.sound is None and there:
+            return " No checkpoint was evaluated yet: with --fresh the training starts over."
+        if self.sound in (None, *there[-1:]):
+            return ""
+        why = f"To resume from step {self.sound}, the last one with a finite loss in an evaluation"
+        return f" {why}, remove the newer folders in {self.folder.checkpoints}."
+
     def _save(self) -> None:
         """Save a checkpoint: counters, weights and optimizer state."""
+        self._check_finite()
+        if self.evaluated == self.number:
+            self.sound = self.number
         remembered = optimizer_state(self.optimizer, self.names)
         tensors = {
             "weights": {name: full_tensor(weight) for name, weight in named_tensors(self.step.model).items()},
@@ -319,6 +357,7 @@ class Engine:
             }
         state = {
             "best": self.best,
+            "sound": self.sound,
             "worse": self.worse,
             "bad": self.bad,
             "halved": None if self.updater.micro_batch == self.settings.micro_batch else self.updater.micro_batch,
@@ -329,7 +368,7 @@ class Engine:
         def write() -> None:
             keep = max(self.settings.keep, self.settings.average_last)
             self.folder.secure()
-            checkpoint.save(self.folder.checkpoints, self.number, tensors, state, keep=keep)
+            checkpoint.save(self.folder.checkpoints, self.number, tensors, state, keep=keep, also=self.sound)
 
         self.ranks.lead(write)
 
@@ -356,7 +395,7 @@ class Engine:
         loss, norm, steps = saved.state["sums"]
         self.sums = [loss * self.ranks.first, norm, steps]
         self.number, self.best, self.worse = saved.step, saved.state["best"], saved.state["worse"]
-        self.bad, self.early = saved.state["bad"], saved.state["early"]
+        self.bad, self.early, self.sound = saved.state["bad"], saved.state["early"], saved.state.get("sound")
         sizes = [size for size in (saved.state["halved"], self.settings.micro_batch) if size]
         self.updater.micro_batch = min(sizes, default=None)
 
@@ -364,6 +403,54 @@ class Engine:
     def complete(self) -> bool:
         """Whether the last step is done or the training stopped early."""
         return self.number >= self.total or self.early
+
+    def repair(self, accepted: bool) -> bool:
+        """Rebuild a damaged best model from the checkpoint of its step; return whether it was intact.
+
+        accepted    if no checkpoint has that step, keep the model of the restored checkpoint as the best one
+        """
+        if not self.best or (self.complete and self.settings.average_last):  # the mean is written anyway
+            return True
+        found: list[str] = []
+        self.ranks.lead(lambda: found.append(self._rebuild(accepted)))
+        outcome = self.ranks.agree(found and found[0])
+        if outcome == "lost":
+            part, scored = self._evaluate()
+            old, scores = self.best, {name: float(value) for name, value in scored.scores.items()}
+            self.best, weights = {"step": self.number, "scores": scores}, self.kept_weights()
+
+            def write() -> None:
+                save_weights(self.folder.model, weights, self.best)
+                self.folder.seal({"model/calibration.json": None})  # it belongs to the old model
+
+            self.ranks.lead(write)
+            self.log(f"kept the model of step {self.number} instead of step {old['step']}: {part} {scores}")
+        return bool(outcome == "intact")
+
+    def _rebuild(self, accepted: bool) -> str:
+        """Whether the best model is intact, rebuilt or lost."""
+        try:
+            load_weights(self.folder.model)
+            return "intact"
+        except Damaged as error:
+            fault = error
+        step, saved = self.best["step"], None
+        if step in checkpoint.steps(self.folder.checkpoints):
+            with suppress(UserError):  # logged
+                saved = checkpoint.load(self.folder.checkpoints, log=self.log, step=step)
+        if saved is not None:
+            save_weights(self.folder.model, {**saved.tensors["weights"], **saved.tensors["average"]}, self.best)
+            self.log(f"{fault.message}; the model is rebuilt from the checkpoint of step {step}")
+            return "rebuilt"
+        if accepted:
+            return "lost"
+        run = self.folder.path
+        hint = (
+            f"Restore it from a copy. Or train again with `sciformer train {run} --fresh`, or keep the model of "
+            f"step {self.number} instead with `sciformer train {run} --accept-changes`."
+        )
+        message = f"the best model, of step {step}, is damaged, and no checkpoint has that step: {fault.message}"
+        raise UserError(message, hint=hint, file=fault.file)
 
     def average_checkpoints(self) -> None:
         """Replace the best model by the mean of the last checkpoints (`average_last`)."""

@@ -45,7 +45,7 @@ class Pretrained:
             hint = f"Make a run with `sciformer pretrain RECIPE --run {path}`, or name another with --from RUN."
             raise UserError(message, hint=hint, key="train.init_from", file=path)
         self.path = folder.path.resolve()
-        self.recipe = Recipe.load(folder.recipe)
+        self.recipe = Recipe.load(folder.path)
         self.weights, kept = load_weights(folder.model)
         self.hash = digest(self.weights)[:16]
         self.step = kept.get("step")
@@ -173,7 +173,7 @@ def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained 
     if not checkpoint.steps(folder.checkpoints):
         found = Pretrained(init_from)
         return absolute_paths(found.over(recipe)), found
-    own = Recipe.load(folder.recipe)
+    own = Recipe.load(folder.path)
     if own.train.init_from:
         recipe = recipe.inherit_from(_shared_sections(own), f"in {folder.path}")
     known = recipe.train.init_from_hash or own.train.init_from_hash

@@ -1,4 +1,4 @@
-"""The folder of a run: paths, lock, log, atomic writes."""
+"""The folder of a run: paths, lock, log, sealed files."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import os
 import shutil
 import socket
 import sys
+import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
 from ..files.atomic import replace, sync
+from ..files.seal import MANIFEST, Unsound, parse_object, run_files
 
 # The lock is a POSIX record lock (lockf). flock would belong to the open file, which a fork shares: a data worker that
 # outlives its killed parent would keep the run locked. A record lock belongs to the process alone, and the kernel drops
@@ -38,6 +40,24 @@ else:
 
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # a run folder may come from another person: never write through its links
 LOCKED_FOLDERS: set[tuple[int, int, int]] = set()  # (process, device, inode) of the folders locked by this process
+CLAIM_ATTEMPTS = 50  # times to create a folder that another process removes again
+# Files of a training, which `fresh` removes. The last two show that the folder is a run.
+RUN_FILES = (
+    "recipe.yaml",
+    "metrics.jsonl",
+    "report.html",
+    "scores.json",
+    "checkpoints/latest",
+    "checkpoints/step-*",
+    "checkpoints/.replaced-step-*",
+    "checkpoints/.partial-step-*",
+    "model/weights.safetensors",
+    "model/statistics.json",
+    "model/calibration.json",
+    "tensorboard/events.out.tfevents.*",
+    MANIFEST,
+    "run.json",
+)
 
 
 def remove(path: Path) -> None:
@@ -86,18 +106,76 @@ class Folder:
     log           `metrics.jsonl`, one JSON record per line
     checkpoints   folder of the checkpoints
     model         folder of the best model
-    calibration   `model/calibration.json`, if a calibration was fitted
     report        `report.html`
+    files         the files that decide an answer, sealed by `manifest.json`
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        if not str(path):
+            raise UserError("the name of the run folder is empty", hint="Name a folder with --run.", key="--run")
+        self.path = Path(path).expanduser()
         self.recipe, self.log = self.path / "recipe.yaml", self.path / "metrics.jsonl"
         self.checkpoints, self.model = self.path / "checkpoints", self.path / "model"
-        self.calibration, self.report = self.model / "calibration.json", self.path / "report.html"
+        self.report, self.files = self.path / "report.html", run_files(self.path)
 
     def __repr__(self) -> str:
         return f"Folder({str(self.path)!r})"
+
+    @property
+    def is_run(self) -> bool:
+        """Whether the folder has, or had, a run: its manifest or its run.json says so."""
+        return "files" in self.peek(MANIFEST) or "sciformer" in self.peek("run.json")
+
+    @contextmanager
+    def claim(self) -> Iterator[None]:
+        """Create and lock the folder; a folder of other files is refused.
+
+        A folder that was new is removed after a UserError, by the owner of the lock, if no training began in it.
+        """
+        for attempt in range(CLAIM_ATTEMPTS):
+            self._check_own()
+            new = not self.path.exists()
+            with ExitStack() as held:
+                try:
+                    self.create()
+                    held.enter_context(self.lock())
+                except UserError as error:
+                    # Another process, whose training was refused, has just removed the folder.
+                    if isinstance(error.__cause__, FileNotFoundError) and attempt < CLAIM_ATTEMPTS - 1:
+                        time.sleep(0.01)
+                        continue
+                    raise
+                try:
+                    yield
+                except UserError:
+                    if new:
+                        self._remove_unused()
+                    raise
+                return
+
+    def _check_own(self) -> None:
+        """Refuse a folder in which a training would replace files that are not from a run."""
+        there = sorted(path for name in RUN_FILES for path in self.path.glob(name))
+        if there and not self.is_run:
+            name = there[0].relative_to(self.path)
+            message = f"{self.path} cannot be a run folder: it contains {name}, which is not from a run"
+            raise UserError(message, hint="Use another --run.", file=self.path)
+
+    def _remove_unused(self) -> None:
+        """Remove the folder if it has only what `create` and `lock` make; called under the lock."""
+        if {path.name for path in self.path.iterdir()} <= {".lock", self.checkpoints.name}:
+            with suppress(OSError):  # not empty: another process has just created its part again
+                self.checkpoints.rmdir()
+                (self.path / ".lock").unlink()
+                self.path.rmdir()
+
+    def clear(self) -> None:
+        """Remove the files of a training, and no other files; called under the lock."""
+        for path in [path for name in RUN_FILES for path in self.path.glob(name)]:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def create(self) -> None:
         """Create the folder and test that checkpoints can be written in it."""
@@ -128,7 +206,10 @@ class Folder:
                 raise UserError(message, file=self.path)
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o644)
         try:
-            self._claim(descriptor)
+            self._sign(descriptor)
+            with _as_user_error(f"the run folder {self.path} cannot be locked", self.path):
+                if not os.path.samestat(os.fstat(descriptor), os.stat(self.path / ".lock")):
+                    raise FileNotFoundError(errno.ENOENT, "removed by another process", str(self.path))
             LOCKED_FOLDERS.add(me)
             try:
                 yield
@@ -139,7 +220,7 @@ class Folder:
         finally:
             os.close(descriptor)
 
-    def _claim(self, descriptor: int) -> None:
+    def _sign(self, descriptor: int) -> None:
         """Take the lock and write process, host and time into it."""
         try:
             _take_lock(descriptor)
@@ -180,15 +261,28 @@ class Folder:
             replace(path, text)
         return path
 
+    def seal(self, files: Mapping[str, str | None], anew: bool = False) -> None:
+        """Write text files that decide an answer, under the manifest; None removes one."""
+        with _as_user_error(f"{', '.join(files)} cannot be written to {self.path}", self.path):
+            texts = {name: None if text is None else text.encode() for name, text in files.items()}
+            self.files.write(texts, anew)
+
     def read_json(self, name: str) -> Any:
-        """Read a JSON file below the folder."""
-        path, hint = self.path / name, "Is the run folder complete?"
+        """Read a sealed JSON file below the folder."""
+        path = self.path / name
+        data = self.files.read(name)
         try:
-            return json.loads(path.read_text("utf-8"))
-        except FileNotFoundError as error:
-            raise UserError(f"{path} is missing", hint=hint, file=path) from error
-        except (OSError, ValueError) as error:
+            return json.loads(data)
+        except (ValueError, RecursionError) as error:
+            hint = "Is the run folder complete?"
             raise UserError(f"{path} cannot be read as JSON: {error}", hint=hint, file=path) from error
+
+    def peek(self, name: str) -> dict[str, Any]:
+        """JSON object of a file that may be damaged; empty if it cannot be read."""
+        try:
+            return parse_object((self.path / name).read_bytes(), name)
+        except (OSError, Unsound):
+            return {}
 
     def append(self, record: dict[str, Any]) -> None:
         """Append a record to the log; it survives the process, but not a power failure."""

@@ -21,6 +21,7 @@ def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Pl
     assert assembly.splits is not None
     return {
         "sciformer": __version__,
+        "sealed": True,  # the folder has a manifest
         "torch": torch.__version__,
         "python": platform.python_version(),
         "device": device_name(engine.ranks.device),

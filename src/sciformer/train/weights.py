@@ -1,4 +1,4 @@
-"""Weights of a trained model in one safetensors file, with a hash."""
+"""Weights of a trained model in one safetensors file, sealed by the manifest of the run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..errors import UserError
-from ..files.atomic import replace
+from ..files.seal import Damaged, Unsound, run_files
 from . import checkpoint
 
-FORMAT = 1
+FORMAT = 2
+WEIGHTS = "weights.safetensors"
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -47,37 +48,50 @@ def load_into(
 
 
 def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Write weights.safetensors atomically, with metadata (`about`) and a hash."""
+    """Write weights.safetensors into the folder `model` of a run atomically, with metadata (`about`), and seal it."""
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
-    header = {"format": str(FORMAT), "about": json.dumps(about), "sha256": digest(plain)}
+    header = {"format": str(FORMAT), "about": json.dumps(about)}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        replace(folder / "weights.safetensors", save(plain, metadata=header))
+        run_files(folder.parent).write({f"{folder.name}/{WEIGHTS}": save(plain, metadata=header)})
     except OSError as error:
         message = f"the model cannot be written to {folder}: {error}"
         raise UserError(message, hint="Free disk space; the old model is intact.", file=folder) from error
 
 
 def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Load the weights and their metadata; refuse a wrong hash."""
-    path = folder / "weights.safetensors"
-    if not path.exists():
-        others = [other.name for other in folder.glob("*") if other.suffix in (".pt", ".pth", ".ckpt", ".bin", ".pkl")]
-        advice = f"{others[0]} is not opened: files of this type can run code." if others else "Train the run first."
-        raise UserError(f"{folder} has no weights.safetensors", hint=advice, file=folder)
+    """Load the weights in the folder `model` of a run, and their metadata; refuse a changed byte."""
+    path, files = folder / WEIGHTS, run_files(folder.parent)
+    others = [other.name for other in folder.glob("*") if other.suffix in (".pt", ".pth", ".ckpt", ".bin", ".pkl")]
+    advice = f"{others[0]} is not opened: files of this type can run code. " if others else ""
+    if not files.has(f"{folder.name}/{WEIGHTS}"):
+        raise Damaged(f"{folder} has no {WEIGHTS}", hint=advice.strip() or "Train the run first.", file=folder)
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
-    except (OSError, safetensors.SafetensorError) as error:
-        hint = "Run the training again: it resumes."
-        raise UserError(f"{path} cannot be read: {error}", hint=hint, file=path) from error
-    if int(header.get("format", "0")) > FORMAT:
-        message = f"the model has format {header['format']}, but this Sciformer reads formats up to {FORMAT}"
+        data = files.read(f"{folder.name}/{WEIGHTS}")
+    except Damaged as error:
+        if checkpoint.steps(folder.parent / "checkpoints"):
+            advice += f"Rebuild it from a checkpoint: sciformer train {folder.parent}"
+        raise Damaged(error.message, hint=advice or error.hint, file=path) from None
+    try:
+        weights = checkpoint.parse_tensors(path, data)
+        header = _header(path, data)
+        form, about = int(header["format"]), json.loads(header["about"])
+    except (Unsound, KeyError, ValueError) as error:
+        raise Damaged(f"{path} cannot be read: {error}", hint="Restore it from a copy.", file=path) from error
+    if form > FORMAT:
+        message = f"the model has format {form}, but this Sciformer reads formats up to {FORMAT}"
         raise UserError(message, hint="Update Sciformer.", file=path)
-    if header.get("sha256") != digest(weights):
-        raise UserError(f"{path} is damaged: the hash of its weights is wrong", hint="Copy it again.", file=path)
-    return weights, json.loads(header["about"])
+    # Format 1 has a hash of the tensors in the header, because the runs of that time had no manifest.
+    if (not files.sealed and form > 1) or (form == 1 and header.get("sha256") != digest(weights)):
+        raise Damaged(f"{path} is damaged: the hash of its weights is wrong", hint="Copy it again.", file=path)
+    return weights, about
+
+
+def _header(path: Path, data: bytes) -> dict[str, str]:
+    """Metadata of a safetensors file."""
+    if data:
+        return dict(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {}))
+    with safetensors.safe_open(path, framework="pt") as file:
+        return file.metadata() or {}
 
 
 def mean_weights(folder: Path, count: int, log: Any) -> tuple[dict[str, Tensor], list[int]]:

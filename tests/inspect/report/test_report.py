@@ -220,7 +220,7 @@ def test_a_model_that_diverged_and_steps_left_out(fresh):
 def test_what_cannot_be_drawn_is_told(fresh):
     recipe = fresh.folder.recipe.read_text()
     for key, value in [("plot_against", "nothing"), ("plot_against", "name"), ("curve", "7")]:
-        fresh.folder.write("recipe.yaml", re.sub(rf"(?m)^  {key}: .*$", f"  {key}: '{value}'", recipe))
+        fresh.folder.seal({"recipe.yaml": re.sub(rf"(?m)^  {key}: .*$", f"  {key}: '{value}'", recipe)})
         _, _, text, numbers = read(Run(fresh.path))
         assert re.search(rf"Not shown: .*[`']{value}[`']", text)
         assert "along" not in numbers

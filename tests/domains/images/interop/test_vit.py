@@ -146,7 +146,7 @@ def made(folder, tokens=(), **model):
 def test_a_run_of_ours_there(model, temperature, tmp_path):
     run = made(tmp_path, **model)
     if temperature != 1:
-        (run.folder.calibration).write_text(f'{{"state": {{"temperature": {temperature}}}}}')
+        run.folder.seal({"model/calibration.json": f'{{"state": {{"temperature": {temperature}}}}}'})
         run = Run(run.path)
     notes = export_model(run, tmp_path / "out")
     assert bool(notes) == ("position" in model)
