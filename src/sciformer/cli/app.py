@@ -40,6 +40,9 @@ RecipeName = Annotated[str, Parameter(help="Name from `sciformer recipes`, or a 
 RunName = Annotated[Path, Parameter(help="Folder of a run.")]
 Quiet = Annotated[bool, Parameter(name="--quiet", help="Show no progress.")]
 Overwrite = Annotated[bool, Parameter(name="--overwrite", help="Replace an existing file.")]
+AcceptDrift = Annotated[
+    bool, Parameter(name="--accept-drift", help="Go on if a column has another scale than in training.")
+]
 Plugins = Annotated[
     tuple[Path, ...],
     Parameter(name="--plugin", help="Python file or folder of your own to load; repeat the option for several."),
