@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
@@ -17,12 +17,12 @@ import numpy as np
 import torch
 
 from .assembly import Assembly, data_with_columns, log_nothing
-from .data.columns import as_table
 from .data.dataset import Dataset
 from .data.profile import Comparison
 from .data.source import Memory, Source
 from .errors import UserError
 from .evaluation.evaluate import Evaluation, evaluate, predict
+from .files.formats.frames import is_frame
 from .metrics import AtLeast
 from .objectives.base import Step
 from .progress import duration
@@ -195,14 +195,15 @@ class Run:
 
         aligned   keep empty samples of files
         """
-        table = as_table(what)
-        if table is not None:
-            return Memory(table)
+        if isinstance(what, Mapping):
+            return Memory(what)
+        reader = data_with_columns(self.recipe)
+        if is_frame(what):
+            return Memory(reader.from_frame(what))
         files = [what] if isinstance(what, (str, Path)) else what
         if not isinstance(files, Sequence) or not all(isinstance(file, (str, Path)) for file in files):
             kind = type(what).__name__
             raise UserError(f"samples are file names, a table {{column: array}} or a data frame, not {kind}")
-        reader = data_with_columns(self.recipe)
         return (reader.aligned if aligned else reader.read)([Path(file) for file in files])
 
     def report(self) -> Path:

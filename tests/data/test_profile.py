@@ -143,7 +143,7 @@ def test_a_wider_type_with_the_same_values_is_silent():
 
 
 def test_momenta_in_mev_are_refused(tmp_path):
-    recipe, assembly = opened("jets/part", tmp_path)
+    _, assembly = opened("jets/part", tmp_path)
     table = assembly.splits.sources["test"].load(0)
     section = next(iter(assembly.tokens.values()))
     units = {*section.vector, section.jet[0], section.jet[3]}
@@ -331,16 +331,3 @@ def test_a_run_without_a_profile_still_answers(run, tmp_path):
     path.write_text(json.dumps(state))
     assert "drift" not in Run(old).predict(folder / "float.npz")
     assert Run(old).evaluate(files=[folder / "images.npz"]).notes == ()
-
-
-def test_a_data_frame_is_a_table(run):
-    pandas = pytest.importorskip("pandas")
-    made, _ = run
-    frame = pandas.DataFrame({"image": list(PIXELS[:3]), "mass": [1.0, 2.0, 3.0]})
-    found = made.predict(frame)
-    np.testing.assert_array_equal(found["probabilities"], made.predict({"image": PIXELS[:3]})["probabilities"])
-    assert found["mass"].tolist() == [1, 2, 3]
-    np.testing.assert_array_equal(embed(made, frame).vectors, embed(made, {"image": PIXELS[:3]}).vectors)
-    for wrong in (3, [1, 2]):
-        with refuses("data frame"):
-            made.predict(wrong)

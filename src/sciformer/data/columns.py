@@ -38,19 +38,6 @@ Table = Mapping[str, Array | Lists]
 """Columns by name, with one entry (number, array, string or list) per sample."""
 
 
-def as_table(what: Any) -> Table | None:
-    """A table of columns from a mapping, a data frame (pandas, polars, pyarrow) or an astropy table; else None."""
-    if isinstance(what, Mapping):
-        return what
-    names = next(
-        (found for name in ("colnames", "column_names", "columns") if (found := getattr(what, name, None)) is not None),
-        None,
-    )
-    if names is None:
-        return None
-    return {str(name): np.asarray(what[name]) for name in names}
-
-
 def rows_of(table: Table) -> int:
     """Number of samples in a table; columns of different length are refused."""
     sizes = {name: len(column) for name, column in table.items()}
