@@ -247,7 +247,7 @@ class ProfileBuilder:
             words, counts = np.unique(np.concatenate(some), return_counts=True)
             most = counts.argmax()
             frequent = [str(words[most]), _rounded(counts[most] / counts.sum())]
-            columns[name] = {"dtype": "text", "values": int(counts.sum()), "frequent": frequent}
+            columns[name] = {"dtype": "strings", "values": int(counts.sum()), "frequent": frequent}
         hashes, counts = np.unique(np.concatenate([np.zeros(0, np.int64), *self.hashes]), return_counts=True)
         hashes = hashes[(counts == 1) & (hashes > 0)]  # a sample that occurs twice may occur anywhere
         lengths = {name: np.concatenate(some) for name, some in self.lengths.items()}
@@ -279,7 +279,7 @@ def describe_profile(profile: Mapping[str, Any]) -> list[str]:
         value = about["frequent"][0]
         if about.get("codes"):
             notes.append(_describe_codes(name, about["codes"], about["code_share"]))
-        elif about["dtype"] != "text" and about["samples"] >= MIN_SAMPLES and value != 0:
+        elif about["dtype"] != "strings" and about["samples"] >= MIN_SAMPLES and value != 0:
             notes.append(f"Column `{name}` has the same value everywhere, {value:.7g}: nothing can be learned from it.")
     return notes
 
