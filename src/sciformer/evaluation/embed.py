@@ -62,7 +62,7 @@ def embed(
     log     receives notes on data unlike the training data (default: they become warnings)
 
     Samples keep their order. A sample longer than the context is read in windows. Mean and max are over all its tokens;
-    last uses the last window. Other poolings average over the windows, weighted by their tokens.
+    last uses the last window. Other poolings average over the windows, weighted by their numbers of tokens.
     """
     one_of("the pooling", pool, POOLS, key="--pool")
     model: Any = run.model
@@ -135,7 +135,7 @@ def _merge_windows(
 
 
 def check_vectors(path: Path) -> None:
-    """Refuse a file name or format for vectors before the work starts."""
+    """Refuse an unusable file name or format before the vectors are computed."""
     suffixes = [".parquet", NPY_SUFFIX, *(suffix for suffix in table_suffixes() if suffix != ".parquet")]
     check_name(path, suffixes)
     if path.suffix != NPY_SUFFIX:
@@ -143,7 +143,7 @@ def check_vectors(path: Path) -> None:
 
 
 def write_vectors(path: Path, found: Embedded) -> int:
-    """Write vectors (.npy), or a table also with ids and columns; returns their number."""
+    """Write vectors (.npy), or a table with ids and columns; return the number of rows."""
     check_vectors(path)
     count = len(found.vectors)
     if path.suffix != NPY_SUFFIX:
