@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from .data.columns import Table
-from .data.dataset import Dataset
+from .data.batch import Stream
+from .data.columns import Array, Table
+from .data.dataset import Dataset, Watch
+from .data.profile import Comparison, ProfileBuilder, describe_profile
 from .data.source import Data, Memory, Source, Splits, pieces
 from .data.windows import Windows
 from .errors import UserError, one_of
@@ -82,7 +84,11 @@ class Assembly:
     """
 
     pretrained: Pretrained | None = None
-    """Run whose weights initialize a new network (default: None, random weights)."""
+    """Run whose weights initialize a new network."""
+    profile: dict[str, Any] | None = None
+    """Profile of the training data; None if unknown, as of an imported model."""
+    profile_notes: Sequence[str] = ()
+    """Notes on the columns of newly opened data."""
 
     def __init__(self, recipe: Recipe, splits: Splits | None) -> None:
         self.recipe, self.splits = recipe, splits
@@ -117,11 +123,47 @@ class Assembly:
             made._fit_tokens(splits.sources["train"])
         else:
             made._restore_tokens(pretrained.state)
-        made.objective.fit(made.dataset("train"))
-        for part in splits.sources:
-            if part != "train":
-                made.objective.validate_split(part, made.dataset(part))
+        made._fit_objective()
         return made
+
+    def _fit_objective(self) -> None:
+        """Fit the objective, and check the other parts.
+
+        The profile of the training data is made, and the other parts are compared with it, from the pieces that are
+        loaded here: at least one of each part.
+        """
+        assert self.splits is not None
+        builder = ProfileBuilder(self.tokens.values(), self.objective.required_columns)
+        old = self.pretrained.state.get("profile") if self.pretrained is not None else None
+        earlier = Comparison(old, self.tokens.values(), accept=True) if old else None
+
+        def watch(table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
+            return {**builder(table, streams), **(earlier(table, streams) if earlier else {})}
+
+        with self._watched("train", watch) as train:
+            self.objective.fit(train)
+        self.profile = builder.finish(sum(train.source.sizes))
+        self.profile_notes = describe_profile(self.profile)
+        self.profile_notes += (
+            [f"{note} The model was pretrained on other data." for note in earlier.notes] if earlier else []
+        )
+        for part in self.splits.sources:
+            if part != "train":
+                compared = Comparison(self.profile, self.tokens.values(), accept=True)
+                with self._watched(part, compared) as dataset:
+                    self.objective.validate_split(part, dataset)
+                self.profile_notes += [f"In the part {part}: {note}" for note in compared.notes]
+
+    @contextmanager
+    def _watched(self, part: str, watch: Watch) -> Iterator[Dataset]:
+        """Samples of a part, of which `watch` sees at least one piece."""
+        assert self.splits is not None
+        source = self.splits.sources[part]
+        dataset = self._datasets[part] = self.samples(source, training=part == "train", watch=watch)
+        yield dataset
+        if not dataset.kept:
+            dataset.load_first()
+        dataset.watch = None
 
     def _fit_tokens(self, source: Source) -> None:
         """Fit each stream; streams with a common vocabulary are fitted once."""
@@ -147,11 +189,13 @@ class Assembly:
         return {
             "tokens": {name: tokens.state for name, tokens in self.tokens.items()},
             "objective": self.objective.state,
+            **({} if self.profile is None else {"profile": self.profile}),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore the fitted state of tokens and objective."""
         self._restore_tokens(state)
+        self.profile = state.get("profile")
         self.objective.state.update(copy.deepcopy(state["objective"]))
 
     def _restore_tokens(self, state: Mapping[str, Any]) -> None:
@@ -167,16 +211,24 @@ class Assembly:
             self._datasets[part] = self.samples(self.splits.sources[part], training=part == "train")
         return self._datasets[part]
 
-    def samples(self, source: Source | Table, training: bool = False, until: float | None = None) -> Dataset:
+    def compare(self, accept_drift: bool = False, scores: bool = False) -> Comparison | None:
+        """Comparison of new data with the training data, as `watch` of their samples; None without a profile."""
+        return None if self.profile is None else Comparison(self.profile, self.tokens.values(), accept_drift, scores)
+
+    def samples(
+        self, source: Source | Table, training: bool = False, until: float | None = None, watch: Watch | None = None
+    ) -> Dataset:
         """Samples of a source or table, tokenised as in the recipe.
 
-        until   keep only tokens up to this distance from the first token of each sample (default: all tokens)
+        until   keep only tokens up to this distance from the first one of each sample
+        watch   see `Dataset`
         """
         if isinstance(source, Mapping):
             source = Memory(source)
         cut, asked = windowed_streams(self.tokens), self.objective.stream
         windows = {name: self._windows(one, training, len(source.sizes)) for name, one in cut.items()}
-        return Dataset(source, self.tokens, windows=windows, labels=self.objective.labels, asked=asked, until=until)
+        labels = self.objective.labels
+        return Dataset(source, self.tokens, windows=windows, labels=labels, asked=asked, until=until, watch=watch)
 
     def _windows(self, tokens: Windowed, training: bool, pieces: int) -> Windows:
         lookahead, stride = self.objective.lookahead, tokens.stride_shape
@@ -224,6 +276,6 @@ class Assembly:
         """Open other files of the same format; only their sizes are read."""
         return data_with_columns(self.recipe).read(files)
 
-    def read(self, files: list[str] | list[Path]) -> Dataset:
+    def read(self, files: list[str] | list[Path], watch: Watch | None = None) -> Dataset:
         """Samples of other files of the same format."""
-        return self.samples(self.source(files))
+        return self.samples(self.source(files), watch=watch)

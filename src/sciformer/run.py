@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from .assembly import Assembly, log_nothing
-from .data.columns import Table
+from .assembly import Assembly, data_with_columns, log_nothing
 from .data.dataset import Dataset
+from .data.profile import Comparison
+from .data.source import Memory, Source
 from .errors import UserError
 from .evaluation.evaluate import Evaluation, evaluate, predict
+from .files.formats.frames import is_frame
 from .files.seal import Damaged
 from .metrics import AtLeast
 from .objectives.base import Step
@@ -120,44 +123,75 @@ class Run:
         check_same_data(self.about.get("data", {}), opened.splits.fingerprint, self.accept_changes, log_nothing, advice)
         return opened
 
-    def evaluate(self, part: str = "test", files: Sequence[str | Path] = (), limit: int | None = None) -> Evaluation:
-        """Evaluate on a part of the run's data, or on other files of the same format."""
-        dataset = self.samples(part, files)
+    def evaluate(
+        self,
+        part: str = "test",
+        files: Sequence[str | Path] = (),
+        limit: int | None = None,
+        accept_drift: bool = False,
+    ) -> Evaluation:
+        """Evaluate on a part of the run's data, or on other files of the same format.
+
+        accept_drift   evaluate also if a column of the files has another scale than in training
+        """
+        watch = self.assembly.compare(accept_drift) if files else None
+        dataset = self.samples(part, files, watch)
         found = evaluate(self.step, self.assembly, dataset, device=self.device, limit=limit)
         if limit is None:
             objective = self.assembly.objective
             found.scores.update(objective.generation_metrics(self.step, self.assembly, dataset, self.device))
+        if watch is not None:
+            found = replace(found, notes=(*found.notes, *watch.notes, *watch.describe_overlap()))
         return found
 
-    def samples(self, part: str = "test", files: Sequence[str | Path] = ()) -> Dataset:
-        """Samples of other files, or of a part of the data (default: test, valid or train)."""
+    def samples(self, part: str = "test", files: Sequence[str | Path] = (), watch: Comparison | None = None) -> Dataset:
+        """Samples of other files, or of a part of the data (default: test, else valid)."""
         if files:
-            return self.assembly.read([Path(file) for file in files])
+            return self.assembly.read([Path(file) for file in files], watch)
         opened = self.data()
         parts = opened.parts()
         if part not in parts and part == "test":
             part = "valid" if "valid" in parts else "train"
         return opened.dataset(part)
 
-    def predict(self, what: Table | Sequence[str | Path] | str | Path) -> dict[str, Any]:
-        """Predictions and sample columns, for files or for a table of columns.
+    def predict(self, what: Any, accept_drift: bool = False, watch: Comparison | None = None) -> dict[str, Any]:
+        """Predictions for files, a table of columns or a data frame, beside the sample columns.
 
-        Classification gives probabilities and classes, regression values and standard deviations.
+        Classification gives probabilities and classes, regression values and standard deviations. `drift` is the share
+        of the values of a sample that are outside the range of the training data, in its worst column.
+
+        accept_drift   predict also if a column has another scale than in training
+        watch          comparison with the training data that collects the notes of several calls (default: notes
+                       become warnings)
         """
-        if isinstance(what, Mapping):
-            dataset = self.assembly.samples(what)
-        else:
-            files = [what] if isinstance(what, (str, Path)) else what
-            if not all(isinstance(file, (str, Path)) for file in files):
-                raise UserError(f"predict needs file names or a table {{column: array}}, not {type(what).__name__}")
-            dataset = self.assembly.read([Path(file) for file in files])
+        compared = self.assembly.compare(accept_drift, scores=True) if watch is None else watch
+        dataset = self.assembly.samples(self.source(what), watch=compared)
         found = predict(self.step, self.assembly, dataset, self.device, max(64, min(512, self.recipe.train.batch)))
         answers: dict[str, Any] = dict(found.outputs)
         if "probabilities" in answers:
             names = np.asarray(self.assembly.objective.classes)  # type: ignore[attr-defined]
             likely = answers["probabilities"]
             answers["class"] = np.where(np.isnan(likely).any(1), "", names[likely.argmax(1)])
+        if watch is None and compared is not None:
+            for note in compared.notes:
+                warnings.warn(note, stacklevel=2)
         return {**found.samples, **answers}
+
+    def source(self, what: Any, aligned: bool = False) -> Source:
+        """Source of files, of a table of columns, or of a data frame.
+
+        aligned   keep empty samples of files
+        """
+        if isinstance(what, Mapping):
+            return Memory(what)
+        reader = data_with_columns(self.recipe)
+        if is_frame(what):
+            return Memory(reader.from_frame(what))
+        files = [what] if isinstance(what, (str, Path)) else what
+        if not isinstance(files, Sequence) or not all(isinstance(file, (str, Path)) for file in files):
+            kind = type(what).__name__
+            raise UserError(f"samples are file names, a table {{column: array}} or a data frame, not {kind}")
+        return (reader.aligned if aligned else reader.read)([Path(file) for file in files])
 
     def report(self) -> Path:
         """Write report.html and return its path."""

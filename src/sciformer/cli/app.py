@@ -50,6 +50,9 @@ RunName = Annotated[Path, Parameter(help="Folder of a run.", converter=run_path)
 RunFolder = Annotated[Path, Parameter(converter=run_path)]
 Quiet = Annotated[bool, Parameter(name="--quiet", help="Show no progress.")]
 Overwrite = Annotated[bool, Parameter(name="--overwrite", help="Replace an existing file.")]
+AcceptDrift = Annotated[
+    bool, Parameter(name="--accept-drift", help="Go on if a column has another scale than in training.")
+]
 Plugins = Annotated[
     tuple[Path, ...],
     Parameter(name="--plugin", help="Python file or folder of your own to load; repeat the option for several."),

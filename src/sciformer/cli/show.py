@@ -58,14 +58,16 @@ def show_recipes(console: Console) -> None:
     console.print("\nsciformer recipes NAME lists its keys; sciformer train NAME trains it", markup=False)
 
 
-def evaluate_run(run: Run, part: str | None, files: Sequence[Path], console: Console) -> None:
+def evaluate_run(
+    run: Run, part: str | None, files: Sequence[Path], console: Console, accept_drift: bool = False
+) -> None:
     """Print the scores of the best model on files or on a part of the data."""
     parts: dict[str, int] = run.about.get("samples", {})
     if part is None:
         part = next((name for name in ("test", "valid") if name in parts), "train")
     elif not files:
         one_of("a part of the data", part, parts, key="--part")
-    found = run.evaluate(part, files)
+    found = run.evaluate(part, files, accept_drift=accept_drift)
     if files:
         words = f"{', '.join(map(str, files))}, {found.size:,} sample{'s' * (found.size != 1)}"
     else:

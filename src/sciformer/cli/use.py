@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from .app import Overwrite, Plugins, Quiet, RunName, app, load_plugins, open_run
-from .terminal import console, for_stdout
+from .app import AcceptDrift, Overwrite, Plugins, Quiet, RunName, app, load_plugins, open_run
+from .terminal import console, for_stdout, log
 
 Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standard input
 
@@ -24,6 +24,7 @@ def evaluate(
     part: str | None = None,
     until: str | None = None,
     out: Path | None = None,
+    accept_drift: AcceptDrift = False,
     plugin: Plugins = (),
 ) -> None:
     """Evaluate the best model of a run on a part of its data or on other files.
@@ -48,7 +49,7 @@ def evaluate(
         return
     from .show import evaluate_run
 
-    evaluate_run(opened, part, files, console())
+    evaluate_run(opened, part, files, console(), accept_drift)
 
 
 @app.command(sort_key=6.5, help_epilogue="")
@@ -79,12 +80,14 @@ def predict(
     *,
     out: Path = Path("predictions.csv"),
     overwrite: Overwrite = False,
+    accept_drift: AcceptDrift = False,
     quiet: Quiet = False,
     plugin: Plugins = (),
 ) -> None:
     """Write predictions for new files as a table, beside the columns of the samples.
 
-    Samples keep their order. Large files are read, predicted and written in chunks.
+    Samples keep their order. Large files are read, predicted and written in chunks. The column `drift` is the share of
+    the values of a sample that are outside the range of the training data, in its worst column.
 
     Parameters
     ----------
@@ -99,7 +102,7 @@ def predict(
     load_plugins(plugin)
     check_table(out)
     opened = open_run(run, plugin)
-    count = write_predictions(opened, files, out, overwrite, not quiet)
+    count = write_predictions(opened, files, out, overwrite, not quiet, accept_drift)
     print(f"wrote {count:,} prediction{'' if count == 1 else 's'} to {out}")
 
 
@@ -151,6 +154,7 @@ def embed(
     stream: str = "",
     map: Path | None = None,
     by: str = "label",
+    accept_drift: AcceptDrift = False,
     plugin: Plugins = (),
 ) -> None:
     """Write one embedding vector per sample, for example sentence embeddings.
@@ -184,7 +188,7 @@ def embed(
 
         check_picture(map)
     opened = open_run(run, plugin)
-    found = embed_samples(opened, list(files), pool, unit, stream=stream)
+    found = embed_samples(opened, list(files), pool, unit, stream=stream, accept_drift=accept_drift, log=log)
     if map is not None:
         check_colours(found, by)
     print(f"wrote {write_vectors(out, found):,} vectors of {found.vectors.shape[1]} numbers to {out}")

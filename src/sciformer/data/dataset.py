@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -17,7 +17,7 @@ from ..errors import UserError, one_of
 from ..tokens.base import Tokens
 from ..tokens.protocols import Windowed
 from .batch import Batch, Stream, join, stream_name
-from .columns import Array, Lists, rows_of
+from .columns import Array, Lists, Table, rows_of
 from .source import Source, known_column
 from .token_labels import ITEMS, labelled
 from .windows import START, WINDOW, WindowIndex, Windows, truncate
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ADDED_COLUMNS = (WINDOW, START, ITEMS)  # sample columns added here, not read from the source
 PIECES_AHEAD = 2  # pieces loaded in advance
+Watch = Callable[[Table, Mapping[str, Stream]], dict[str, Array]]
 LOCKS: dict[int, Lock] = {}  # one per process: a forked process must not wait for a thread of its parent
 
 
@@ -43,6 +44,7 @@ class Dataset:
               all other tokens have -1.
     asked     stream of the labels and of `until` (default: the only stream for labels, all streams for `until`)
     until     truncate samples at this distance from their first token (default: no truncation)
+    watch     function of the table and the streams of every piece that is loaded, which returns further sample columns
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class Dataset:
         labels: tuple[str, ...] = (),
         asked: str = "",
         until: float | None = None,
+        watch: Watch | None = None,
     ) -> None:
+        self.watch = watch
         self.source, self.tokens, self.near, self.labels = source, dict(tokens), near, labels
         self.until, self.asked = until, asked
         if until is not None and labels:
@@ -237,6 +241,11 @@ class Dataset:
         for piece in [*here[:1], *here[:0:-1], *missing]:
             self._load(piece)
 
+    def load_first(self) -> None:
+        """Load the first piece, so that `watch` has seen some samples."""
+        if self.sizes:
+            self._load(0)
+
     def _load(self, piece: int) -> Batch:
         if piece in self.kept:
             self.kept.move_to_end(piece)
@@ -252,6 +261,7 @@ class Dataset:
         with LOCKS.setdefault(os.getpid(), Lock()):  # readers need not be thread-safe
             table = self.source.load(piece)
         streams = {name: tokens.tokenize(table) for name, tokens in self.tokens.items()}
+        further = {} if self.watch is None else self.watch(table, streams)
         if self.until is not None:
             for name in [self.asked] if self.asked else streams:
                 tokens = self.tokens[name]
@@ -260,7 +270,7 @@ class Dataset:
         if len(streams) > 1:
             streams = self._cut(piece, streams)
         used = {column for tokens in self.tokens.values() for column in tokens.source_columns}
-        samples = {n: np.asarray(c) for n, c in table.items() if n not in used and not isinstance(c, Lists)}
+        samples = {n: np.asarray(c) for n, c in table.items() if n not in used and not isinstance(c, Lists)} | further
         batch = Batch(streams, samples, np.arange(rows_of(table)))
         if self._joins:  # sample columns have no meaning after concatenation
             batch = Batch({name: stream.as_one_sample() for name, stream in streams.items()}, {}, np.arange(1))

@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from ..errors import UserError
+from ..files.formats.frames import read_frame
 from ..recipe.registry import Section
 from .columns import Array, Lists, Table, rows_of, select
 
@@ -131,6 +132,10 @@ class Data(Section):
     def read(self, files: Sequence[str | Path]) -> Source:
         """Read other files of the same format without a split, for `predict`."""
         raise UserError(f"data.kind {self.kind} simulates its data and cannot read files", key="data.kind")
+
+    def from_frame(self, what: Any) -> Table:
+        """Samples of a data frame or a table of another package (default: a row is a sample)."""
+        return read_frame(what, "the table").data
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
         """Like `read`, but keeps empty samples, to align predictions with the input."""

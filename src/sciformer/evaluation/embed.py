@@ -5,7 +5,8 @@ vectors = embed(Run("runs/bert"), ["sentences.txt"]).vectors        (n, D), in t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..assembly import data_with_columns, windowed_streams
+from ..assembly import windowed_streams
 from ..data.batch import StreamView, stream_name
-from ..data.columns import Array, Table
+from ..data.columns import Array
 from ..data.dataset import ADDED_COLUMNS, Dataset
-from ..data.source import Memory
 from ..data.windows import WINDOW
 from ..errors import UserError, one_of
 from ..files.atomic import atomic_write, check_name, make_folder
@@ -45,17 +45,21 @@ class Embedded:
 @torch.no_grad()
 def embed(
     run: Run,
-    what: Table | Sequence[str | Path] | str | Path,
+    what: Any,
     pool: str = "model",
     unit: bool = False,
     batch: int = 64,
     stream: str = "",
+    accept_drift: bool = False,
+    log: Callable[[str], None] | None = None,
 ) -> Embedded:
-    """Embedding vectors of samples from files or a table of columns.
+    """Embedding vectors of samples from files, a table of columns or a data frame.
 
-    pool    pooling of tokens: mean, max, last, class_token, or model (its own pooling, or mean without one)
-    unit    scale vectors to length one, so that dot products are cosines
-    stream  stream of tokens to pool (default: the stream that the model encodes, else that of the objective)
+    pool    pooling of tokens: model (its own; mean if it has none), mean, max, last or class_token
+    unit    scale vectors to length one, so that products are cosines
+    stream  stream of tokens to pool (default: the stream that the model encodes, or that of the objective)
+    accept_drift  embed also if a column has another scale than in training
+    log     receives notes on data unlike the training data (default: they become warnings)
 
     Samples keep their order. A sample longer than the context is read in windows. Mean and max are over all its tokens;
     last uses the last window. Other poolings average over the windows, weighted by their numbers of tokens.
@@ -67,15 +71,10 @@ def embed(
     if alone:
         tokens = {name: tokens[name]}
     if not (hasattr(model, "encode") or len(tokens) == 1):
-        message = f"`model.kind: {run.recipe.model.kind}` cannot compute embedding vectors: it has no encoder"
-        raise UserError(message, key="model.kind")
-    if isinstance(what, Mapping):
-        source: Any = Memory(what)
-    else:
-        files = [what] if isinstance(what, (str, Path)) else what
-        source = data_with_columns(run.recipe).aligned([Path(file) for file in files])
+        raise UserError(f"a model of the kind `{run.recipe.model.kind}` has no encoder for vectors", key="model.kind")
+    watch = run.assembly.compare(accept_drift)
     windows = {name: one.make_windows() for name, one in windowed_streams(tokens).items()}
-    dataset = Dataset(source, tokens, windows=windows)
+    dataset = Dataset(run.source(what, aligned=True), tokens, windows=windows, watch=watch)
     pooling = _pooling(model, pool, name)
     found, lengths = [np.zeros((0, model.dim), np.float32)], [np.zeros(0, np.int64)]
     columns: list[dict[str, Array]] = []
@@ -89,6 +88,11 @@ def embed(
     vectors, samples = _merge_windows(
         np.concatenate(found), np.concatenate(lengths), concatenate_columns(columns), pooling
     )
+    for note in [] if watch is None else watch.notes:
+        if log is None:
+            warnings.warn(note, stacklevel=2)
+        else:
+            log(f"note: {note}")
     if unit:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return Embedded(vectors.astype(np.float32), samples)

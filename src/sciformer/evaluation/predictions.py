@@ -25,20 +25,31 @@ if TYPE_CHECKING:
 
 
 def write_predictions(
-    run: Run, files: Sequence[str | Path], out: Path, overwrite: bool = False, show: bool = False
+    run: Run,
+    files: Sequence[str | Path],
+    out: Path,
+    overwrite: bool = False,
+    show: bool = False,
+    accept_drift: bool = False,
 ) -> int:
     """Write predictions for files, together with the columns of the samples.
 
     Large data are read, predicted and written in pieces. Returns the number of samples.
 
-    show   show a progress bar
+    show           show a progress bar
+    accept_drift   predict also if a column has another scale than in training
     """
+    watch = run.assembly.compare(accept_drift, scores=True)
+    told: list[str] = []
     source = run.assembly.source([Path(file) for file in files])
     with create_table(out, overwrite) as file, ProgressBar(sum(source.sizes), show=show) as bar:
         for note in getattr(source, "notes", ()):
             bar.log(f"note: {note}")
         for table in pieces(source):
-            add_predictions(file, run.predict(table), run.assembly.objective)
+            add_predictions(file, run.predict(table, watch=watch), run.assembly.objective)
+            for note in [] if watch is None else watch.notes[len(told) :]:
+                told.append(note)
+                bar.log(f"note: {note}")
             bar.add(rows_of(table))
         if not file.count:
             named = ", ".join(map(str, files[:4])) + (" ..." if len(files) > 4 else "")

@@ -67,6 +67,14 @@ class Tokens(Section):
         """Columns of lists in which a negative entry is invalid and makes no token."""
         return ()
 
+    @property
+    def invariances(self) -> dict[str, str]:
+        """Columns of which tokens ignore a constant (`shift`) or also a factor (`scale`), sample by sample.
+
+        New data may differ from the training data in it. Columns that no model reads are `scale`.
+        """
+        return {}
+
     def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
         """Tokens per sample, from metadata alone; None if the samples must be loaded.
 

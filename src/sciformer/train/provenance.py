@@ -40,7 +40,8 @@ def announce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Progres
     samples = ", ".join(f"{len(assembly.dataset(part)):,} {part}" for part in assembly.parts())
     where = device_name(engine.ranks.device)
     teller.log(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.total:,} steps on {where}")
-    for text in [] if assembly.splits is None or resumed else assembly.splits.notes:
+    notes = [*assembly.splits.notes, *assembly.profile_notes] if assembly.splits is not None else []
+    for text in [] if resumed else notes:
         teller.log(f"note: {text}")
     if short := {part: n for part in assembly.parts() if (n := assembly.dataset(part).shortened)}:
         found = ", ".join(f"{count:,} {part}" for part, count in short.items())

@@ -1,6 +1,8 @@
 """Recipes for light curves: columns found in every form, and that the recipes load, check and train."""
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 from sciformer.cli.main import main
@@ -166,3 +168,20 @@ def test_real_ones(name, kind):
     recipe, _ = written("lightcurves", [str(SHARED / f"{name}.parquet")])
     assert recipe.objective.kind == kind
     assert recipe.tokens.magnitudes
+
+
+@pytest.mark.parametrize("form", [examples.write_csv, examples.write_lists])
+def test_a_frame_is_answered_as_its_file(form, tmp_path):
+    """With a row for each observation, and with a row for each object."""
+    name = tmp_path / ("stars.csv" if form is examples.write_csv else "stars.parquet")
+    form(name, ROWS)
+    recipe, _ = written("lightcurves", [str(name)])
+    run = train(recipe.change(TINY | {"train.batch": 8}), "run", show=False, report=False)
+    read = pyarrow.csv.read_csv if name.suffix == ".csv" else pyarrow.parquet.read_table
+    frame, file = run.predict(read(name)), run.predict(name)
+    np.testing.assert_allclose(frame["probabilities"], file["probabilities"], atol=1e-6)
+    assert list(frame["id"]) == list(file["id"])
+    np.testing.assert_allclose(embed(run, read(name)).vectors, embed(run, name).vectors, atol=1e-6)
+    for wrong in (3, [1, 2]):
+        with refuses("data frame"):
+            run.predict(wrong)

@@ -76,6 +76,9 @@ class Simulation(Data):
             return Arrays(kind="arrays").read(files)
         return self.file_reader().read(files)
 
+    def from_frame(self, what: Any) -> Table:
+        return self.file_reader().from_frame(what)
+
     def open(self, log: Any = None, write: bool = True) -> Splits:
         """Simulate the parts; `write` allows writing pieces to the cache."""
         raise NotImplementedError

@@ -94,6 +94,11 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     def optional_columns(self) -> tuple[str, ...]:
         return ("image_shape",)
 
+    @property
+    def invariances(self) -> dict[str, str]:
+        each = self.scale == "image" and self.stretch == "none"
+        return {"image_shape": "scale", **({"image": "scale"} if each else {})}
+
     def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
         shapes = known("image_shape")
         return None if shapes is None else np.asarray(self.cutting.grid(shapes).prod(1), np.int64)

@@ -117,6 +117,15 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return ("error", "band", "limit", "clean", "period")
 
     @property
+    def invariances(self) -> dict[str, str]:
+        """Times have no origin; values have none if each series is centred, and no unit if it is also scaled."""
+        unread = {"clean": "scale", "period": "scale"} | ({"error": "scale"} if self.errors == "none" else {})
+        if self.centre in ("learned", "none"):
+            return {"time": "shift", **unread}
+        own = {"value": "scale", "error": "scale"} if self.scale == "deviation" else {"value": "shift"}
+        return {"time": "shift", **own, **unread}
+
+    @property
     def grid_shape(self) -> None:
         return None
 

@@ -154,7 +154,10 @@ def measured(cells: Sequence[str]) -> Array:
     if any(NUMERIC_NAME_PATTERN.fullmatch(cell) for cell in cells):
         return np.array(cells, str)
     found = typed(cells)
-    if found.dtype.kind in "if" or not any(is_number(cell) for cell in cells[:100]):
+    if found.dtype.kind in "if":
+        return found
+    known = [cell for cell in cells if cell.lower() not in MISSING_WORDS]
+    if known and not any(map(is_number, known[:100])):
         return found
     try:
         return np.array([np.nan if cell.lower() in MISSING_WORDS else float(cell) for cell in cells])

@@ -28,7 +28,7 @@ CARD_TEMPLATE = """# {title}
 {shape}
 `preprocessing.json` describes how to compute the columns from raw data, with every centre, scale and clip.
 
-## Outputs
+{ranges}## Outputs
 
 {outputs}
 ```python
@@ -42,6 +42,13 @@ session = onnxruntime.InferenceSession("model.onnx")
 
 {scores}"""
 
+RANGES_HEAD = """\
+## Range of the training data
+
+The graph does not check its input. 90 % of the values of each column were in this range; predictions for values on
+another scale (8-bit and 16-bit images, GeV and MeV) are wrong.
+
+"""
 MASK_NOTE = "valid is true for tokens and false for padding; padding comes last"
 PADDED_NOTE = """\
 Tensors are padded with zeros to the longest sample; `valid` is true for tokens and false for padding, which comes
@@ -81,6 +88,7 @@ def describe_graph(run: Run, made: Any) -> dict[str, Any]:
         "answers": objective.answers,
         "padding": by_stream(run, padding),
         "most_tokens": by_stream(run, lambda stream: max_places(run, stream) or tokens[stream].max_tokens),
+        "profile": (run.assembly.profile or {}).get("columns", {}),
         "tokens": by_stream(run, lambda stream: tokens[stream].preprocessing()),
     }
 
@@ -92,6 +100,8 @@ def write_card(run: Run, about: Mapping[str, Any]) -> str:
     inputs = "".join(f"- `{one['name']}`: {one['type']} {shapes[one['name']]}\n" for one in about["inputs"])
     outputs = "".join(f"- `{one['name']}` {shapes[one['name']]}: {one['meaning']}\n" for one in about["outputs"])
     scores = "".join(f"- {name}: {value:.4g}\n" for name, value in run.scores.items())
+    used = run.assembly.compare()
+    ranges = "".join(f"- `{name}`: {kind}, {ends}\n" for name, kind, ends in (used.usual_ranges() if used else ()))
     several = len(run.assembly.tokens) > 1
 
     def shape(stream: str) -> str:
@@ -109,6 +119,7 @@ def write_card(run: Run, about: Mapping[str, Any]) -> str:
         inputs=inputs,
         outputs=outputs,
         feed=feed,
+        ranges=f"{RANGES_HEAD}{ranges}\n" if ranges else "",
         shape="\n".join(map(shape, run.assembly.tokens)),
         first=about["outputs"][0]["name"],
         scores=scores or "- no scores\n",

@@ -226,3 +226,14 @@ def test_a_file_that_is_not_what_its_name_says(tmp_path, name, form):
     (tmp_path / name).write_text("hello\n")
     with refuses(form, "b'hello", file=tmp_path / name):
         form_of(tmp_path / name)
+
+
+@pytest.mark.parametrize("missing", ["", "nan", "NaN", "null"])
+def test_times_that_are_missing_are_no_words(tmp_path, missing):
+    rows = [f"s{row // 5},{missing},{15 + row % 7}" for row in range(600)]
+    (tmp_path / "a.csv").write_text("\n".join(["id,time,mag", *rows]))
+    with refuses("600 of 600 points", "not finite"):
+        read(tmp_path / "a.csv")
+    known = [row.replace(f",{missing},", f",{place},") for place, row in enumerate(rows)]
+    (tmp_path / "b.csv").write_text("\n".join(["id,time,mag", *rows[:300], *known[300:]]))
+    assert read(tmp_path / "b.csv")[1][0].startswith("300 of 600 points")

@@ -18,8 +18,8 @@ import numpy as np
 
 from ....errors import UserError
 from ....files.atomic import check_name
-from ....files.formats.memory import MemoryTable, from_astropy, from_mapping, words
-from ....files.formats.parquet import arrow_package, from_arrow
+from ....files.formats.frames import is_frame, read_frame
+from ....files.formats.memory import from_mapping, words
 from ....files.tables import write_table
 from ...columns import Lists, Table, rows_of, select
 from ...fileset import Counts, concatenate_shared
@@ -60,15 +60,15 @@ def read_series(
             `label` are column names (default: common names), `meta` is a list of column names.
     """
     rules = Rules(min_points, same_time, bad_errors, tuple(bands))
-    if _is_table(what) or (isinstance(what, (list, tuple)) and what and all(map(_is_table, what))):
+    if is_frame(what) or (isinstance(what, (list, tuple)) and what and all(map(is_frame, what))):
         given = {"time": time, "value": value, "error": error, "band": band, "limit": limit, "id": id, "label": label}
         for role, name in given.items():
             if not isinstance(name, str | None):
                 kind = type(name).__name__
                 raise UserError(f"`{role}` must be a column name if the curves are a table, but is a {kind}")
         names = Names(**{role: name or "" for role, name in given.items()}, quality=quality)
-        tables = [what] if _is_table(what) else what
-        parts = [_read(CurveFile(_flat(one), names), list(meta), alone=len(tables) == 1) for one in tables]
+        tables = [what] if is_frame(what) else what
+        parts = [_read(CurveFile(read_frame(one, WHERE), names), list(meta), alone=len(tables) == 1) for one in tables]
         raw = concatenate_shared(_numbered(parts))
     else:
         raw = _arrays(what, {"value": value, "error": error, "band": band, "limit": limit}, id, label, meta)
@@ -82,22 +82,6 @@ def read_series(
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return select(table, rows)
-
-
-def _is_table(what: Any) -> bool:
-    return isinstance(what, Mapping) or any(hasattr(what, name) for name in ("colnames", "schema", "columns"))
-
-
-def _flat(what: Any) -> MemoryTable:
-    if isinstance(what, Mapping):
-        return from_mapping(what, WHERE)
-    if hasattr(what, "colnames"):
-        return from_astropy(what, WHERE)
-    if hasattr(what, "to_arrow"):
-        what = what.to_arrow()
-    elif not hasattr(what, "schema"):
-        what = arrow_package().Table.from_pandas(what)
-    return MemoryTable(WHERE, from_arrow(what))
 
 
 def _read(file: CurveFile, meta: Sequence[str], alone: bool) -> dict[str, Column]:
