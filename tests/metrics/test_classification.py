@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.metrics.calibration import calibration_error, reliability
-from sciformer.metrics.classification import accuracy, auc, confusion, macro_f1, roc
+from sciformer.metrics.classification import (
+    accuracy,
+    auc,
+    balanced_accuracy,
+    class_scores,
+    confusion,
+    log_loss,
+    macro_f1,
+    roc,
+)
 from tests.errors import refuses
 
 
@@ -49,17 +58,28 @@ def test_accuracy_confusion_and_f1_are_counted(seed):
     assert accuracy(p, label) == pytest.approx(np.trace(table) / 60)
     right = [list(row).index(max(row)) == truth for row, truth in zip(p, label)]
     assert accuracy(p, label, weight) == pytest.approx(sum(weight[right]) / sum(weight))
-    scores = []
+    scores, recalls = [], []
+    found = class_scores(p, label)
     for c in range(4):
         precision, recall = table[c, c] / table[:, c].sum(), table[c, c] / table[c].sum()
         scores.append(2 * precision * recall / (precision + recall))
+        recalls.append(recall)
+        own = (found.precision[c], found.recall[c], found.f1[c], found.support[c])
+        assert own == pytest.approx((precision, recall, scores[-1], table[c].sum()))
     assert macro_f1(p, label) == pytest.approx(np.mean(scores))
+    assert balanced_accuracy(p, label) == pytest.approx(np.mean(recalls))
+    own = np.maximum(p[np.arange(60), label], 1e-37)
+    assert log_loss(p, label, weight) == pytest.approx(-(weight * np.log(own)).sum() / weight.sum())
 
 
 def test_f1_counts_the_classes_that_occur():
     p = np.eye(4)[[0, 0, 1]]
     assert macro_f1(p, [0, 0, 1]) == 1.0  # classes 2 and 3 do not occur
     assert macro_f1(p, [0, 0, 2]) == pytest.approx((1 + 0 + 0) / 3)  # 1 predicted, 2 true
+    assert balanced_accuracy(p, [0, 0, 2]) == 0.5  # classes without samples have no recall
+    assert np.isnan(class_scores(p, [0, 0, 2]).recall[1])
+    assert np.isnan(class_scores(p, [0, 0, 2]).precision[2])
+    assert class_scores(p * np.nan, [0, 0, 2]) is None
 
 
 @pytest.mark.parametrize("seed", range(3))

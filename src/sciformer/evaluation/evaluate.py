@@ -37,7 +37,9 @@ class Evaluation:
     samples: dict[str, Array] = field(default_factory=dict)
     count: float = 0.0
     size: int = 0
-    """Number of evaluated samples or windows."""
+    """Number of evaluated samples."""
+    windows: int = 0
+    """Number of evaluated windows; 0 if samples were not cut into windows."""
     notes: tuple[str, ...] = ()
     """Notes of the reader on samples left out of the files."""
 
@@ -109,12 +111,15 @@ def evaluate(
         raise UserError(
             f"there are no {assembly.objective.unit} to evaluate", hint="Hold out a larger part of the data."
         )
-    outputs, samples = _merge_windows(*_sort_by_id(kept), assembly)
+    outputs, samples = _sort_by_id(kept)
+    seen = dataset.samples if count == len(dataset) else len(np.unique(samples.get(WINDOW, np.arange(count))))
+    outputs, samples = _merge_windows(outputs, samples, assembly)
     for name in ("label", "correct", "count"):
         if name in outputs:
             outputs[name] = outputs[name].astype(np.int64)
     scores = {"loss": total / counted} | assembly.objective.score(outputs)
-    return Evaluation(scores, outputs, samples, counted, count, tuple(getattr(dataset.source, "notes", ())))
+    windows = 0 if dataset.windows is None else count
+    return Evaluation(scores, outputs, samples, counted, seen, windows, tuple(getattr(dataset.source, "notes", ())))
 
 
 @torch.no_grad()

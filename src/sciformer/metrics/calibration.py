@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from ..errors import UserError
 from .arrays import NAN, Floats, Integers, classes, demand_numbers, numbers
 from .base import CLASSES, metric
+from .classification import MIN_PROBABILITY
 
 MAX_TEMPERATURE = 50.0  # the search goes from 1 / MAX_TEMPERATURE to MAX_TEMPERATURE
-MIN_PROBABILITY = 1e-37  # smaller probabilities are zero in single precision
 
 
 class Reliability(NamedTuple):

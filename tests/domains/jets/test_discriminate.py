@@ -89,7 +89,15 @@ def test_scores_have_a_rejection_for_every_class_and_share(run):
 
 def test_the_report_has_a_table_and_pictures(run):
     text = run.folder.report.read_text()
-    shown = ["In detail (test)", "rejection", "noise left", "change of mass", "by chance", "99 %"]
+    shown = [
+        "Classes (test)",
+        "Rejection of noise (test)",
+        "rejection",
+        "noise left",
+        "change of mass",
+        "by chance",
+        "99 %",
+    ]
     shown += ["Rejection of noise", "Spectrum of mass of noise", "Rejections against step"]
     assert [words for words in shown if words not in text] == []
     assert "not drawn" not in text
@@ -98,7 +106,9 @@ def test_the_report_has_a_table_and_pictures(run):
     assert found["scores"]["rejection_99_two"] == pytest.approx(judged.scores["rejection_99_two"])
     bounds = [name for name, value in judged.scores.items() if isinstance(value, AtLeast)]
     assert found.get("bounds", []) == bounds
-    rows = run.assembly.objective.details(judged.outputs, judged.samples)
+    tables = run.assembly.objective.details(judged.outputs, judged.samples)
+    assert [row["class"] for row in tables["Classes"]] == run.assembly.objective.classes
+    rows = tables["Rejection of noise"]
     assert [row["class"] for row in rows] == ["one", "two", "two"]
     assert all((row["rejection"][0] == "≥") is (row["noise left"] == 0) for row in rows)
 

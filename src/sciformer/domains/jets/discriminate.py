@@ -12,7 +12,7 @@ from ...data.columns import Array
 from ...data.dataset import Dataset
 from ...errors import UserError, nearest, one_of
 from ...metrics import AtLeast
-from ...objectives.base import ScoreGroup
+from ...objectives.base import Rows, ScoreGroup
 from ...objectives.classify import Classify
 from .rejection import Rejection, Sculpting, log_odds, rejection, sculpting
 
@@ -110,9 +110,10 @@ class Discriminate(Classify):
             title: AtLeast(one.value) if one.bound else one.value for title, (_, _, one) in found.items()
         }
 
-    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
-        """Table of rejection, cut and change of the spectrum, by class and efficiency."""
-        rows, spectrum = [], None if samples is None else samples.get(self.spectrum)
+    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
+        """Classes, and a table of rejection, cut and change of the spectrum, by class and efficiency."""
+        rows: Rows = []
+        spectrum = None if samples is None else samples.get(self.spectrum)
         for name, share, one in self._rejections(outputs).values():
             row: dict[str, Any] = {"class": name, "kept": f"{100 * share:.6g} %", "rejection": str(one)}
             row |= {f"{self.background} left": one.left, "cut": f"{one.cut:.6g}"}
@@ -121,7 +122,8 @@ class Discriminate(Classify):
                 words = [f"{value:.3f}" if np.isfinite(value) else "–" for value in (found.divergence, found.chance)]
                 row |= dict(zip((f"change of {self.spectrum}", "by chance"), words))
             rows.append(row)
-        return rows
+        tables = super().details(outputs, samples)
+        return {**tables, f"Rejection of {self.background}": rows} if rows else tables
 
     def sculpted(self, outputs: Mapping[str, Array], column: Array, name: str, least: float) -> Sculpting:
         """Change of the background spectrum of a column by ln(p_S / p_B) >= `least`."""

@@ -24,6 +24,7 @@ from ...data.source import Chosen
 from ...errors import UserError
 from ...evaluation.evaluate import Evaluation, evaluate
 from ...metrics import METRICS, AtLeast
+from ...metrics.bootstrap import TOO_FEW, TOO_FEW_NOTE, format_interval, too_few_samples
 from ...metrics.calibration import reliability
 from ...metrics.classification import confusion, roc
 from ...recipe.field import extensions
@@ -82,7 +83,13 @@ class ReportData:
                 some = data.samples(Chosen(dataset.source, even_steps(len(dataset), most)))
             made = evaluate(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
             self.judged[part] = made
-            about[part] = {"samples": len(dataset), "judged": min(len(dataset), most), "scores": made.scores}
+            about[part] = {"samples": dataset.samples, "judged": made.size, "scores": made.scores}
+            if made.windows:
+                about[part] |= {"windows": len(dataset), "judged_windows": made.windows}
+            objective = data.objective
+            about[part]["intervals"] = objective.score_intervals(made.outputs)
+            if few := too_few_samples(made.outputs, objective.chosen()):
+                about[part]["too_few"] = few
             if bounds := [name for name, value in made.scores.items() if isinstance(value, AtLeast)]:
                 about[part]["bounds"] = bounds  # scores with a lower bound only
 
@@ -143,7 +150,9 @@ def _data(page: Page, found: ReportData) -> None:
     about, data = found.run.about, found.data
     page.table(["file", "size and fingerprint"], list(about.get("data", {}).items()), "Training data")
     sizes = about.get("samples", {})
-    rows = {"samples": {part: f"{count:,}" for part, count in sizes.items()}}
+    rows: dict[str, dict[str, str]] = {
+        unit: {p: f"{n:,}" for p, n in about[unit].items()} for unit in ("samples", "windows") if unit in about
+    }
     for part in [] if data is None else data.parts():
         assert data is not None
         dataset = data.dataset(part)
@@ -207,19 +216,30 @@ def _scores(page: Page, found: ReportData) -> None:
     about, names = found.numbers["parts"], list(next(iter(found.judged.values())).scores)
     apart = {name for group in found.objective.score_groups(names) for name in group.labels}
     names = [name for name in names if name not in apart]  # grouped scores have their own table
-    rows = [[part, f"{one['judged']:,}", *(one["scores"][name] for name in names)] for part, one in about.items()]
-    page.table(["part", "samples", *map(name_in_words, names)], rows, "Scores of the model on each part")
+    head = ["", *(words for part in about for words in (part, "95 % interval"))]
+    rows = [["samples", *(words for one in about.values() for words in (f"{one['judged']:,}", ""))]]
+    for name in names:
+        values = (
+            (TOO_FEW if name in one.get("too_few", ()) else one["scores"][name], one["intervals"].get(name))
+            for one in about.values()
+        )
+        rows.append([name_in_words(name), *(cell for value, ends in values for cell in (value, format_interval(ends)))])
+    page.table(head, rows, "Scores of the model on each part, with intervals over random draws of its samples")
+    if any("too_few" in one for one in about.values()):
+        page.text(TOO_FEW_NOTE)
     if kept := found.run.calibration:
         state = {name: ", ".join(f"{one:.4g}" for one in np.ravel(value)) for name, value in kept["state"].items()}
         numbers = ", ".join(map(" ".join, state.items()))
         page.text(f"Calibrated: {numbers}, fitted to {kept['samples']:,} samples of {kept['part']}.")
-    for part in [part for part, one in about.items() if one["judged"] < one["samples"]]:
-        page.text(f"{part}: {about[part]['judged']:,} of {about[part]['samples']:,} samples were evaluated.")
+    for part, one in about.items():
+        unit, judged = ("windows", "judged_windows") if "windows" in one else ("samples", "judged")
+        if one[judged] < one[unit]:
+            page.text(f"{part}: {one[judged]:,} of {one[unit]:,} {unit} were evaluated.")
     assert found.data is not None
     part = choose_part(found.data)
     outputs, samples = found.judged[part].outputs, found.judged[part].samples
-    if rows := found.objective.details(outputs, samples):
-        page.table(list(rows[0]), [list(row.values()) for row in rows], f"In detail ({part})")
+    for title, table in found.objective.details(outputs, samples).items():
+        page.table(list(table[0]), [list(row.values()) for row in table], f"{title} ({part})")
     draw: dict[str, Callable[[], Figure]] = {}
     if "probabilities" in outputs:
         pair, classes = (outputs["probabilities"], outputs["label"]), found.objective.classes
