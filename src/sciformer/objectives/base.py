@@ -55,6 +55,8 @@ class Objective(Section):
     """The `objective:` section; the loss is a sum, divided once by its total count."""
 
     section = "objective"
+    neutral_keys: ClassVar[tuple[str, ...]] = ("plot_against", "reference")
+    model_keys: ClassVar[tuple[str, ...]] = ("hidden", "activation", "dropout")
     unit: ClassVar[str] = "samples"
     """Unit over which the loss is averaged."""
     hides: ClassVar[bool] = False

@@ -35,6 +35,7 @@ PARTNER, SHARE = "target of the other", "share of its own"  # sample columns of 
 class Classify(Objective):
     """Cross-entropy -sum_b w_b ln p(class of b), with a head on the pooled vector."""
 
+    neutral_keys: ClassVar[tuple[str, ...]] = (*Objective.neutral_keys, "curve")
     standard: ClassVar[tuple[str, ...]] = (
         "accuracy",
         "balanced_accuracy",

@@ -126,6 +126,10 @@ class Section(Options):
     """
 
     section: ClassVar[str] = ""
+    neutral_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that change neither samples nor scores, so that recipes may differ in them in a comparison."""
+    model_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that describe the model, although they are in this section: an embedding, a head."""
 
     kind: str = ""
     """Name of the kind of section; it selects the other keys."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -25,6 +25,8 @@ MAX_SHOWN_REJECTIONS = 2  # rejections in the summary line of an evaluation
 
 class Discriminate(Classify):
     """Classification with background rejection as a score; same loss as `classify`."""
+
+    neutral_keys: ClassVar[tuple[str, ...]] = (*Classify.neutral_keys, "spectrum")
 
     background: str = ""
     """Background class (default: none). Adds scores such as rejection_50 = 1 / (background efficiency) at 50 % signal
