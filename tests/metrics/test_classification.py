@@ -141,6 +141,20 @@ def test_a_calibrated_model_has_a_small_error_and_a_sure_one_a_large_one():
     assert calibration_error(sure, label) > 0.2
 
 
+def test_the_interval_of_a_bin_holds_its_accuracy_and_narrows():
+    generator = np.random.default_rng(0)
+    curves = [reliability(rows(np.full(n, 0.7)), generator.random(n) < 0.7, bins=5) for n in (10, 1000)]
+    for curve in curves:
+        low, high = (ends[3] for ends in curve.interval)
+        assert 0 <= low < curve.accuracy[3] < high <= 1
+        assert np.isnan(curve.interval[0][0])
+    wide, narrow = (float(curve.interval[1][3] - curve.interval[0][3]) for curve in curves)
+    assert narrow == pytest.approx(2 * np.sqrt(0.7 * 0.3 / 1000), rel=0.1)
+    assert wide > 5 * narrow
+    sure = reliability(rows([0.9] * 4), [1] * 4, bins=5)  # an accuracy of 1 in four samples is not certain
+    assert sure.interval[0][4] < 0.9
+
+
 def test_reliability_bins_by_hand():
     p, label = rows([0.9, 0.95, 0.4, 0.0]), [1, 0, 0, 0]
     curve = reliability(p, label, bins=5)

@@ -169,7 +169,7 @@ def finetune(
     _train(recipe, options, str(from_ or ""))
 
 
-@app.command(sort_key=5, help_epilogue=TRAIN_HELP)
+@app.command(sort_key=5, help_epilogue=TRAIN_HELP, usage="Usage: sciformer compare [OPTIONS] RECIPE [RECIPE ...]")
 def compare(
     recipe: Annotated[
         tuple[str, ...], Parameter(help="One recipe or several: names from `sciformer recipes`, or .yaml files.")

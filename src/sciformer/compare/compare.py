@@ -212,7 +212,10 @@ def comparison_page(found: Comparison) -> Page:
     page.section("Result")
     page.text("\n\n".join(found.verdict))
     head, cells = table_cells(found, found.chosen)
-    page.table(head, cells, table_caption(found))
+    lines = [head, *cells]
+    if len(head) > len(cells) + 1:  # recipes beside each other fit the page, scores do not
+        lines = [list(column) for column in zip(*lines)]
+    page.table(lines[0], lines[1:], table_caption(found))
     if len(found.labels) > 1:
         _curves(page, found)
     if found.warnings:

@@ -24,6 +24,17 @@ class Reliability(NamedTuple):
     samples: Integers  # (bins,) number of samples
 
     @property
+    def interval(self) -> tuple[Floats, Floats]:
+        """68 % interval of the accuracy in each bin, for z = 1 (Wilson 1927); nan if empty.
+
+        (p + z²/2n ± z √(p (1 − p) / n + z²/4n²)) / (1 + z²/n)
+        """
+        n = np.where(self.samples > 0, self.samples, np.nan)
+        middle, half = self.accuracy + 0.5 / n, np.sqrt(self.accuracy * (1 - self.accuracy) / n + 0.25 / n**2)
+        ends = ((middle - half) / (1 + 1 / n), (middle + half) / (1 + 1 / n))
+        return np.minimum(ends[0], self.accuracy), np.maximum(ends[1], self.accuracy)
+
+    @property
     def error(self) -> float:
         """Expected calibration error: Σ (samples / n) |accuracy − confidence|."""
         gaps = np.nan_to_num(np.abs(self.accuracy - self.confidence))

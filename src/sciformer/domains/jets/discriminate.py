@@ -12,9 +12,10 @@ from ...data.columns import Array
 from ...data.dataset import Dataset
 from ...errors import UserError, nearest, one_of
 from ...metrics import AtLeast
+from ...metrics.bootstrap import TOO_FEW
 from ...objectives.base import Rows, ScoreGroup
 from ...objectives.classify import Classify
-from .rejection import Rejection, Sculpting, log_odds, rejection, sculpting
+from .rejection import MIN_SPECTRUM_SAMPLES, Rejection, Sculpting, log_odds, rejection, sculpting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,7 +122,9 @@ class Discriminate(Classify):
             row |= {f"{self.background} left": one.left, "cut": f"{one.cut:.6g}"}
             if spectrum is not None and np.isfinite(one.value):
                 found = self.sculpted(outputs, spectrum, name, one.odds)
-                words = [f"{value:.3f}" if np.isfinite(value) else "–" for value in (found.divergence, found.chance)]
+                words = [f"{value:.3f}" for value in (found.divergence, found.chance)]
+                if found.passed < MIN_SPECTRUM_SAMPLES:
+                    words = [TOO_FEW, "–"]
                 row |= dict(zip((f"change of {self.spectrum}", "by chance"), words))
             rows.append(row)
         tables = super().details(outputs, samples)

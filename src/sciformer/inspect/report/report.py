@@ -31,7 +31,7 @@ from ...recipe.field import extensions
 from ...train.resume import Changed
 from ...train.weights import load_weights
 from .. import attention, cost
-from ..attention import even_steps, sample_name
+from ..attention import even_steps, sample_ids, sample_name
 from ..plots import curves
 from ..plots.denoised import draw_recovered
 from ..plots.style import ignore_missing_glyphs, name_in_words
@@ -163,7 +163,7 @@ def _data(page: Page, found: ReportData) -> None:
     page.table(["", *sizes], [[name, *(row.get(part, "") for part in sizes)] for name, row in rows.items()], "Samples")
     if data is not None:
         train = data.dataset("train")
-        some = train.batch(even_steps(len(train), 4))
+        some = train.batch(sample_ids(len(train), 4))
         if found.objective.lookahead:  # show one window
             some = found.objective.corrupt(some, data.tokens, SampleRandom(0, 0, some.ids))
         names = [sample_name(some, row, found.objective).replace(", ", "\n") for row in range(len(some))]
@@ -178,14 +178,22 @@ def _training(page: Page, found: ReportData) -> None:
     page.section("Training")
     records = found.run.records
     keys = list(dict.fromkeys(key for record in records for key in record))
+    single: list[str] = []  # curves of one point
+    scores = {key: key.partition("_")[2] for key in keys}  # after the name of the part
 
     def history(columns: dict[str, str], ylabel: str, caption: str = "") -> None:
-        if columns := {key: name for key, name in columns.items() if key in keys}:
+        columns = {key: name for key, name in columns.items() if key in keys}
+        points = {key: [record for record in records if key in record] for key in columns}
+        if columns and max(map(len, points.values())) == 1:
+            single.extend(
+                f"{name} {one[key]:.4g} (step {one['step']})" for key, name in columns.items() for one in points[key]
+            )
+        elif columns:
             words = caption or f"{ylabel.capitalize()} against step."
-            page.figure(curves.draw_history(records, columns, ylabel=ylabel), words, f"{ylabel} against step")
+            figure = curves.draw_history(records, columns, ylabel=ylabel, bounds=scores)
+            page.figure(figure, words, f"{ylabel} against step")
 
     history({"loss": "training", "valid_loss": "validation", "train_loss": "training, evaluated"}, "loss")
-    scores = {key: key.partition("_")[2] for key in keys}  # after the name of the part
     measured = {key: name for key, name in scores.items() if name in METRICS}
     shares = {key: name_in_words(name) for key, name in measured.items() if METRICS[name].needs[0] == "probabilities"}
     history(shares, "score", "Scores against step.")
@@ -201,6 +209,8 @@ def _training(page: Page, found: ReportData) -> None:
         with page.details("Learning rate, gradient, speed"):
             for key, name in more.items():
                 history({key: name}, name)
+    if single:
+        page.text(f"Evaluated once: {', '.join(single)}.")
     left = [str(record["step"]) for record in records if record.get("left_out")]
     page.text(f"Steps skipped because of a non-finite gradient: {', '.join(left[:20]) or 'none'}.")
 
