@@ -16,6 +16,7 @@ from rich.text import Text
 from ..errors import one_of
 from ..metrics.bootstrap import TOO_FEW, TOO_FEW_NOTE, format_interval, too_few_samples
 from ..recipe import describe, recipes
+from .terminal import next_steps
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -136,9 +137,9 @@ def show_run(run: Run, console: Console) -> None:
     if run.folder.report.exists():
         console.print(f"report: {run.folder.report}", markup=False)
     decoder = run.recipe.model.kind == "decoder"
-    more = f'sciformer generate {run.path} --prompt "..."' if decoder else f"sciformer inspect {run.path}"
+    more = 'sciformer generate PATH --prompt "..."' if decoder else "sciformer inspect PATH"
     more += "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
-    console.print(f"next: {more}", markup=False)
+    console.print(next_steps(more, path=run.path), markup=False, soft_wrap=True)
 
 
 def _cell(value: float | None, too_few: bool) -> str:

@@ -22,7 +22,7 @@ from .app import (
     load_recipe,
     load_recipes,
 )
-from .terminal import RECIPE_CHANGES, console, find_runs, log, no_changes, rank
+from .terminal import RECIPE_CHANGES, console, find_runs, log, next_steps, no_changes, rank
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -76,7 +76,8 @@ def new(
     path = write_recipe(kind, list(files), out, overwrite=overwrite)
     if getattr(load_recipe(str(path)).data, "bad_files", "") == "skip":
         print(f"some files cannot be read and are skipped: the head of {path} names them")
-    print(f"wrote {path}\nnext: sciformer check {path}\n      sciformer train {path}")
+    print(f"wrote {path}")
+    print(next_steps("sciformer check PATH", "sciformer train PATH", path=path))
 
 
 @app.command(sort_key=3, help_epilogue=CHANGES_HELP)

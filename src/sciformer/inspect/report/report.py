@@ -65,7 +65,7 @@ class ReportData:
         except (UserError, OSError) as error:
             gone = "data have changed since this run" if isinstance(error, Changed) else "data are missing"
             what = gone if self.kept else "model is missing"
-            self.missing.append(f"The {what}; the affected sections are left out: {error}.")
+            self.missing.append(f"The {what}; the affected sections are left out: {str(error).rstrip('.')}.")
             return
         assert self.data.splits is not None
         if self.data.splits.fingerprint != run.about.get("data", {}):
@@ -268,4 +268,4 @@ def _scores(page: Page, found: ReportData) -> None:
         try:
             page.figure(figure(), f"{caption} ({part}).", caption)
         except UserError as error:  # a diverged model, or a part with one class
-            page.text(f"{caption}: not drawn; {error}.")
+            page.text(f"{caption}: not drawn; {str(error).rstrip('.')}.")
