@@ -154,5 +154,5 @@ def test_each_number_of_labels_has_its_own_choice_and_verdict():
 def test_a_picture_of_steps():
     figure = draw_steps(["20", "all"], {"a_$": ([0.5, 0.6], [0.1, 0.0]), "b": ([math.nan, 0.7], [0, 0])}, "x", "y")
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["20", "all"]
-    with refuses("'a'", 2, "1 and 1"):
+    with refuses("'a'", 2, 1):
         draw_steps(["20", "all"], {"a": ([0.5], [0.1])}, "x", "y")

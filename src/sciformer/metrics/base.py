@@ -1,4 +1,4 @@
-"""Metrics as recipes name them: function, inputs and direction."""
+"""Registry of metrics: function, inputs, and whether higher or lower is better."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def metric(better: Better, needs: tuple[str, ...], help: str, class_samples: int
     """Decorator for functions of arrays that can be registered as metrics.
 
     better  whether a higher or a lower value is better; `neither`: no model is selected by this metric
-    needs   outputs of an objective, by the names of the function's arguments
+    needs   outputs of an objective; the arguments of the function have the same names
     help    short description of the metric
     class_samples   samples that two classes must have, or the value says nothing and is not shown (default: 0)
     """
@@ -51,7 +51,7 @@ def metric(better: Better, needs: tuple[str, ...], help: str, class_samples: int
 
 
 class RegisteredMetrics(Mapping[str, Metric]):
-    """All metrics by name: built-in, from fields, and from plugins."""
+    """All metrics by name: built-in metrics, and those of domains and plugins."""
 
     def __getitem__(self, name: str) -> Metric:
         if name not in names("metric"):
