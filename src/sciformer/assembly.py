@@ -244,6 +244,13 @@ class Assembly:
         whole = stride == tokens.window_shape and not lookahead
         return tokens.make_windows(lookahead, stride, "tail" if whole else "full")
 
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Numbers of samples of each part, and of windows of the parts with more windows than samples."""
+        datasets = {part: self.dataset(part) for part in self.parts()}
+        windows = {part: len(dataset) for part, dataset in datasets.items() if len(dataset) != dataset.samples}
+        found = {"samples": {part: dataset.samples for part, dataset in datasets.items()}}
+        return {**found, "windows": windows} if windows else found
+
     def parts(self) -> list[str]:
         """Names of the parts of the data."""
         return [] if self.splits is None else list(self.splits.sources)

@@ -2,11 +2,14 @@
 
 import io
 import json
+import shlex
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from sciformer.cli import show
+from sciformer.cli.terminal import next_steps
 from sciformer.recipe import recipes
 
 MADE_UP = {
@@ -65,3 +68,15 @@ def test_the_shelf_fits_the_terminal(width):
     assert max(map(len, lines)) <= width
     assert text.count("paper:") == text.count("data:") == text.count("measured:") == len(recipes())
     assert "\x1b" not in text
+
+
+def test_commands_for_names_with_spaces_can_be_pasted():
+    words = next_steps("sciformer check PATH", "sciformer train PATH", path=Path("my data/stars 1.yaml"))
+    lines = [shlex.split(line.removeprefix("next:")) for line in words.splitlines()]
+    assert lines == [["sciformer", verb, "my data/stars 1.yaml"] for verb in ("check", "train")]
+    assert next_steps("sciformer inspect PATH", path=Path("runs/a")) == "next: sciformer inspect runs/a"
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 vector"), (2, "2 vectors"), (1200, "1,200 vectors")])
+def test_a_number_with_its_noun(count, words):
+    assert show.count_words(count, "vector") == words

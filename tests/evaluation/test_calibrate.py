@@ -129,6 +129,18 @@ def test_answers_for_new_samples_have_it(run):
         np.testing.assert_allclose(next(off), next(off) * state["spread"][0], rtol=1e-4, atol=1e-5)
 
 
+def test_the_printed_loss_is_the_fitted_one(tmp_path):
+    """Class weights and label smoothing belong to the training; they can rise while the fitted loss falls."""
+    made = images(tmp_path, "classify").change({"objective.balance": "classes", "objective.smoothing": 0.3})
+    found = calibrate(Run(go(made, tmp_path / "run").path))
+    assert list(found.fitted) == ["valid", "test"]
+    (before, after), judged = found.fitted["valid"], found.after["valid"]
+    assert after["log_loss"] < before["log_loss"]
+    p, label = judged.outputs["probabilities"], judged.outputs["label"]
+    assert after["log_loss"] == pytest.approx(-np.log(p[np.arange(len(p)), label]).mean())
+    assert judged.scores["loss"] > found.before["valid"].scores["loss"]  # what was printed
+
+
 def test_the_command(run, capsys, monkeypatch):
     reported = "classify" in str(run)  # the others would have the same line
     if not reported:

@@ -1,5 +1,6 @@
 """How samples come together to be judged: short ones with short ones, and every answer at its place."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,9 +11,13 @@ from hypothesis import strategies as st
 
 import sciformer.evaluation.evaluate as module
 from sciformer.assembly import Assembly
+from sciformer.check.check import check
+from sciformer.cli.main import main
 from sciformer.evaluation.evaluate import batches, evaluate, one_behind, predict
 from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step
+from sciformer.recipe import Recipe
+from sciformer.run import train
 from tests.objectives.examples import COUNT, make
 
 
@@ -133,3 +138,52 @@ def test_each_is_read_when_the_next_is_under_way():
         seen.append(f"read {number}")
     assert seen == ["began 0", "began 1", "read 0", "began 2", "read 1", "read 2"]
     assert not list(one_behind(made(0)))
+
+
+def write_curves(folder, count=60):
+    """Series of two classes, of 6 to 40 points."""
+    rng, lines = np.random.default_rng(0), ["name,time,flux,kind"]
+    for number in range(count):
+        for time in np.sort(rng.uniform(0, 50, rng.integers(6, 40))):
+            flux = np.sin(time) + (number % 2) * time / 50
+            lines.append(f"star {number},{time:.3f},{flux:.3f},{'ab'[number % 2]}")
+    (folder / "curves.csv").write_text("\n".join(lines) + "\n")
+    return folder / "curves.csv"
+
+
+def test_samples_and_windows_have_the_same_numbers_everywhere(tmp_path, capsys):
+    file = write_curves(tmp_path)
+    recipe = Recipe.from_dict(
+        {
+            "data": {"kind": "series", "files": [str(file)], "id": "name", "time": "time", "value": "flux"}
+            | {"label": "kind", "split": {"valid": 0.2, "test": 0.3}},
+            "tokens": {"kind": "observations", "window": 12, "magnitudes": False},
+            "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2},
+            "objective": {"kind": "classify", "label": "label"},
+            "train": {"steps": 4, "batch": 8, "warmup": 1, "device": "cpu"},
+        }
+    )
+    checked, run = check(recipe), train(recipe, tmp_path / "run", show=True)
+    said = capsys.readouterr()
+    samples, windows = run.about["samples"], run.about["windows"]
+    assert samples == {"train": 30, "valid": 12, "test": 18}
+    assert "train" not in windows  # a random window of each
+    assert windows["test"] > 18
+    assert (
+        f"train 30, valid 12 ({windows['valid']} windows), test 18 ({windows['test']} windows)" in said.out + said.err
+    )
+    assert {part: checked.figures[f"samples_{part}"] for part in samples} == samples
+    assert {part: checked.figures[f"windows_{part}"] for part in windows} == windows
+    found, kept = run.evaluate("test"), json.loads((run.path / "scores.json").read_text())["parts"]["test"]
+    assert (found.size, found.windows, len(found.outputs["label"])) == (18, windows["test"], 18)
+    assert (kept["samples"], kept["judged"], kept["windows"]) == (18, 18, windows["test"])
+    assert run.evaluate("test", [file]).size == 60
+    part = run.evaluate("test", limit=5)
+    assert (part.size, part.windows) == (len(part.outputs["label"]), 5)
+    assert len(found.outputs["label"]) == sum(
+        row["samples"] for row in run.assembly.objective.details(found.outputs)["Classes"]
+    )
+    main(["evaluate", str(run.path)])
+    said = capsys.readouterr().out
+    assert f"the part test, 18 samples in {windows['test']} windows" in said
+    assert "too few" in said  # 9 samples of each class

@@ -68,8 +68,11 @@ def test_distance_against_depth():
     assert distance.depth(rising).heads.shape == (4, 3)
     assert np.isnan(distance.depth({"blocks.0": rising["blocks.0"]}).correlation)
     assert np.isnan(distance.depth({}).correlation)
-    uneven = {name: AttentionDistance(np.array([heads]), np.ones(1)) for name, heads in (("a", [1.0, 3]), ("b", [5.0]))}
-    assert distance.depth(uneven).correlation == pytest.approx(np.corrcoef([0, 0, 1], [1, 3, 5])[0, 1])
+    two = {name: rising[name] for name in ("blocks.0", "blocks.1")}
+    assert np.isnan(distance.depth(two).correlation)  # any two blocks are correlated or constant
+    heads = (("a", [1.0, 3]), ("b", [5.0]), ("c", [4.0]))
+    uneven = {name: AttentionDistance(np.array([each]), np.ones(1)) for name, each in heads}
+    assert distance.depth(uneven).correlation == pytest.approx(np.corrcoef([0, 0, 1, 2], [1, 3, 5, 4])[0, 1])
     assert np.isnan(distance.correlation([1, 1], [1, 2]))
 
 

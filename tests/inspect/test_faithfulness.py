@@ -137,7 +137,7 @@ def test_reasons_are_drawn_beside_the_sample():
     scores = {"attention": [np.arange(12.0)] * 6, "mine": [-np.ones(12)] * 6}
     figure = reasons.draw_reasons(made, batch, scores, 2)
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["sample", "attention\nup to 2.0 × mean", "mine\nnearly uniform"]
+    assert titles == ["sample", "attention\nup to 2.0 × mean", "mine\nnearly uniform", ""]  # and a colour bar
 
     class One:
         model = step.model

@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.metrics.calibration import calibration_error, reliability
-from sciformer.metrics.classification import accuracy, auc, confusion, macro_f1, roc
+from sciformer.metrics.classification import (
+    accuracy,
+    auc,
+    balanced_accuracy,
+    class_scores,
+    confusion,
+    log_loss,
+    macro_f1,
+    roc,
+)
 from tests.errors import refuses
 
 
@@ -49,17 +58,28 @@ def test_accuracy_confusion_and_f1_are_counted(seed):
     assert accuracy(p, label) == pytest.approx(np.trace(table) / 60)
     right = [list(row).index(max(row)) == truth for row, truth in zip(p, label)]
     assert accuracy(p, label, weight) == pytest.approx(sum(weight[right]) / sum(weight))
-    scores = []
+    scores, recalls = [], []
+    found = class_scores(p, label)
     for c in range(4):
         precision, recall = table[c, c] / table[:, c].sum(), table[c, c] / table[c].sum()
         scores.append(2 * precision * recall / (precision + recall))
+        recalls.append(recall)
+        own = (found.precision[c], found.recall[c], found.f1[c], found.support[c])
+        assert own == pytest.approx((precision, recall, scores[-1], table[c].sum()))
     assert macro_f1(p, label) == pytest.approx(np.mean(scores))
+    assert balanced_accuracy(p, label) == pytest.approx(np.mean(recalls))
+    own = np.maximum(p[np.arange(60), label], 1e-37)
+    assert log_loss(p, label, weight) == pytest.approx(-(weight * np.log(own)).sum() / weight.sum())
 
 
 def test_f1_counts_the_classes_that_occur():
     p = np.eye(4)[[0, 0, 1]]
     assert macro_f1(p, [0, 0, 1]) == 1.0  # classes 2 and 3 do not occur
     assert macro_f1(p, [0, 0, 2]) == pytest.approx((1 + 0 + 0) / 3)  # 1 predicted, 2 true
+    assert balanced_accuracy(p, [0, 0, 2]) == 0.5  # classes without samples have no recall
+    assert np.isnan(class_scores(p, [0, 0, 2]).recall[1])
+    assert np.isnan(class_scores(p, [0, 0, 2]).precision[2])
+    assert class_scores(p * np.nan, [0, 0, 2]) is None
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -119,6 +139,20 @@ def test_a_calibrated_model_has_a_small_error_and_a_sure_one_a_large_one():
     sure = p**6 / (p**6).sum(axis=1, keepdims=True)
     assert accuracy(sure, label) == accuracy(p, label)
     assert calibration_error(sure, label) > 0.2
+
+
+def test_the_interval_of_a_bin_holds_its_accuracy_and_narrows():
+    generator = np.random.default_rng(0)
+    curves = [reliability(rows(np.full(n, 0.7)), generator.random(n) < 0.7, bins=5) for n in (10, 1000)]
+    for curve in curves:
+        low, high = (ends[3] for ends in curve.interval)
+        assert 0 <= low < curve.accuracy[3] < high <= 1
+        assert np.isnan(curve.interval[0][0])
+    wide, narrow = (float(curve.interval[1][3] - curve.interval[0][3]) for curve in curves)
+    assert narrow == pytest.approx(2 * np.sqrt(0.7 * 0.3 / 1000), rel=0.1)
+    assert wide > 5 * narrow
+    sure = reliability(rows([0.9] * 4), [1] * 4, bins=5)  # an accuracy of 1 in four samples is not certain
+    assert sure.interval[0][4] < 0.9
 
 
 def test_reliability_bins_by_hand():

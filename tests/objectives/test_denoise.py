@@ -84,7 +84,7 @@ def test_it_learns_to_take_noise_away_and_to_tell_signals():
     found = evaluate(step, assembly_of(parts), parts[2], batch=240)
     assert list(found.scores) == [
         *("loss", "scatter", "noise_left", "overlap"),
-        *("accuracy", "auc", "efficiency_1", "calibration_error"),
+        *("accuracy", "balanced_accuracy", "auc", "efficiency_1", "calibration_error"),
     ]
     assert found.scores["noise_left"] < 0.75
     assert found.scores["overlap"] > 0.85

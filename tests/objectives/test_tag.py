@@ -115,7 +115,7 @@ def test_windows_of_long_sentences_change_no_answer(tmp_path, context):
         np.testing.assert_allclose(found.scores[name], expected.scores[name], rtol=1e-5)
     np.testing.assert_array_equal(found.outputs["count"], expected.outputs["count"])
     assert found.scores["entity_f1"] == entity_f1(found.outputs["tags"], found.outputs["truth"])
-    assert made.objective.details(found.outputs)[0].keys() >= {"entity", "precision", "recall", "F1"}
+    assert made.objective.details(found.outputs)["Entities"][0].keys() >= {"entity", "precision", "recall", "F1"}
     blind = predict(step, made, made.samples(table_of(SENTENCES, truth=False)), batch=2)
     assert [list(one) for one in blind.outputs["tags"]] == [list(one) for one in expected.outputs["tags"]]
     assert "truth" not in blind.outputs
@@ -171,7 +171,7 @@ def test_parts_of_speech_have_no_entities(tmp_path):
     assert made.objective.chosen() == ["token_accuracy"]
     found = evaluate(Step(made.network(), made.objective), made, made.dataset("train"))
     assert found.scores.keys() == {"loss", "token_accuracy"}
-    assert made.objective.details(found.outputs) == []
+    assert made.objective.details(found.outputs) == {}
 
 
 def test_a_run_learns_tags_and_writes_them(tmp_path):
@@ -180,7 +180,7 @@ def test_a_run_learns_tags_and_writes_them(tmp_path):
     run = train(recipe, tmp_path / "run", show=False)
     assert run.scores["entity_f1"] == 1.0
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "In detail (valid)" in page
+    assert "Entities (valid)" in page
     assert "lists, 19 entries in all" in page
     assert "person" in page
     predicted = Run(tmp_path / "run").predict([tmp_path / "valid.conll"])

@@ -65,7 +65,7 @@ def test_gaussians_have_intervals_too_and_several_values_a_row_each():
     outputs = found.outputs
     within = np.abs(outputs["target"] - outputs["mean"]) <= 0.99445788 * outputs["std"]
     assert found.scores["coverage_68"] == within.mean()
-    rows = parts[1].details(outputs)
+    rows = parts[1].details(outputs)["Targets"]
     assert [row["value"] for row in rows] == ["target", "other"]
     assert rows[0]["rmse"] == METRICS["rmse"]({key: outputs[key][:, 0] for key in ("mean", "target")})
     assert np.mean([row["coverage_95"] for row in rows]) == pytest.approx(found.scores["coverage_95"])

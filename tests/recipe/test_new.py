@@ -162,3 +162,6 @@ def test_sizes_shares_and_steps_by_count():
         "data.split.stratify": "label",
     }
     assert guess.split(("valid", "test"), 100, "beads") == []
+    for parts, passes in (((), 25), (("valid", "test"), 20)):  # of the samples that are trained on
+        (steps, *_) = guess.training(1000, 20, {0: 8}, parts=parts)
+        assert steps.why.startswith(f"about {passes} passes")

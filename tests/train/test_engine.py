@@ -53,7 +53,7 @@ def test_the_log_of_images_learns(tmp_path):
     run = go(image_recipe(tmp_path), tmp_path / "run")
     losses = [line["loss"] for line in run.records if "loss" in line]
     assert sum(losses[-3:]) < sum(losses[:3])
-    assert set(run.scores) == {"loss", "accuracy", "macro_f1", "auc", "calibration_error"}
+    assert set(run.scores) == {"loss", "accuracy", "balanced_accuracy", "macro_f1", "auc", "calibration_error"}
 
 
 def test_the_average_is_that_of_a_naive_loop(tmp_path):

@@ -131,11 +131,15 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
     parts = assembly.parts()
     for part in parts:
         dataset = assembly.dataset(part)
-        count = len(dataset)
+        count = dataset.samples
         checked.figures[f"samples_{part}"] = count
+        if len(dataset) != count:
+            checked.figures[f"windows_{part}"] = len(dataset)
         first = dataset.all(None if deep else MAX_CHECKED_SAMPLES)
         lengths = sum((stream.lengths for stream in first.streams.values()), np.zeros(len(first), np.int64))
         words = f"{count:,} samples"
+        if len(dataset) != count:
+            words += f", cut into {len(dataset):,} windows"
         if len(first):
             low, high = int(np.min(lengths)), int(np.max(lengths))
             words += f" of {low:,} tokens" if low == high else f" of {low:,} to {high:,} tokens"
@@ -145,28 +149,29 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
             for name, text in describe(known).items():
                 checked.fact("Data", f"column {name}", text)
         if count and int(np.min(lengths)) == 0:
-            checked.notes.append(f"{int((lengths == 0).sum())} samples of {part} have no tokens.")
-        _count_bad_samples(checked, assembly, part, first)
+            checked.notes.append(f"{int((lengths == 0).sum())} {dataset.unit} of {part} have no tokens.")
+        _count_bad_samples(checked, part, first, dataset.unit)
     if "valid" not in parts:
         checked.notes.append("There is no part `valid`: the best model is selected on training data. See data.split.")
-    batch, count = assembly.recipe.train.batch, len(assembly.dataset("train"))
+    batch, train = assembly.recipe.train.batch, assembly.dataset("train")
     if tokens := assembly.recipe.train.tokens:
-        if over := int((assembly.dataset("train").widths - assembly.objective.lookahead > tokens).sum()):
-            checked.notes.append(f"{over} samples have more tokens than train.tokens: each forms a batch of its own.")
-    elif batch > count:
-        checked.notes.append(f"train.batch is {batch}, but there are only {count} training samples.")
+        if over := int((train.widths - assembly.objective.lookahead > tokens).sum()):
+            note = f"{over} {train.unit} have more tokens than train.tokens: each forms a batch of its own."
+            checked.notes.append(note)
+    elif batch > len(train):
+        checked.notes.append(f"train.batch is {batch}, but the training part has only {len(train)} {train.unit}.")
 
 
-def _count_bad_samples(checked: Checked, assembly: Assembly, part: str, first: Batch) -> None:
-    """Add notes on samples with NaN or infinity, which some models accept."""
+def _count_bad_samples(checked: Checked, part: str, first: Batch, unit: str) -> None:
+    """Count samples with NaN or infinity; some models accept them."""
     tokens = bad_samples(Batch(first.streams, {}, first.ids))
     if tokens:
         checked.bad[part] = tokens
-        words = f"{len(tokens)} of {len(first)} samples of {part} contain NaN or infinity"
-        checked.notes.append(f"{words}; the first is sample {tokens[0]}.")
+        words = f"{len(tokens)} of {len(first)} {unit} of {part} contain NaN or infinity"
+        checked.notes.append(f"{words}; the first is {unit[:-1]} {tokens[0]}.")
     for name, column in first.samples.items():
         if number := int(rough_rows(column).sum()):
-            checked.notes.append(f"Column `{name}` is not finite in {number} samples of {part}.")
+            checked.notes.append(f"Column `{name}` is not finite in {number} {unit} of {part}.")
 
 
 def _tokens(checked: Checked, assembly: Assembly, stream: str, own: bool) -> None:

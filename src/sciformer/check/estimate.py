@@ -145,9 +145,10 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
         shown = len(train) * train.width if train.width is not None else int(train.widths.sum())
         passes *= shown / max(1, int(train.whole_lengths.sum()))
     held = f"{engine.order.batch}" if settings.tokens is None else f"about {len(train) / engine.order.batches:.0f}"
-    checked.fact("Time", "a step", f"{_format_seconds(step)} for {held} samples")
-    checked.fact("Time", "an evaluation", f"{_format_seconds(evaluation)} on {count:,} samples of {part}")
-    words = f"about {duration(total)}: {engine.total:,} steps ({passes:.3g} passes) and {evaluations} evaluations"
+    checked.fact("Time", "a step", f"{_format_seconds(step)} for {held} {train.unit}")
+    checked.fact("Time", "an evaluation", f"{_format_seconds(evaluation)} on {count:,} {train.unit} of {part}")
+    judged = f"{evaluations} evaluation{'s' * (evaluations != 1)}"
+    words = f"about {duration(total)}: {engine.total:,} steps ({passes:.3g} passes) and {judged}"
     checked.fact("Time", "the training", words)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..errors import UserError
 from ..recipe.field import extensions
 from .app import CHANGES_HELP, Overwrite, Plugins, RunFolder, RunName, app, open_run
-from .terminal import RECIPE_CHANGES, log
+from .terminal import RECIPE_CHANGES, log, next_steps
 
 
 @app.command(name="import", sort_key=12, help_epilogue=CHANGES_HELP)
@@ -61,7 +61,8 @@ def _import_data(source: Path, run: RunFolder | None, out: Path | None, overwrit
     made = importer(source, out, dict(RECIPE_CHANGES), overwrite)
     for note in made.notes:
         log(f"not imported: {note}")
-    print(f"wrote {made.path}\nnext: sciformer check {made.path}\n      sciformer train {made.path}")
+    print(f"wrote {made.path}")
+    print(next_steps("sciformer check PATH", "sciformer train PATH", path=made.path))
 
 
 @app.command(sort_key=13, help_epilogue="")

@@ -14,7 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import one_of
+from ..metrics.bootstrap import TOO_FEW, TOO_FEW_NOTE, format_interval, too_few_samples
 from ..recipe import describe, recipes
+from .terminal import next_steps
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -68,19 +70,31 @@ def evaluate_run(
     elif not files:
         one_of("a part of the data", part, parts, key="--part")
     found = run.evaluate(part, files, accept_drift=accept_drift)
-    if files:
-        words = f"{', '.join(map(str, files))}, {found.size:,} sample{'s' * (found.size != 1)}"
-    else:
-        words = f"the part {part}, {parts[part]:,} samples"
-        if "test" not in parts:
-            known = "the model was trained on these samples; see data.split"
-            words += f" ({known if part == 'train' else 'there is no test part'})"
+    words = f"{', '.join(map(str, files)) if files else f'the part {part}'}, {count_words(found.size, 'sample')}"
+    if found.windows > found.size:
+        words += f" in {count_words(found.windows, 'window')}"
+    if not files and "test" not in parts:
+        known = "the model was trained on these samples; see data.split"
+        words += f" ({known if part == 'train' else 'there is no test part'})"
     for note in found.notes:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
     console.print(f"scores on {words}", markup=False, soft_wrap=True)
-    scores = [[name, f"{value:.6g}"] for name, value in found.scores.items()]
-    console.print(plain_table(["score", "value"], scores))
-    show_rows(run.assembly.objective.details(found.outputs, found.samples), console)
+    objective = run.assembly.objective
+    few, ranges = too_few_samples(found.outputs, objective.chosen()), objective.score_intervals(found.outputs)
+    scores = [
+        [name, TOO_FEW if name in few else f"{value:.6g}", format_interval(ranges.get(name))]
+        for name, value in found.scores.items()
+    ]
+    console.print(plain_table(["score", "value", "95 % interval"], scores))
+    if few:
+        console.print(f"note: {TOO_FEW_NOTE}", markup=False, soft_wrap=True)
+    for rows in objective.details(found.outputs, found.samples).values():
+        show_rows(rows, console)
+
+
+def count_words(count: int, noun: str) -> str:
+    """A number with its noun: 1 sample, 1,200 samples."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -117,7 +131,7 @@ def show_run(run: Run, console: Console) -> None:
     }
     if parts:
         rows = [
-            [name, *("" if (value := parts[part].get(name)) is None else f"{value:.4f}" for part in parts)]
+            [name, *(_cell(parts[part].get(name), name in kept["parts"][part].get("too_few", ())) for part in parts)]
             for name in next(iter(parts.values()))
         ]
         console.print(plain_table(["", *parts], rows))
@@ -125,9 +139,13 @@ def show_run(run: Run, console: Console) -> None:
     if run.folder.report.exists():
         console.print(f"report: {run.folder.report}", markup=False)
     decoder = run.recipe.model.kind == "decoder"
-    more = f'sciformer generate {run.path} --prompt "..."' if decoder else f"sciformer inspect {run.path}"
+    more = 'sciformer generate PATH --prompt "..."' if decoder else "sciformer inspect PATH"
     more += "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
-    console.print(f"next: {more}", markup=False)
+    console.print(next_steps(more, path=run.path), markup=False, soft_wrap=True)
+
+
+def _cell(value: float | None, too_few: bool) -> str:
+    return "" if value is None else TOO_FEW if too_few else f"{value:.4f}"
 
 
 def _describe_crossing(along: dict[str, Any]) -> str:

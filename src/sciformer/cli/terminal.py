@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import io
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -102,6 +103,11 @@ def complain(text: str) -> None:
 
     who = f"rank {rank()}: " if rank() else ""
     console(stderr=True).print(Text(who) + Text("error: ", style="bold red") + Text(text))
+
+
+def next_steps(*commands: str, path: Path) -> str:
+    """Lines «next: ...» with commands for a path, quoted where a shell needs it."""
+    return "\n      ".join(["next: " + commands[0], *commands[1:]]).replace("PATH", shlex.quote(str(path)))
 
 
 def discard_output() -> None:

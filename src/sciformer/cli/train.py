@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -24,7 +24,10 @@ from .app import (
     load_recipes,
     run_path,
 )
-from .terminal import console, find_runs, log, no_changes, rank
+from .terminal import RECIPE_CHANGES, console, find_runs, log, next_steps, no_changes, rank
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
 
 TRAIN_HELP = f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}"
 RUN_HELP = """Run folder, for log, checkpoints, model and report (default: runs/NAME).
@@ -75,7 +78,8 @@ def new(
     path = write_recipe(kind, list(files), out, overwrite=overwrite)
     if getattr(load_recipe(str(path)).data, "bad_files", "") == "skip":
         print(f"some files cannot be read and are skipped: the head of {path} names them")
-    print(f"wrote {path}\nnext: sciformer check {path}\n      sciformer train {path}")
+    print(f"wrote {path}")
+    print(next_steps("sciformer check PATH", "sciformer train PATH", path=path))
 
 
 @app.command(sort_key=3, help_epilogue=CHANGES_HELP)
@@ -173,11 +177,14 @@ def finetune(
     _train(recipe, options, str(from_ or ""))
 
 
-@app.command(sort_key=5, help_epilogue=TRAIN_HELP)
+@app.command(sort_key=5, help_epilogue=TRAIN_HELP, usage="Usage: sciformer compare [OPTIONS] RECIPE [RECIPE ...]")
 def compare(
-    recipe: Annotated[tuple[str, ...], Parameter(help="Names from `sciformer recipes`, or .yaml files.")],
+    recipe: Annotated[
+        tuple[str, ...], Parameter(help="One recipe or several: names from `sciformer recipes`, or .yaml files.")
+    ],
     /,
     *,
+    rivals: bool = False,
     seeds: int = 3,
     run: RunFolder = Path("runs/compare"),
     grid: tuple[str, ...] = (),
@@ -188,8 +195,14 @@ def compare(
 ) -> None:
     """Train several recipes with several seeds and compare their scores.
 
+    With one recipe, a change of its model, tokens or objective is compared with the recipe as it is:
+    `sciformer compare my.yaml --model.trunk gru`. Changes of `data` and `train` belong to all recipes.
+
     Parameters
     ----------
+    rivals
+        Compare one recipe with the other models of its field: shipped recipes with your data, tokens, objective and
+        training, one for each trunk.
     seeds
         Number of seeds: 0, 1, 2, ... (default: 3).
     run
@@ -204,7 +217,7 @@ def compare(
         of the fold: --train.init_from runs/pretrained-{fold}.
     """
     plugins = load_plugins(plugin)
-    made = load_recipes(recipe)
+    made = _load_compared(recipe, rivals)
     from ..compare.compare import compare as compare_recipes
     from ..compare.compare import show_comparison
     from ..compare.plan import parse_grid, parse_labels
@@ -218,3 +231,20 @@ def compare(
         show_comparison(found, console())
     if found.failed:
         raise SystemExit(2)
+
+
+def _load_compared(names: tuple[str, ...], rivals: bool) -> list[Recipe]:
+    """Recipes to compare: the given ones, or one recipe with its rivals or its changed copy."""
+    from ..compare.rivals import changed_rival, split_changes
+    from ..compare.rivals import rivals as rivals_of
+
+    if rivals:
+        if len(names) != 1:
+            raise UserError(f"--rivals compares one recipe with others, not {len(names)}", key="--rivals")
+        mine = load_recipe(names[0])
+        return [mine, *rivals_of(mine, log)]
+    _, own = split_changes(RECIPE_CHANGES)
+    if len(names) != 1 or not own:
+        return load_recipes(names)
+    mine = load_recipe(names[0], without=own)
+    return [mine, changed_rival(mine, load_recipe(names[0]), own)]

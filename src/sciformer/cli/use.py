@@ -98,12 +98,13 @@ def predict(
     """
     from ..evaluation.predictions import write_predictions
     from ..files.tables import check_table
+    from .show import count_words
 
     load_plugins(plugin)
     check_table(out)
     opened = open_run(run, plugin)
     count = write_predictions(opened, files, out, overwrite, not quiet, accept_drift)
-    print(f"wrote {count:,} prediction{'' if count == 1 else 's'} to {out}")
+    print(f"wrote {count_words(count, 'prediction')} to {out}")
 
 
 @app.command(sort_key=7, help_epilogue="")
@@ -179,6 +180,7 @@ def embed(
     """
     from ..evaluation.embed import check_vectors, write_vectors
     from ..evaluation.embed import embed as embed_samples
+    from .show import count_words
 
     load_plugins(plugin)
     check_vectors(out)
@@ -191,7 +193,7 @@ def embed(
     found = embed_samples(opened, list(files), pool, unit, stream=stream, accept_drift=accept_drift, log=log)
     if map is not None:
         check_colours(found, by)
-    print(f"wrote {write_vectors(out, found):,} vectors of {found.vectors.shape[1]} numbers to {out}")
+    print(f"wrote {count_words(write_vectors(out, found), 'vector')} of {found.vectors.shape[1]} numbers to {out}")
     if map is not None:
         write_map(map, found, by)
         print(f"wrote {map}")

@@ -40,6 +40,7 @@ from .statistics import (
     common_metrics,
     find_unfairness,
     format_point,
+    section_differences,
     verdict,
 )
 
@@ -76,6 +77,11 @@ def compare(
     on_progress = log or (print if show else lambda text: None)
     where, planned = Path(folder), plan(recipes, numbers, grid or {}, labels, folds)
     rows: dict[tuple[str, str, str], Row] = {}
+    compared: dict[str, Recipe] = {}
+    for trial, recipe in planned:
+        compared.setdefault(trial.recipe, recipe)
+    for note in section_differences(compared):
+        on_progress(f"note: {note}")
     for number, (trial, recipe) in enumerate(planned, 1):
         trial.path = str(where / trial.path)
         on_progress(f"run {number} of {len(planned)}: {trial.path}")
@@ -206,7 +212,10 @@ def comparison_page(found: Comparison) -> Page:
     page.section("Result")
     page.text("\n\n".join(found.verdict))
     head, cells = table_cells(found, found.chosen)
-    page.table(head, cells, table_caption(found))
+    lines = [head, *cells]
+    if len(head) > len(cells) + 1:  # recipes beside each other fit the page, scores do not
+        lines = [list(column) for column in zip(*lines)]
+    page.table(lines[0], lines[1:], table_caption(found))
     if len(found.labels) > 1:
         _curves(page, found)
     if found.warnings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,8 +26,6 @@ COMPARED_SECTIONS = {
     "objective": "their scores are not comparable",
 }
 Point = dict[str, Any]
-# Keys of the objective that belong to the model: they may differ.
-HEAD_KEYS = ("objective.hidden", "objective.activation", "objective.dropout")
 
 
 @dataclass(frozen=True)
@@ -295,12 +293,25 @@ def _find_differences(planned: Sequence[tuple[Trial, Recipe]], found: Comparison
     for trial, recipe in planned:
         if trial.labels == labels and trial.point == points[trial.recipe]:
             made.setdefault(trial.recipe, recipe)
-    (name, base), *others = made.items()
+    return section_differences(made)
+
+
+def _irrelevant_keys(recipe: Recipe) -> list[str]:
+    """Keys of the compared sections that belong to the model, or change nothing."""
+    several = isinstance(recipe.tokens, dict)
+    parts = {"data": recipe.data, "objective": recipe.objective}
+    parts |= {f"tokens.{name}" if several else "tokens": tokens for name, tokens in recipe.streams.items()}
+    return [f"{name}.{key}" for name, part in parts.items() for key in (*part.neutral_keys, *part.model_keys)]
+
+
+def section_differences(recipes: Mapping[str, Recipe]) -> list[str]:
+    """Differences of data, tokens and objective from the first recipe, with their consequence."""
+    (name, base), *others = recipes.items()
     warnings = []
     for other, recipe in others:
         for section, why in COMPARED_SECTIONS.items():
             ours, theirs = ({section: one.to_dict()[section]} for one in (base, recipe))
-            if changed := differences(ours, theirs, HEAD_KEYS):
+            if changed := differences(ours, theirs, [*_irrelevant_keys(base), *_irrelevant_keys(recipe)]):
                 keys = ", ".join(str(key) for key, *_ in changed[:4])
                 warnings.append(f"{name} and {other} differ in {keys}: {why}.")
     return warnings

@@ -87,6 +87,22 @@ class Dataset:
         return int(self.stops[-1]) if len(self.stops) else 0
 
     @property
+    def samples(self) -> int:
+        """Number of samples before they are cut into windows."""
+        return sum(self.source.sizes) if self.windows is not None else len(self)
+
+    @property
+    def count_in_words(self) -> str:
+        """Number of samples, and of their windows if there are more."""
+        windows = f" ({len(self):,} windows)" if len(self) != self.samples else ""
+        return f"{self.samples:,}{windows}"
+
+    @property
+    def unit(self) -> str:
+        """What an id of `batch` numbers: samples, or windows of them."""
+        return "samples" if self.windows is None else "windows"
+
+    @property
     def shortened(self) -> int:
         """Number of samples truncated to the window of their tokens."""
         return sum(self.short.values())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..run import Run
 
 FEW_SAMPLES = 200  # below this number of samples a calibration is uncertain
-SHOWN_SCORES = ("loss", "calibration_error", "quantile_error", "coverage_68", "coverage_95")
+SHOWN_SCORES = ("calibration_error", "quantile_error", "coverage_68", "coverage_95")
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Calibration:
     part: str
     before: dict[str, Evaluation]
     after: dict[str, Evaluation]
+    fitted: dict[str, tuple[dict[str, float], dict[str, float]]]
+    """For each part, the scores that were optimised, before and after."""
 
     @property
     def words(self) -> str:
@@ -55,13 +57,15 @@ def calibrate(run: Run, part: str = "valid") -> Calibration:
         objective.state.pop(key, None)
     judged = [name for name in dict.fromkeys((part, "test")) if name in parts]
     before = {name: run.evaluate(name) for name in judged}
+    fitted = {name: objective.calibrated_scores(one.outputs, one.samples) for name, one in before.items()}
     state = objective.calibrate(before[part].outputs, before[part].samples)
     objective.state.update(state)
     after = {name: run.evaluate(name) for name in judged}
+    both = {n: (fitted[n], objective.calibrated_scores(one.outputs, one.samples)) for n, one in after.items()}
     about = {"state": state, "part": part, "samples": before[part].size}
     with run.folder.lock():
         run.folder.seal({"model/calibration.json": json.dumps(about, indent=1)})
-    return Calibration(state, part, before, after)
+    return Calibration(state, part, before, after, both)
 
 
 def forget(run: Run) -> bool:
@@ -91,10 +95,11 @@ def calibrate_run(run: Run, part: str, undo: bool, console: Console) -> None:
                 f"note: a calibration with {size} samples is uncertain; {FEW_SAMPLES} or more are better.", markup=False
             )
         head = ["score", *(f"{name}, {when}" for name in found.before for when in ("before", "after"))]
-        rows = [
-            [score, *(f"{way[name].scores[score]:.4f}" for name in found.before for way in (found.before, found.after))]
-            for score in SHOWN_SCORES
-            if score in found.before[part].scores
+        ways = [
+            {**fitted, **{score: way[name].scores[score] for score in SHOWN_SCORES if score in way[name].scores}}
+            for name in found.before
+            for fitted, way in zip(found.fitted[name], (found.before, found.after))
         ]
+        rows = [[score, *(f"{way[score]:.4f}" for way in ways)] for score in ways[0]]
         console.print(plain_table(head, rows))
     console.print(f"report: {run.report()}", markup=False, soft_wrap=True)

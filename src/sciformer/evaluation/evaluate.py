@@ -37,7 +37,9 @@ class Evaluation:
     samples: dict[str, Array] = field(default_factory=dict)
     count: float = 0.0
     size: int = 0
-    """Number of evaluated samples or windows."""
+    """Number of evaluated samples."""
+    windows: int = 0
+    """Number of evaluated windows; 0 if samples were not cut into windows."""
     notes: tuple[str, ...] = ()
     """Notes of the reader on samples that it left out."""
 
@@ -106,13 +108,18 @@ def evaluate(
         total, counted = sum(part[0] for part in gathered), sum(part[1] for part in gathered)
         kept = [part for found in gathered for part in found[2]]
     if not counted:  # an empty loss would win every comparison
-        raise UserError(f"there are no {assembly.objective.unit} to evaluate", hint="Hold out more of the data.")
-    outputs, samples = _merge_windows(*_sort_by_id(kept), assembly)
+        raise UserError(
+            f"there are no {assembly.objective.unit} to evaluate", hint="Hold out a larger part of the data."
+        )
+    outputs, samples = _sort_by_id(kept)
+    seen = dataset.samples if count == len(dataset) else len(np.unique(samples.get(WINDOW, np.arange(count))))
+    outputs, samples = _merge_windows(outputs, samples, assembly)
     for name in ("label", "correct", "count"):
         if name in outputs:
             outputs[name] = outputs[name].astype(np.int64)
     scores = {"loss": total / counted} | assembly.objective.score(outputs)
-    return Evaluation(scores, outputs, samples, counted, count, tuple(getattr(dataset.source, "notes", ())))
+    windows = 0 if dataset.windows is None else count
+    return Evaluation(scores, outputs, samples, counted, seen, windows, tuple(getattr(dataset.source, "notes", ())))
 
 
 @torch.no_grad()

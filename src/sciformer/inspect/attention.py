@@ -27,7 +27,7 @@ from ..data.random import Floats, SampleRandom
 from ..nn import ClassToken, FirstPool, LastPool, Watch
 from ..tokens.base import stream_part
 from .plots.attention import FONT_SIZE, draw_heads, to_matrix
-from .plots.panels import join_legends, shrink, thin_ticks
+from .plots.panels import add_weight_bar, join_legends, shrink, thin_ticks
 
 Panel = tuple[str, Batch, Floats | None]
 Picture = tuple[str, Callable[[], Figure], str]  # name, drawing function, caption
@@ -162,6 +162,12 @@ def even_steps(count: int, wanted: int) -> Array:
     return np.unique(np.linspace(0, max(0, count - 1), min(count, wanted)).round().astype(np.int64))
 
 
+def sample_ids(count: int, wanted: int) -> Array:
+    """At most `wanted` evenly spaced samples, without the first and the last of sorted data."""
+    wanted = min(count, wanted)
+    return ((np.arange(wanted) + 0.5) * count / max(1, wanted)).astype(np.int64)
+
+
 # Received attention
 
 
@@ -282,6 +288,7 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") ->
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
     join_legends(figure, grid)
+    add_weight_bar(figure, [(axes, weights) for axes, (_, _, weights) in zip(grid, panels)])
     return figure
 
 

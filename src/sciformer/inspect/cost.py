@@ -104,7 +104,7 @@ def training_cost(run: Run, data: Assembly) -> tuple[Cost, Batch]:
 
 
 def samples_seen(run: Run, size: int) -> float:
-    """Training samples seen by a run, for a training part of `size` samples."""
+    """Training samples or windows seen by a run, for a training part of `size` of them."""
     steps = max((record.get("step", 0) for record in run.records), default=0)
     settings = run.recipe.train
     return steps * (min(settings.batch, size) if settings.tokens is None else size / run.about["batches"])
@@ -193,15 +193,16 @@ def section(page: Page, run: Run, data: Assembly | None, numbers: dict[str, Any]
     if data is not None:
         found, few = training_cost(run, data)
         numbers["cost"] = asdict(found)
-        seen = samples_seen(run, len(data.dataset("train")))
+        train = data.dataset("train")
+        seen, one = samples_seen(run, len(train)), train.unit.removesuffix("s")
         facts |= {
             "Weights": format_large(found.weight_bytes, "B"),
             "FLOPs of a training step": f"{format_large(found.flops_per_token)} per token, "
-            f"{format_large(found.flops_per_sample)} per sample of {found.tokens:.4g} tokens (forward and backward)",
+            f"{format_large(found.flops_per_sample)} per {one} of {found.tokens:.4g} tokens (forward and backward)",
             "FLOPs of the training": format_large(found.flops_per_sample * seen),
-            "Activations": f"{format_large(found.activation_bytes, 'B')} per sample",
+            "Activations": f"{format_large(found.activation_bytes, 'B')} per {one}",
             "Memory for training": f"about {format_large(found.training_bytes, 'B')}, "
-            f"with {samples_at_once(settings, few)} samples at once, in single precision",
+            f"with {samples_at_once(settings, few)} {train.unit} at once, in single precision",
         }
         if "Speed" in facts:
             facts["Speed"] += f", {format_large(speed * found.flops_per_token, 'FLOP/s')}"

@@ -27,6 +27,8 @@ from .plots.attention import to_matrix
 from .plots.curves import Band, draw_along
 from .plots.style import FAINT_GREY, LINE_COLOURS
 
+MIN_BLOCKS = 3  # blocks whose attention distances can rise or fall with depth
+
 
 class AttentionDistance(NamedTuple):
     """Mean attention distance of each head (B, H), and of uniform attention (B,)."""
@@ -79,7 +81,7 @@ def attention_distances(look: AttentionMaps, assembly: Assembly) -> dict[str, At
 
 
 class Depth(NamedTuple):
-    """Mean distances (L, H) by block; correlation with depth (NaN for one block)."""
+    """Mean distances (L, H) by block; correlation with depth (NaN for fewer than three blocks)."""
 
     heads: Floats
     correlation: float
@@ -93,7 +95,8 @@ def depth(found: Mapping[str, AttentionDistance]) -> Depth:
         row[: len(mean)] = mean
     block = np.broadcast_to(np.arange(len(heads))[:, None], heads.shape)
     there = np.isfinite(heads)
-    return Depth(heads, correlation(block[there], heads[there]))
+    known = correlation(block[there], heads[there]) if len(heads) >= MIN_BLOCKS else float("nan")
+    return Depth(heads, known)
 
 
 def correlation(x: ArrayLike, y: ArrayLike) -> float:

@@ -18,7 +18,7 @@ from ..errors import UserError, one_of
 from ..models.base import parameters
 from ..tokens.base import Tokens
 from ..tokens.protocols import Gridded, Maskable, prefix_length
-from .attention import Picture, attention_maps, draw_excess, eval_mode, even_steps, sample_name, weights_on
+from .attention import Picture, attention_maps, draw_excess, eval_mode, sample_ids, sample_name, weights_on
 from .attribution import attribute, has_single_answer, model_answers, prepare_inputs
 from .plots import style
 from .plots.style import FAINT_GREY, LINE_COLOURS, LINE_DASHES
@@ -56,14 +56,14 @@ def reason_figures(
     numbers   receives the results for scores.json
     """
     dataset = data.dataset(part)
-    shown = dataset.batch(even_steps(len(dataset), samples))
+    shown = dataset.batch(sample_ids(len(dataset), samples))
     if (lengths := shown.streams[stream].lengths).sum():
         ways, said = score_tokens(run.step, data, shown, stream), choose_answers(run.step, data, shown)
         for row in np.flatnonzero(lengths):
             name = sample_name(shown, int(row), run.recipe.objective)
             caption = f"Attribution of the prediction «{said[row]}» to tokens ({name}), by several methods."
             yield f"reasons-{row + 1}", partial(draw_reasons, data, shown.only(stream), ways, int(row)), caption
-    batch = dataset.batch(even_steps(len(dataset), most))
+    batch = dataset.batch(sample_ids(len(dataset), most))
     possible = takes_any(data, data.tokens[stream], stream) or isinstance(data.tokens[stream], Maskable)
     if possible and int((batch.streams[stream].lengths > 1).sum()) >= min(2, most):
         found = faithfulness(run.step, data, batch, stream=stream)

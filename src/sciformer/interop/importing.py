@@ -124,7 +124,7 @@ def write_run(run: Path, made: Imported, source: Path) -> None:
         "python": platform.python_version(),
         "plugins": [],
         "data": assembly.splits.fingerprint if assembly.splits else {},
-        "samples": {part: len(assembly.dataset(part)) for part in assembly.parts()},
+        **assembly.counts(),
         "parameters": sum(weight.numel() for weight in network.parameters()),
         "seconds": 0.0,
         "recipe": made.name,

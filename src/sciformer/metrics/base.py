@@ -24,6 +24,7 @@ class Metric:
     better: Better
     needs: tuple[str, ...]
     help: str
+    class_samples: int = 0
 
     def __call__(self, outputs: Mapping[str, ArrayLike]) -> float:
         """Compute the metric; outputs that it does not need are ignored."""
@@ -33,16 +34,17 @@ class Metric:
         return self.function(**{name: outputs[name] for name in self.needs})
 
 
-def metric(better: Better, needs: tuple[str, ...], help: str) -> Callable[[Function], Function]:
-    """Decorator that makes a function of arrays a metric, ready to be registered.
+def metric(better: Better, needs: tuple[str, ...], help: str, class_samples: int = 0) -> Callable[[Function], Function]:
+    """Decorator for functions of arrays that can be registered as metrics.
 
     better  whether a higher or a lower value is better; `neither`: no model is selected by this metric
     needs   outputs of an objective; the arguments of the function have the same names
     help    short description of the metric
+    class_samples   samples that two classes must have, or the value says nothing and is not shown (default: 0)
     """
 
     def decorate(function: Function) -> Function:
-        function.metric = Metric(function, better, needs, help)  # type: ignore[attr-defined]
+        function.metric = Metric(function, better, needs, help, class_samples)  # type: ignore[attr-defined]
         return function
 
     return decorate

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from ..errors import UserError
 from .arrays import NAN, Floats, Integers, classes, demand_numbers, numbers
 from .base import CLASSES, metric
+from .classification import MIN_PROBABILITY
 
 MAX_TEMPERATURE = 50.0  # the search goes from 1 / MAX_TEMPERATURE to MAX_TEMPERATURE
-MIN_PROBABILITY = 1e-37  # smaller probabilities are zero in single precision
 
 
 class Reliability(NamedTuple):
@@ -22,6 +22,17 @@ class Reliability(NamedTuple):
     confidence: Floats  # (bins,) mean probability of the predicted class
     accuracy: Floats  # (bins,) share of correct predictions
     samples: Integers  # (bins,) number of samples
+
+    @property
+    def interval(self) -> tuple[Floats, Floats]:
+        """68 % interval of the accuracy in each bin, for z = 1 (Wilson 1927); nan if empty.
+
+        (p + z²/2n ± z √(p (1 − p) / n + z²/4n²)) / (1 + z²/n)
+        """
+        n = np.where(self.samples > 0, self.samples, np.nan)
+        middle, half = self.accuracy + 0.5 / n, np.sqrt(self.accuracy * (1 - self.accuracy) / n + 0.25 / n**2)
+        ends = ((middle - half) / (1 + 1 / n), (middle + half) / (1 + 1 / n))
+        return np.minimum(ends[0], self.accuracy), np.maximum(ends[1], self.accuracy)
 
     @property
     def error(self) -> float:

@@ -14,6 +14,9 @@ from ..errors import UserError
 from .arrays import NAN, Floats, Integers, classes, demand_numbers, numbers, weights
 from .base import CLASSES, metric
 
+MIN_PROBABILITY = 1e-37  # smaller probabilities are zero in single precision
+MIN_CLASS_SAMPLES = 10  # samples of two classes that a score of pairs of classes needs
+
 
 class Roc(NamedTuple):
     """False and true positive rates for a falling threshold, from (0, 0) to (1, 1)."""
@@ -35,6 +38,22 @@ def accuracy(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | Non
     return float(np.average(p.argmax(axis=1) == truth, weights=w)) if numbers(p) else NAN
 
 
+@metric("higher", CLASSES, "mean of the recalls of the classes")
+def balanced_accuracy(probabilities: ArrayLike, label: ArrayLike) -> float:
+    """Mean over the classes that occur in the labels of the recall TP / (TP + FN)."""
+    found = class_scores(probabilities, label)
+    return float(np.mean(found.recall[found.support > 0])) if found is not None else NAN
+
+
+@metric("lower", CLASSES, "mean of −ln(probability of the correct class)")
+def log_loss(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
+    """Cross-entropy of the probabilities: −Σ w ln p_label / Σ w."""
+    p, truth = classes(probabilities, label)
+    w = weights(weight, len(p))
+    own = np.take_along_axis(p, truth[:, None], 1)[:, 0]
+    return float(np.average(-np.log(np.maximum(own, MIN_PROBABILITY)), weights=w)) if numbers(p) else NAN
+
+
 @metric("higher", CLASSES, "mean of the F1 scores of the classes")
 def macro_f1(probabilities: ArrayLike, label: ArrayLike) -> float:
     """Mean over classes of F1 = 2 TP / (2 TP + FP + FN).
@@ -42,16 +61,13 @@ def macro_f1(probabilities: ArrayLike, label: ArrayLike) -> float:
     The mean is over classes that occur in the labels or in the predictions. A class that occurs in only one of the two
     has an F1 of 0.
     """
-    p, truth = classes(probabilities, label)
-    if not numbers(p):
-        return NAN
-    table = _table(p, truth)
-    sizes = table.sum(axis=0) + table.sum(axis=1)  # 2 TP + FP + FN
-    occur = sizes > 0
-    return float(np.mean(2 * np.diag(table)[occur] / sizes[occur]))
+    found = class_scores(probabilities, label)
+    return float(np.nanmean(found.f1)) if found is not None else NAN
 
 
-@metric("higher", CLASSES, "area under the ROC curve; with more than two classes, the mean over pairs")
+@metric(
+    "higher", CLASSES, "area under the ROC curve; with more than two classes, the mean over pairs", MIN_CLASS_SAMPLES
+)
 def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Area under the ROC curve: P(s⁺ > s⁻) + ½ P(s⁺ = s⁻).
 
@@ -73,7 +89,7 @@ def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
     return float(np.mean(areas))
 
 
-@metric("higher", CLASSES, "share of the second class found at 1 % false alarms")
+@metric("higher", CLASSES, "share of the second class found at 1 % false alarms", MIN_CLASS_SAMPLES)
 def efficiency_1(probabilities: ArrayLike, label: ArrayLike) -> float:
     """True positive rate at a false positive rate of 1 %; nan without both classes."""
     p, truth = classes(probabilities, label)
@@ -93,6 +109,26 @@ def roc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
     if not (w[truth == 0].sum() > 0 and w[truth == 1].sum() > 0):
         raise UserError(f"a ROC curve needs samples of both classes, but there is only class {truth[w > 0][0]}")
     return _roc(p[:, 1], truth == 1, w)
+
+
+class ClassScores(NamedTuple):
+    """Scores of each class (C,); nan where a class is never predicted or never true."""
+
+    precision: Floats  # TP / (TP + FP)
+    recall: Floats  # TP / (TP + FN)
+    f1: Floats  # 2 TP / (2 TP + FP + FN)
+    support: Integers  # TP + FN
+
+
+def class_scores(probabilities: ArrayLike, label: ArrayLike) -> ClassScores | None:
+    """Precision, recall, F1 and support of every class; None if a probability is not finite."""
+    p, truth = classes(probabilities, label)
+    if not numbers(p):
+        return None
+    table = _table(p, truth)
+    right, predicted, true = np.diag(table), table.sum(axis=0), table.sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        return ClassScores(right / predicted, right / true, 2 * right / (predicted + true), true)
 
 
 def confusion(probabilities: ArrayLike, label: ArrayLike) -> Integers:

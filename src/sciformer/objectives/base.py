@@ -15,6 +15,7 @@ from ..data.dataset import Dataset
 from ..data.random import SampleRandom
 from ..errors import UserError, one_of
 from ..metrics import METRICS
+from ..metrics.bootstrap import score_intervals
 from ..recipe.registry import Section
 from ..tokens.base import Tokens
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Outputs = dict[str, Tensor]
+Rows = list[dict[str, Any]]  # rows of a table, with equal keys
 Width = Annotated[int, Field(ge=1, le=1 << 20)]
 Widths = Width | Annotated[list[Width], Field(min_length=1)]  # of one hidden layer, or of several
 ANSWER = "target answer"  # sample column with the truth in the model's form
@@ -53,6 +55,8 @@ class Objective(Section):
     """The `objective:` section; the loss is a sum, divided by its total `count`."""
 
     section = "objective"
+    neutral_keys: ClassVar[tuple[str, ...]] = ("plot_against", "reference")
+    model_keys: ClassVar[tuple[str, ...]] = ("hidden", "activation", "dropout")
     unit: ClassVar[str] = "samples"
     """Unit over which the loss is averaged."""
     hides: ClassVar[bool] = False
@@ -120,6 +124,10 @@ class Objective(Section):
         message = f"`objective.kind: {self.kind}` predicts no probabilities or deviations that could be calibrated"
         raise UserError(message, hint="Calibration works with classify and regress.", key="objective.kind")
 
+    def calibrated_scores(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, float]:
+        """Scores that `calibrate` optimises, by name."""
+        return {}
+
     @property
     def mixing(self) -> float:
         """Parameter of the Beta distribution of mixup; 0 (default) means no mixup."""
@@ -184,9 +192,9 @@ class Objective(Section):
         np.add.at(sums, which, values)
         return sums / np.bincount(which).reshape(-1, *[1] * (values.ndim - 1))
 
-    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
-        """Rows of a table of detailed scores; `samples` has the sample columns, if known."""
-        return []
+    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
+        """Tables of detailed scores by title; `samples` has the sample columns, if known."""
+        return {}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """Predictions with one entry per sample; the truth is not needed."""
@@ -199,7 +207,16 @@ class Objective(Section):
 
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
         """Metrics of all outputs together."""
-        return {name: float(METRICS[name](outputs)) for name in self.chosen()}
+        inputs = self.score_inputs(outputs)
+        return {name: float(METRICS[name](inputs)) for name in self.chosen()}
+
+    def score_inputs(self, outputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Arrays that the metrics may need (default: the outputs)."""
+        return outputs
+
+    def score_intervals(self, outputs: Mapping[str, Array]) -> dict[str, tuple[float, float]]:
+        """Central 95 % intervals of the metrics over draws of the samples."""
+        return score_intervals(self.score_inputs(outputs), self.chosen())
 
     # Display of scores. Names come from `score` and `generation_metrics`.
 

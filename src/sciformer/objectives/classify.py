@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -17,9 +17,10 @@ from ..data.dataset import Dataset
 from ..data.random import SampleRandom
 from ..errors import UserError, one_of
 from ..metrics.calibration import temperature
+from ..metrics.classification import class_scores, log_loss
 from ..nn import ClassHead
 from ..tokens.base import Tokens
-from .base import ANSWER, Objective, Outputs, Widths, check_classes, required_sample_column
+from .base import ANSWER, Objective, Outputs, Rows, Widths, check_classes, required_sample_column
 
 Balance = Annotated[
     Literal["none", "classes"],
@@ -27,13 +28,21 @@ Balance = Annotated[
 ]
 
 
+NO_SCORE = "–"  # precision of a class that is never predicted, recall of a class without samples
 PARTNER, SHARE = "target of the other", "share of its own"  # sample columns of mixup
 
 
 class Classify(Objective):
     """Cross-entropy -sum_b w_b ln p(class of b), with a head on the pooled vector."""
 
-    standard: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "auc", "calibration_error")
+    neutral_keys: ClassVar[tuple[str, ...]] = (*Objective.neutral_keys, "curve")
+    standard: ClassVar[tuple[str, ...]] = (
+        "accuracy",
+        "balanced_accuracy",
+        "macro_f1",
+        "auc",
+        "calibration_error",
+    )
 
     label: str = "label"
     """Column with the class of each sample: names or integers (default: label)."""
@@ -151,6 +160,18 @@ class Classify(Objective):
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
         return {"temperature": temperature(outputs["probabilities"], outputs["label"], samples.get(self.weight))}
 
+    def calibrated_scores(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, float]:
+        """Log loss with the sample weights; class weights and smoothing belong to the training."""
+        return {"log_loss": log_loss(outputs["probabilities"], outputs["label"], samples.get(self.weight))}
+
+    def headline(self, names: Iterable[str]) -> list[str]:
+        """Scores of the summary line, without the balanced accuracy."""
+        return [name for name in names if name != "balanced_accuracy"]
+
+    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
+        """Precision, recall and F1 of each class."""
+        return class_table(outputs, self.classes)
+
     def _logits(self, model: Any, inputs: ModelInputs) -> Tensor:
         logits: Tensor = model.heads["class"](model.pool(model.encode(inputs.view(self.stream)))).float()
         return logits / self.state.get("temperature", 1.0)
@@ -179,6 +200,16 @@ class Classify(Objective):
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         return {"probabilities": self._logits(model, inputs).softmax(-1)}
+
+
+def class_table(outputs: Mapping[str, Array], names: Sequence[str]) -> dict[str, Rows]:
+    """Table of precision, recall, F1 and support of the classes, by its title."""
+    found = class_scores(outputs["probabilities"], outputs["label"]) if "label" in outputs else None
+    if found is None:
+        return {}
+    columns = [[NO_SCORE if value != value else value for value in column.tolist()] for column in found]
+    heads = ("class", "precision", "recall", "F1", "samples")
+    return {"Classes": [dict(zip(heads, row)) for row in zip(names, *columns)]}
 
 
 def _names(labels: Any) -> list[str]:

@@ -19,7 +19,7 @@ from ..errors import UserError
 from ..nn import Gaussian, TagHead, ValueHead
 from ..tokens.base import Tokens
 from ..tokens.protocols import Maskable, prefix_length
-from .base import ANSWER, Objective, Outputs, Widths, missing_truth
+from .base import ANSWER, Objective, Outputs, Rows, Widths, missing_truth
 from .classify import Balance, Classify
 
 CENTRE, SCALE = "centre of values", "scale of values"  # token columns: values are scaled to (value - centre) / scale
@@ -79,7 +79,11 @@ class Denoise(Objective):
         if self.metrics or not self.label:
             return super().chosen()
         two = ["efficiency_1"] if len(self.state.get("class", {}).get("classes", ())) == 2 else []
-        return [*self.standard, "accuracy", "auc", *two, "calibration_error"]
+        return [*self.standard, "accuracy", "balanced_accuracy", "auc", *two, "calibration_error"]
+
+    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
+        """Precision, recall and F1 of each class, if there is a label."""
+        return {} if self.question is None else self.question.details(outputs, samples)
 
     def fit(self, train: Dataset) -> None:
         name = self.asked_stream(train.tokens)

@@ -20,7 +20,7 @@ from ..metrics import METRICS
 from ..metrics.calibration import spread, stretch
 from ..nn import Gaussian, QuantileHead, ValueHead, pinball
 from ..tokens.base import Tokens
-from .base import ANSWER, Objective, Outputs, Widths, required_sample_column
+from .base import ANSWER, Objective, Outputs, Rows, Widths, required_sample_column
 
 INTERVAL_PERCENTS = (68, 95)  # expected coverage of the intervals, in per cent
 
@@ -140,6 +140,11 @@ class Regress(Objective):
             factors = [stretch(outputs["quantiles"][:, i], target[:, i], place, share) for i in range(target.shape[1])]
         return {"spread": factors}
 
+    def calibrated_scores(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, float]:
+        """Negative log likelihood of a Gaussian; the quantiles are fitted to their coverage."""
+        name = "negative_log_likelihood"
+        return {} if "quantiles" in outputs else {name: METRICS[name](outputs)}
+
     def _value(self, model: Any, inputs: ModelInputs) -> Gaussian | Tensor:
         value: Gaussian | Tensor = model.heads["value"](model.pool(model.encode(inputs.view(self.stream))))
         if "spread" not in self.state:
@@ -194,17 +199,18 @@ class Regress(Objective):
             found |= {f"low_{share}": low, f"high_{share}": high}
         return found
 
-    def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
-        return super().score({**outputs, **self.intervals(outputs)})
+    def score_inputs(self, outputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        return {**outputs, **self.intervals(outputs)}
 
-    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
+    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
         """Scores of each target, if there are several."""
         if len(self.targets) < 2 or "target" not in outputs:
-            return []
-        every = {**outputs, **self.intervals(outputs)}
+            return {}
+        every = self.score_inputs(outputs)
         names = [name for name in self.chosen() if all(need in every for need in METRICS[name].needs)]
-        return [
+        rows = [
             {"value": target}
             | {name: METRICS[name]({key: every[key][:, i] for key in METRICS[name].needs}) for name in names}
             for i, target in enumerate(self.targets)
         ]
+        return {"Targets": rows}

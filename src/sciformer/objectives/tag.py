@@ -19,7 +19,7 @@ from ..metrics.text import entities
 from ..nn import TagHead
 from ..nn.losses import IGNORE_INDEX
 from ..tokens.base import Tokens
-from .base import ANSWER, Objective, Outputs, check_classes, missing_truth
+from .base import ANSWER, Objective, Outputs, Rows, check_classes, missing_truth
 
 OUTSIDE = "O"
 
@@ -134,16 +134,17 @@ class Tag(Objective):
         merged[:] = [np.where(one == "", rest, one) for one in merged]
         return merged
 
-    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
+    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
         """Precision, recall and F1 of each entity type."""
         if not self.spans or "truth" not in outputs:
-            return []
+            return {}
         found = entities(outputs["tags"], outputs["truth"])
-        return [
+        rows = [
             {"entity": kind, "precision": one.precision, "recall": one.recall, "F1": one.f1}
             | {"predicted": one.predicted, "true": one.true}
             for kind, one in found.items()
         ]
+        return {"Entities": rows}
 
 
 def _without_padding(column: Tensor, view: StreamView, none: int) -> Tensor:

@@ -131,9 +131,12 @@ def split(
     by         column whose equal values stay in one part
     stratify   column of the class
     """
-    test = (0.1, "for the final evaluation") if count >= MIN_TEST_SAMPLES else (0.0, "too few samples for a test part")
-    shares = {"valid": (0.1, "to select the best model"), "test": test}
-    left = [Found(f"data.split.{part}", *share) for part, share in shares.items() if part not in parts]
+    shares = _shares_to_split(parts, count)
+    reason = {"valid": "to select the best model", "test": "for the final evaluation"}
+    left = [
+        Found(f"data.split.{part}", share, reason[part] if share else "too few samples for a test part")
+        for part, share in shares.items()
+    ]
     if not left:
         return []
     return [
@@ -142,6 +145,12 @@ def split(
         Found("data.split.by", by or None, f"samples with the same `{by}` stay in one part"),
         Found("data.split.stratify", stratify or None, "every part has the same fraction of each class"),
     ]
+
+
+def _shares_to_split(parts: Collection[str], count: int) -> dict[str, float]:
+    """Shares of the samples for the parts without files of their own."""
+    shares = {"valid": 0.1, "test": 0.1 if count >= MIN_TEST_SAMPLES else 0.0}
+    return {part: share for part, share in shares.items() if part not in parts}
 
 
 # Classes and values
@@ -222,16 +231,20 @@ def model(count: int, unit: str, sizes: Sizes, dropout: float | None = 0.1) -> l
     ]
 
 
-def training(count: int, epochs: int, batches: Mapping[int, int], best: str | None = None) -> list[Found]:
+def training(
+    count: int, epochs: int, batches: Mapping[int, int], best: str | None = None, parts: Collection[str] = ()
+) -> list[Found]:
     """Recipe keys for batch size, steps and schedule, by the number of samples.
 
     batches   batch size, by the smallest number of samples
     best      score that selects the best model
+    parts     parts with files of their own; the other parts are split off (see `split`)
     """
     batch = at_count(batches, count)
+    trained = count * (1 - sum(_shares_to_split(parts, count).values()))
     steps = min(max(epochs * count // batch, MIN_STEPS), MAX_STEPS)
     return [
-        Found("train.steps", steps, f"about {steps * batch / count:.0f} epochs"),
+        Found("train.steps", steps, f"about {steps * batch / trained:.0f} passes over the training part"),
         Found("train.batch", batch),
         *schedule(steps),
         Found("train.best", best, "selects the model to keep"),

@@ -58,10 +58,14 @@ class Recipe:
 
     @classmethod
     def from_dict(
-        cls, mapping: Mapping[str, Any], changes: Mapping[str, Any] | None = None, where: str = "in changes"
+        cls,
+        mapping: Mapping[str, Any],
+        changes: Mapping[str, Any] | None = None,
+        where: str = "in changes",
+        name: str = "in Python",
     ) -> Recipe:
         """Build a recipe from nested dicts."""
-        return _validate(_over_base(document.from_mapping(mapping, "in Python"), Path(), ()), changes, where)
+        return _validate(_over_base(document.from_mapping(mapping, name), Path(), ()), changes, where)
 
     def change(self, changes: Mapping[str, Any] | None = None, /, where: str = "in changes", **more: Any) -> Recipe:
         """Return a recipe with changed values: `recipe.change({"model.depth": 8})`.

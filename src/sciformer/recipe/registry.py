@@ -17,7 +17,7 @@ from .field import EXTENSION_POINTS, PLUGIN_FIELDS, SECTIONS_WITH_KIND, load, pl
 
 METRICS = {
     "metrics.calibration": "calibration_error",
-    "metrics.classification": "accuracy auc efficiency_1 macro_f1",
+    "metrics.classification": "accuracy auc balanced_accuracy efficiency_1 log_loss macro_f1",
     "metrics.regression": "coverage_68 coverage_95 mae negative_log_likelihood noise_left overlap quantile_error rmse "
     "scatter",
     "metrics.text": "bleu chrf entity_f1 entity_precision entity_recall perplexity token_accuracy",
@@ -126,6 +126,10 @@ class Section(Options):
     """
 
     section: ClassVar[str] = ""
+    neutral_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that change neither samples nor scores, so that recipes may differ in them in a comparison."""
+    model_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that describe the model, although they are in this section: an embedding, a head."""
 
     kind: str = ""
     """Name of the kind of section; it selects the other keys."""

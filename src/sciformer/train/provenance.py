@@ -28,7 +28,7 @@ def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Pl
         "ranks": engine.ranks.world,
         "plugins": plugin.record_plugins(plugins),
         "data": assembly.splits.fingerprint,
-        "samples": {part: len(assembly.dataset(part)) for part in assembly.parts()},
+        **assembly.counts(),
         "batches": engine.order.batches,
         "parameters": sum(weight.numel() for weight in engine.step.parameters()),
     }
@@ -37,7 +37,7 @@ def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Pl
 def announce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: ProgressReporter, resumed: bool) -> None:
     """Print size, samples, steps and device of a training, and notes about its data."""
     count = sum(weight.numel() for weight in engine.step.parameters())
-    samples = ", ".join(f"{len(assembly.dataset(part)):,} {part}" for part in assembly.parts())
+    samples = ", ".join(f"{part} {assembly.dataset(part).count_in_words}" for part in assembly.parts())
     where = device_name(engine.ranks.device)
     teller.log(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.total:,} steps on {where}")
     notes = [*assembly.splits.notes, *assembly.profile_notes] if assembly.splits is not None else []

@@ -13,6 +13,7 @@ from sciformer.compare.statistics import Figure as Seeds
 from sciformer.domains.jets.discriminate import Discriminate
 from sciformer.domains.jets.rejection import rejection, tradeoff
 from sciformer.domains.jets.rejection_plots import draw_tradeoff
+from sciformer.inspect.plots.curves import draw_history
 from sciformer.inspect.report import page
 from sciformer.metrics import AtLeast
 from sciformer.recipe import Recipe, RecipeError
@@ -42,11 +43,23 @@ def test_curves_are_rejections_against_the_share_that_is_kept():
     assert axes.get_yscale() == "log"
     assert axes.get_ylabel() == "rejection of a"
     curves = {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
-    assert list(curves) == ["b", "c"]
+    assert list(curves) == ["b", "c", "lower bound"]
+    bounds = [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "^"]
+    assert bounds == ["none", "none"]  # the point, and its mark in the legend
     x, y = curves["b"].get_data()
     at = int(np.argmin(np.abs(x - 0.5)))
     assert y[at] == pytest.approx(points["b"][0].value)
     assert [line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1] == ["o", "^"]  # a bound points up
+    low, high = (
+        draw_history(
+            [{"step": 1, "valid_a": 8.0}, {"step": 2, "valid_a": 9.0, "bounds": ["a"]}],
+            ["valid_a"],
+            bounds={"valid_a": "a"},
+        )
+        .axes[0]
+        .lines
+    )
+    assert (low.get_xdata().tolist(), list(high.get_xdata()), high.get_markerfacecolor()) == ([1, 2], [2], "none")
 
 
 def recipe(folder, signal=1.5, **objective):
@@ -89,7 +102,15 @@ def test_scores_have_a_rejection_for_every_class_and_share(run):
 
 def test_the_report_has_a_table_and_pictures(run):
     text = run.folder.report.read_text()
-    shown = ["In detail (test)", "rejection", "noise left", "change of mass", "by chance", "99 %"]
+    shown = [
+        "Classes (test)",
+        "Rejection of noise (test)",
+        "rejection",
+        "noise left",
+        "change of mass",
+        "by chance",
+        "99 %",
+    ]
     shown += ["Rejection of noise", "Spectrum of mass of noise", "Rejections against step"]
     assert [words for words in shown if words not in text] == []
     assert "not drawn" not in text
@@ -98,7 +119,12 @@ def test_the_report_has_a_table_and_pictures(run):
     assert found["scores"]["rejection_99_two"] == pytest.approx(judged.scores["rejection_99_two"])
     bounds = [name for name, value in judged.scores.items() if isinstance(value, AtLeast)]
     assert found.get("bounds", []) == bounds
-    rows = run.assembly.objective.details(judged.outputs, judged.samples)
+    tables = run.assembly.objective.details(judged.outputs, judged.samples)
+    assert [row["class"] for row in tables["Classes"]] == run.assembly.objective.classes
+    rows = tables["Rejection of noise"]
+    few = [row["noise left"] < 50 for row in rows if "change of mass" in row]
+    assert [row["change of mass"] == "too few" for row in rows if "change of mass" in row] == few
+    assert any(few)  # a spectrum of a single jet says nothing
     assert [row["class"] for row in rows] == ["one", "two", "two"]
     assert all((row["rejection"][0] == "≥") is (row["noise left"] == 0) for row in rows)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from sciformer.inspect import attention
 from sciformer.inspect.report import figures, page, report
 from sciformer.inspect.report.figures import inspect_run
 from sciformer.inspect.report.page import Page
@@ -243,3 +244,25 @@ def test_pictures_of_a_run(trained, tmp_path):
         inspect_run(trained("lstm"), tmp_path, samples=0)
     with refuses("tset", "test"):
         inspect_run(trained("lstm"), tmp_path, part="tset")
+
+
+def test_a_curve_of_one_point_is_a_sentence(tmp_path):
+    write_data(tmp_path)
+    once = recipe(tmp_path, train={"steps": 2, "evaluate_every": 2, "log_every": 1})
+    run = train(once, tmp_path / "run", show=False)
+    text = run.folder.report.read_text()
+    assert re.search(r"Evaluated once: .*accuracy 0?\.?\d+ \(step 2\)", text)
+    assert "Scores against step" not in text
+    assert "Loss against step" in text  # the training has two points
+    kept = json.loads((run.path / "scores.json").read_text())["parts"]["test"]
+    low, high = kept["intervals"]["accuracy"]
+    assert low <= kept["scores"]["accuracy"] <= high
+    assert "95 % interval" in text
+    assert ".." not in re.sub(r"\.\.\.", "", " ".join(re.findall(r"<p>(.*?)</p>", text)))
+
+
+def test_samples_are_from_within_sorted_data():
+    assert attention.sample_ids(90, 3).tolist() == [15, 45, 75]
+    assert attention.sample_ids(90, 1).tolist() == [45]
+    assert attention.sample_ids(2, 5).tolist() == [0, 1]
+    assert attention.sample_ids(0, 3).tolist() == []

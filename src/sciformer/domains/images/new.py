@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def guess_images(names: list[str], paths: list[Path]) -> Page:
         Found("data.channels", channels if channels in CHANNEL_REASONS else None, CHANNEL_REASONS.get(channels, "")),
         Found("data.blank", 0.0 if _has_blank_pixels(source) else None, "value for pixels that are not finite"),
         *guess.split(opened.sources, count, "images", "identical images", stratify=label),
-        *vision_keys(sides, count, "images", ask.kind),
+        *vision_keys(sides, count, "images", ask.kind, opened.sources),
         *ask.found,
         *(AUTOENCODER_KEYS if ask.kind == "masked" else ()),
     ]
@@ -83,8 +84,8 @@ def guess_images(names: list[str], paths: list[Path]) -> Page:
     return Page("vision transformer", files, f"{count:,} images", notes, "images/vit-tiny", found)
 
 
-def vision_keys(sides: tuple[int, int], count: int, unit: str, kind: str) -> list[Found]:
-    """Recipe keys of tokens, model and training, from the size and number of images."""
+def vision_keys(sides: tuple[int, int], count: int, unit: str, kind: str, parts: Collection[str] = ()) -> list[Found]:
+    """Keys of tokens, model and training for a number of images of one size."""
     patch = patch_side(*sides)
     tokens = math.prod(-(-length // patch) for length in sides)
     return [
@@ -93,7 +94,7 @@ def vision_keys(sides: tuple[int, int], count: int, unit: str, kind: str) -> lis
         Found("tokens.augment", [], "flip, turn, crop, ...: random changes that keep the label"),
         Found("model.kind", "encoder"),
         *guess.model(count, unit, SIZES),
-        *guess.training(count, EPOCHS, BATCHES, "accuracy" if kind == "classify" else "loss"),
+        *guess.training(count, EPOCHS, BATCHES, "accuracy" if kind == "classify" else "loss", parts),
     ]
 
 

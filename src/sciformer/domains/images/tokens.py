@@ -37,6 +37,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     source_columns: ClassVar[tuple[str, ...]] = ("image",)
     hides: ClassVar[tuple[str, ...]] = ("patch",)
+    model_keys: ClassVar[tuple[str, ...]] = ("embed",)
     host_columns: ClassVar[tuple[str, ...]] = ("size",)
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = (
         *("window", "periodic", "target"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -12,9 +12,10 @@ from ...data.columns import Array
 from ...data.dataset import Dataset
 from ...errors import UserError, nearest, one_of
 from ...metrics import AtLeast
-from ...objectives.base import ScoreGroup
+from ...metrics.bootstrap import TOO_FEW
+from ...objectives.base import Rows, ScoreGroup
 from ...objectives.classify import Classify
-from .rejection import Rejection, Sculpting, log_odds, rejection, sculpting
+from .rejection import MIN_SPECTRUM_SAMPLES, Rejection, Sculpting, log_odds, rejection, sculpting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,6 +26,8 @@ MAX_SHOWN_REJECTIONS = 2  # rejections in the summary line of an evaluation
 
 class Discriminate(Classify):
     """Classification with background rejection as a score; same loss as `classify`."""
+
+    neutral_keys: ClassVar[tuple[str, ...]] = (*Classify.neutral_keys, "spectrum")
 
     background: str = ""
     """Background class (default: none). Adds scores such as rejection_50 = 1 / (background efficiency) at 50 % signal
@@ -111,18 +114,22 @@ class Discriminate(Classify):
             title: AtLeast(one.value) if one.bound else one.value for title, (_, _, one) in found.items()
         }
 
-    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
-        """Table of rejection, cut and change of the spectrum, by class and efficiency."""
-        rows, spectrum = [], None if samples is None else samples.get(self.spectrum)
+    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
+        """Classes, and a table of rejection, cut and change of the spectrum, by class and efficiency."""
+        rows: Rows = []
+        spectrum = None if samples is None else samples.get(self.spectrum)
         for name, share, one in self._rejections(outputs).values():
             row: dict[str, Any] = {"class": name, "kept": f"{100 * share:.6g} %", "rejection": str(one)}
             row |= {f"{self.background} left": one.left, "cut": f"{one.cut:.6g}"}
             if spectrum is not None and np.isfinite(one.value):
                 found = self.sculpted(outputs, spectrum, name, one.odds)
-                words = [f"{value:.3f}" if np.isfinite(value) else "–" for value in (found.divergence, found.chance)]
+                words = [f"{value:.3f}" for value in (found.divergence, found.chance)]
+                if found.passed < MIN_SPECTRUM_SAMPLES:
+                    words = [TOO_FEW, "–"]
                 row |= dict(zip((f"change of {self.spectrum}", "by chance"), words))
             rows.append(row)
-        return rows
+        tables = super().details(outputs, samples)
+        return {**tables, f"Rejection of {self.background}": rows} if rows else tables
 
     def sculpted(self, outputs: Mapping[str, Array], column: Array, name: str, least: float) -> Sculpting:
         """Change of the background spectrum of a column by the cut ln(p_S / p_B) >= `least`."""

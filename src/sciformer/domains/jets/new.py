@@ -80,7 +80,7 @@ def guess_jets(names: list[str], paths: list[Path]) -> Page:
         Found("objective.weight", "weight" if weight else None, "weight of each jet in the loss"),
         *guess.split(parts, seen.samples, "jets"),
         *(guess.model(seen.samples, "jets (in the paper 128)", SIZES, None) if seen.samples < PAPER_JETS else []),
-        *guess.training(seen.samples, EPOCHS, BATCHES),
+        *guess.training(seen.samples, EPOCHS, BATCHES, parts=parts),
     ]
     return Page("Particle Transformer", paths, f"{seen.samples:,} jets", notes, "jets/part", found)
 

@@ -17,6 +17,7 @@ from ...metrics.classification import Roc, _roc
 
 SPECTRUM_BINS = 40  # bins of a spectrum
 TAIL_SHARE = 0.005  # share of samples below and above the range of the bins
+MIN_SPECTRUM_SAMPLES = 50  # smallest number of samples of a spectrum
 CHANCE_DRAWS = 20  # random selections for the divergence expected by chance
 
 

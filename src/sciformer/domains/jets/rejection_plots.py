@@ -16,7 +16,7 @@ from ...inspect.plots import style
 from ...inspect.plots.attention import FONT_SIZE
 from ...inspect.plots.style import LINE_COLOURS, LINE_DASHES
 from ...metrics.classification import Roc
-from .rejection import Rejection, Sculpting, rejection, tradeoff
+from .rejection import MIN_SPECTRUM_SAMPLES, Rejection, Sculpting, rejection, tradeoff
 
 if TYPE_CHECKING:
     from .discriminate import Discriminate
@@ -27,7 +27,6 @@ EFFICIENCIES = (0.99, 0.95, 0.9, 0.8, 0.5, 0.3)
 PANELS_PER_ROW = 3  # panels of spectra per row
 MAX_PANELS = 12  # maximum number of classes with spectra
 MIN_BACKGROUND_SAMPLES = 10  # background samples for a reliable point of a curve
-MIN_SPECTRUM_SAMPLES = 50  # minimum number of samples of a spectrum
 # Paul Tol's muted colours, safe for colour-blind readers; dashes distinguish the lines in greyscale.
 COLOURS = ("#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#ddaa33", "#44aa99", "#aa4499", "#999933")
 
@@ -71,7 +70,7 @@ def rejection_figures(
 def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejection]], background: str) -> Figure:
     """Draw background rejection against the signal efficiency of each class.
 
-    points  working points of each class, drawn as dots; a lower bound is a triangle
+    points  working points of each class, drawn as dots; a lower bound is an open triangle
 
     A curve begins where the first background sample passes, and is thin where fewer than ten have passed.
     """
@@ -90,9 +89,11 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
         axes.plot(x, y, linewidth=0.6, alpha=0.7, **line_style)
         axes.plot(x, np.where(sure, y, np.nan), label=style.escape_label(name), linewidth=1.5, zorder=3, **line_style)
         for one in points.get(name, ()):
-            marker = "^" if one.bound else "o"
-            axes.plot([one.efficiency], [one.value], marker, color=line_style["color"], markersize=4.5, zorder=4)
+            look = style.BOUND_MARK if one.bound else {"marker": "o"}
+            axes.plot([one.efficiency], [one.value], color=line_style["color"], markersize=4.5, zorder=4, **look)
             greatest = max(greatest, np.nan_to_num(one.value))
+    if any(one.bound for some in points.values() for one in some):
+        axes.plot([], [], color="0.4", linestyle="", markersize=4.5, label="lower bound", **style.BOUND_MARK)
     axes.set_yscale("log")
     axes.set(xlim=(0, 1.005), ylim=(0.9, 1.8 * greatest))
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0,)))

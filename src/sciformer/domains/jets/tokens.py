@@ -58,6 +58,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     """
 
     hides: ClassVar[tuple[str, ...]] = ("vector", "type")
+    model_keys: ClassVar[tuple[str, ...]] = ("embed", "widths")
     host_columns: ClassVar[tuple[str, ...]] = ("raw", "plane", "jet", "type")
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = ("vector", "plane", "jet", "types", "max_tokens")
     changeable_columns: ClassVar[tuple[str, ...]] = ("vector", "type", "raw")

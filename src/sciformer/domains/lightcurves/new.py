@@ -94,7 +94,7 @@ def guess_lightcurves(names: list[str], paths: list[Path]) -> Page:
         Found("model.kind", "encoder"),
         *guess.model(seen.samples, "objects", SIZES),
         *ask.found,
-        *guess.training(seen.samples, EPOCHS, BATCHES, "macro_f1" if label else "loss"),
+        *guess.training(seen.samples, EPOCHS, BATCHES, "macro_f1" if label else "loss", parts),
         Found("train.packed", True, "curves are concatenated: no padding"),
     ]
     title, amount = f"{QUESTION_WORDS[ask.kind]} of light curves", f"{seen.samples:,} objects"

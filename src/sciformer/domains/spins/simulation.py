@@ -55,6 +55,7 @@ class IsingLattices(SimulatedTable):
     """Shares of the validation and test parts, split by Markov chain."""
     cache: str = "runs/cache"
     """Cache folder of simulated states (default: runs/cache; empty: no cache)."""
+    neutral_keys: ClassVar[tuple[str, ...]] = ("cache",)
 
     def check(self) -> None:
         check_coupling(self.coupling)

@@ -199,7 +199,7 @@ def guess_classifier(parts: dict[str, list[str]], paths: list[Path], classes: Se
         Found("data.classes", files or None, f"one file per class; the class replaces {COLUMN_MARK} in the file names"),
         *guess.split(parts, count, "texts", "equal ones"),
         *_encoder_keys(table["text"], count, "texts", lower=True),
-        *guess.training(count, 20 if count < 2000 else 10, ENCODER_BATCHES, "loss" if values else "accuracy"),
+        *guess.training(count, 20 if count < 2000 else 10, ENCODER_BATCHES, "loss" if values else "accuracy", parts),
         *(guess.regress(label, why) if values else guess.classify(label, f"{why}: {shown}")).found,
     ]
     notes = [f"Found: {count:,} texts, with columns {', '.join(columns)}.", *told]
@@ -242,7 +242,7 @@ def guess_tagger(parts: dict[str, list[str]], paths: list[Path]) -> Page:
         Found("data.comments", universal or None, "skip lines with # before a sentence"),
         *guess.split(parts, count, "sentences", "equal ones"),
         *_encoder_keys(texts, count, "sentences", lower=False, parts=3),
-        *guess.training(count, 20, ENCODER_BATCHES, "entity_f1" if spans else "token_accuracy"),
+        *guess.training(count, 20, ENCODER_BATCHES, "entity_f1" if spans else "token_accuracy", parts),
         Found("tokens.column", "words"),
         Found("objective.kind", "tag", "entities, with tags B-... and I-..." if spans else "one tag per word"),
     ]

@@ -28,13 +28,18 @@ MIN_DENSITY_POINTS = 2000  # points above which a density is drawn
 
 
 def draw_history(
-    records: Sequence[Mapping[str, Any]], columns: Sequence[str] | Mapping[str, str], *, ylabel: str | None = None
+    records: Sequence[Mapping[str, Any]],
+    columns: Sequence[str] | Mapping[str, str],
+    *,
+    ylabel: str | None = None,
+    bounds: Mapping[str, str] | None = None,
 ) -> Figure:
     """Plot columns of a run's records against steps.
 
     records  records as in metrics.jsonl; records without a column or step are skipped. If a resumed run has two records
              of one step, the later record is used
     columns  keys of the records, or {key: name in the legend}
+    bounds   {key: name in `bounds` of a record, if the value there is a lower bound}; drawn as an open triangle
 
     The axis is logarithmic if all values are positive and span more than 1.5 decades.
     """
@@ -43,13 +48,19 @@ def draw_history(
         raise UserError("there are no columns to draw")
     present = sorted({key for record in records for key in record} - {"step"})
     figure, axes = style.new_axes()
-    curves = []
+    curves, lower_bounds = [], False
     for i, (key, name) in enumerate(names.items()):
         one_of("a column of the history", key, present)
         found = {record["step"]: record[key] for record in records if key in record and "step" in record}
         steps = sorted(found)
         curves.append((style.to_array(steps), style.to_array([found[s] for s in steps])))
         style.draw_line(axes, *curves[-1], i, name)
+        score = (bounds or {}).get(key)
+        lower = {r["step"]: r[key] for r in records if key in r and "step" in r and score in r.get("bounds", ())}
+        if lower:
+            look = {"color": style.line_style(i)["color"], "linestyle": "", "markersize": 6, **style.BOUND_MARK}
+            axes.plot([*lower], [*lower.values()], zorder=4, label="" if lower_bounds else "lower bound", **look)
+            lower_bounds = True
     values = np.concatenate([y[np.isfinite(y)] for _, y in curves])
     if values.size and values.min() > 0 and math.log10(values.max() / values.min()) > MIN_LOG_DECADES:
         axes.set_yscale("log")
@@ -106,7 +117,7 @@ def draw_along(
 
 
 def draw_reliability(curve: Reliability) -> Figure:
-    """Plot accuracy against confidence, with the diagonal of a calibrated model.
+    """Accuracy against confidence with 68 % intervals, beside the diagonal of a calibrated model.
 
     A second panel shows a histogram of the confidence.
     """
@@ -115,7 +126,16 @@ def draw_reliability(curve: Reliability) -> Figure:
     axes.plot([0, 1], [0, 1], color=FAINT_GREY, linewidth=0.8, linestyle=LINE_DASHES[1], label="calibrated")
     label = f"model, calibration error {curve.error:.3f}"
     line: dict[str, Any] = {"color": LINE_COLOURS[0], "linewidth": 1.2, "marker": "o", "markersize": 4, "zorder": 3}
-    axes.plot(curve.confidence, curve.accuracy, label=label, **line)
+    low, high = curve.interval
+    axes.errorbar(
+        curve.confidence,
+        curve.accuracy,
+        (curve.accuracy - low, high - curve.accuracy),
+        label=label,
+        elinewidth=0.8,
+        capsize=2,
+        **line,
+    )
     widths = np.diff(curve.edges)
     below.bar(curve.edges[:-1], curve.samples, width=widths, align="edge", color=LINE_COLOURS[2], linewidth=0)
     full = np.flatnonzero(curve.samples)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,7 +19,7 @@ from ..attention import (
     weights_on,
 )
 from .attention import FONT_SIZE, MIN_FONT_SIZE
-from .panels import join_legends, shrink
+from .panels import add_weight_bar, join_legends, shrink
 
 MAX_BLOCKS, MAX_HEADS = 12, 12  # largest numbers of rows and columns
 MAX_PANEL_INCHES, PAGE_INCHES = 1.05, 8.4  # largest panel, and row of panels
@@ -45,6 +47,7 @@ def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure
     figure = Figure(figsize=(side * len(heads) + 0.5, height * len(names) + 0.4), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)  # type: ignore[union-attr, call-arg]
     grid = figure.subplots(len(names), len(heads), squeeze=False)
+    drawn: list[tuple[Axes, Any]] = []
     sample, tokens = look.seen.take(np.array([row])), assembly.tokens[look.stream]
     for i, name in enumerate(names):
         for j, head in enumerate(heads):
@@ -54,12 +57,14 @@ def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure
                 continue
             excess, greatest = excess_over(relative_to_uniform(weights_on(look, row, head)[name]))
             tokens.draw(sample, excess, axes)
+            drawn.append((axes, excess))
             _strip_words(axes)
             shrink(axes, side)
             number, times = f"head {head + 1}   " if i == 0 else "", f"×{greatest:.1f}" if excess.any() else "–"
             axes.set_title(number + times, fontsize=MIN_FONT_SIZE + 1, pad=2)
         grid[i, 0].set_ylabel(escape_mathtext(map_title(name)), fontsize=FONT_SIZE)
     join_legends(figure, grid.ravel())
+    add_weight_bar(figure, drawn)
     return figure
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,23 @@ def thin_ticks(axes: Axes, named: bool) -> None:
     axes.tick_params(labelsize=FONT_SIZE - 2, length=2, labelleft=named)
     axes.xaxis.label.set_fontsize(FONT_SIZE)
     axes.set_ylabel(axes.get_ylabel() if named else "", fontsize=FONT_SIZE)
+
+
+def add_weight_bar(figure: Figure, panels: Sequence[tuple[Axes, Any]]) -> None:
+    """Add a colour bar for the weights of panels, whose colours end at their own largest weight.
+
+    Drawings without a colour scale of the weights, such as words on a coloured ground, get none.
+    """
+    for axes, weights in panels:
+        most = 0.0 if weights is None else float(np.max(weights, initial=0.0))
+        for marks in (*axes.collections, *axes.images):
+            if most > 0 and marks.get_array() is not None and np.allclose(marks.get_clim(), (0, most)):
+                around = [axes for axes, _ in panels]
+                bar = figure.colorbar(marks, ax=around, shrink=0.7, aspect=25, ticks=[0, most], pad=0.02)
+                bar.ax.set_yticklabels(["0", "largest"], fontsize=FONT_SIZE)
+                bar.ax.tick_params(length=2)
+                bar.outline.set_visible(False)
+                return
 
 
 def join_legends(figure: Figure, panels: Iterable[Axes], grey: bool = True) -> None:

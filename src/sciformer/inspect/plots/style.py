@@ -28,6 +28,7 @@ LINE_COLOURS = ("#08306b", "#d9772b", "#6baed6", "0.4")
 LINE_DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
 FAINT_GREY = "0.6"  # for diagonals and reference lines
 MAX_DOTTED_POINTS = 30  # points of the longest curve with dots
+BOUND_MARK: dict[str, Any] = {"marker": "^", "markerfacecolor": "none"}  # a value that is a lower bound
 LEGEND_LETTERS = 80  # letters in a line of the legend
 
 

@@ -14,7 +14,7 @@ from ...assembly import Assembly, log_nothing
 from ...data.source import pieces
 from ...errors import UserError
 from .. import alignment, attention, distance, faithfulness, masked, positions
-from ..attention import Picture, even_steps, sample_name
+from ..attention import Picture, even_steps, sample_ids, sample_name
 from ..attribution import has_single_answer
 from ..plots import heads
 from ..plots.style import ignore_missing_glyphs, two_decimals
@@ -83,7 +83,7 @@ def _stream_figures(
 ) -> Iterator[Picture]:
     dataset, column = data.dataset(part), run.recipe.objective.plot_against
     unit, model = data.tokens[stream].distance_unit, run.recipe.model.for_stream(stream)
-    batch = dataset.batch(even_steps(len(dataset), samples))
+    batch = dataset.batch(sample_ids(len(dataset), samples))
     asked = stream == data.objective.asked_stream(data.tokens)
     if asked and (seen := masked.draw_masked(run.step, data, batch)) is not None:
         caption = "Masked values and predictions, with one standard deviation if the model predicts it."
@@ -124,7 +124,7 @@ def _stream_figures(
     if attention.self_attention(look) and short:
         yield "heads", partial(attention.draw_matrices, look, data, 0), "Attention matrices of the first sample."
     few = max(1, min(64, MAX_HELD_WEIGHTS // (2 * width)))
-    look = attention.attention_maps(run.step, data, dataset.batch(even_steps(len(dataset), few)), stream)
+    look = attention.attention_maps(run.step, data, dataset.batch(sample_ids(len(dataset), few)), stream)
     distances = distance.attention_distances(look, data)
     if not distances:
         return
@@ -154,7 +154,7 @@ def _reason_figures(
     if not has_single_answer(run.step, data):
         return
     dataset = data.dataset(part)
-    some = dataset.batch(even_steps(len(dataset), samples))
+    some = dataset.batch(sample_ids(len(dataset), samples))
     width = max(1, some.widest()) ** 2 * getattr(run.recipe.model, "heads", 1)
     mean = some.tokens / max(1, len(some))
     wanted = faithfulness.affordable_samples(run, mean) if quick else faithfulness.MAX_SAMPLES

@@ -36,7 +36,9 @@ CSS_PIXELS_PER_INCH = 96
 MAX_SECTIONS_WITHOUT_CONTENTS = 4  # with more sections there is a table of contents
 # Not allowed in HTML: control characters (except tab and newlines) and lone surrogates (from file names).
 UNPRINTABLE_PATTERN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-NUMBER_PATTERN = re.compile(r"\s*[-+−±<>≤≥≈~]?\s*\.?\d[\d.,eE+\-−±()%×^\s]*|\s*[-+−]?(nan|inf|∞)\s*|[-–—]?")
+NUMBER_PATTERN = re.compile(
+    r"\s*[-+−±<>≤≥≈~]?\s*\.?\d[\d.,eE+\-−±()%×^\s]*(to -?[\d.,e+\-]+)?|\s*[-+−]?(nan|inf|∞)\s*|[-–—]?"
+)
 
 STYLESHEET = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c2126; --soft: #5b6570; --line: #d9dee3; --tint: #f4f6f8;
@@ -63,7 +65,7 @@ img { max-width: 100%; height: auto; vertical-align: middle; }
 figcaption, caption { font-size: 0.875rem; text-align: left; }
 figcaption { margin-top: 0.4rem; }
 caption { padding-bottom: 0.4rem; max-width: min(43rem, 100vw - 3rem); }
-.scroll { overflow-x: auto; margin: 1.25rem 0; }
+.scroll { overflow-x: auto; margin: 1.25rem min(0px, 24.5rem - 50vw) 1.25rem 0; }
 table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; min-width: 50%; }
 th, td { padding: 0.3rem 1rem 0.3rem 0; text-align: left; vertical-align: top; font-weight: normal;
   border-bottom: 1px solid var(--line); }

@@ -53,7 +53,7 @@ def answers_against(found: ReportData) -> tuple[AnswersAgainst | None, str]:
         if passed is not None and passed.error > MAX_CROSSING_ERROR * np.ptp(x[good]):
             passed = Crossing(np.nan, np.nan)
     except UserError as error:
-        return None, f"Not shown: {error}."
+        return None, f"Not shown: {str(error).rstrip('.')}."
     numbers = {} if passed is None else {"crossing": passed.value, "error": passed.error}
     about = {"column": objective.plot_against, "what": what, "reference": objective.reference}
     found.numbers["along"] = about | numbers

@@ -24,13 +24,14 @@ from ...data.source import Chosen
 from ...errors import UserError
 from ...evaluation.evaluate import Evaluation, evaluate
 from ...metrics import METRICS, AtLeast
+from ...metrics.bootstrap import TOO_FEW, TOO_FEW_NOTE, format_interval, too_few_samples
 from ...metrics.calibration import reliability
 from ...metrics.classification import confusion, roc
 from ...recipe.field import extensions
 from ...train.resume import Changed
 from ...train.weights import load_weights
 from .. import attention, cost
-from ..attention import even_steps, sample_name
+from ..attention import even_steps, sample_ids, sample_name
 from ..plots import curves
 from ..plots.denoised import draw_recovered
 from ..plots.style import ignore_missing_glyphs, name_in_words
@@ -64,7 +65,7 @@ class ReportData:
         except (UserError, OSError) as error:
             gone = "data have changed since this run" if isinstance(error, Changed) else "data are missing"
             what = gone if self.kept else "model is missing"
-            self.missing.append(f"The {what}; the affected sections are left out: {error}.")
+            self.missing.append(f"The {what}; the affected sections are left out: {str(error).rstrip('.')}.")
             return
         assert self.data.splits is not None
         if self.data.splits.fingerprint != run.about.get("data", {}):
@@ -82,7 +83,13 @@ class ReportData:
                 some = data.samples(Chosen(dataset.source, even_steps(len(dataset), most)))
             made = evaluate(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
             self.judged[part] = made
-            about[part] = {"samples": len(dataset), "judged": min(len(dataset), most), "scores": made.scores}
+            about[part] = {"samples": dataset.samples, "judged": made.size, "scores": made.scores}
+            if made.windows:
+                about[part] |= {"windows": len(dataset), "judged_windows": made.windows}
+            objective = data.objective
+            about[part]["intervals"] = objective.score_intervals(made.outputs)
+            if few := too_few_samples(made.outputs, objective.chosen()):
+                about[part]["too_few"] = few
             if bounds := [name for name, value in made.scores.items() if isinstance(value, AtLeast)]:
                 about[part]["bounds"] = bounds  # scores with a lower bound only
 
@@ -143,7 +150,9 @@ def _data(page: Page, found: ReportData) -> None:
     about, data = found.run.about, found.data
     page.table(["file", "size and fingerprint"], list(about.get("data", {}).items()), "Training data")
     sizes = about.get("samples", {})
-    rows = {"samples": {part: f"{count:,}" for part, count in sizes.items()}}
+    rows: dict[str, dict[str, str]] = {
+        unit: {p: f"{n:,}" for p, n in about[unit].items()} for unit in ("samples", "windows") if unit in about
+    }
     for part in [] if data is None else data.parts():
         assert data is not None
         dataset = data.dataset(part)
@@ -154,7 +163,7 @@ def _data(page: Page, found: ReportData) -> None:
     page.table(["", *sizes], [[name, *(row.get(part, "") for part in sizes)] for name, row in rows.items()], "Samples")
     if data is not None:
         train = data.dataset("train")
-        some = train.batch(even_steps(len(train), 4))
+        some = train.batch(sample_ids(len(train), 4))
         if found.objective.lookahead:  # show one window
             some = found.objective.corrupt(some, data.tokens, SampleRandom(0, 0, some.ids))
         names = [sample_name(some, row, found.objective).replace(", ", "\n") for row in range(len(some))]
@@ -169,14 +178,22 @@ def _training(page: Page, found: ReportData) -> None:
     page.section("Training")
     records = found.run.records
     keys = list(dict.fromkeys(key for record in records for key in record))
+    single: list[str] = []  # curves of one point
+    scores = {key: key.partition("_")[2] for key in keys}  # after the name of the part
 
     def history(columns: dict[str, str], ylabel: str, caption: str = "") -> None:
-        if columns := {key: name for key, name in columns.items() if key in keys}:
+        columns = {key: name for key, name in columns.items() if key in keys}
+        points = {key: [record for record in records if key in record] for key in columns}
+        if columns and max(map(len, points.values())) == 1:
+            single.extend(
+                f"{name} {one[key]:.4g} (step {one['step']})" for key, name in columns.items() for one in points[key]
+            )
+        elif columns:
             words = caption or f"{ylabel.capitalize()} against step."
-            page.figure(curves.draw_history(records, columns, ylabel=ylabel), words, f"{ylabel} against step")
+            figure = curves.draw_history(records, columns, ylabel=ylabel, bounds=scores)
+            page.figure(figure, words, f"{ylabel} against step")
 
     history({"loss": "training", "valid_loss": "validation", "train_loss": "training, evaluated"}, "loss")
-    scores = {key: key.partition("_")[2] for key in keys}  # after the name of the part
     measured = {key: name for key, name in scores.items() if name in METRICS}
     shares = {key: name_in_words(name) for key, name in measured.items() if METRICS[name].needs[0] == "probabilities"}
     history(shares, "score", "Scores against step.")
@@ -192,6 +209,8 @@ def _training(page: Page, found: ReportData) -> None:
         with page.details("Learning rate, gradient, speed"):
             for key, name in more.items():
                 history({key: name}, name)
+    if single:
+        page.text(f"Evaluated once: {', '.join(single)}.")
     left = [str(record["step"]) for record in records if record.get("left_out")]
     page.text(f"Steps skipped because of a non-finite gradient: {', '.join(left[:20]) or 'none'}.")
 
@@ -207,19 +226,30 @@ def _scores(page: Page, found: ReportData) -> None:
     about, names = found.numbers["parts"], list(next(iter(found.judged.values())).scores)
     apart = {name for group in found.objective.score_groups(names) for name in group.labels}
     names = [name for name in names if name not in apart]  # grouped scores have their own table
-    rows = [[part, f"{one['judged']:,}", *(one["scores"][name] for name in names)] for part, one in about.items()]
-    page.table(["part", "samples", *map(name_in_words, names)], rows, "Scores of the model on each part")
+    head = ["", *(words for part in about for words in (part, "95 % interval"))]
+    rows = [["samples", *(words for one in about.values() for words in (f"{one['judged']:,}", ""))]]
+    for name in names:
+        values = (
+            (TOO_FEW if name in one.get("too_few", ()) else one["scores"][name], one["intervals"].get(name))
+            for one in about.values()
+        )
+        rows.append([name_in_words(name), *(cell for value, ends in values for cell in (value, format_interval(ends)))])
+    page.table(head, rows, "Scores of the model on each part, with intervals over random draws of its samples")
+    if any("too_few" in one for one in about.values()):
+        page.text(TOO_FEW_NOTE)
     if kept := found.run.calibration:
         state = {name: ", ".join(f"{one:.4g}" for one in np.ravel(value)) for name, value in kept["state"].items()}
         numbers = ", ".join(map(" ".join, state.items()))
         page.text(f"Calibrated: {numbers}, fitted to {kept['samples']:,} samples of {kept['part']}.")
-    for part in [part for part, one in about.items() if one["judged"] < one["samples"]]:
-        page.text(f"{part}: {about[part]['judged']:,} of {about[part]['samples']:,} samples were evaluated.")
+    for part, one in about.items():
+        unit, judged = ("windows", "judged_windows") if "windows" in one else ("samples", "judged")
+        if one[judged] < one[unit]:
+            page.text(f"{part}: {one[judged]:,} of {one[unit]:,} {unit} were evaluated.")
     assert found.data is not None
     part = choose_part(found.data)
     outputs, samples = found.judged[part].outputs, found.judged[part].samples
-    if rows := found.objective.details(outputs, samples):
-        page.table(list(rows[0]), [list(row.values()) for row in rows], f"In detail ({part})")
+    for title, table in found.objective.details(outputs, samples).items():
+        page.table(list(table[0]), [list(row.values()) for row in table], f"{title} ({part})")
     draw: dict[str, Callable[[], Figure]] = {}
     if "probabilities" in outputs:
         pair, classes = (outputs["probabilities"], outputs["label"]), found.objective.classes
@@ -238,4 +268,4 @@ def _scores(page: Page, found: ReportData) -> None:
         try:
             page.figure(figure(), f"{caption} ({part}).", caption)
         except UserError as error:  # a diverged model, or a part with one class
-            page.text(f"{caption}: not drawn; {error}.")
+            page.text(f"{caption}: not drawn; {str(error).rstrip('.')}.")

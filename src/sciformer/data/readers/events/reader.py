@@ -50,6 +50,7 @@ class EventFiles(FileSet):
     """
 
     what: ClassVar[str] = "files of events"
+    neutral_keys: ClassVar[tuple[str, ...]] = ("observers",)
 
     files: list[str] = Field(default_factory=list)
     """Training files: names or globs. CLASS:FILE sets the column `label` of all events in the files:

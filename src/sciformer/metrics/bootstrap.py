@@ -1,0 +1,72 @@
+"""How far a score depends on the samples at hand: bootstrap intervals, and classes with too few samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import UserError
+from .arrays import NAN
+from .base import METRICS, Metric
+from .classification import MIN_CLASS_SAMPLES
+
+DRAWS, MIN_DRAWS = 200, 40  # draws of the samples; fewer for large arrays
+MAX_DRAWN_NUMBERS = 20_000_000  # numbers in all draws of the outputs of a metric
+MAX_LOST_SHARE = 0.1  # largest share of draws without a value for which there is an interval
+MIN_SAMPLES = 10  # samples below which there is no interval
+SHARE = 0.95
+TOO_FEW = "too few"  # shown instead of a value that says nothing
+TOO_FEW_NOTE = f"{TOO_FEW}: the score needs {MIN_CLASS_SAMPLES} samples or more in at least two classes."
+
+
+def score_intervals(outputs: Mapping[str, Any], names: Iterable[str], seed: int = 0) -> dict[str, tuple[float, float]]:
+    """Central 95 % interval of each metric over draws of the samples with replacement.
+
+    A metric is left out if its outputs are not numbers with a row for each sample, as for texts, or if a score has
+    too few samples (`too_few_samples`).
+    """
+    few, found = too_few_samples(outputs, names := list(names)), {}
+    for name in names:
+        inputs = _rows_of_numbers(METRICS[name], outputs)
+        if name in few or inputs is None:
+            continue
+        count = len(next(iter(inputs.values())))
+        draws = min(DRAWS, max(MIN_DRAWS, MAX_DRAWN_NUMBERS // sum(column.size for column in inputs.values())))
+        rng = np.random.default_rng(seed)  # the same samples for every metric
+        values = np.array([_value(METRICS[name], inputs, rng.integers(count, size=count)) for _ in range(draws)])
+        if np.isnan(values).mean() <= MAX_LOST_SHARE:
+            low, high = np.nanquantile(values, [(1 - SHARE) / 2, (1 + SHARE) / 2])
+            found[name] = (float(low), float(high))
+    return found
+
+
+def too_few_samples(outputs: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Metrics that say nothing, because fewer than two classes have `class_samples` samples."""
+    if "label" not in outputs:
+        return []
+    counts = np.bincount(np.asarray(outputs["label"], np.int64))
+    return [name for name in names if (least := METRICS[name].class_samples) and (counts >= least).sum() < 2]
+
+
+def format_interval(ends: tuple[float, float] | None) -> str:
+    """Format an interval: 0.71 to 0.96; empty for None."""
+    return "" if ends is None else f"{ends[0]:.4g} to {ends[1]:.4g}"
+
+
+def _rows_of_numbers(metric: Metric, outputs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Inputs of a metric, if they are numbers with one row for each of enough samples."""
+    if any(name not in outputs for name in metric.needs):
+        return None
+    inputs = {name: np.asarray(outputs[name]) for name in metric.needs}
+    sizes = {len(column) if column.ndim else 0 for column in inputs.values()}
+    numeric = all(column.dtype.kind in "fiub" for column in inputs.values())
+    return inputs if numeric and len(sizes) == 1 and min(sizes) >= MIN_SAMPLES else None
+
+
+def _value(metric: Metric, inputs: Mapping[str, Any], rows: Any) -> float:
+    try:
+        return metric({name: column[rows] for name, column in inputs.items()})
+    except UserError:  # a draw without the samples that the metric needs
+        return NAN
