@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -22,9 +23,12 @@ from .app import (
     load_recipe,
     load_recipes,
 )
-from .terminal import console, find_runs, log, no_changes, rank
+from .terminal import RECIPE_CHANGES, console, find_runs, log, no_changes, rank
 
 TRAIN_HELP = f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}"
+NEW_HELP = """\
+Any key of the recipe can be given, and the others are guessed around it: `--data.time HJD --objective.kind regress
+--data.test new.csv`. Files are sorted into parts by the words train, valid and test in their names."""
 RUN_HELP = """Run folder, for log, checkpoints, model and report (default: runs/NAME).
 If RECIPE is a run folder, that run is resumed."""
 ACCEPT_HELP = "Resume even if the recipe, the data or a plugin changed since the run was started."
@@ -49,7 +53,7 @@ def recipes(name: str | None = None, /) -> None:
         print(load_recipe(name).to_yaml(), end="")
 
 
-@app.command(sort_key=2, help_epilogue="")
+@app.command(sort_key=2, help_epilogue=NEW_HELP)
 def new(
     kind: Annotated[str, Parameter(help=KIND_HELP)],
     files: tuple[str, ...] = (),
@@ -67,13 +71,17 @@ def new(
     out
         Recipe to write (default: named after the first file, in the current folder).
     """
-    no_changes("Change the recipe after it is written.")
     from ..recipe.new import new as write_recipe
 
-    path = write_recipe(kind, list(files), out, overwrite=overwrite)
+    changes = dict(RECIPE_CHANGES)
+    path = write_recipe(
+        kind, list(files), out, changes=changes, overwrite=overwrite, log=log, where="on the command line"
+    )
+    RECIPE_CHANGES.clear()  # they are in the recipe now
     if getattr(load_recipe(str(path)).data, "bad_files", "") == "skip":
         print(f"some files cannot be read and are skipped: the head of {path} names them")
-    print(f"wrote {path}\nnext: sciformer check {path}\n      sciformer train {path}")
+    name = shlex.quote(str(path))
+    print(f"wrote {path}\nnext: sciformer check {name}\n      sciformer train {name}")
 
 
 @app.command(sort_key=3, help_epilogue=CHANGES_HELP)
