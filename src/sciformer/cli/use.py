@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from .app import Overwrite, Plugins, Quiet, RunName, app, load_plugins, open_run
+from ..errors import UserError
+from .app import MapColumns, Overwrite, Plugins, Quiet, RunName, app, load_plugins, open_run
 from .terminal import console
 
 Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standard input
@@ -24,6 +25,7 @@ def evaluate(
     part: str | None = None,
     until: str | None = None,
     out: Path | None = None,
+    map: MapColumns = (),
     plugin: Plugins = (),
 ) -> None:
     """Evaluate the best model of a run on a part of its data or on other files.
@@ -40,7 +42,9 @@ def evaluate(
     out
         Figure of --until: .png, .pdf or .svg (default: RUN/until.png).
     """
-    opened = open_run(run, plugin)
+    if map and not files:
+        raise UserError("--map is for other files, but none is named", hint="Name them after the run.", key="--map")
+    opened = open_run(run, plugin, map)
     if until is not None:
         from ..evaluation.truncated import evaluate_truncated
 
@@ -80,6 +84,7 @@ def predict(
     out: Path = Path("predictions.csv"),
     overwrite: Overwrite = False,
     quiet: Quiet = False,
+    map: MapColumns = (),
     plugin: Plugins = (),
 ) -> None:
     """Write predictions for new files as a table, beside the columns of the samples.
@@ -98,7 +103,7 @@ def predict(
 
     load_plugins(plugin)
     check_table(out)
-    opened = open_run(run, plugin)
+    opened = open_run(run, plugin, map)
     count = write_predictions(opened, files, out, overwrite, not quiet)
     print(f"wrote {count:,} prediction{'' if count == 1 else 's'} to {out}")
 
@@ -149,8 +154,9 @@ def embed(
     pool: str = "model",
     unit: bool = False,
     stream: str = "",
-    map: Path | None = None,
+    plot: Path | None = None,
     by: str = "label",
+    map: MapColumns = (),
     plugin: Plugins = (),
 ) -> None:
     """Write one embedding vector per sample, for example sentence embeddings.
@@ -168,29 +174,29 @@ def embed(
         Scale vectors to length 1, so that their dot products are cosines.
     stream
         Stream of tokens to embed, if there are several (default: the stream of the objective).
-    map
+    plot
         Figure of the samples along the first two principal components: .png, .pdf or .svg.
     by
-        Column that colours the samples of --map (default: label).
+        Column that colours the samples of --plot (default: label).
     """
     from ..evaluation.embed import check_vectors, write_vectors
     from ..evaluation.embed import embed as embed_samples
 
     load_plugins(plugin)
     check_vectors(out)
-    if map is not None:
+    if plot is not None:
         from ..files.atomic import check_picture
         from ..inspect.embedding_map import check_colours, write_map
 
-        check_picture(map)
-    opened = open_run(run, plugin)
+        check_picture(plot)
+    opened = open_run(run, plugin, map)
     found = embed_samples(opened, list(files), pool, unit, stream=stream)
-    if map is not None:
+    if plot is not None:
         check_colours(found, by)
     print(f"wrote {write_vectors(out, found):,} vectors of {found.vectors.shape[1]} numbers to {out}")
-    if map is not None:
-        write_map(map, found, by)
-        print(f"wrote {map}")
+    if plot is not None:
+        write_map(plot, found, by)
+        print(f"wrote {plot}")
 
 
 @app.command(sort_key=8, help_epilogue="")

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..assembly import data_with_columns, windowed_streams
+from ..assembly import windowed_streams
 from ..data.batch import StreamView, stream_name
 from ..data.columns import Array, Table
 from ..data.dataset import ADDED_COLUMNS, Dataset
@@ -72,7 +72,7 @@ def embed(
         source: Any = Memory(what)
     else:
         files = [what] if isinstance(what, (str, Path)) else what
-        source = data_with_columns(run.recipe).aligned([Path(file) for file in files])
+        source = run.assembly.source([Path(file) for file in files], aligned=True)
     windows = {name: one.make_windows() for name, one in windowed_streams(tokens).items()}
     dataset = Dataset(source, tokens, windows=windows)
     pooling = _pooling(model, pool, name)

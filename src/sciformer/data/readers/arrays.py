@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from pydantic import Field
@@ -32,6 +32,9 @@ class Arrays(TaggedFiles):
     labels_per_class: int | None = Field(default=None, ge=1)
     """Number of training samples per class of the column `label`, drawn with split.seed and the fold (default: all).
     Larger numbers add samples."""
+
+    def with_columns(self, columns: Mapping[str, str]) -> Self:
+        return self.model_copy(update={"rename": {**self.rename, **columns}}) if columns else self
 
     def open(self, log: Any = None) -> Splits:
         found = {part: self.read(find_files(names, "NumPy files")) for part, names in self.named().items()}

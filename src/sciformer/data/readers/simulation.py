@@ -76,6 +76,10 @@ class Simulation(Data):
             return Arrays(kind="arrays").read(files)
         return self.file_reader().read(files)
 
+    def with_columns(self, columns: Mapping[str, str]) -> Any:
+        """The reader of other files, in which some columns have other names."""
+        return self.file_reader().with_columns(columns) if columns else self
+
     def open(self, log: Any = None, write: bool = True) -> Splits:
         """Simulate the parts; `write` allows writing pieces to the cache."""
         raise NotImplementedError

@@ -31,6 +31,8 @@ class Lines(Parts):
 
     what: ClassVar[str] = "files of labelled lines"
     unit: ClassVar[str] = "text"
+    column_keys: ClassVar[tuple[str, ...]] = ("text", "label")
+    renames_columns: ClassVar[bool] = True
 
     split: Split = Split()
     """Fractions of `files` for validation and test, where `valid` or `test` names no files; equal texts stay in one
@@ -118,6 +120,9 @@ class Lines(Parts):
                 file=path,
             )
         found = {name: [row[place].strip() for row in rows] for place, name in enumerate(names)}
+        for ours, theirs in self.state.get("renames", {}).items():
+            one_of(f"--map {ours}, a column of {path},", theirs, found, key="--map")
+            found[ours] = found.pop(theirs)
         for line, cell in zip(lines, found.get("label", [])):
             if training and not cell:
                 raise UserError(f"line {line} of {path} has no label", file=path, line=line)
