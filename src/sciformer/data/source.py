@@ -135,7 +135,7 @@ class Data(Section):
             if not known:
                 raise UserError(f"files of data.kind {self.kind} have no columns to map", key="--map")
             one_of("the column to map", name, known, key="--map")
-        classes = {(self.section,): type(self)}
+        classes: dict[Any, Any] = {(self.section,): type(self)}
         keys = {
             name: parse_typed(theirs, annotation_at(classes, (self.section, name)))
             for name, theirs in columns.items()
