@@ -45,17 +45,17 @@ def new(
     where       origin of the changes in error messages
     """
     keys = Given(changes, where)
-    known: dict[str, Guess] = {name: find("new", name) for name in names("new")}
+    known = names("new")
     if kind not in known:
-        for name, guess in known.items():
-            if guess.recognises(kind):
+        for name in known:
+            if find("new", name).recognises(kind):
                 kind, files = name, [kind, *files]
                 break
     if kind not in known and Path(kind).expanduser().exists():
         way = f"Write sciformer new KIND {kind}, where KIND is one of {', '.join(known)}."
         raise UserError(f"the kind of the files is missing before '{kind}'", hint=way, file=kind)
     one_of("the kind of the files", kind, known)
-    guess = known[kind]
+    guess: Guess = find("new", kind)
     files = files or list(chain(*keys.files().values()))
     if not files:
         raise UserError("the file names are missing", hint=f"Write sciformer new {kind} FILE ...")

@@ -158,7 +158,9 @@ class Tree:
         elif node.tag == f"{TAG_PREFIX}str":
             return node.value
         else:
-            self.problems.append(place.error(f"the tag {tag} is not allowed: only {REPLACE_TAG} before a mapping", keys))
+            self.problems.append(
+                place.error(f"the tag {tag} is not allowed: only {REPLACE_TAG} before a mapping", keys)
+            )
         return None
 
     def _mapping(self, node: yaml.MappingNode, keys: Keys) -> dict[str, Any]:

@@ -229,7 +229,7 @@ def find_question(flat: dict[str, Array], count: int, given: Given, along: bool 
     def others(used: str) -> str:
         found = [f"`{name}` ({number} classes)" for name, number in classes.items() if name != used]
         found += [f"`{name}` (values)" for name in values if name != used]
-        return f"; other columns: {', '.join(found)}" if found else ""
+        return f"; other columns: {guess.list_names(found)}" if found else ""
 
     def classify() -> guess.Question | str:
         texts = [name for name in classes if flat[name].dtype.kind in "Ub"]
