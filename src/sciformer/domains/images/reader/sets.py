@@ -419,7 +419,8 @@ def _array_columns(file: ArrayFile, image: str, axes: Axes, options: ReadOptions
     mine = {name: name for name in entries if not part or part_of(name) == part}
     if part:
         mine = {without_part(name): name for name in mine}
-    made = {new.rpartition("/")[2]: file.get(old).reshape(count) for new, old in mine.items()}
+    read = file.get_all(list(mine.values()))
+    made = {new.rpartition("/")[2]: read[old].reshape(count) for new, old in mine.items()}
     label = listing.find_label_column(made, options.label, f"an array of {file.path}")
     if label and label != "label":
         made["label"] = made.pop(label)
