@@ -30,8 +30,8 @@ class Arrays(TaggedFiles):
     rename: dict[str, str] = Field(default_factory=dict)
     """New column names, NEW: OLD; {image: pictures, label: y} renames pictures and y (default: none)."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Number of training samples per class of the column `label`, drawn with split.seed and the fold (default: all).
-    Larger numbers add samples."""
+    """Training samples per class of the column `label` (default: all), drawn with split.seed and the fold. A larger
+    number includes the samples of a smaller number."""
 
     def with_columns(self, columns: Mapping[str, str]) -> Self:
         return self.model_copy(update={"rename": {**self.rename, **columns}}) if columns else self

@@ -124,7 +124,10 @@ class _TextCounts:
 def _guess_gpt(
     paths: list[Path], seen: _TextCounts, characters: int, data: list[Found], what: str, longest: int = 0
 ) -> Page:
-    """Recipe of a GPT; `longest` is the 99 % quantile of lengths, if lines are texts."""
+    """Recipe of a GPT.
+
+    longest   99 % quantile of the text lengths if each line is a text, else 0
+    """
     different, amount = len(seen.letters), f"{format_large(characters)} characters"
     steps, context, batch = guess.at_count(GPT_TRAINING, characters)
     unit, why = "characters", f"{different} different characters"

@@ -5,7 +5,7 @@
                          the names are STREAM.column and STREAM.valid
     preprocessing.json   for programs: how to compute the columns from raw data, and the meaning of the outputs
     README.md            the same for people
-                         and additional files of the tokens, such as a vocabulary
+    further files        files of the tokens, such as a vocabulary
 
 The graph is made by `torch.onnx.export(dynamo=True)`. The older exporter (dynamo=False) is deprecated, does not support
 RMSNorm and fixes sequence lengths. The new exporter does not support three parts of the model, which are replaced in a
@@ -201,9 +201,7 @@ def _trace(graph: Graph, inputs: Inputs) -> Any:
     if fixed := [
         name for name in sizes if not all(one.HasField("dim_param") for one in sizes[name][: len(free[name])])
     ]:
-        raise UserError(
-            f"the exported graph fixes the sizes of {', '.join(fixed)}; samples and tokens must stay dynamic"
-        )
+        raise UserError(f"torch.onnx.export made an axis of {', '.join(fixed)} static, but sizes must be dynamic")
     used = {name for node in made.graph.node for name in node.input} | {out.name for out in made.graph.output}
     kept = [value for value in made.graph.input if value.name in used]
     del made.graph.input[:]
@@ -237,7 +235,7 @@ def _label(made: Any, run: Run) -> None:
 
 
 def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> tuple[float, float]:
-    """Maximum difference of graph and library, and of single and double precision."""
+    """Largest difference of graph and library, and of float32 and float64 results."""
     import onnxruntime  # type: ignore[import-untyped]
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
