@@ -92,6 +92,7 @@ class Assembly:
 
     def __init__(self, recipe: Recipe, splits: Splits | None) -> None:
         self.recipe, self.splits = recipe, splits
+        self.columns: dict[str, str] = {}  # names of columns in other files, {ours: theirs}
         self.tokens: dict[str, Tokens] = {name: tokens.fresh() for name, tokens in recipe.streams.items()}
         self.objective: Objective = recipe.objective.fresh()
         self._datasets: dict[str, Dataset] = {}
@@ -279,9 +280,21 @@ class Assembly:
             torch.manual_seed(self.recipe.train.seed)
             return self.objective.carried(self.tokens)
 
-    def source(self, files: list[str] | list[Path]) -> Source:
-        """Open other files of the same format; only their sizes are read."""
-        return data_with_columns(self.recipe).read(files)
+    def source(self, files: Sequence[str | Path], aligned: bool = False) -> Source:
+        """Open other files of the same format; only their sizes are read.
+
+        aligned   keep empty samples
+        """
+        reader = data_with_columns(self.recipe).with_columns(self.columns)
+        try:
+            return reader.aligned(files) if aligned else reader.read(files)
+        except UserError as error:
+            section, _, name = (error.key or "").partition(".")
+            if section != reader.section or name not in reader.column_keys:
+                raise
+            hint = error.hint.replace(f"--data.{name} NAME", "").removesuffix("Give its name: ")
+            advice = f"Name the column in these files: --map {name}=COLUMN"
+            raise error.with_fields(hint=f"{hint} {advice}".strip()) from error
 
     def read(self, files: list[str] | list[Path], watch: Watch | None = None) -> Dataset:
         """Samples of other files of the same format."""

@@ -39,11 +39,20 @@ from .train.weights import load_into, load_weights
 
 
 class Run:
-    """A run folder: `Run("runs/mine")`. Files are read on first use."""
+    """A run folder: `Run("runs/mine")`. Files are read on first use.
 
-    def __init__(self, path: str | Path, plugins: Sequence[plugin.Plugin] = (), accept_changes: bool = False) -> None:
+    columns   names of columns in other files than those of the training, {ours: theirs}
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        plugins: Sequence[plugin.Plugin] = (),
+        accept_changes: bool = False,
+        columns: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = Folder(path)
-        self.path, self.accept_changes = self.folder.path, accept_changes
+        self.path, self.accept_changes, self.columns = self.folder.path, accept_changes, dict(columns or {})
         if not self.folder.recipe.exists():
             message = f"{self.path} is not a run folder"
             raise UserError(message, hint="Train a run: sciformer train RECIPE --run FOLDER", file=self.path)
@@ -71,6 +80,7 @@ class Run:
         """Tokens and objective with their fitted state and calibration, without data."""
         made = Assembly.from_state(self.recipe, self.folder.read_json("model/statistics.json"))
         made.objective.state.update(self.calibration.get("state", {}))
+        made.columns = self.columns
         return made
 
     @property

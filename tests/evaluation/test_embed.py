@@ -127,10 +127,10 @@ def test_the_verb_writes_parquet_and_npy(runs, tmp_path, monkeypatch, capsys):
     parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.chdir(tmp_path)
     path = lines_of(tmp_path)
-    assert main(["embed", str(runs / "class_token"), str(path), "--map", "map.png", "--by", "labl"]) == 2
+    assert main(["embed", str(runs / "class_token"), str(path), "--plot", "map.png", "--by", "labl"]) == 2
     assert "Did you mean 'label'" in capsys.readouterr().err
     assert not (tmp_path / "vectors.parquet").exists()
-    assert main(["embed", str(runs / "class_token"), str(path), "--map", "map.png"]) == 0
+    assert main(["embed", str(runs / "class_token"), str(path), "--plot", "map.png"]) == 0
     assert capsys.readouterr().out == "wrote 30 vectors of 8 numbers to vectors.parquet\nwrote map.png\n"
     assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
     table = parquet.read_table("vectors.parquet")

@@ -138,3 +138,21 @@ def test_an_empty_mapping_inside_a_section_empties_that_of_the_base():
     child = from_mapping({"data": {"names": {}}}, "child")
     assert lay_over(base, child).values == {"data": {"kind": "a", "names": {}, "split": {"valid": 0.1}}}
     assert lay_over(base, from_mapping({"data": {}}, "child")).values == base.values
+
+
+def test_a_mapping_with_replace_takes_the_place_of_that_of_the_base(tmp_path):
+    base = from_mapping({"data": {"kind": "a", "classes": {"x": "1", "y": "2"}, "new": {"p": "q"}}}, "base")
+    for text in ("classes: !replace {z: 3}", "classes: !replace\n    z: 3", "classes: {z: 3}"):
+        (tmp_path / "child.yaml").write_text(f"data:\n  {text}\n  new: {{r: s}}\n")
+        child = read(tmp_path / "child.yaml", "child.yaml")
+        found = lay_over(base, child)
+        kept = {} if "!replace" in text else base.values["data"]["classes"]
+        assert found.values["data"]["classes"] == {**kept, "z": 3}
+        assert found.values["data"]["new"] == {"p": "q", "r": "s"}
+        assert type(found.values["data"]["classes"]) is dict
+        assert (("data", "classes", "x") in found.places) == bool(kept)
+        below = lay_over(from_mapping({"data": {"kind": "a", "classes": {"w": 0}}}, "lowest"), found)
+        assert ("w" in below.values["data"]["classes"]) == bool(kept)
+    (tmp_path / "child.yaml").write_text("data:\n  files: !replace [a]\n")
+    with refuses("!replace", key="data.files", line=2):
+        read(tmp_path / "child.yaml", "child.yaml")

@@ -76,13 +76,15 @@ def test_names_and_places_that_are_none(tmp_path, kind, names, out, mentions, fi
 def test_a_plugin_adds_a_kind_of_files(tmp_path, monkeypatch):
     monkeypatch.setitem(registry.REGISTERED, "new", {})
     found = [Found("base", "text/gpt-char"), *guess.files({"train": ["story.txt"]}), Found("model.dim", 16, "small")]
-    registry.register("new", "beads")(guess.Guess(lambda names, paths: Page("GPT", paths, "1 string", [], "x", found)))
+    registry.register("new", "beads")(
+        guess.Guess(lambda names, paths, given: Page("GPT", paths, "1 string", [], "x", found))
+    )
     path = new("beads", [story(tmp_path / "story.txt")])
     recipe = Recipe.load(path)
     assert (recipe.model.dim, recipe.about.title) == (16, "GPT on story.txt")
     assert "  dim: 16                           # small\n" in path.read_text()
     with refuses(key="new.kind"):
-        registry.register("new", "text")(guess.Guess(lambda names, paths: None))
+        registry.register("new", "text")(guess.Guess(lambda names, paths, given: None))
 
 
 # Bad files
@@ -121,28 +123,6 @@ def test_a_folder_stands_for_its_files(tmp_path):
 
 
 # Guesses of all fields
-
-
-@pytest.mark.parametrize(
-    ("names", "parts"),
-    [
-        ("a.txt b.txt", {"train": ["a.txt", "b.txt"]}),
-        ("train.{} val.{} dev.{}", {"train": ["train.{}"], "valid": ["val.{}", "dev.{}"]}),
-        ("x/wiki.train.gz x/wiki.test.gz", {"train": ["x/wiki.train.gz"], "test": ["x/wiki.test.gz"]}),
-        (
-            "train.gz test_2016.gz test_2017.gz",
-            {"train": ["train.gz"], "test": ["test_2016.gz"], "test_2017": ["test_2017.gz"]},
-        ),
-        ("test.txt", {"train": ["test.txt"]}),
-        ("test.txt valid.txt", {"train": ["test.txt", "valid.txt"]}),
-        ("my.txt test.txt", {"train": ["my.txt"], "test": ["test.txt"]}),
-        ("train/{}.gz test/{}.gz", {"train": ["train/{}.gz"], "test": ["test/{}.gz"]}),
-        ("a/x.txt test/x.txt test/y.txt", {"train": ["a/x.txt"], "test": ["test/x.txt", "test/y.txt"]}),
-        ("test/a.txt test/b.txt", {"train": ["test/a.txt", "test/b.txt"]}),
-    ],
-)
-def test_parts_by_name(names, parts):
-    assert guess.group_by_part(names.split()) == parts
 
 
 def values(found):

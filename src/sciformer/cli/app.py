@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter, Token
 
 from .._version import __version__
+from ..errors import UserError
 from .terminal import RECIPE_CHANGES, check_run, log, no_changes
 
 if TYPE_CHECKING:
@@ -52,6 +53,13 @@ Quiet = Annotated[bool, Parameter(name="--quiet", help="Show no progress.")]
 Overwrite = Annotated[bool, Parameter(name="--overwrite", help="Replace an existing file.")]
 AcceptDrift = Annotated[
     bool, Parameter(name="--accept-drift", help="Go on if a column has another scale than in training.")
+]
+MapColumns = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--map",
+        help="Column with another name in these files, OURS=THEIRS: `--map time=HJD`; repeat the option for several.",
+    ),
 ]
 Plugins = Annotated[
     tuple[Path, ...],
@@ -98,11 +106,26 @@ def load_plugins(paths: tuple[Path, ...]) -> list[Plugin]:
     return [plugin.load(path) for path in paths]
 
 
-def open_run(path: Path, plugins: tuple[Path, ...]) -> Run:
-    """Open a run folder; changes of recipe keys are refused."""
-    no_changes("A run keeps the recipe it was trained with.")
+def parse_columns(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Names of columns in other files, from the words OURS=THEIRS of --map."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        ours, _, theirs = pair.partition("=")
+        if not ours or not theirs or ours in found:
+            message = f"--map {pair} must be OURS=THEIRS, once for each column"
+            raise UserError(message, hint="For example --map time=HJD --map value=Vmag", key="--map")
+        found[ours] = theirs
+    return found
+
+
+def open_run(path: Path, plugins: tuple[Path, ...], columns: tuple[str, ...] = ()) -> Run:
+    """Open a run folder; changes of recipe keys are refused.
+
+    columns   OURS=THEIRS for columns with other names in other files
+    """
+    no_changes("A run keeps the recipe it was trained with. Columns with other names: --map OURS=THEIRS")
     check_run(path)
     loaded = load_plugins(plugins)
     from ..run import Run
 
-    return Run(path, loaded)
+    return Run(path, loaded, columns=parse_columns(columns))

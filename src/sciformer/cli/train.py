@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
 
 TRAIN_HELP = f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}"
+NEW_HELP = """\
+Any key of the recipe can be given, and the others are guessed around it: `--data.time HJD --objective.kind regress
+--data.test new.csv`. Files are sorted into parts by the words train, valid and test in their names."""
 RUN_HELP = """Run folder, for log, checkpoints, model and report (default: runs/NAME).
 If RECIPE is a run folder, that run is resumed."""
 ACCEPT_HELP = "Resume even if the recipe, the data or a plugin changed since the run was started."
@@ -54,7 +57,7 @@ def recipes(name: str | None = None, /) -> None:
         print(load_recipe(name).to_yaml(), end="")
 
 
-@app.command(sort_key=2, help_epilogue="")
+@app.command(sort_key=2, help_epilogue=NEW_HELP)
 def new(
     kind: Annotated[str, Parameter(help=KIND_HELP)],
     files: tuple[str, ...] = (),
@@ -72,10 +75,13 @@ def new(
     out
         Recipe to write (default: named after the first file, in the current folder).
     """
-    no_changes("Change the recipe after it is written.")
     from ..recipe.new import new as write_recipe
 
-    path = write_recipe(kind, list(files), out, overwrite=overwrite)
+    changes = dict(RECIPE_CHANGES)
+    path = write_recipe(
+        kind, list(files), out, changes=changes, overwrite=overwrite, log=log, where="on the command line"
+    )
+    RECIPE_CHANGES.clear()  # they are in the recipe now
     if getattr(load_recipe(str(path)).data, "bad_files", "") == "skip":
         print(f"some files cannot be read and are skipped: the head of {path} names them")
     print(f"wrote {path}")

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from .app import AcceptDrift, Overwrite, Plugins, Quiet, RunName, app, load_plugins, open_run
+from ..errors import UserError
+from .app import AcceptDrift, MapColumns, Overwrite, Plugins, Quiet, RunName, app, load_plugins, open_run
 from .terminal import console, for_stdout, log
 
 Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standard input
@@ -25,6 +26,7 @@ def evaluate(
     until: str | None = None,
     out: Path | None = None,
     accept_drift: AcceptDrift = False,
+    map: MapColumns = (),
     plugin: Plugins = (),
 ) -> None:
     """Evaluate the best model of a run on a part of its data or on other files.
@@ -41,7 +43,9 @@ def evaluate(
     out
         Figure of --until: .png, .pdf or .svg (default: RUN/until.png).
     """
-    opened = open_run(run, plugin)
+    if map and not files:
+        raise UserError("--map is for other files, but none is named", hint="Name them after the run.", key="--map")
+    opened = open_run(run, plugin, map)
     if until is not None:
         from ..evaluation.truncated import evaluate_truncated
 
@@ -82,6 +86,7 @@ def predict(
     overwrite: Overwrite = False,
     accept_drift: AcceptDrift = False,
     quiet: Quiet = False,
+    map: MapColumns = (),
     plugin: Plugins = (),
 ) -> None:
     """Write predictions for new files as a table, beside the columns of the samples.
@@ -102,7 +107,7 @@ def predict(
 
     load_plugins(plugin)
     check_table(out)
-    opened = open_run(run, plugin)
+    opened = open_run(run, plugin, map)
     count = write_predictions(opened, files, out, overwrite, not quiet, accept_drift)
     print(f"wrote {count_words(count, 'prediction')} to {out}")
 
@@ -153,9 +158,10 @@ def embed(
     pool: str = "model",
     unit: bool = False,
     stream: str = "",
-    map: Path | None = None,
+    plot: Path | None = None,
     by: str = "label",
     accept_drift: AcceptDrift = False,
+    map: MapColumns = (),
     plugin: Plugins = (),
 ) -> None:
     """Write one embedding vector per sample, for example sentence embeddings.
@@ -173,10 +179,10 @@ def embed(
         Scale vectors to length 1, so that their dot products are cosines.
     stream
         Stream of tokens to embed, if there are several (default: the stream of the objective).
-    map
+    plot
         Figure of the samples along the first two principal components: .png, .pdf or .svg.
     by
-        Column that colours the samples of --map (default: label).
+        Column that colours the samples of --plot (default: label).
     """
     from ..evaluation.embed import check_vectors, write_vectors
     from ..evaluation.embed import embed as embed_samples
@@ -184,19 +190,19 @@ def embed(
 
     load_plugins(plugin)
     check_vectors(out)
-    if map is not None:
+    if plot is not None:
         from ..files.atomic import check_picture
         from ..inspect.embedding_map import check_colours, write_map
 
-        check_picture(map)
-    opened = open_run(run, plugin)
+        check_picture(plot)
+    opened = open_run(run, plugin, map)
     found = embed_samples(opened, list(files), pool, unit, stream=stream, accept_drift=accept_drift, log=log)
-    if map is not None:
+    if plot is not None:
         check_colours(found, by)
     print(f"wrote {count_words(write_vectors(out, found), 'vector')} of {found.vectors.shape[1]} numbers to {out}")
-    if map is not None:
-        write_map(map, found, by)
-        print(f"wrote {map}")
+    if plot is not None:
+        write_map(plot, found, by)
+        print(f"wrote {plot}")
 
 
 @app.command(sort_key=8, help_epilogue="")

@@ -22,8 +22,9 @@ from pydantic import Field
 from ..errors import UserError
 from ..files.formats.base import Column, release, shared
 from .columns import Array, Table, concatenate
+from .parts import note_test_files
 from .random import key, mix
-from .source import Data, Source, Splits, find_files, fingerprint_files, locate, order_parts
+from .source import STANDARD_PARTS, Data, Source, Splits, find_files, fingerprint_files, locate, order_parts
 from .split import Split, sample_per_class
 
 Tagged = tuple[str, Path]
@@ -46,21 +47,37 @@ class TaggedFiles(Data):
     """Validation files, to choose the best model (default: samples of `files`, by `split`)."""
     test: list[str] = Field(default_factory=list)
     """Test files, for the final evaluation (default: samples of `files`, by `split`)."""
+    extra_parts: dict[str, list[str]] = Field(default_factory=dict)
+    """Files of further test sets, by name, each evaluated separately: {test2017: [NAME, ...]} (default: none)."""
     split: Split = Split()
     """Split of `files` into train, valid and test; parts with their own files are not split off."""
 
     def named(self) -> dict[str, list[str]]:
         """File names of each part that has files; the part train is always present."""
-        given = {"train": self.files, "valid": self.valid, "test": self.test}
+        for part, names in self.extra_parts.items():
+            if part in STANDARD_PARTS or not part.strip():
+                standard = ", ".join(STANDARD_PARTS)
+                message = f"data.extra_parts cannot have a part named {part!r}: {standard} have their own keys"
+                raise UserError(message, key="data.extra_parts")
+            if not names:
+                raise UserError(f"data.extra_parts.{part} has no files", key=f"data.extra_parts.{part}")
+        given = {"train": self.files, "valid": self.valid, "test": self.test, **self.extra_parts}
         return {part: names for part, names in given.items() if names or part == "train"}
 
     def absolute_paths(self) -> Self:
         """A copy with absolute paths."""
-        found = {}
-        for part in ("files", "valid", "test"):
-            pairs = [split_tag(name) for name in getattr(self, part)]
-            found[part] = [f"{tag}:{locate(name)}" if tag else locate(name) for tag, name in pairs]
+        found: dict[str, Any] = {part: _located(getattr(self, part)) for part in ("files", "valid", "test")}
+        found["extra_parts"] = {part: _located(names) for part, names in self.extra_parts.items()}
         return self.model_copy(update=found)
+
+
+def key_of(part: str) -> str:
+    """Key of `data:` with the files of a part."""
+    return {"train": "files"}.get(part, part if part in STANDARD_PARTS else f"extra_parts.{part}")
+
+
+def _located(names: Sequence[str]) -> list[str]:
+    return [f"{tag}:{locate(name)}" if tag else locate(name) for tag, name in map(split_tag, names)]
 
 
 def split_tag(name: str | Path) -> tuple[str, str]:
@@ -374,7 +391,7 @@ class FileSet(TaggedFiles):
             labels = known_columns(train, LABEL)
             rows["train"] = sample_per_class(labels, rows["train"], few, split.lot, notes, self.unit)
         plan = self.learn(plan, train, rows["train"], notes)
-        notes += self.overlaps(scans)
+        notes += [*note_test_files(scan.path for scan in train), *self.overlaps(scans)]
         parts = {part: [(scan, scan.kept) for scan in some] for part, some in scans.items()}
         for part, drawn in rows.items():
             shares = in_files([len(scan.kept) for scan in train], drawn)

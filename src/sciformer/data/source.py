@@ -6,15 +6,17 @@ import difflib
 import glob
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from ..errors import UserError
+from ..errors import UserError, one_of
 from ..files.formats.frames import read_frame
+from ..recipe.options import annotation_at, parse_typed
 from ..recipe.registry import Section
 from .columns import Array, Lists, Table, rows_of, select
 
@@ -95,6 +97,10 @@ class Data(Section):
     """Base class of the `data:` section of a recipe: files or a simulation."""
 
     section = "data"
+    column_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that name a column of the files; `with_columns` sets them."""
+    renames_columns: ClassVar[bool] = False
+    """Whether `read` gives further columns the names of `state["renames"]`, {ours: theirs}."""
 
     def want(
         self,
@@ -112,6 +118,33 @@ class Data(Section):
         """
         twin = self.fresh()
         twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes), positive=list(positive))
+        return twin
+
+    def further_columns(self) -> Collection[str]:
+        """Columns that the section itself uses, besides those of `column_keys`."""
+        return ()
+
+    def with_columns(self, columns: Mapping[str, str]) -> Self:
+        """A copy for files in which some columns have other names, {ours: theirs}."""
+        if not columns:
+            return self
+        known = [*self.column_keys]
+        if self.renames_columns:
+            wanted = (self.state.get(name, ()) for name in ("names", "truth", "wishes"))
+            known = list(dict.fromkeys([*known, *chain(*wanted), *self.further_columns()]))
+        for name in columns:
+            if not known:
+                raise UserError(f"files of data.kind {self.kind} have no columns to map", key="--map")
+            one_of("the column to map", name, known, key="--map")
+        classes: dict[Any, Any] = {(self.section,): type(self)}
+        keys = {
+            name: parse_typed(theirs, annotation_at(classes, (self.section, name)))
+            for name, theirs in columns.items()
+            if name in self.column_keys
+        }
+        renames = {name: theirs for name, theirs in columns.items() if name not in keys}
+        twin = self.model_copy(update=keys).fresh()
+        twin.state.update({**self.state, "renames": renames})
         return twin
 
     def open(self, log: Any = None) -> Splits:

@@ -71,7 +71,8 @@ def embed(
     if alone:
         tokens = {name: tokens[name]}
     if not (hasattr(model, "encode") or len(tokens) == 1):
-        raise UserError(f"a model of the kind `{run.recipe.model.kind}` has no encoder for vectors", key="model.kind")
+        message = f"`model.kind: {run.recipe.model.kind}` cannot compute embedding vectors: it has no encoder"
+        raise UserError(message, key="model.kind")
     watch = run.assembly.compare(accept_drift)
     windows = {name: one.make_windows() for name, one in windowed_streams(tokens).items()}
     dataset = Dataset(run.source(what, aligned=True), tokens, windows=windows, watch=watch)

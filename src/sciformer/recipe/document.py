@@ -49,6 +49,8 @@ class Document:
     whole: Place
     layers: dict[Keys, int] = field(default_factory=dict)
     """Number of documents below the one that set a key; 0 for missing keys."""
+    replaced: frozenset[Keys] = frozenset()
+    """Mappings that replace those of the base (tag !replace)."""
 
     def where(self, keys: Keys) -> Place:
         """Place of a key, or of the nearest key that contains it."""
@@ -100,9 +102,9 @@ def flatten(values: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
 
 
 def lay_over(base: Document, child: Document) -> Document:
-    """Merge a document over its base: mappings by key; other values are replaced."""
+    """Merge a document over its base: mappings by key; other values, and mappings with !replace, are replaced."""
     replaced: set[Keys] = set()
-    values = _merge(base.values, child.values, (), replaced)
+    values = _merge(base.values, child.values, (), replaced, child.replaced)
     kept = {
         keys: place
         for keys, place in base.places.items()
@@ -111,7 +113,8 @@ def lay_over(base: Document, child: Document) -> Document:
     layer = 1 + max(base.layers.values(), default=0)
     layers = {keys: base.layers.get(keys, 0) for keys in kept}
     layers |= {keys: layer + child.layers.get(keys, 0) for keys in child.places}
-    return Document(values, {**kept, **dict.fromkeys(replaced, child.whole), **child.places}, child.whole, layers)
+    places = {**kept, **dict.fromkeys(replaced, child.whole), **child.places}
+    return Document(values, places, child.whole, layers, base.replaced | child.replaced)
 
 
 def differences(
@@ -166,7 +169,7 @@ def read(file: Path | Traversable, label: str) -> Document:
         values = tree.build(node, ())
     except yaml.MarkedYAMLError as error:
         raise RecipeError([describe_syntax_error(error, text, whole)]) from error
-    document = Document(values, tree.places, whole)
+    document = Document(values, tree.places, whole, replaced=frozenset(tree.replaced))
     if problems := tree.problems + _find_code_keys(document):
         raise RecipeError(problems)
     return document
@@ -187,13 +190,17 @@ def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys 
     return "".join(lines)
 
 
-def _merge(base: Any, child: Any, keys: Keys, replaced: set[Keys]) -> Any:
+def _merge(base: Any, child: Any, keys: Keys, replaced: set[Keys], anew: Collection[Keys] = ()) -> Any:
+    """Merge values; keys whose value is the child's are added to `replaced`.
+
+    anew   mappings that are not merged
+    """
     if child is None and len(keys) == 1 and isinstance(base, dict):
         return base  # an empty section, whose lines are all commented out, changes nothing
-    if not (isinstance(base, dict) and isinstance(child, dict)) or _starts_anew(base, child, keys):
+    if not (isinstance(base, dict) and isinstance(child, dict)) or keys in anew or _starts_anew(base, child, keys):
         replaced.add(keys)
         return child
-    over = {key: _merge(base.get(key), value, (*keys, key), replaced) for key, value in child.items()}
+    over = {key: _merge(base.get(key), value, (*keys, key), replaced, anew) for key, value in child.items()}
     return {**base, **over}
 
 

@@ -1,7 +1,7 @@
 """Guesses of `sciformer new` for all fields: parts, split, model size, training.
 
-    def guess_beads(names, paths):
-        parts = guess.group_by_part(names)
+    def guess_beads(names, paths, given):
+        parts = given.parts(names)
         found = [Found("data.kind", "beads"), *guess.files(parts), *guess.split(parts, count, "strings"), ...]
         return Page("transformer", paths, f"{count:,} strings", notes, "beads/small", found)
 
@@ -13,25 +13,20 @@ A field lists the guess in its manifest, `new={"beads": ".new:BEADS"}`; a plugin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from ..data.columns import Array, Lists
-from ..data.source import Splits
+from ..data.source import STANDARD_PARTS, Splits
 from ..data.split import Split
 from ..errors import UserError
+from .given import Given
 from .page import Found, Page
 
-PART_WORDS = {
-    **dict.fromkeys(("train", "training", "trn"), "train"),
-    **dict.fromkeys(("valid", "val", "dev", "validation"), "valid"),
-    **dict.fromkeys(("test", "tst", "testing", "eval"), "test"),
-}
 NO_SPLIT = Split(valid=0, test=0)
 MIN_SAMPLES = 10  # smallest number of samples to train on
 MIN_TEST_SAMPLES = 100  # smallest number of samples to split off a test part
@@ -47,13 +42,14 @@ Sizes = Mapping[int, tuple[int, int, int]]
 class Guess:
     """Recipe writer of `sciformer new` for files of one kind.
 
-    page        function (names, files) -> recipe, with the given names and the files they expand to
+    page        function (names, files, given) -> recipe, with the names of the user, the files they expand to, and the
+                keys that the user gives
     find        function that expands names to files (default: paths and globs)
     recognises  whether a file name alone shows this kind, so that KIND can be omitted
     tagged      whether a class may be written before a name, CLASS:FILE
     """
 
-    page: Callable[[list[str], list[Path]], Page]
+    page: Callable[[list[str], list[Path], Given], Page]
     find: Callable[[list[str | Path]], list[Path]] | None = None
     recognises: Callable[[str], bool] = lambda name: False
     tagged: bool = False
@@ -62,33 +58,9 @@ class Guess:
 # Files and their parts
 
 
-def group_by_part(names: Sequence[str]) -> dict[str, list[str]]:
-    """Group file names by part (train, valid, test, and further test parts).
-
-    The part is a word in the file name, or in the folder name if there are several folders (train/pos.txt,
-    test/pos.txt).
-    """
-    apart = len({Path(name).parent for name in names}) > 1
-    own = [_part_in_name(name) for name in names]
-    folders = [_part_in_name(str(Path(name).parent)) if apart else "" for name in names]
-    parts = [part or folder or "train" for part, folder in zip(own, folders)]
-    if len(set(parts)) == 1 or "train" not in parts:
-        return {"train": list(names)}
-    found: dict[str, list[str]] = {}
-    for part, name, word in zip(parts, names, own):
-        again = part == word == "test" and part in found
-        key = re.sub(r"\W+", "_", Path(name).name.partition(".")[0]) if again else part
-        found.setdefault(key, []).append(name)
-    return found
-
-
-def _part_in_name(name: str) -> str:
-    return next((PART_WORDS[word] for word in re.split(r"[._-]", Path(name).name.lower()) if word in PART_WORDS), "")
-
-
 def part_fields(parts: Mapping[str, list[str]]) -> dict[str, Any]:
     """Files of each part as fields of a `data:` section without a split."""
-    more = {part: names for part, names in parts.items() if part not in PART_WORDS.values()}
+    more = {part: names for part, names in parts.items() if part not in STANDARD_PARTS}
     files = {"files": parts["train"], **{part: parts[part] for part in ("valid", "test") if part in parts}}
     return {**files, **({"extra_parts": more} if more else {}), "split": NO_SPLIT}
 
@@ -193,6 +165,27 @@ class Question(NamedTuple):
     notes: list[str] = []  # noqa: RUF012 (a tuple has no state)
 
 
+Asked = TypeVar("Asked", bound=Any)
+
+
+def choose(given: Given, ways: Mapping[str, Callable[[], Asked | str]]) -> Asked:
+    """First objective that the files allow, or the given one; the reasons against others are notes.
+
+    ways   kind of objective -> `Question` or the reason why the files do not allow it; the last is always possible
+    """
+    asked, last = given.get("objective.kind"), list(ways)[-1]
+    reasons: list[str] = []
+    for kind, way in ways.items():
+        if asked is not None and kind != (asked if asked in ways else last):
+            continue
+        found = way()
+        if not isinstance(found, str):
+            return cast(Asked, found._replace(notes=[*reasons, *found.notes]))
+        reasons += [found] if found else []
+    which = f"objective.kind cannot be {asked} for these files" if asked else "no objective was found for these files"
+    raise UserError(which, hint=" ".join(reasons), key="objective.kind")
+
+
 def classify(label: str, why: str) -> Question:
     """Classification of the class in a column."""
     found = [Found("objective.kind", "classify", why), Found("objective.label", label, "column of the class")]
@@ -207,7 +200,7 @@ def regress(target: str, why: str) -> Question:
 
 def masked(unit: str, share: float) -> Question:
     """Prediction of masked tokens."""
-    why = f"no column to predict was found, so masked {unit} are predicted"
+    why = f"masked {unit} are predicted: no labels needed"
     share_found = Found("objective.mask_ratio", share, f"fraction of {unit} that are masked")
     return Question("masked", "", [Found("objective.kind", "masked", why), share_found])
 

@@ -8,53 +8,94 @@ The files are read by the readers of the training, so files that cannot be read 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from ..data.fileset import split_tag
-from ..data.source import find_files
+from ..data.parts import part_of, parts_of
+from ..data.source import GLOB_CHARACTERS, find_files
 from ..errors import UserError, one_of
-from .guess import Guess
+from .given import Given
+from .guess import Guess, schedule
 from .page import check_new_recipe
 from .registry import find, names
+from .yaml import parse_scalar
 
 
-def new(kind: str, files: Sequence[str | Path], out: str | Path | None = None, *, overwrite: bool = False) -> Path:
+def new(
+    kind: str,
+    files: Sequence[str | Path] = (),
+    out: str | Path | None = None,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    log: Callable[[str], Any] | None = None,
+    where: str = "in changes",
+) -> Path:
     """Write a commented recipe for files of a kind; return its path.
 
     kind        contents of the files: text, images, ...; can be a file instead, if its name shows the kind
     out         .yaml file to write (default: named after the first file, in the current folder)
+    changes     recipe keys to use as they are, {"data.time": "HJD"}; the other keys are guessed around them
     overwrite   replace an existing recipe
+    log         called with each finding about the files
+    where       origin of the changes in error messages
     """
-    known: dict[str, Guess] = {name: find("new", name) for name in names("new")}
+    keys = Given(changes, where)
+    known = names("new")
     if kind not in known:
-        for name, guess in known.items():
-            if guess.recognises(kind):
+        for name in known:
+            if find("new", name).recognises(kind):
                 kind, files = name, [kind, *files]
                 break
     if kind not in known and Path(kind).expanduser().exists():
         way = f"Write sciformer new KIND {kind}, where KIND is one of {', '.join(known)}."
         raise UserError(f"the kind of the files is missing before '{kind}'", hint=way, file=kind)
     one_of("the kind of the files", kind, known)
-    guess = known[kind]
+    guess: Guess = find("new", kind)
+    files = files or list(chain(*keys.files().values()))
     if not files:
         raise UserError("the file names are missing", hint=f"Write sciformer new {kind} FILE ...")
-    given = [str(file) for file in (_expand_folders(files) if guess.tagged else files)]
+    expanded = [one for file in files for one in _expand_folder(str(file), guess.tagged)]
+    given = [one for name in expanded for one in _expand_glob(name)]
     found = (guess.find or find_files)([split_tag(name)[1] if guess.tagged else name for name in given])
     path = Path(out).expanduser() if out is not None else Path(f"{_recipe_name(files, found)}.yaml")
     check_new_recipe(path, overwrite)
-    guess.page(given, found).write(path, kind)
+    page = guess.page(given, found, keys)
+    if isinstance(steps := parse_scalar(str(keys.get("train.steps", ""))), int):
+        page = replace(page, found=[*page.found, *schedule(steps)])
+    page.write(path, kind, keys)
+    if log is not None:
+        for finding in page.findings:
+            log(finding)
     return path
 
 
-def _expand_folders(files: Sequence[str | Path]) -> list[str | Path]:
-    """Replace each folder by a glob of its most common file type."""
-    found: list[str | Path] = []
-    for file in files:
-        folder = Path(split_tag(str(file))[1]).expanduser()
-        endings = Counter(path.suffix for path in folder.iterdir() if path.is_file()) if folder.is_dir() else Counter()
-        found.append(f"{str(file).rstrip('/')}/*{endings.most_common(1)[0][0]}" if endings else file)
-    return found
+def _expand_folder(file: str, tagged: bool) -> list[str]:
+    """Replace a folder by a glob of its most common file type; folders of parts by one glob each."""
+    folder, name = Path(split_tag(file)[1]).expanduser(), file.rstrip("/")
+    if not tagged or not folder.is_dir():
+        return [file]
+    inside = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    if endings := Counter(path.suffix for path in inside if path.is_file()):
+        return [f"{name}/*{endings.most_common(1)[0][0]}"]
+    if any(part_of(path.name) == "train" for path in inside):
+        return [one for path in inside for one in _expand_folder(f"{name}/{path.name}", tagged)]
+    return [file]
+
+
+def _expand_glob(name: str) -> list[str]:
+    """Replace a glob by its files if their names tell different parts."""
+    tag, rest = split_tag(name)
+    path = Path(rest).expanduser()
+    if path.exists() or not any(mark in rest for mark in GLOB_CHARACTERS):
+        return [name]
+    hits = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+    told = len(set(parts_of([str(hit) for hit in hits]))) > 1 and len({hit.is_dir() for hit in hits}) == 1
+    return [f"{tag}:{hit}" if tag else str(hit) for hit in hits] if told else [name]
 
 
 def _recipe_name(files: Sequence[str | Path], found: Sequence[Path]) -> str:

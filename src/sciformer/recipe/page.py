@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import UserError
 from ..files.atomic import atomic_write, check_name, check_new
 from . import document, validate
-from .recipe import Recipe
+from .given import Given
 from .yaml import Keys
 
 SECTIONS = ("base", *validate.SECTIONS)
 COMMENT_COLUMN = 34
+MAX_UNUSED = 12  # columns without a role that are named
 GUESSES_NOTE = "All values below are guesses from these files, with their reasons; change them as needed."
 
 
@@ -40,6 +41,8 @@ class Page:
     notes    findings about the files, one line each
     see      shipped recipe that shows all keys
     found    keys of the recipe, sections in any order
+    roles    role -> column of the files
+    unused   columns of the files without a role
     """
 
     model: str
@@ -48,24 +51,40 @@ class Page:
     notes: Sequence[str]
     see: str
     found: Iterable[Found]
+    roles: Mapping[str, str] = field(default_factory=dict)
+    unused: Sequence[str] = ()
 
-    def write(self, path: Path, kind: str) -> None:
+    @property
+    def findings(self) -> list[str]:
+        """Notes, the role of each column, and the columns without a role."""
+        return [*self.notes, *describe_columns(self.roles, self.unused)]
+
+    def write(self, path: Path, kind: str, given: Given) -> None:
         """Write the recipe to a file, with title, notes and reasons as comments."""
         first = self.files[0].name or self.files[0].resolve().name
         files = first if len(self.files) == 1 else f"{first} and {len(self.files) - 1} more"
         title = f"{self.model} on {files}"
         see = f"All other keys and their meaning: sciformer recipes {self.see}"
-        head = [f"{title}: a recipe written by `sciformer new {kind}`.", *self.notes, "", GUESSES_NOTE, see]
+        head = [f"{title}: a recipe written by `sciformer new {kind}`.", *self.findings, "", GUESSES_NOTE, see]
         about = [Found("about.title", title), Found("about.data", f"{files}, {self.amount}")]
-        write_page(path, head, [*about, *self.found])
+        write_page(path, head, [*about, *self.found], given)
 
 
-def write_page(path: Path, head: Sequence[str], found: Iterable[Found]) -> None:
+def describe_columns(roles: Mapping[str, str], unused: Sequence[str]) -> list[str]:
+    """Lines on the role of each column, and on the columns without a role."""
+    told = ", ".join(f"{role} = {column}" for role, column in roles.items() if column)
+    more = f" and {len(unused) - MAX_UNUSED:,} more" if len(unused) > MAX_UNUSED else ""
+    lines = [f"Columns: {told}."] if told else []
+    return lines + ([f"Columns without a role: {', '.join(unused[:MAX_UNUSED])}{more}."] if unused else [])
+
+
+def write_page(path: Path, head: Sequence[str], found: Iterable[Found], given: Given | None = None) -> None:
     """Write a recipe: the head as comments, then every key with its reason."""
-    ordered = sorted(found, key=lambda one: SECTIONS.index(one.key.partition(".")[0]))
-    values = {one.key: one.value for one in ordered if one.value is not None}
-    Recipe.from_dict(values)
+    given = given if given is not None else Given()
+    ordered = list(found)
     whys: dict[Keys, str] = {tuple(one.key.split(".")): _printable(one.why) for one in ordered}
+    whys |= {tuple(key.split(".")): "given" for key in given}
+    values = dict(sorted(given.complete(ordered).items(), key=lambda one: SECTIONS.index(one[0].partition(".")[0])))
     tree = document.from_mapping(values, str(path)).values
     text = document.write(tree, lambda keys: whys.get(keys, ""), width=COMMENT_COLUMN)
     comment = "".join(f"# {_printable(line)}".rstrip() + "\n" for line in head)

@@ -31,6 +31,7 @@ WORD_VALUES = {
     **dict.fromkeys(("-.inf", "-.Inf"), -math.inf),
     **dict.fromkeys((".nan", ".NaN"), math.nan),
 }
+REPLACE_TAG = "!replace"  # before a mapping: replaces that of the base instead of merging with it
 PLAIN_TAG = "plain"  # tag of a scalar without quotes
 TAG_PREFIX = "tag:yaml.org,2002:"
 VALUE_TAGS = (PLAIN_TAG, f"{TAG_PREFIX}int", f"{TAG_PREFIX}float")
@@ -147,6 +148,7 @@ class Tree:
         self.whole, self.meaning = whole, meaning
         self.places: dict[Keys, Place] = {}
         self.problems: list[UserError] = []
+        self.replaced: set[Keys] = set()  # mappings with the tag !replace
         self.size = 0
 
     def build(self, node: yaml.Node, keys: Keys) -> Any:
@@ -158,7 +160,9 @@ class Tree:
         tag = node.tag.replace(TAG_PREFIX, "!!")
         if "python" in node.tag:
             self.problems.append(place.error(f"the tag {tag} names code, which is not allowed in a recipe", keys))
-        elif isinstance(node, yaml.MappingNode) and node.tag == f"{TAG_PREFIX}map":
+        elif isinstance(node, yaml.MappingNode) and node.tag in (f"{TAG_PREFIX}map", REPLACE_TAG):
+            if node.tag == REPLACE_TAG:
+                self.replaced.add(keys)
             return self._mapping(node, keys)
         elif isinstance(node, yaml.SequenceNode) and node.tag == f"{TAG_PREFIX}seq":
             return [self.build(item, (*keys, number)) for number, item in enumerate(node.value)]
@@ -167,7 +171,9 @@ class Tree:
         elif node.tag == f"{TAG_PREFIX}str":
             return node.value
         else:
-            self.problems.append(place.error(f"the tag {tag} is not allowed: recipes have no tags", keys))
+            self.problems.append(
+                place.error(f"the tag {tag} is not allowed: only {REPLACE_TAG} before a mapping", keys)
+            )
         return None
 
     def _mapping(self, node: yaml.MappingNode, keys: Keys) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 
 from sciformer.cli.main import main
 from sciformer.domains.images.new import patch_side
+from sciformer.domains.images.reader import arrays
 from sciformer.recipe.new import new
 from tests.domains.images.reader.examples import classes, picture, pixels
 from tests.errors import refuses
@@ -188,3 +189,16 @@ def test_arrays_that_cannot_be_cut_are_refused(tmp_path, column, mentions, hint)
     with refuses("a.txt", ".npz", ".npy"):
         new("patches", ["a.txt"])
     assert list(tmp_path.glob("*.yaml")) == []
+
+
+def test_a_file_of_many_arrays_is_opened_a_few_times(tmp_path, monkeypatch):
+    columns = {f"c{number}": np.arange(40) / 7 + number for number in range(300)}
+    np.savez(tmp_path / "wide.npz", image=pixels(40, 8, 8), label=np.arange(40) % 2, **columns)
+    opened = []
+    contents = arrays._contents
+    monkeypatch.setattr(arrays, "_contents", lambda *words: opened.append(words) or contents(*words))
+    recipe, text = written("images", ["wide.npz"])
+    assert len(opened) < 40
+    assert recipe.objective.label == "label"
+    assert "and 288 more" in text
+    assert max(map(len, text.splitlines())) < 500

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from pydantic import Field
@@ -13,11 +13,12 @@ from ...errors import UserError, nearest, one_of
 from ...files.formats.npz import read_arrays
 from ...files.formats.padded import LENGTHS
 from ..columns import Lists, Table, rows_of
-from ..source import Chosen, Data, Memory, Source, Splits, find_files, fingerprint_files
-from ..split import Split, sample_per_class
+from ..fileset import TaggedFiles
+from ..source import Chosen, Memory, Source, Splits, find_files, fingerprint_files, order_parts
+from ..split import sample_per_class
 
 
-class Arrays(Data):
+class Arrays(TaggedFiles):
     """Columns of .npz files, or of .npy files as the column `array`.
 
     Samples of different length: an array `hits` with the concatenated values of all samples, and an array
@@ -28,24 +29,27 @@ class Arrays(Data):
     """Files: names or globs; several files are concatenated along the sample axis."""
     rename: dict[str, str] = Field(default_factory=dict)
     """New column names, NEW: OLD; {image: pictures, label: y} renames pictures and y (default: none)."""
-    split: Split = Split()
-    """Split of the samples into train, valid and test."""
     labels_per_class: int | None = Field(default=None, ge=1)
     """Training samples per class of the column `label` (default: all), drawn with split.seed and the fold. A larger
     number includes the samples of a smaller number."""
 
+    def with_columns(self, columns: Mapping[str, str]) -> Self:
+        return self.model_copy(update={"rename": {**self.rename, **columns}}) if columns else self
+
     def open(self, log: Any = None) -> Splits:
-        paths = find_files(self.files, "NumPy files")
-        source = self.read(paths)
-        table = source.load(0)
-        rows, notes = self.split.of_table(table, rows_of(table)), list[str]()
+        found = {part: self.read(find_files(names, "NumPy files")) for part, names in self.named().items()}
+        source = found.pop("train")
+        table, split = source.load(0), self.split.less(self.valid, self.test)
+        rows, notes = split.of_table(table, rows_of(table)), list[str]()
         if self.labels_per_class is not None:
             if "label" not in table:
                 message = f"data.labels_per_class needs a column `label`, but the columns are {', '.join(table)}"
                 raise UserError(message, hint=nearest("label", table), key="data.labels_per_class")
             few = self.labels_per_class
             rows["train"] = sample_per_class(table["label"], rows["train"], few, self.split.lot, notes)
-        return Splits({name: Chosen(source, kept) for name, kept in rows.items()}, fingerprint_files(paths), notes)
+        parts: dict[str, Source] = {name: Chosen(source, kept) for name, kept in rows.items()}
+        paths = [path for names in self.named().values() for path in find_files(names, "NumPy files")]
+        return Splits(order_parts(parts | found), fingerprint_files(paths), notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """All samples of the files, in memory."""

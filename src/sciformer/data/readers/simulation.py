@@ -79,6 +79,10 @@ class Simulation(Data):
     def from_frame(self, what: Any) -> Table:
         return self.file_reader().from_frame(what)
 
+    def with_columns(self, columns: Mapping[str, str]) -> Any:
+        """The reader of other files, in which some columns have other names."""
+        return self.file_reader().with_columns(columns) if columns else self
+
     def open(self, log: Any = None, write: bool = True) -> Splits:
         """Simulate the parts; `write` allows writing pieces to the cache."""
         raise NotImplementedError

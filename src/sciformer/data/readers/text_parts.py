@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -16,8 +16,9 @@ from pydantic import Field
 from ...errors import UserError, one_of
 from ...files.limits import MAX_UNPACKED_BYTES, free_memory
 from ..columns import Array, Table, rows_of
-from ..fileset import TaggedFiles, note_overlaps
-from ..source import STANDARD_PARTS, Chosen, Memory, Source, Splits, find_files, fingerprint_files, locate, order_parts
+from ..fileset import TaggedFiles, key_of, note_overlaps
+from ..parts import note_test_files
+from ..source import Chosen, Memory, Source, Splits, find_files, fingerprint_files, order_parts
 from ..split import Rows, Split
 
 CHUNK_BYTES = 1 << 24  # bytes scanned at a time
@@ -38,8 +39,6 @@ class Parts(TaggedFiles):
 
     files: list[str] = Field(default_factory=list)
     """Training files: names or globs; .gz files are decompressed."""
-    extra_parts: dict[str, list[str]] = Field(default_factory=dict)
-    """Files of further test sets, by name, each evaluated separately: {test2017: [NAME, ...]} (default: none)."""
     split: Split = Split(valid=0.1, test=0.0)
     """Split of `files` into train, valid and test, for parts without files (default: valid 0.1, test 0)."""
     errors: Errors = "strict"
@@ -65,7 +64,8 @@ class Parts(TaggedFiles):
         sources: dict[str, Source] = {part: Chosen(whole, kept) for part, kept in rows.items()}
         sources |= {part: Memory(table) for part, table in others.items()}
         paths = self.paths()
-        return Splits(order_parts(sources), fingerprint_files(paths), [*self.replaced(paths), *notes])
+        notes = [*self.replaced(paths), *note_test_files(self.named()["train"]), *notes]
+        return Splits(order_parts(sources), fingerprint_files(paths), notes)
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
         """All samples of these files; for `training`, labels and translations are required."""
@@ -79,23 +79,8 @@ class Parts(TaggedFiles):
         """Rows used for training; notes describe the rows left out."""
         return rows
 
-    def named(self) -> dict[str, list[str]]:
-        """File names of every part that has files."""
-        for part in self.extra_parts:
-            if part in STANDARD_PARTS or not part.strip():
-                standard = ", ".join(STANDARD_PARTS)
-                message = f"data.extra_parts cannot have a part named {part!r}: {standard} have their own keys"
-                raise UserError(message, key="data.extra_parts")
-        if empty := [part for part, names in self.extra_parts.items() if not names]:
-            raise UserError(f"data.extra_parts.{empty[0]} has no files", key=f"data.extra_parts.{empty[0]}")
-        return {**super().named(), **self.extra_parts}
-
     def paths(self) -> list[Path]:
         return [path for names in self.named().values() for path in find_files(names, self.what)]
-
-    def absolute_paths(self) -> Self:
-        more = {part: [locate(name) for name in names] for part, names in self.extra_parts.items()}
-        return super().absolute_paths().model_copy(update={"extra_parts": more})
 
     def read(self, files: Sequence[str | Path]) -> Source:
         return Memory(self.table(files, training=False))
@@ -132,11 +117,6 @@ class Parts(TaggedFiles):
             return []
         counts = {path: broken(path) for path in dict.fromkeys(paths)}
         return [f"{count:,} invalid bytes in {path} are read as U+FFFD." for path, count in counts.items() if count]
-
-
-def key_of(part: str) -> str:
-    """Key of `data:` with the files of a part."""
-    return {"train": "files"}.get(part, part if part in STANDARD_PARTS else f"extra_parts.{part}")
 
 
 def strings(values: Sequence[str]) -> Array:

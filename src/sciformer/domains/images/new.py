@@ -14,6 +14,7 @@ from ...data.columns import Array, Lists, rows_of
 from ...data.readers.arrays import Arrays
 from ...errors import UserError
 from ...recipe import guess
+from ...recipe.given import Given
 from ...recipe.page import Found, Page
 from .reader.listing import is_image, is_table, list_image_files, lists_images
 from .reader.pieces import ImageChunks
@@ -23,6 +24,7 @@ from .tokens import Patches
 
 SIZES: guess.Sizes = {0: (64, 2, 4), 2000: (96, 4, 4), 20_000: (192, 6, 6)}
 EPOCHS, BATCHES = 30, {0: 4, 100: 16, 640: 64, 20_000: 128}
+MAX_SHOWN_COLUMNS = 20  # columns described one by one
 MAX_SIDE = 224  # largest side without resizing to save time
 PATCH_SIDES = (1, 2, 4, 7, 8, 14, 16, 32)
 TARGET_TOKENS = 64  # number of patches to aim at
@@ -44,10 +46,11 @@ AUTOENCODER_KEYS = (
 )
 
 
-def guess_images(names: list[str], paths: list[Path]) -> Page:
+def guess_images(names: list[str], paths: list[Path], given: Given) -> Page:
     """Recipe of a vision transformer for image files."""
-    parts = guess.group_by_part(names)
-    opened, skips = guess.open_readable(ImageFiles(kind="images", **guess.part_fields(parts)))
+    parts = given.parts(names)
+    section = given.section(ImageFiles, {"kind": "images"}, **guess.part_fields(parts), labels_per_class=None)
+    opened, skips = guess.open_readable(section)
     source = opened.sources["train"]
     assert isinstance(source, ImageChunks)
     count = guess.check_count(sum(source.sizes), "images", opened.notes)
@@ -56,7 +59,7 @@ def guess_images(names: list[str], paths: list[Path]) -> Page:
     known = {name: source.known_column(name) for name in source.columns if name not in ("file", "entry")}
     flat = {name: _class_or_value_column(name, column) for name, column in known.items() if column is not None}
     flat = {name: column for name, column in flat.items() if column.dtype.kind != "U" or not _too_many_classes(column)}
-    ask = find_question(flat, max(count, 5 * MAX_INTEGER_CLASSES))
+    ask = find_question(flat, max(count, 5 * MAX_INTEGER_CLASSES), given)
     side = _target_side(shapes, varying)
     height, width, channels = (int(length) for length in shapes[0])
     sides = (side, side) if side else (height, width)
@@ -67,6 +70,7 @@ def guess_images(names: list[str], paths: list[Path]) -> Page:
         f"Found: {count:,} images to train on, {_describe_images(shapes, varying)}.",
         *([f"Classes{where}: {guess.list_counts(flat[label])}."] if label else []),
         *([NO_CLASSES] if ask.kind == "masked" else []),
+        *ask.notes,
         *opened.notes,
     ]
     found = [
@@ -80,8 +84,9 @@ def guess_images(names: list[str], paths: list[Path]) -> Page:
         *ask.found,
         *(AUTOENCODER_KEYS if ask.kind == "masked" else ()),
     ]
-    files = [Path(name) for name in names]
-    return Page("vision transformer", files, f"{count:,} images", notes, "images/vit-tiny", found)
+    files, roles = [Path(name) for name in names], {"label" if label else "target": ask.column}
+    unused = [name for name in known if name != ask.column]
+    return Page("vision transformer", files, f"{count:,} images", notes, "images/vit-tiny", found, roles, unused)
 
 
 def vision_keys(sides: tuple[int, int], count: int, unit: str, kind: str, parts: Collection[str] = ()) -> list[Found]:
@@ -156,9 +161,11 @@ def is_image_source(name: str) -> bool:
     return path.exists() and (lists_images(path) if is_table(path) else is_image(path))
 
 
-def guess_patches(names: list[str], paths: list[Path]) -> Page:
+def guess_patches(names: list[str], paths: list[Path], given: Given) -> Page:
     """Recipe of a vision transformer for NumPy arrays."""
-    table: dict[str, Any] = dict(Arrays(kind="arrays").read(list(paths)).load(0))
+    parts = given.parts(names)
+    section = given.section(Arrays, {"kind": "arrays"}, **guess.part_fields(parts))
+    table: dict[str, Any] = dict(section.read(section.files).load(0))
     count = rows_of(table)
     shapes = {name: f"{column.dtype} {column.shape}" for name, column in table.items()}
     name = _image_column(table, shapes)
@@ -172,19 +179,23 @@ def guess_patches(names: list[str], paths: list[Path]) -> Page:
     group = _group_column(flat, count)
     binary = set(np.unique(image[:64]).tolist()) <= {-1.0, 1.0}
     beside = {key: column for key, column in flat.items() if key not in (name, group)}
-    ask = find_question(beside, count, along=True)
+    ask = find_question(beside, count, given, along=True)
     found = [
         Found("data.kind", "arrays"),
-        *guess.files({"train": names}),
+        *guess.files(parts),
         Found("data.rename", {"image": name} if name != "image" else None, f"the images are in `{name}`"),
-        *guess.split((), count, "samples", by=group),
+        *guess.split(parts, count, "samples", by=group),
         *vision_keys(image.shape[1:3], count, "samples", ask.kind),
         Found("tokens.scale", *(BINARY_SCALE if binary else CHANNEL_SCALE)),
         Found("tokens.periodic", False, "true for periodic boundaries"),
         *ask.found,
     ]
-    notes = [f"Found: {count:,} samples in columns", *(f"  {key:14} {text}" for key, text in words.items())]
-    return Page("vision transformer", paths, f"{count:,} samples", notes, "spins/ising-vit", found)
+    shown = [f"  {key:14} {text}" for key, text in words.items()]
+    more = [f"  and {len(shown) - MAX_SHOWN_COLUMNS:,} more"] * (len(shown) > MAX_SHOWN_COLUMNS)
+    notes = [f"Found: {count:,} samples in columns", *shown[:MAX_SHOWN_COLUMNS], *more, *ask.notes]
+    roles = {"image": name, "label" if ask.kind == "classify" else "target": ask.column, "group": group}
+    unused = [key for key in table if key not in roles.values()]
+    return Page("vision transformer", paths, f"{count:,} samples", notes, "spins/ising-vit", found, roles, unused)
 
 
 def _image_column(table: dict[str, Any], found: dict[str, str]) -> str:
@@ -202,30 +213,49 @@ def _group_column(flat: dict[str, Array], count: int) -> str:
     return next((name for name in possible if 10 <= len(np.unique(flat[name])) <= count // 2), "")
 
 
-def find_question(flat: dict[str, Array], count: int, along: bool = False) -> guess.Question:
+def find_question(flat: dict[str, Array], count: int, given: Given, along: bool = False) -> guess.Question:
     """Choose the objective: classify, regress, or reconstruct masked patches.
 
     along   plot the predictions against a column of values, for example a temperature
     """
     most = min(guess.MAX_CLASSES, max(2, count // 5))
-    classes = {name: len(np.unique(column)) for name, column in flat.items() if guess.is_discrete(column)}
-    classes = {name: number for name, number in classes.items() if 2 <= number <= most}
+    sizes = {name: len(np.unique(column)) for name, column in flat.items() if guess.is_discrete(column)}
+    classes = {name: number for name, number in sizes.items() if 2 <= number <= most}
     values = [name for name, column in flat.items() if column.dtype.kind == "f" and np.isfinite(column).all()]
     values = [name for name in values if name not in classes and np.ptp(flat[name]) > 0]
     first = next((name for name in LABEL_NAMES if name in classes), "")
     aimed = next((name for name in VALUE_NAMES if name in values), "")
-    texts = [name for name in classes if flat[name].dtype.kind in "Ub"]
-    label = first or ("" if aimed else next(iter(texts or classes), ""))
-    others = [f"`{name}` ({number} classes)" for name, number in classes.items() if name != label]
-    aim = "" if label else aimed or next(iter(values), "")
-    others += [f"`{name}` (values)" for name in values if name != aim]
-    also = f"; other columns: {', '.join(others)}" if others else ""
-    if label:
-        ask = guess.classify(label, f"`{label}` has {classes[label]} distinct values{also}")
+    asked = given.get("objective.kind")
+
+    def others(used: str) -> str:
+        found = [f"`{name}` ({number} classes)" for name, number in classes.items() if name != used]
+        found += [f"`{name}` (values)" for name in values if name != used]
+        return f"; other columns: {guess.list_names(found)}" if found else ""
+
+    def classify() -> guess.Question | str:
+        texts = [name for name in classes if flat[name].dtype.kind in "Ub"]
+        label = given.get("objective.label") or first
+        label = label or ("" if aimed and asked is None else next(iter(texts or classes), ""))
+        if not label and classes:
+            return f"No classes: `{aimed}` has values."
+        if not label:
+            one = [name for name, number in sizes.items() if number == 1]
+            same = f" `{one[0]}` has a single value." if one else ""
+            return f"No classes: no column has 2 to {most:,} different names or whole numbers.{same}"
+        ask = guess.classify(label, f"`{label}` has {sizes.get(label, 'some')} distinct values{others(label)}")
         why = "the report plots the predictions against this column"
         drawn = Found("objective.plot_against", values[0] if values and along else None, why)
         return ask._replace(found=[*ask.found, drawn])
-    return guess.regress(aim, f"`{aim}` has values{also}") if aim else guess.masked("patches", 0.5)
+
+    def regress() -> guess.Question | str:
+        aim = next(iter(given.listed("objective.targets")), aimed or next(iter(values), ""))
+        return (
+            guess.regress(aim, f"`{aim}` has values{others(aim)}") if aim else "No values: no column has real numbers."
+        )
+
+    return guess.choose(
+        given, {"classify": classify, "regress": regress, "masked": lambda: guess.masked("patches", 0.5)}
+    )
 
 
 IMAGES = guess.Guess(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,9 +14,13 @@ import numpy as np
 
 from ...data.columns import Array, Lists, Table, concatenate
 from ...data.fileset import split_tag
+from ...data.readers.events.reader import EventFiles
+from ...data.readers.formula import Formula
+from ...data.source import find_files
 from ...errors import UserError
 from ...files.formats.base import Layout, TableFile, opened, release
 from ...recipe import guess
+from ...recipe.given import Given
 from ...recipe.page import Found, Page
 from .features import TYPE_FLAGS, VECTOR_COLUMNS
 
@@ -46,13 +51,17 @@ class FoundJets(NamedTuple):
     form: Layout
     particles: ParticleColumns
     bad: list[str]
+    columns: list[str]
 
 
-def guess_jets(names: list[str], paths: list[Path]) -> Page:
+def guess_jets(names: list[str], paths: list[Path], given: Given) -> Page:
     """Guess a recipe of a Particle Transformer for the jets in the files."""
-    seen = inspect_files(paths)
-    parts = guess.group_by_part(names)
-    ask = _find_question(seen.table, names, parts)
+    parts = given.parts(names)
+    keys = given.section(EventFiles, {"kind": "events"}, **guess.part_fields(parts))
+    asked = [name for formula in (*keys.classes.values(), keys.weight) if formula for name in Formula(formula).names]
+    asked += [*([keys.label] if keys.label else []), *given.listed("objective.targets")]
+    seen = inspect_files(find_files([split_tag(name)[1] for name in parts["train"]]), keys, asked)
+    ask = _find_question(seen.table, names, parts, keys, given)
     weight, why = find_weight(seen.table)
     observers = ["file"] * (len(paths) > 1) + ["entry", *find_observers(seen.table, [*ask.columns, weight])]
     if ask.base != "jets/part":  # masked modelling uses no weights
@@ -82,7 +91,10 @@ def guess_jets(names: list[str], paths: list[Path]) -> Page:
         *(guess.model(seen.samples, "jets (in the paper 128)", SIZES, None) if seen.samples < PAPER_JETS else []),
         *guess.training(seen.samples, EPOCHS, BATCHES, parts=parts),
     ]
-    return Page("Particle Transformer", paths, f"{seen.samples:,} jets", notes, "jets/part", found)
+    roles = {**seen.particles.parts, "class": ", ".join(ask.columns), "weight": weight}
+    used = {*seen.particles.columns, *ask.columns, weight, *observers}
+    unused = [name for name in seen.columns if name not in used]
+    return Page("Particle Transformer", paths, f"{seen.samples:,} jets", notes, "jets/part", found, roles, unused)
 
 
 def _token_keys(seen: FoundJets) -> list[Found]:
@@ -107,31 +119,36 @@ def _token_keys(seen: FoundJets) -> list[Found]:
 # Contents of the files
 
 
-def inspect_files(paths: Sequence[Path]) -> FoundJets:
-    """Find the columns of the first readable file, and sample rows of several files."""
+def inspect_files(paths: Sequence[Path], keys: EventFiles | None = None, asked: Sequence[str] = ()) -> FoundJets:
+    """Find the columns of the first readable file, and sample rows of several files.
+
+    keys    given keys of the section `data`
+    asked   columns of jets that the user names
+    """
+    keys = keys or EventFiles(kind="events")
     try:
-        some, form, bad = _readable_files(paths[:: max(1, len(paths) // MAX_COUNTED_FILES)])
+        some, form, bad = _readable_files(paths[:: max(1, len(paths) // MAX_COUNTED_FILES)], keys)
         kinds = {name.rpartition("/")[2]: kind for name, kind in opened(some[0], form).columns.items()}
         particles = find_particles(kinds)
-        wanted = [*particles.columns, *event_columns(kinds)]
+        wanted = list(dict.fromkeys([*particles.columns, *event_columns(kinds), *asked]))
         tables: list[Table] = []
         for path in some[:: max(1, len(some) // MAX_SAMPLED_FILES)]:
             if len(tables) < MAX_SAMPLED_FILES * SAMPLES_PER_FILE:
                 tables += _sample_rows(opened(path, form), wanted)
         count = sum(opened(path, form).rows for path in some)
         count = guess.check_count(round(count * len(paths) / (len(some) + len(bad))), "jets", bad)
-        return FoundJets(concatenate(tables), count, form, particles, bad)
+        return FoundJets(concatenate(tables), count, form, particles, bad, list(kinds))
     finally:
         release(paths)
 
 
-def _readable_files(paths: Sequence[Path]) -> tuple[list[Path], Layout, list[str]]:
+def _readable_files(paths: Sequence[Path], keys: EventFiles) -> tuple[list[Path], Layout, list[str]]:
     """Readable files, layout of the first file, and notes on unreadable files."""
     form: Layout | None = None
     good, wrong = list[Path](), dict[Path, UserError]()
     for path in paths:
         try:
-            form = form or _file_layout(path)
+            form = form or _file_layout(path, keys)
             opened(path, form)
             good.append(path)
         except UserError as error:
@@ -152,22 +169,25 @@ def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array 
     return [{name: table[column] for name, column in real.items()} for table in found]
 
 
-def _file_layout(path: Path) -> Layout:
+def _file_layout(path: Path, keys: EventFiles) -> Layout:
     """Layout of a file: its tree, and names for the entries of unnamed arrays."""
+    given = Layout(keys.tree, keys.mask, keys.axes, keys.label)
     try:
-        file = opened(path, Layout())
-        axes = _guess_axes(file)
+        file = opened(path, given)
+        axes = keys.axes or _guess_axes(file)
     except UserError as error:
         if error.key != "data.tree":
             raise
         for tree in TREE_NAMES:
             with suppress(UserError):
-                opened(path, Layout(tree))
-                return Layout(tree)
+                opened(path, replace(given, tree=tree))
+                return replace(given, tree=tree)
         raise
+    if keys.label:
+        return replace(given, axes=axes)
     others = [name for name in LABEL_NAMES if name in file.others]
-    words = next((name for name in others if name in opened(path, Layout(words=name)).columns), "")
-    return Layout(axes=axes, words=words)
+    words = next((name for name in others if name in opened(path, replace(given, words=name)).columns), "")
+    return replace(given, axes=axes, words=words)
 
 
 def _guess_axes(file: TableFile) -> dict[str, list[str]]:
@@ -200,8 +220,31 @@ class Question(NamedTuple):
     base: str = "jets/part"
 
 
-def _find_question(table: Table, names: list[str], parts: dict[str, list[str]]) -> Question:
-    flags, column = find_class_flags(table), find_label(table)
+def _find_question(
+    table: Table, names: list[str], parts: dict[str, list[str]], keys: EventFiles, given: Given
+) -> Question:
+    """Classes, from given keys, tags, columns or file names; values if they are given; else hidden particles."""
+
+    def classify() -> Question | str:
+        return _find_classes(table, names, parts, keys)
+
+    def regress() -> Question | str:
+        targets = given.listed("objective.targets")
+        if not targets:
+            return "No values: name them with --objective.targets." if given.get("objective.kind") == "regress" else ""
+        return Question(guess.regress(targets[0], "given").found, [], parts, targets)
+
+    def masked() -> Question:
+        return Question([], ["The model learns to predict hidden particles."], parts, [], "jets/part-masked")
+
+    kind = "classify" if given.get("objective.kind") == "classify" else "discriminate"
+    return guess.choose(given, {kind: classify, "regress": regress, "masked": masked})
+
+
+def _find_classes(table: Table, names: list[str], parts: dict[str, list[str]], keys: EventFiles) -> Question | str:
+    flags, column = keys.classes or find_class_flags(table), keys.label or find_label(table)
+    if keys.label:
+        flags = {}
     tags = sorted({split_tag(name)[0] for name in names})
     if any(tags):
         for missing in (name for name in names if not split_tag(name)[0]):
@@ -210,8 +253,8 @@ def _find_question(table: Table, names: list[str], parts: dict[str, list[str]]) 
         notes = [f"Classes, from the tags of the files: {', '.join(tags)}."]
         return Question(_rejection_keys(tags, table), notes, parts, [])
     if flags:
-        seen = [name for name, one in flags.items() if np.asarray(table[one]).any()]
-        empty = [name for name in flags if name not in seen]
+        empty = [name for name, one in flags.items() if one in table and not np.asarray(table[one]).any()]
+        seen = [name for name in flags if name not in empty]
         notes = [f"Classes: {', '.join(seen)}."]
         notes += [f"Classes without a jet in the sampled rows: {', '.join(empty)}."] if empty else []
         classes = Found("data.classes", flags, "column of each class, 1 for its jets")
@@ -228,11 +271,7 @@ def _find_question(table: Table, names: list[str], parts: dict[str, list[str]]) 
         parts = {part: tag_by_class(some) for part, some in parts.items()}
         notes = ["No class column was found: the file names are used as classes."]
         return Question(_rejection_keys([], table), notes, parts, [])
-    notes = [
-        "No class column was found: the model learns to predict hidden particles. For classes, set data.label or",
-        "data.classes, or tag the files: HToBB:a.root QCD:b.root",
-    ]
-    return Question([], notes, parts, [], "jets/part-masked")
+    return "No class column was found: set --data.label or data.classes, or tag the files: HToBB:a.root QCD:b.root"
 
 
 def _rejection_keys(names: Sequence[str], table: Table) -> list[Found]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +17,8 @@ from ...data.readers.series.reader import SeriesFiles
 from ...data.source import Splits
 from ...errors import UserError
 from ...recipe import guess
-from ...recipe.page import Found, Page
+from ...recipe.given import Given
+from ...recipe.page import Found, Page, describe_columns
 
 SIZES: guess.Sizes = {0: (32, 2, 4), 500: (64, 3, 4), 20_000: (128, 4, 8)}
 EPOCHS, BATCHES = 40, {0: 8, 320: 32, 20_000: 128}
@@ -37,6 +38,7 @@ SCALES = {
     True: ("learned", "the same for all curves: keeps amplitudes"),
     False: ("deviation", "deviation of each window: fluxes vary widely"),
 }
+CLASS_HINT = "Name one with --data.label, or a table of objects with --data.objects, or tag the files: RRAB:rr/*.fits"
 COLUMN_REASONS = {
     "id": "column with the name of the object",
     "time": "in days, kept in double precision",
@@ -60,18 +62,17 @@ class FoundCurves(NamedTuple):
     skips: bool
 
 
-def guess_lightcurves(names: list[str], paths: list[Path]) -> Page:
+def guess_lightcurves(names: list[str], paths: list[Path], given: Given) -> Page:
     """Recipe page for a transformer on the light curves in the files."""
-    names, objects = separate_object_table(names)
+    names, objects = separate_object_table(names, given)
     paths = [path for path in paths if not objects or path != Path(objects).expanduser()]
-    parts = guess.group_by_part(names)
-    seen = inspect_files(parts["train"], objects)
-    ask = _find_question(seen)
+    parts = given.parts(names)
+    seen = inspect_files(parts["train"], given, objects)
+    ask = _find_question(seen, given)
     label = ask.column if ask.kind == "classify" else ""
     window = int(min(MAX_WINDOW, max(16, -(-np.quantile(seen.lengths, 0.99) // 8) * 8)))
     file, middle = seen.file, int(np.median(seen.lengths))
-    beside = [name for name, kind in file.columns.items() if kind.listed == file.listed and not kind.words]
-    columns = asdict(file.names) | {"quality": next(iter(hits(QUALITY, beside)), "")}
+    columns = _roles(file)
     if label != "label":
         columns["label"] = ""
     layout = "one object per file" if file.single else f"one row per {'object' if file.listed else 'observation'}"
@@ -98,11 +99,27 @@ def guess_lightcurves(names: list[str], paths: list[Path]) -> Page:
         Found("train.packed", True, "curves are concatenated: no padding"),
     ]
     title, amount = f"{QUESTION_WORDS[ask.kind]} of light curves", f"{seen.samples:,} objects"
-    return Page(title, paths, amount, notes, "lightcurves/transformer", found)
+    aim = {"target": ask.column} if ask.column not in ("", "label", columns["label"]) else {}
+    roles, unused = columns | aim, _without_role(file, (columns | aim).values())
+    return Page(title, paths, amount, notes, "lightcurves/transformer", found, roles, unused)
 
 
-def separate_object_table(names: list[str]) -> tuple[list[str], str]:
+def _roles(file: CurveFile) -> dict[str, str]:
+    """Column of each role."""
+    beside = [name for name, kind in file.columns.items() if kind.listed == file.listed and not kind.words]
+    quality = file.names.quality or next(iter(hits(QUALITY, beside)), "")
+    return asdict(file.names) | file.told | {"quality": quality}
+
+
+def _without_role(file: CurveFile, used: Iterable[str]) -> list[str]:
+    known = {*used}
+    return [name for name in file.columns if name not in known]
+
+
+def separate_object_table(names: list[str], given: Given) -> tuple[list[str], str]:
     """Split file names into light curves and a table of objects (without times)."""
+    if objects := given.get("data.objects"):
+        return [name for name in names if name != objects], str(objects)
     for name in names if len(names) <= MAX_INSPECTED_FILES else (names[0], names[-1]):
         path = Path(name).expanduser()
         if len(names) == 1 or not path.is_file():
@@ -116,17 +133,24 @@ def separate_object_table(names: list[str]) -> tuple[list[str], str]:
     return names, ""
 
 
-def inspect_files(names: Sequence[str], objects: str = "") -> FoundCurves:
+def inspect_files(names: Sequence[str], given: Given, objects: str = "") -> FoundCurves:
     """Read the training files, or a sample of them if there are many."""
     places = np.unique(np.linspace(0, len(names) - 1, MAX_INSPECTED_FILES).astype(int))
     some = [names[place] for place in places]
-    opened, skips = guess.open_readable(SeriesFiles(kind="series", files=some, objects=objects, split=guess.NO_SPLIT))
+    fixed = {"files": some, "objects": objects, "split": guess.NO_SPLIT, "labels_per_class": None}
+    section = given.section(SeriesFiles, {"kind": "series"}, **fixed, valid=[], test=[], extra_parts={})
+    opened, skips = guess.open_readable(section)
     source: Any = opened.sources["train"]
-    count = guess.check_count(round(sum(source.sizes) * len(names) / len(some)), "objects", opened.notes)
-    table, scans = source.load(0), list(source.scans.values())
+    table, file = source.load(0), next(iter(source.scans.values())).file
+    count = round(sum(source.sizes) * len(names) / len(some))
+    roles = _roles(file)
+    told = describe_columns(roles, _without_role(file, roles.values())) if count < guess.MIN_SAMPLES else []
+    if told and not roles["id"] and file.table.rows > 1 and not file.listed:
+        told = ["If a file has several objects, name the column that tells them apart: --data.id COLUMN.", *told]
+    guess.check_count(count, "objects", [*told, *opened.notes])
     time = table["time"]
     assert isinstance(time, Lists)
-    return FoundCurves(table, count, open_curves(scans[0].path, Names()), opened, time.lengths, skips)
+    return FoundCurves(table, count, file, opened, time.lengths, skips)
 
 
 def _band_names(table: Table) -> list[str]:
@@ -138,31 +162,44 @@ def _band_names(table: Table) -> list[str]:
     return [f"Bands: {guess.list_names(f'{name} ({share:.0f} %)' for name, share in zip(names, shares))}."]
 
 
-def _find_question(seen: FoundCurves) -> guess.Question:
+def _find_question(seen: FoundCurves, given: Given) -> guess.Question:
     single = {name: column for name, column in seen.table.items() if isinstance(column, np.ndarray) and name != "id"}
     values = [name for target in TARGET_NAMES for name in single if plain(name) == target and _is_real(single[name])]
-    label = next((name for name in ("label", *hits(LABEL, single)) if name in single), "")
-    why = "No classes were found"
-    if label:
-        words = single[label].astype(str)
+    values = given.listed("objective.targets") or values
+
+    def classify() -> guess.Question | str:
+        found = given.listed("objective.label") or [name for name in ("label", *hits(LABEL, single)) if name in single]
+        if not found or found[0] not in single:
+            varied = hits(LABEL, seen.file.columns)
+            if varied and not seen.file.of_object(varied[0]):
+                return f"No classes: `{varied[0]}` has several values for the same object."
+            return "No classes: no column of objects is called label, class or type. " + CLASS_HINT
+        words = single[found[0]].astype(str)
         words = words[words != ""]
+        own = seen.file.names.label if found[0] == "label" and seen.file.names.label else found[0]
         counts = np.unique(words, return_counts=True)[1]
-        if 2 <= len(counts) <= MAX_CLASSES and not (values and counts.max() > MAX_CLASS_SHARE * counts.sum()):
-            also = f" Columns for a regression: {', '.join(values)}." if values else ""
-            notes = [f"Classes of the inspected curves: {guess.list_counts(words)}.{also}"]
-            ask = guess.classify(label, f"{len(counts)} classes")
-            balance = "classes" if counts.max() > 3 * counts.min() else "none"
-            even = Found("objective.balance", balance, "classes count equally; none: objects count equally")
-            return ask._replace(found=[*ask.found, even], notes=[*notes, *guess.rare_classes(words, "objects")])
-        why = f"Nearly all objects have the same class in `{label}`"
-    if values:
-        ask = guess.regress(values[0], f"`{values[0]}` has values")
-        return ask._replace(notes=[f"{why}: the recipe predicts the values of `{values[0]}`."])
-    notes = [
-        "Neither classes nor values were found: the recipe predicts hidden points. To classify, set the column",
-        "data.label, or a table of objects in data.objects, or put the class before file names: RRAB:rr/*.fits",
-    ]
-    return guess.masked("points", 0.5)._replace(notes=notes)
+        if len(counts) < 2:
+            return f"No classes: all objects have the same class in `{own}`{f', {words[0]}' if len(words) else ''}."
+        if len(counts) > MAX_CLASSES:
+            return f"No classes: `{own}` has {len(counts):,} different values."
+        if values and counts.max() > MAX_CLASS_SHARE * counts.sum() and "objective.kind" not in given:
+            return f"No classes: nearly all objects have the same class in `{own}`."
+        also = f" Columns for a regression: {', '.join(values)}." if values else ""
+        notes = [f"Classes of the inspected curves: {guess.list_counts(words)}.{also}"]
+        ask = guess.classify(found[0], f"{len(counts)} classes")
+        balance = "classes" if counts.max() > 3 * counts.min() else "none"
+        even = Found("objective.balance", balance, "classes count equally; none: objects count equally")
+        return ask._replace(found=[*ask.found, even], notes=[*notes, *guess.rare_classes(words, "objects")])
+
+    def regress() -> guess.Question | str:
+        if not values:
+            return f"No values: no column of objects with real numbers is called {', '.join(TARGET_NAMES[:4])}, ..."
+        return guess.regress(values[0], f"`{values[0]}` has values")
+
+    def masked() -> guess.Question:
+        return guess.masked("points", 0.5)._replace(notes=["The recipe predicts hidden points."])
+
+    return guess.choose(given, {"classify": classify, "regress": regress, "masked": masked})
 
 
 def _is_real(column: Array) -> bool:

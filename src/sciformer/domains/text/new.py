@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...data.columns import Table
-from ...data.readers.text_parts import REPLACE_OPTION, read_lines, read_text
+from ...data.parts import part_of
+from ...data.readers.text_parts import Errors, read_lines, read_text
 from ...data.source import pieces
 from ...errors import UserError
 from ...files.formats.delimited import DELIMITED_SUFFIXES, form_of
 from ...inspect.cost import format_large
 from ...recipe import guess
+from ...recipe.given import Given
 from ...recipe.page import Found, Page
 from .readers.labelled import Lines
 from .readers.pairs import COLUMN_MARK, Parallel
@@ -34,36 +36,30 @@ ENCODER_SIZES: guess.Sizes = {0: (64, 2, 4), 2000: (128, 2, 4), 50_000: (256, 4,
 ENCODER_BATCHES = {0: 8, 320: 32}
 
 
-def guess_text(names: list[str], paths: list[Path]) -> Page:
+def guess_text(names: list[str], paths: list[Path], given: Given) -> Page:
     """Recipe for text files: translation, classification, tagging or language model."""
-    try:
-        return _detect_recipe(names, paths)
-    except UserError as error:
-        if REPLACE_OPTION not in error.hint:
-            raise
-        way = f"sciformer train text/gpt-char --data.files NAME ... {REPLACE_OPTION}"
-        raise error.with_fields(hint=error.hint.replace(REPLACE_OPTION, way)) from error
-
-
-def _detect_recipe(names: list[str], paths: list[Path]) -> Page:
+    kind, errors = given.get("data.kind"), given.get("data.errors", "strict")
     found = find_name_pattern(paths) if len(paths) > 1 else None
-    if found and CLASS_NAMES.issuperset(found.values):
-        return guess_classifier(guess.group_by_part(found.names), paths, found.values)
-    if found and are_translations(found):
-        return guess_translation(guess.group_by_part(found.names), found.values, paths)
-    parts = guess.group_by_part([str(path) for path in paths])
-    if columns := tab_separated_columns(paths[0]):
-        return guess_translation(parts, columns, paths)
-    if all(_bare_suffix(path) in DELIMITED_SUFFIXES for path in paths):
-        table = Lines(kind="lines", files=parts["train"]).read(parts["train"]).load(0)
+    if kind in (None, "lines") and found and CLASS_NAMES.issuperset(found.values):
+        return guess_classifier(given.parts(found.names), paths, given, found.values)
+    if found and (kind == "parallel" or (kind is None and are_translations(found, errors))):
+        return guess_translation(given.parts(found.names), given.listed("data.columns") or found.values, paths, given)
+    parts = given.parts([str(path) for path in paths])
+    if kind in (None, "parallel"):
+        columns = given.listed("data.columns") if kind else []
+        if columns := columns or tab_separated_columns(paths[0], errors):
+            return guess_translation(parts, columns, paths, given)
+    if kind == "lines" or (kind is None and all(_bare_suffix(path) in DELIMITED_SUFFIXES for path in paths)):
+        section = given.section(Lines, {"kind": "lines"}, **guess.part_fields({"train": parts["train"]}))
+        table = section.read(parts["train"]).load(0)
         if len(table) > 1:
-            return guess_classifier(parts, paths)
+            return guess_classifier(parts, paths, given)
         seen = _TextCounts([table])
         data = [Found("data.kind", "lines", "a table with a single column of texts"), *guess.files(parts)]
         return _guess_gpt(paths, seen, seen.total_characters(0), data, "texts in a table")
-    if is_tagged(paths[0]):
-        return guess_tagger(parts, paths)
-    return _guess_running_text(names, parts, paths)
+    if kind == "conll" or (kind is None and is_tagged(paths[0], errors)):
+        return guess_tagger(parts, paths, given)
+    return _guess_running_text(names, parts, paths, given)
 
 
 def _load(section: Any) -> tuple[dict[str, Any], int, list[str]]:
@@ -80,9 +76,10 @@ def _bare_suffix(path: Path) -> str:
 # Language models
 
 
-def _guess_running_text(names: list[str], parts: dict[str, list[str]], paths: list[Path]) -> Page:
+def _guess_running_text(names: list[str], parts: dict[str, list[str]], paths: list[Path], given: Given) -> Page:
     parts = parts if len(parts) > 1 else {"train": names}
-    opened = TextFiles(kind="text", files=parts["train"]).open()
+    section = given.section(TextFiles, {"kind": "text"}, files=parts["train"], valid=[], test=[], extra_parts={})
+    opened = section.open()
     size = sum(path.stat().st_size for path in paths if len(parts) == 1 or str(path) in parts["train"])
     seen = _TextCounts(table for source in opened.sources.values() for table in pieces(source))
     characters, lines = seen.total_characters(size), len(seen.lengths)
@@ -186,13 +183,16 @@ def _round_up(number: float, steps: Sequence[int]) -> int:
     return next((step for step in steps if step >= number), steps[-1])
 
 
-def guess_classifier(parts: dict[str, list[str]], paths: list[Path], classes: Sequence[str] = ()) -> Page:
+def guess_classifier(parts: dict[str, list[str]], paths: list[Path], given: Given, classes: Sequence[str] = ()) -> Page:
     """Recipe of an encoder that predicts the label or value of a text."""
     files = {name: list[str]() for name in classes}
-    table, count, told = _load(Lines(kind="lines", classes=files, **guess.part_fields(parts)))
-    label, values, why = _find_label(table, count)
+    section = given.section(
+        Lines, {"kind": "lines", "classes": files}, **guess.part_fields(parts), labels_per_class=None
+    )
+    table, count, told = _load(section)
+    ask, label = _find_question(table, count, given)
+    values = ask.kind == "regress"
     columns = [f"`{name}` ({len(np.unique(column))} different)" for name, column in table.items() if name != "text"]
-    shown = ", ".join(map(str, np.unique(table[label])[:8]))
     found = [
         Found("data.kind", "lines", "texts with a label"),
         *guess.files(parts),
@@ -200,37 +200,48 @@ def guess_classifier(parts: dict[str, list[str]], paths: list[Path], classes: Se
         *guess.split(parts, count, "texts", "equal ones"),
         *_encoder_keys(table["text"], count, "texts", lower=True),
         *guess.training(count, 20 if count < 2000 else 10, ENCODER_BATCHES, "loss" if values else "accuracy", parts),
-        *(guess.regress(label, why) if values else guess.classify(label, f"{why}: {shown}")).found,
+        *ask.found,
     ]
-    notes = [f"Found: {count:,} texts, with columns {', '.join(columns)}.", *told]
-    return Page(f"{label} of texts", paths, f"{count:,} texts", notes, "text/sentiment-scratch", found)
+    notes = [f"Found: {count:,} texts, with columns {guess.list_names(columns)}.", *ask.notes, *told]
+    roles, unused = section.roles(parts["train"][0]), [name for name in table if name not in ("text", label)]
+    roles |= {"label" if ask.kind == "classify" else "target": roles.get(label, label)}
+    return Page(f"{label} of texts", paths, f"{count:,} texts", notes, "text/sentiment-scratch", found, roles, unused)
 
 
-def _find_label(table: Mapping[str, Any], count: int) -> tuple[str, bool, str]:
-    """Target column, whether its values are real numbers, and why it was chosen."""
+def _find_question(table: Mapping[str, Any], count: int, given: Given) -> tuple[guess.Question, str]:
+    """Objective of labelled texts, and its column."""
     columns = {name: column for name, column in table.items() if name != "text"}
     sizes = {name: len(np.unique(column)) for name, column in columns.items()}
     real = [name for name, column in columns.items() if column.dtype.kind == "f" and np.isfinite(column).all()]
     most = min(guess.MAX_CLASSES, max(2, count // 2))
     few = [name for name, size in sizes.items() if 2 <= size <= most and name not in real]
-    named = [name for name in ("label", *few, *real) if name in few or name in real]
-    if not named:
-        listed = ", ".join(f"{size:,} in `{name}`" for name, size in sizes.items())
-        raise UserError(
-            f"no column can be a label (2 to {guess.MAX_CLASSES:,} different values) or a numeric target",
-            hint=f"Different values: {listed}." if listed else "There is no column besides `text`.",
-        )
-    name = named[0]
-    return name, name in real, f"`{name}` has {sizes[name]} different values"
+    first = next((name for name in ("label", *few, *real) if name in few or name in real), "")
+
+    def classify() -> guess.Question | str:
+        label = given.get("objective.label") or (first if first in few else next(iter(few), ""))
+        if not label or (label != first and label in few and "objective.kind" not in given):
+            listed = ", ".join(f"`{name}` with {size:,}" for name, size in list(sizes.items())[:8])
+            found = f"columns with their different values: {listed or 'none besides `text`'}"
+            return f"No classes: no column has 2 to {most:,} different names or whole numbers; {found}."
+        shown = ", ".join(map(str, np.unique(table[label])[:8])) if label in table else ""
+        return guess.classify(label, f"`{label}` has {sizes.get(label, 'some')} different values: {shown}")
+
+    def regress() -> guess.Question | str:
+        aim = next(iter(given.listed("objective.targets")), first if first in real else next(iter(real), ""))
+        why = f"`{aim}` has {sizes.get(aim, 'some')} different values"
+        return guess.regress(aim, why) if aim else "No values: no column has real numbers."
+
+    ask = guess.choose(given, {"classify": classify, "regress": regress})
+    return ask, ask.column
 
 
-def guess_tagger(parts: dict[str, list[str]], paths: list[Path]) -> Page:
+def guess_tagger(parts: dict[str, list[str]], paths: list[Path], given: Given) -> Page:
     """Recipe of an encoder that predicts the tag of each word."""
     suffix = _bare_suffix(paths[0])
     words, tags = TAGGED_FORMATS.get(suffix, (0, None))
     universal = suffix == ".conllu"
-    options = {"words": words, "tags": tags, "comments": universal, **guess.part_fields(parts)}
-    table, count, told = _load(Columns(kind="conll", **options))
+    options = {"kind": "conll", "words": words, "tags": tags, "comments": universal}
+    table, count, told = _load(given.section(Columns, options, **guess.part_fields(parts)))
     kinds = sorted(set(table["tags"].values.tolist()))
     spans = all(kind == "O" or kind[1:2] == "-" for kind in kinds)
     texts = [" ".join(words) for words in text_column(table, "words")[0]]
@@ -254,9 +265,10 @@ def guess_tagger(parts: dict[str, list[str]], paths: list[Path]) -> Page:
 # Translation
 
 
-def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: list[Path]) -> Page:
+def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: list[Path], given: Given) -> Page:
     """Recipe of a Transformer that translates the first column to the second."""
-    table, count, told = _load(Parallel(kind="parallel", columns=columns, **guess.part_fields(parts)))
+    section = given.section(Parallel, {"kind": "parallel", "columns": columns}, **guess.part_fields(parts))
+    table, count, told = _load(section)
     source, target = columns[:2]
     words = {name: sum(len(text.split()) for text in table[name]) for name in (source, target)}
     different = len({word for name in words for text in table[name] for word in text.split()})
@@ -329,7 +341,7 @@ def find_name_pattern(paths: Sequence[Path]) -> NamePattern | None:
             sets.setdefault(str(path.with_name(name)), []).append(parts[-place])
         values = next(iter(sets.values()))
         alike = all(sorted(found) == sorted(values) for found in sets.values())
-        told = {value.lower() for value in values} & set(guess.PART_WORDS)
+        told = any(part_of(value) for value in values)
         if alike and len(set(values)) == len(values) > 1 and not told:
             return NamePattern(values, list(sets))
     return None
@@ -343,19 +355,19 @@ def lines_match(one: Sequence[str], other: Sequence[str]) -> bool:
     return bool(lengths.std(1).min() > 0 and np.corrcoef(lengths)[0, 1] > MIN_LENGTH_CORRELATION)
 
 
-def are_translations(found: NamePattern) -> bool:
-    """Whether the files of a name pattern are translations of each other."""
+def are_translations(found: NamePattern, errors: Errors = "strict") -> bool:
+    """Whether files of a name pattern are translations."""
     if LANGUAGE_CODES.issuperset(found.values):
         return True
-    first, second = (read_lines(Path(found.names[0].replace(COLUMN_MARK, value))) for value in found.values[:2])
+    first, second = (read_lines(Path(found.names[0].replace(COLUMN_MARK, value)), errors) for value in found.values[:2])
     return not CLASS_NAMES.issuperset(found.values) and lines_match(first, second)
 
 
-def tab_separated_columns(path: Path) -> list[str]:
+def tab_separated_columns(path: Path, errors: Errors = "strict") -> list[str]:
     """Column names of a file of tab-separated translations; [] for other files."""
-    if form_of(path, read_text(path)) != "tsv":
+    if form_of(path, read_text(path, errors)) != "tsv":
         return []
-    rows = [line.split("\t") for line in read_lines(path) if line.strip()]
+    rows = [line.split("\t") for line in read_lines(path, errors) if line.strip()]
     if {len(row) for row in rows} != {2}:
         return []
     head = [cell.strip() for cell in rows[0]]
@@ -366,11 +378,11 @@ def tab_separated_columns(path: Path) -> list[str]:
     return ["source", "target"] if varied and worded and lines_match(*zip(*rows)) else []
 
 
-def is_tagged(path: Path) -> bool:
+def is_tagged(path: Path, errors: Errors = "strict") -> bool:
     """Whether a file has a word and tag per line, and empty lines between sentences."""
     if _bare_suffix(path) in TAGGED_FORMATS:
         return True
-    lines = [line.strip() for line in read_text(path).split("\n", 20_000)[:20_000]]
+    lines = [line.strip() for line in read_text(path, errors).split("\n", 20_000)[:20_000]]
     rows = [re.split(r"[ \t]+", line) for line in lines if line and not line.startswith("-DOCSTART-")]
     if len(rows) < 10 or "" not in lines[:-1] or len({len(row) for row in rows}) > 1 or len(rows[0]) < 2:
         return False

@@ -126,6 +126,7 @@ class Layout:
     nested        whether nested columns are read, and missing lists become empty lists
     names         column names of a text file without a header
     usual_names   column names to assume if neither the file nor `names` has any
+    renames       further names of columns, {ours: theirs}
     """
 
     tree: str = ""
@@ -135,9 +136,10 @@ class Layout:
     nested: bool = False
     names: tuple[str, ...] = ()
     usual_names: tuple[str, ...] = ()
+    renames: dict[str, str] = field(default_factory=dict)
 
     def __hash__(self) -> int:
-        return hash((self.tree, self.mask, str(self.axes), self.words))
+        return hash((self.tree, self.mask, str(self.axes), self.words, str(self.renames)))
 
 
 class Kind(NamedTuple):
@@ -171,6 +173,20 @@ class TableFile:
         self.others: dict[str, str] = {}
         self.kinds: dict[str, Kind] = {}
         self.header: dict[str, Any] = {}
+        self.renamed: dict[str, str] = {}
+
+    def rename(self, renames: Mapping[str, str]) -> None:
+        """Give columns further names, {ours: theirs}."""
+        for ours, theirs in renames.items():
+            known: tuple[dict[str, Any], ...] = (self.columns, self.kinds, self.others, self.header)
+            if not any(theirs in columns for columns in known):
+                message = f"{self.path} has no column `{theirs}`, to be used as `{ours}`"
+                raise self.error(message, nearest(theirs, {**self.columns, **self.others}), "--map")
+            for columns in known:
+                columns.pop(ours, None)
+                if theirs in columns:
+                    columns[ours] = columns[theirs]
+            self.renamed[ours] = theirs
 
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
         """Columns of the rows start .. stop - 1."""
@@ -233,7 +249,8 @@ class TableFile:
     def read(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
         """Columns of the rows start .. stop - 1; lists of equal length share `lengths`."""
         with reading(self.path, self.form):
-            found = self.get(names, start, stop)
+            read = self.get(list(dict.fromkeys(self.renamed.get(name, name) for name in names)), start, stop)
+            found = {name: read[self.renamed.get(name, name)] for name in names} if self.renamed else read
         for name, column in found.items():
             if len(column) != stop - start:
                 raise self.error(f"`{name}` in {self.path} must have {stop - start} entries, not {len(column)}")
@@ -264,6 +281,8 @@ def open_file(path: Path, layout: Layout, form: Format | None = None) -> TableFi
     assert form.reader is not None
     with reading(path, form.name):
         opened = form.reader(path, layout)
+        for table in opened.tables() if layout.renames else ():
+            table.rename(layout.renames)
     if not opened.rows:
         opened.close()
         raise UserError(f"{path} has no rows", file=path)

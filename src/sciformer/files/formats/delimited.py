@@ -208,8 +208,10 @@ def read_delimited(path: Path, layout: Layout) -> MemoryTable:
     made: dict[str, Column | None] = {name: measured(column) for name, column in zip(names, columns)}
     table = MemoryTable(path, made, layout)
     for name, column in zip(names, columns):
+        if not table.kinds[name].words:
+            continue
         strange = [n for n, cell in enumerate(column) if cell.lower() not in MISSING_WORDS and not is_number(cell)]
-        if table.kinds[name].words and strange and 2 * len(strange) <= len(column):
+        if strange and 2 * len(strange) <= len(column):
             table.odd[name] = f"{column[strange[0]][:40]!r} in line {lines[strange[0]][0]}"
     return table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -51,6 +51,8 @@ class EventFiles(FileSet):
 
     what: ClassVar[str] = "files of events"
     neutral_keys: ClassVar[tuple[str, ...]] = ("observers",)
+    column_keys: ClassVar[tuple[str, ...]] = (LABEL, WEIGHT)
+    renames_columns: ClassVar[bool] = True
 
     files: list[str] = Field(default_factory=list)
     """Training files: names or globs. CLASS:FILE sets the column `label` of all events in the files:
@@ -99,6 +101,19 @@ class EventFiles(FileSet):
             raise UserError(both, hint="Remove one of them.", key="data.classes")
         return found
 
+    def further_columns(self) -> set[str]:
+        texts = (*self.new.values(), *self.classes.values(), self.select, self.select_new, self.label)
+        return {*self.observers, *(name for text in texts if text for name in Formula(text).names)}
+
+    def with_columns(self, columns: Mapping[str, str]) -> Self:
+        """Formulas of mapped columns are left out, and classes if the label is mapped."""
+        new = {name: formula for name, formula in self.new.items() if name not in columns}
+        return (
+            super()
+            .with_columns(columns)
+            .model_copy(update={"new": new, **({"classes": {}} if LABEL in columns else {})})
+        )
+
     def plan(self, training: bool) -> Plan:
         names, wishes = wanted_columns(self.state, self.observers, FOR_OBSERVERS, training)
         select = self.select if training or self.select_new is None else self.select_new
@@ -106,7 +121,7 @@ class EventFiles(FileSet):
         if self.split.by and training:
             extra[BY] = Formula(self.split.by)
         return Plan(
-            Layout(self.tree, self.mask, self.axes, self.label),
+            Layout(self.tree, self.mask, self.axes, self.label, renames=self.state.get("renames", {})),
             names,
             wishes,
             {name: Formula(text) for name, text in self.new.items()},

@@ -55,6 +55,8 @@ class SeriesFiles(FileSet):
 
     what: ClassVar[str] = "files of light curves"
     unit: ClassVar[str] = "object"
+    column_keys: ClassVar[tuple[str, ...]] = (*ROLES, "quality")
+    renames_columns: ClassVar[bool] = True
 
     files: list[str] = Field(default_factory=list)
     """Training files: names or globs. CLASS:FILE sets the class of all objects in the files:
@@ -139,7 +141,7 @@ class SeriesFiles(FileSet):
             wishes,
             tuple(name for name in (self.split.by, self.split.stratify) if name and training),
             Objects(find_files([self.objects], "a table of objects")[0], given) if there else None,
-            replace(LAYOUT, tree=self.table, names=tuple(self.columns)),
+            replace(LAYOUT, tree=self.table, names=tuple(self.columns), renames=self.state.get("renames", {})),
             tuple(self.state.get("truth", ())) if training else (),
         )
 

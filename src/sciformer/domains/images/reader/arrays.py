@@ -7,7 +7,7 @@ import math
 import struct
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -60,11 +60,18 @@ class ArrayFile:
 
     def get(self, name: str, rows: Array | None = None) -> Array:
         """Read an array, or sorted rows of it, in native byte order; bytes become strings."""
+        return self.get_all([name], rows)[name]
+
+    def get_all(self, names: Sequence[str], rows: Array | None = None) -> dict[str, Array]:
+        """Read several arrays like `get`; the file is opened once."""
         with _contents(self.path, self.form) as (arrays, _):  # opened here: handles do not survive a fork
-            found = _read_row_blocks(arrays[name].load(), rows)
-        if found.dtype.kind not in "OS":
-            return found.astype(found.dtype.newbyteorder("="), copy=False)
-        return as_text(found.ravel()).astype(str).reshape(found.shape)
+            return {name: _native(_read_row_blocks(arrays[name].load(), rows)) for name in names}
+
+
+def _native(found: Array) -> Array:
+    if found.dtype.kind not in "OS":
+        return found.astype(found.dtype.newbyteorder("="), copy=False)
+    return as_text(found.ravel()).astype(str).reshape(found.shape)
 
 
 def open_arrays(path: Path) -> ArrayFile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from ....data.columns import Array
 from ....data.fileset import split_tag
+from ....data.parts import group_by_part, name_words, part_of
 from ....data.source import find_files
 from ....errors import UserError, one_of
 from ....files.formats.base import Layout, open_file
@@ -22,11 +22,6 @@ from .arrays import ARRAY_SUFFIXES
 from .decode import PICTURE_SUFFIXES
 
 FILE_KIND = "images"
-PART_NAMES = {
-    **dict.fromkeys(("train", "training", "trn"), "train"),
-    **dict.fromkeys(("valid", "val", "dev", "validation"), "valid"),
-    **dict.fromkeys(("test", "tst", "testing", "t10k"), "test"),
-}
 PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img", "name")
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "target", "targets", "y", "type", "morphology")
 TABLE_SUFFIXES = (*DELIMITED_SUFFIXES, ".parquet", ".pq")
@@ -65,22 +60,14 @@ def _match_files(name: str, notes: list[str]) -> list[ImageFile]:
     glob = str(path.relative_to(path.anchor) if path.anchor else path)
     paths = [path] if path.exists() else sorted(Path(path.anchor or ".").glob(glob))
     if paths and all(path.is_dir() for path in paths):
+        if parts := _folders_of_parts(paths):
+            return [e._replace(part=parts[path]) for path in parts for e in _list_folder(path, notes)]
         return [ImageFile(e.path, e.part, e.tag or path.name) for path in paths for e in _list_folder(path, notes)]
     return [ImageFile(path, _part_of_idx_file(path)) for path in find_files([name], FILE_KIND)]
 
 
-def name_words(name: str) -> list[str]:
-    """Split the name of a file or array into lower-case words."""
-    return re.split(r"[./_-]", name.lower())
-
-
-def part_of_name(name: str) -> str:
-    """Part (train, valid, test) in a name like `x_train`, or an empty string."""
-    return next((PART_NAMES[word] for word in name_words(name) if word in PART_NAMES), "")
-
-
 def _part_of_idx_file(path: Path) -> str:
-    return part_of_name(path.name) if "ubyte" in name_words(path.name) else ""
+    return part_of(path.name) if "ubyte" in name_words(path.name) else ""
 
 
 def _list_folder(folder: Path, notes: list[str]) -> list[ImageFile]:
@@ -88,10 +75,10 @@ def _list_folder(folder: Path, notes: list[str]) -> list[ImageFile]:
     inside = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "__")))
     folders = [path for path in inside if path.is_dir()]
     files = [path for path in inside if path.is_file() and is_image(path)]
-    parts = {path: PART_NAMES[path.name.lower()] for path in folders if path.name.lower() in PART_NAMES}
-    if not files and "train" in parts.values() and len(set(parts.values())) == len(parts) > 1:
-        return [e._replace(part=part) for path, part in parts.items() for e in _list_folder(path, notes)]
     below = {path: found for path in folders if (found := _images_below(path))}
+    if not files and (parts := _folders_of_parts(list(below))):
+        notes += [f"{path} is the part `{part}`." for path, part in parts.items() if not part_of(path.name)]
+        return [e._replace(part=part) for path, part in parts.items() for e in _list_folder(path, notes)]
     if tables := [path for path in inside if path.is_file() and is_table(path)]:
         notes.append(f"{tables[0]} was not read; to read a table of images, name it: --data.files {tables[0]}")
     if files and below:
@@ -112,6 +99,15 @@ def _list_folder(folder: Path, notes: list[str]) -> list[ImageFile]:
         notes.append(f"{folder} has images in only one folder, {only.name}, so there are no classes.")
         return _list_folder(only, notes)
     return [ImageFile(path, "", top.name) for top, found in below.items() for path in found]
+
+
+def _folders_of_parts(folders: Sequence[Path]) -> dict[Path, str]:
+    """Part of each folder, if the folders are train and others; empty if they are classes."""
+    told = {part_of(path.name) for path in folders} - {""}
+    if "train" not in told or len(told) == 1:
+        return {}
+    grouped = group_by_part([str(path) for path in folders])
+    return {path: part for path in folders for part, names in grouped.items() if str(path) in names}
 
 
 def _images_below(folder: Path) -> list[Path]:

@@ -44,6 +44,7 @@ class ImageFiles(FileSet):
     """
 
     unit: ClassVar[str] = "image"
+    column_keys: ClassVar[tuple[str, ...]] = ("image", "label")
 
     files: list[str] = Field(default_factory=list)
     """Training files: names, globs or folders. Subfolders are classes, except train, valid (or val) and test, which are

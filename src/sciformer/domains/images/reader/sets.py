@@ -14,12 +14,13 @@ import numpy as np
 
 from ....data.columns import Array
 from ....data.fileset import Counts, Scan, Words
+from ....data.parts import part_of, without_part
 from ....data.random import key, mix
 from ....errors import UserError, nearest, one_of
 from . import decode, listing
 from .arrays import ArrayFile, open_arrays
 from .decode import ImageHeader, Resizer
-from .listing import ImageFile, is_picture, is_table, part_of_name
+from .listing import ImageFile, is_picture, is_table
 
 Axes = Literal["", "hw", "hwc", "chw", "nhw", "nhwc", "nchw"]
 IMAGE_NAMES = "image images img imgs data x pixels cutout cutouts picture pictures array"
@@ -333,7 +334,7 @@ def find_image_arrays(file: ArrayFile, options: ReadOptions) -> list[tuple[str, 
         listed = ", ".join(f"`{name}` {stored.dtype} {stored.shape}" for name, stored in file.arrays.items())
         message = f"{file.path} has no array of images (n, height, width); it has {listed or 'no arrays'}"
         raise UserError(message, file=file.path)
-    told = {name: part for name in shaped if (part := part_of_name(name))}
+    told = {name: part for name in shaped if (part := part_of(name))}
     if "train" in told.values() and len(set(told.values())) == len(told) > 1:
         return [(part, _array_set(file, name, options)) for name, part in told.items()]
     usual = [name for word in IMAGE_NAMES.split() for name in shaped if name.rpartition("/")[2].lower() == word]
@@ -417,14 +418,13 @@ def _array_columns(file: ArrayFile, image: str, axes: Axes, options: ReadOptions
             one_of(f"data.label, a keyword of {file.path},", options.label.lower(), known, key="data.label")
             made["label"] = np.array([known[options.label.lower()]])
         return made
-    count, part = file.arrays[image].shape[0], part_of_name(image)
+    count, part = file.arrays[image].shape[0], part_of(image)
     entries = [name for name, stored in file.arrays.items() if stored.shape in ((count,), (count, 1))]
-    mine = {name: name for name in entries if not part or part_of_name(name) == part}
+    mine = {name: name for name in entries if not part or part_of(name) == part}
     if part:
-        mine = {
-            "_".join(word for word in listing.name_words(name) if word not in listing.PART_NAMES): name for name in mine
-        }
-    made = {new.rpartition("/")[2]: file.get(old).reshape(count) for new, old in mine.items()}
+        mine = {without_part(name): name for name in mine}
+    read = file.get_all(list(mine.values()))
+    made = {new.rpartition("/")[2]: read[old].reshape(count) for new, old in mine.items()}
     label = listing.find_label_column(made, options.label, f"an array of {file.path}")
     if label and label != "label":
         made["label"] = made.pop(label)

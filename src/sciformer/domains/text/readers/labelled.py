@@ -31,6 +31,8 @@ class Lines(Parts):
 
     what: ClassVar[str] = "files of labelled lines"
     unit: ClassVar[str] = "text"
+    column_keys: ClassVar[tuple[str, ...]] = ("text", "label")
+    renames_columns: ClassVar[bool] = True
 
     split: Split = Split()
     """Fractions of `files` for validation and test, where `valid` or `test` names no files; equal texts stay in one
@@ -118,6 +120,9 @@ class Lines(Parts):
                 file=path,
             )
         found = {name: [row[place].strip() for row in rows] for place, name in enumerate(names)}
+        for ours, theirs in self.state.get("renames", {}).items():
+            one_of(f"--map {ours}, a column of {path},", theirs, found, key="--map")
+            found[ours] = found.pop(theirs)
         for line, cell in zip(lines, found.get("label", [])):
             if training and not cell:
                 raise UserError(f"line {line} of {path} has no label", file=path, line=line)
@@ -141,12 +146,25 @@ class Lines(Parts):
             return self._guessed(rows, path), rows, lines
         if double := [name for place, name in enumerate(names) if name in names[:place]]:
             raise UserError(f"{path} has two columns named {double[0]!r}", file=path)
-        text = self._one(self.text, TEXT_NAMES.split(), names, "text", path)
-        others = [name for name in names if name != text]
-        label = self._one(self.label, LABEL_NAMES.split(), others, "label", path)
+        text, label = self._text_and_label(names, path)
         new = {name: f"{name}_" for name in ("text", "label") if name not in (text, label)}
         new |= {text: "text"} | ({label: "label"} if label else {})
         return [new.get(name, name) for name in names], rows, lines
+
+    def _text_and_label(self, names: Sequence[str], path: Path) -> tuple[str, str]:
+        """Columns of the text and of the label; the label is empty if there is none."""
+        text = self._one(self.text, TEXT_NAMES.split(), names, "text", path)
+        return text, self._one(self.label, LABEL_NAMES.split(), [one for one in names if one != text], "label", path)
+
+    def roles(self, name: str) -> dict[str, str]:
+        """Column of a file for text and label; empty for files without a header."""
+        path = Path(name).expanduser()
+        grid = read_rows(path, self.format, self.errors) if path.is_file() else None
+        if grid is None or not grid.rows:
+            return {}
+        head = grid.names or [cell.strip().lstrip("#").strip() for cell in grid.rows[0]]
+        headed = grid.names is not None or len(self._names(grid, path)[1]) < len(grid.rows)
+        return dict(zip(("text", "label"), self._text_and_label(head, path))) if headed else {}
 
     def _one(self, given: str, usual: Sequence[str], names: Sequence[str], what: str, path: Path) -> str:
         if given:

@@ -11,17 +11,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ....data.columns import Table
-from ....data.readers.text_parts import (
-    Errors,
-    Parts,
-    decode,
-    key_of,
-    read_bytes,
-    read_lines,
-    read_text,
-    size_of,
-    strings,
-)
+from ....data.fileset import key_of
+from ....data.readers.text_parts import Errors, Parts, decode, read_bytes, read_lines, read_text, size_of, strings
 from ....data.source import Memory, Source, Splits, find_files, fingerprint_files, order_parts
 from ....errors import UserError
 

@@ -27,6 +27,7 @@ class Columns(Parts):
 
     what: ClassVar[str] = "files of words in columns"
     unit: ClassVar[str] = "sentence"
+    column_keys: ClassVar[tuple[str, ...]] = ("words", "tags")
 
     words: int = Field(default=0, ge=0)
     """Index of the word column, counted from 0 (default: 0)."""
