@@ -188,6 +188,10 @@ class Objective(Section):
         """Rows of a table of detailed scores; `samples` has the sample columns, if known."""
         return []
 
+    def exported(self, model: Any, inputs: ModelInputs) -> Outputs:
+        """Outputs of an exported graph (default: those of `predict`)."""
+        return self.predict(model, inputs)
+
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """Predictions, one entry per sample, without the truth."""
         raise UserError(f"`objective.kind: {self.kind}` has no prediction for each sample", key="objective.kind")
