@@ -57,13 +57,20 @@ def keys(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
 
 
 def errors(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
-    """Message and hint of calls that make a UserError; placeholders are shown as {expressions}."""
+    """Message and hint of every error; placeholders are shown as {expressions}.
+
+    A message is the first text in a call of UserError or of a function named `...error`, or a variable `message`.
+    """
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not ast.unparse(node.func).lower().endswith("error"):
-            continue
-        message = next((shown(one) for one in node.args if shown(one)), "")
-        hint = next((shown(one.value) for one in node.keywords if one.arg == "hint"), "")
-        if len(message.split()) > 1:  # other messages are made elsewhere
+        message = hint = ""
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).split(",")[0].strip("(") == "message":
+            texts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            message, *others = map(shown, texts)
+            hint = " ".join(others)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2].lower().endswith("error"):
+            message = next((shown(one) for one in node.args if shown(one)), "")
+            hint = next((shown(one.value) for one in node.keywords if one.arg == "hint"), "")
+        if len(message.split()) > 2:
             yield node.lineno, "", message + (f"\n    hint: {hint}" if hint else "")
 
 

@@ -5,14 +5,14 @@
     UserError        an error that the user can correct, with message, hint, key, file and line
     Stopped          a training was stopped by a signal, after saving a checkpoint
 
-    Tokens, Readout  base classes of your own tokens, and of predictions of tokens; further abilities are declared with
-                     the classes of `sciformer.tokens.protocols`
+    Tokens, Readout  base classes for your own tokens and for their prediction; the classes of
+                     `sciformer.tokens.protocols` declare further abilities
     Stream           tokens of many samples, concatenated
-    register         makes a class of your own available in recipes
+    register         makes your own class available in recipes
     load_plugin      imports your Python file or folder
     check_tokens     conformance tests of your tokens
 
-Verbs live in packages of their own: `sciformer.run.train`, `sciformer.generation`, `sciformer.compare`,
+Functions are in packages of their own: `sciformer.run.train`, `sciformer.generation`, `sciformer.compare`,
 `sciformer.check`. The layers are in `sciformer.nn`. Names are imported on first use, so that the version and the help
 of the command line do not need PyTorch.
 """

@@ -42,7 +42,7 @@ def data_with_columns(recipe: Recipe) -> Data:
 
 
 def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
-    """Stream to cut into windows: the only stream, or the stream with random windows."""
+    """Stream to cut into windows, {name: tokens}, or {} if samples stay whole."""
     kinds = {name: one for name, one in tokens.items() if isinstance(one, Windowed)}
     alone = len(tokens) == 1
     found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
@@ -59,7 +59,7 @@ class Assembly:
     """
 
     pretrained: Pretrained | None = None
-    """Run whose weights initialize a new network."""
+    """Run whose weights initialize a new network (default: None, random weights)."""
 
     def __init__(self, recipe: Recipe, splits: Splits | None) -> None:
         self.recipe, self.splits = recipe, splits
@@ -78,7 +78,7 @@ class Assembly:
     ) -> Assembly:
         """Open the data; fit tokens and objective, or restore their `state`.
 
-        write       whether the data may write files of their own, such as a cache
+        write       whether a reader may write files, such as a cache (default: yes)
         pretrained  run whose token state and weights are used
         """
         data = data_with_columns(recipe)
@@ -114,7 +114,7 @@ class Assembly:
 
     @classmethod
     def from_state(cls, recipe: Recipe, state: Mapping[str, Any]) -> Assembly:
-        """Assemble without data, from a stored state."""
+        """Assemble from a stored state, without opening the data."""
         made = cls(recipe, None)
         made.restore(state)
         return made
@@ -147,7 +147,7 @@ class Assembly:
     def samples(self, source: Source | Table, training: bool = False, until: float | None = None) -> Dataset:
         """Samples of a source or table, tokenised as in the recipe.
 
-        until   keep only tokens up to this distance from the first one of each sample
+        until   keep only tokens up to this distance from the first token of each sample (default: all tokens)
         """
         if isinstance(source, Mapping):
             source = Memory(source)
@@ -161,11 +161,11 @@ class Assembly:
             return tokens.make_windows(lookahead, stride, "tail" if stride else "loose")
         if not training or self.objective.unit != "tokens":  # each token once
             return tokens.make_windows(lookahead)
-        # With windows at every token an epoch has as many windows as the text has tokens. Data in many pieces are read
-        # piece by piece and would not be seen completely: there windows do not overlap.
+        # A window at every token gives as many windows per epoch as the text has tokens. Data in many pieces are read
+        # piece by piece, and a training would not reach the last pieces. So their windows do not overlap.
         assert tokens.window_shape is not None
         stride = stride or (tokens.window_shape if pieces > 1 else (1,) * len(tokens.window_shape))
-        # Without overlap the rest of a text is kept as a shorter window.
+        # Without overlap, the rest of a text is a shorter window.
         whole = stride == tokens.window_shape and not lookahead
         return tokens.make_windows(lookahead, stride, "tail" if whole else "full")
 
@@ -174,7 +174,7 @@ class Assembly:
         return [] if self.splits is None else list(self.splits.sources)
 
     def network(self, seed: int | None = None) -> nn.Module:
-        """Build the network, with random weights (seed of the recipe) or pretrained ones."""
+        """Build the network; random weights depend on `seed` (default: train.seed)."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.train.seed if seed is None else seed)
             built: nn.Module = self.recipe.model.build(self.tokens, self.objective)
@@ -183,7 +183,7 @@ class Assembly:
         return built
 
     def carried(self) -> dict[str, Carried]:
-        """Tensors carried between steps by the objective, initialized with the seed."""
+        """Tensors that the objective carries between steps, initialized with train.seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.train.seed)
             return self.objective.carried(self.tokens)

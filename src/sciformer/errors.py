@@ -51,7 +51,7 @@ class UserError(ValueError):
         return UserError(**{**self.fields, **fields})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without `__init__`, whose arguments differ between subclasses.
+        # Unpickle without `__init__`, because subclasses have other arguments.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
@@ -71,7 +71,7 @@ def one_of(what: str, value: object, names: Iterable[object], *, key: str | None
 
 
 def nearest(value: str, names: Iterable[str], most: int = 8) -> str:
-    """Hint for an unknown name: the most similar known names, else the first names."""
+    """Hint for an unknown name: similar known names, or else the first known names."""
     known = list(names)
     folded = {name.lower(): name for name in reversed(known)}
     near = [folded[name] for name in difflib.get_close_matches(value.lower(), folded, n=3)]

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-MIN_SECONDS_BETWEEN_LINES = 5.0  # where there is no live bar
+MIN_SECONDS_BETWEEN_LINES = 5.0  # without a live bar
 
 
 class ProgressConsole(Console):
-    """Console without output after its reader closed the pipe, as `head` does."""
+    """Console that falls silent when the reader of its pipe ends, as `head` does."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         super().__init__(file=file or sys.stderr, highlight=False, soft_wrap=True)
@@ -35,7 +35,7 @@ class ProgressBar:
     unit    name of the counted things
     show    whether to print anything
     done    count at the start
-    keep    whether the bar stays after the work; without a terminal, whether short work prints lines too
+    keep    whether the bar stays after the work; without a terminal, short work then prints lines too
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ProgressBar:
         self.update(self.done + count)
 
     def update(self, done: int, total: int | None = None, figures: str = "") -> None:
-        """Set the count, with `figures` beside it (default: count per second)."""
+        """Set the count and the text `figures` beside it (default: count per second)."""
         self.done, self.total, now = done, self.total if total is None else total, time.monotonic()
         gone = now - self.began
         figures = figures or f"{(done - self.first) / max(1e-9, gone):,.0f} {self.unit}/s"
@@ -90,7 +90,7 @@ class ProgressBar:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words: 4 s, 2 min 5 s, 3 h 20 min."""
+    """Format seconds as 4 s, 2 min 5 s, or 3 h 20 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -68,7 +68,7 @@ class Run:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The recipe of the run, with all values."""
+        """The recipe of the run, with the values of all keys."""
         return Recipe.load(self.folder.recipe)
 
     @property
@@ -142,7 +142,7 @@ class Run:
         return found
 
     def samples(self, part: str = "test", files: Sequence[str | Path] = ()) -> Dataset:
-        """Samples of other files, or of a part of the data (default: test, else valid)."""
+        """Samples of other files, or of a part of the data (default: test, valid or train)."""
         if files:
             return self.assembly.read([Path(file) for file in files])
         opened = self.data()
@@ -152,7 +152,7 @@ class Run:
         return opened.dataset(part)
 
     def predict(self, what: Table | Sequence[str | Path] | str | Path) -> dict[str, Any]:
-        """Predictions for files or a table of columns, beside the sample columns.
+        """Predictions and sample columns, for files or for a table of columns.
 
         Classification gives probabilities and classes, regression values and standard deviations.
         """
@@ -193,7 +193,7 @@ def train(
 
     fresh           start over: remove the files of an earlier training
     accept_changes  resume even if the recipe, the data or a plugin changed
-    stop_after      save and pause after this step
+    stop_after      save a checkpoint and stop after this step (default: train to the end)
     """
     recipe = absolute_paths(recipe if isinstance(recipe, Recipe) else Recipe.load(recipe))
     device = find_device(recipe.train.device)
@@ -221,7 +221,7 @@ def _train(
     stop_after: int | None,
 ) -> Run:
     began = time.monotonic()
-    # The first rank may simulate or download data, which the others then find.
+    # The first rank may simulate or download data; the other ranks then read the result.
     old, assembly = ranks.in_turn(lambda: _open(recipe, folder, teller, accept_changes, plugins))
     recipe = assembly.recipe
     engine = Engine(assembly, folder, ranks, teller)
@@ -255,7 +255,7 @@ def _train(
                 about["seconds"] += time.monotonic() - began
                 try:
                     folder.write("run.json", json.dumps(about, indent=1))
-                except UserError as error:  # logged, because another error may be on its way
+                except UserError as error:  # logged only: another exception may be propagating
                     teller.log(f"the elapsed time was not saved: {error}")
     if engine.complete:  # also if the run was killed after its last step
         engine.average_checkpoints()
@@ -285,7 +285,7 @@ def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
 def _open(
     recipe: Recipe, folder: Folder, teller: ProgressReporter, accept_changes: bool, plugins: Sequence[plugin.Plugin]
 ) -> tuple[dict[str, Any], Assembly]:
-    """Read run.json of a run to resume, and open the data; refuse changes."""
+    """Open the data, and run.json of a run to resume; refuse changed data or recipes."""
     recipe, pretrained = load_pretrained(recipe, folder)
     begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint, changes are allowed
     old: dict[str, Any] = folder.read_json("run.json") if begun else {}
@@ -312,7 +312,7 @@ def _last_checkpoint(folder: Folder, ranks: Ranks, teller: ProgressReporter) -> 
 
 
 def _clear(folder: Folder) -> None:
-    """Remove the files of a training, and no other files."""
+    """Remove the files of a training; all other files stay."""
     for name in RUN_FILES:
         for path in folder.path.glob(name):
             if path.is_dir() and not path.is_symlink():

@@ -5,8 +5,8 @@
     def test_my_tokens():
         assert check_tokens(Beads(kind="beads", size=3), {"bead": beads}) == []
 
-The suite knows no field. Each check is one property that the rest of the library relies on: first the core, then a
-group for each protocol that the kind declares. A failed check is a sentence in the result, never an exception.
+The suite does not depend on a field of science. Each check tests one property that the rest of the library relies on:
+first the core, then a group for each protocol that the kind declares. A failed check adds a sentence to the result.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check_tokens(
 
     dim      width of the test vectors, an even number
     missing  token columns in which NaN means a missing value; the embedding must handle it
-    draw     whether to test the drawing too, which takes longest
+    draw     whether to test `draw` too, which is the slowest check
 
     Returns  failed checks as sentences; empty if all passed
     """
@@ -89,7 +89,7 @@ class Case:
 
     @cached_property
     def seen(self) -> Stream:
-        """The samples, or the first window of each."""
+        """The samples; if they are cut into windows, the first window of each."""
         if not self.is_windowed:
             return self.stream
         index = WindowIndex(self.tokens.make_windows(), self.tokens.sample_shapes(self.stream))
@@ -106,7 +106,7 @@ class Case:
         return self.seen.take(np.array([int(self.seen.lengths.argmax())]))
 
     def fixed(self) -> Any:
-        """The tokens, after seeding the generator of random weights."""
+        """The tokens, after setting the seed of random weights."""
         torch.manual_seed(SEED)
         return self.tokens
 
@@ -193,7 +193,7 @@ def _state(case: Case) -> Problems:
 
 
 def _embedding(case: Case) -> Problems:
-    """Shape (B, N, D), finite values, gradients to all parameters, padded or packed."""
+    """Check shape (B, N, D), finite values and gradients, for padded and packed tokens."""
     batch = Batch({"tokens": case.tokens.normalise(case.seen)})
     for asked in (case.dim, 2 * case.dim):
         module, dim = case.fixed().embedding(asked), case.fixed().width(asked)
@@ -215,14 +215,14 @@ def _embedding(case: Case) -> Problems:
     yield from _gradients(module, "the embedding")
     ends = batch.inputs(packed=True).stream
     packed = embedded(module, ends.columns, ends.valid)
-    # Places of the tokens in the padded layout.
+    # Indices of the tokens in the flattened padded layout.
     places = case.seen.sample * int(case.seen.lengths.max(initial=0)) + case.seen.position
     if packed.shape != (int(case.seen.lengths.sum()), dim) or not _close(packed, x.reshape(-1, dim)[places]):
         yield "the embedding of packed tokens (T, ...) differs from that of padded tokens: write it for (..., N, ...)"
 
 
 def _padding(case: Case) -> Problems:
-    """Results of an encoder do not depend on padding, with samples of 0 or 1 token."""
+    """Check that padding does not change encoder outputs, also with 0 or 1 token."""
     embedded = case.fixed().width(case.dim) == case.dim
     options: dict[str, Any] = {"trunk": "transformer", "heads": 2} if embedded else {"trunk": "deep_sets"}
     section = Encoder(**{"kind": "encoder", "dim": case.dim, "depth": 1, **options})
@@ -291,7 +291,7 @@ def _draw(case: Case) -> Problems:
 
 
 def _pairs(case: Case) -> Problems:
-    """Shape (B, H, N, N), finite values, gradients."""
+    """Check shape (B, H, N, N), finite values and gradients of the pair bias."""
     module = case.fixed().pairs(2)
     if module is None:
         return
@@ -311,7 +311,7 @@ def _pairs(case: Case) -> Problems:
 
 
 def _hiding(case: Case) -> Problems:
-    """Poison hidden values: the model's input must not change."""
+    """Check that a change of hidden values does not change the model's input."""
     tokens, raw = case.tokens, case.seen.columns
     if not tokens.hides:
         yield "the tokens are Maskable, but `hides` is empty"
@@ -353,7 +353,7 @@ def _masks(case: Case) -> Problems:
 
 
 def _readout(case: Case) -> Problems:
-    """Loss, total and predictions of hidden tokens."""
+    """Check loss, total and predictions of the readout for hidden tokens."""
     tokens = case.tokens
     readout: protocols.Readout = case.fixed().readout(case.dim, tokens.embedding(case.dim))
     view = Batch({"tokens": tokens.normalise(hidden_tokens(case))}).inputs(packed=True).stream
@@ -381,14 +381,14 @@ def _readout(case: Case) -> Problems:
 
 
 def hidden_tokens(case: Case, poison: bool = False) -> Stream:
-    """Tokens with a half of them hidden, optionally with changed values under the mask."""
+    """Stream with half of its tokens hidden; `poison` first changes the hidden values."""
     tokens, stream = case.tokens, case.seen
     names, rng = {"tokens": tokens}, SampleRandom(SEED, 0, np.arange(len(stream)))
     objective = Masked(kind="masked", mask_ratio=0.5)
     if poison:
         hidden = objective.corrupt(Batch({"tokens": stream}), names, rng).stream.columns["hidden"].astype(bool)
         columns = {name: stream.columns[name].copy() for name in tokens.hides}
-        for column in columns.values():  # values of other hidden tokens, larger if they are floats
+        for column in columns.values():  # each gets the value of another hidden token, times 100 if it is a float
             column[hidden] = np.roll(column[hidden], 1, 0) * (100 if column.dtype.kind == "f" else 1)
         stream = stream.with_columns(**columns)
     return objective.corrupt(Batch({"tokens": stream}), names, rng).stream
@@ -402,7 +402,7 @@ def _inputs(stream: Stream) -> Stream:
 
 
 def _windows(case: Case) -> Problems:
-    """The windows of an evaluation contain all tokens, and fit the places of a model."""
+    """Check that evaluation windows contain all tokens and fit into `grid_shape`."""
     if not case.is_windowed:
         return
     tokens, stream = case.tokens, case.stream
@@ -506,7 +506,7 @@ def _preprocessing(case: Case) -> Problems:
 
 
 def _edits(case: Case) -> Problems:
-    """Edits of one token leave all other tokens unchanged."""
+    """Check `drop`, `move` and `change` of single tokens; none may work in place."""
     tokens, stream = case.tokens, case.longest
     n = int(stream.lengths[0])
     first = protocols.prefix_length(tokens)
@@ -578,7 +578,7 @@ PROTOCOL_CHECKS: dict[Any, dict[str, Callable[[Case], Problems]]] = {
 
 
 def describe_difference(one: Stream, other: Stream, close: bool = False) -> str:
-    """The first column in which two streams differ, in words; empty if they are equal."""
+    """Describe the first column in which two streams differ; empty if they are equal."""
     if not np.array_equal(one.lengths, other.lengths):
         return "lengths"
     if odd := set(one.columns) ^ set(other.columns):

@@ -37,21 +37,19 @@ def test_stages_wait_for_what_they_need_and_run_once(sit, tmp_path):
     assert len((tmp_path / "log").read_text().splitlines()) == 2
 
 
-def test_no_stage_is_overtaken_while_it_waits_for_slots(sit, tmp_path):
-    code = f"import sys, time; time.sleep(0.3); open(r'{tmp_path}/log', 'a').write(sys.argv[1] + chr(10))"
-    stages = {"quick": Stage(1, "one.py quick"), "wide": Stage(3, "one.py wide", ("quick",))}
-    stages |= {"broad": Stage(2, "one.py broad"), "small": Stage(1, "one.py small")}
-    sit(stages, one=code)
-    assert (tmp_path / "log").read_text().split()[:2] == ["quick", "wide"]
+WIDE = {"quick": Stage(1, "one.py quick"), "wide": Stage(3, "one.py wide", ("quick",))}
+WIDE |= {"broad": Stage(2, "one.py broad"), "small": Stage(1, "one.py small")}
+HEAVY = {"light": Stage(1, "one.py light"), "heavy": Stage(1, "one.py heavy", heavy=True)}
+HEAVY |= {"light too": Stage(1, "one.py too")}
 
 
-def test_heavy_and_light_stages_do_not_run_beside_each_other(sit, tmp_path):
+@pytest.mark.parametrize(("stages", "first"), [(WIDE, ["quick", "wide"]), (HEAVY, ["light", "heavy", "too"])])
+def test_wide_stages_are_not_overtaken_and_heavy_ones_run_alone(sit, tmp_path, stages, first):
     code = f"import sys, time; name = sys.argv[1]; log = open(r'{tmp_path}/log', 'a', buffering=1)"
-    code += "; log.write(name + chr(10)); time.sleep(0.4); log.write(name + chr(10))"
-    stages = {"light": Stage(1, "one.py light"), "heavy": Stage(1, "one.py heavy", heavy=True)}
-    stages |= {"light too": Stage(1, "one.py too")}
+    code += "; log.write(name + chr(10)); time.sleep(0.3); log.write(name + chr(10))"
     sit(stages, one=code)
-    assert (tmp_path / "log").read_text().split() == ["light", "light", "heavy", "heavy", "too", "too"]
+    said = (tmp_path / "log").read_text().split()
+    assert said[: 2 * len(first)] == [name for name in first for _ in range(2)]
 
 
 def test_a_stage_that_fails_holds_back_what_builds_on_it(sit):

@@ -8,11 +8,9 @@ import pytest
 
 import lightcurves_classic as classic
 import lightcurves_data as data
-import lightcurves_speed as speed
 from lightcurves import PARTS
 from sciformer.domains.lightcurves.simulate.lightcurves import LightCurves
 from sciformer.domains.lightcurves.simulate.oscillators import STEP_DAYS
-from tests.benchmarks.test_results import KEYS
 from tuning import Tuning
 
 LABELS = np.repeat(["EC", "MIRA", "RRC"], [40, 31, 12])
@@ -86,16 +84,3 @@ def test_the_matched_filter_is_normal_in_noise_and_finds_signals():
     assert classic.bank(shifted, template[None]) == pytest.approx([4], rel=0.05)
     assert classic.bank(template[None], template[None], shifts=False) == pytest.approx([4])
     assert classic.overlap(shifted, shifted * 3) == pytest.approx([1])
-
-
-def test_the_smaller_ratio_is_the_one_that_counts():
-    options = argparse.Namespace(recipe="r", classify=False, whole=False, processes=1, repeats=2, steps=1)
-    common = {"curves": [8.0], "difference": [0.0], "tokens": [100.0]}
-    samples = {"ztf": [{"ragged": [1.0, 1.0], "padded": [3.0, 3.0], **common}]}
-    samples["lognormal"] = [{"ragged": [1.0, 2.0], "padded": [2.0, 4.0], **common}]
-    found = {row["id"]: row for row in speed.rows(samples, "train-cpu", options, 2)}
-    assert found["ragged_train_cpu.ratio_padded"]["value"] == 2
-    assert found["ragged_train_cpu.ratio_padded"]["lengths"] == "lognormal"
-    assert found["ragged_train_cpu.ratio_padded"]["processes"] == 2
-    assert found["ragged_train_cpu.ztf.ragged_per_s"]["value"] == 8
-    assert all(row.keys() >= KEYS for row in found.values())

@@ -10,6 +10,7 @@ import pytest
 
 import pool
 from pool import beyond, keep, side_by_side
+from tests.data.test_loader import alive
 
 
 def named(*names):
@@ -58,15 +59,9 @@ def test_runs_end_with_the_benchmark_that_began_them(tmp_path):
     child = int((tmp_path / "pid").read_text())
     main.kill()
     main.wait()
-    while time.monotonic() - began < 90:
-        try:
-            state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return
-        if state == "Z":  # dead, and nobody has asked
-            return
+    while time.monotonic() - began < 90 and alive(child):
         time.sleep(0.05)
-    pytest.fail("it went on")
+    assert not alive(child)
 
 
 def test_what_fails_is_tried_again_and_holds_nobody_up(tmp_path, capsys):

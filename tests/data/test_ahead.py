@@ -15,7 +15,7 @@ from sciformer.domains.text.tokens import Text, as_table
 from sciformer.objectives.masked import Masked
 from sciformer.recipe import Recipe
 from tests.data.examples import Cut
-from tests.data.test_loader import left_behind
+from tests.data.test_loader import assert_same, left_behind
 
 SIZES = [7, 5, 8, 6, 7, 7, 4, 6, 5, 9, 3, 7]
 TEXTS = ["".join(chr(97 + (i * j) % 7) for j in range(3 + i % 9)) for i in range(sum(SIZES))]
@@ -48,17 +48,6 @@ def fetch_of(source, kind=BatchSampler, near=8):
     return Fetch(dataset, made[kind](), tokens, Masked(kind="masked", random=0.2))
 
 
-def same(found, expected):
-    found, expected = list(found), list(expected)
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected):
-        assert (one.count, one.room) == (other.count, other.room)
-        np.testing.assert_array_equal(one.ids, other.ids)
-        np.testing.assert_array_equal(one.samples["n"], other.samples["n"])
-        for name, column in other.stream.columns.items():
-            np.testing.assert_array_equal(one.stream.columns[name], column)
-
-
 @pytest.mark.parametrize("kind", [BatchSampler, TokenBudgetSampler, PackedSampler])
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
 def test_batches_are_the_same_whoever_reads_the_pieces(kind, workers):
@@ -67,9 +56,9 @@ def test_batches_are_the_same_whoever_reads_the_pieces(kind, workers):
     expected = [fetch[step] for step in range(last)]
     before = set(threading.enumerate())
     for first in (0, 5):
-        same(load(fetch_of(Recorded(), kind, near=5), first, last, workers=workers), expected[first:])
+        assert_same(load(fetch_of(Recorded(), kind, near=5), first, last, workers=workers), expected[first:])
     batches = load(fetch_of(Recorded(slow=0.01), kind), 2, last, workers=workers)
-    same([next(batches)], expected[2:3])
+    assert_same([next(batches)], expected[2:3])
     batches.close()
     assert left_behind(before) == ([], set())
 

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,18 +124,6 @@ def test_types_on_the_way_to_the_model():
         floats = np.dtype(kinds[name]).kind == "f"
         assert tensor.dtype == (torch.float32 if floats else torch.bool if name == "yes" else torch.int64)
         assert tensor.tolist() == [bool(i) if name == "yes" else i for i in range(count)]
-
-
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("lengths", [[], [0], [0, 0, 0]])
-def test_nothing_is_legal(lengths, packed):
-    batch = Batch({"tokens": stream_of(lengths)}, {"y": np.zeros(len(lengths))}, np.arange(len(lengths)))
-    assert len(batch) == len(lengths)
-    assert batch.tokens == 0
-    inputs = batch.inputs(packed=packed, multiple=8)
-    assert inputs.samples["y"].shape == (len(lengths),)
-    assert inputs.stream.columns["trace"].shape == ((0, 3, 2) if packed else (len(lengths), 0, 3, 2))
-    assert len(batch.take(np.zeros(0, np.int64))) == 0
 
 
 def test_wrong_lengths_are_refused():

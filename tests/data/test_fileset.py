@@ -1,14 +1,11 @@
 from collections import Counter
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data.fileset import FilePlan, FileSet, Scan, Seen, deal, stretches
-from sciformer.errors import UserError
-from tests.errors import refuses
+from sciformer.data.fileset import Scan, deal, stretches
 
 
 def scans(sizes, tags, edge, kept):
@@ -71,67 +68,3 @@ def test_runs_end_where_reading_can_begin():
     parts = list(scans([1000], 0, 240, 1.0))
     ends = [rows.stop for some in deal(parts, 250) for rows in some]
     assert ends == [240, 480, 720, 1000]
-
-
-class Clip:
-    """A file of numbers; each number is a sample."""
-
-    def __init__(self, path):
-        self.values = np.array(path.read_text().split(), float)
-        self.rows, self.edges = len(self.values), np.array([0, len(self.values)])
-
-
-@dataclass(frozen=True)
-class ClipPlan(FilePlan):
-    wishes: tuple[str, ...] = ()
-    least: float = 0.0
-
-    def open(self, path):
-        try:
-            return Clip(path)
-        except ValueError as error:
-            raise UserError(f"{path} has words", file=path) from error
-
-    def look(self, file, tag, start, stop, counts):
-        quiet = file.values[start:stop] < self.least
-        counts["quiet"] += int(quiet.sum())
-        rows = np.flatnonzero(~quiet)
-        return Seen(rows, {"label": np.full(len(rows), tag)}, {}, {"value", "label"})
-
-    def load(self, scan, rows):
-        return {"value": self.open(scan.path).values[rows.numbers], "label": np.full(len(rows), rows.tag)}
-
-    def aligned(self):
-        return replace(self, least=-np.inf)
-
-
-class Clips(FileSet):
-    what = "clips"
-    labels_per_class: int | None = None
-
-    def plan(self, training):
-        return ClipPlan()
-
-    def describe_counts(self, counts, total, kept, whose):
-        return [f"{counts['quiet']} of {total} are quiet{whose}."]
-
-
-def test_a_reader_of_another_field_says_only_what_a_file_is(tmp_path):
-    for name, text in {"a": "1 2 -3 4 5 6", "b": "7 8 9 -1", "c": "10 11", "bad": "1 x"}.items():
-        (tmp_path / f"{name}.txt").write_text(text)
-    a, b, c, bad = (f"{name}:{tmp_path}/{name}.txt" for name in ("a", "b", "c", "bad"))
-    data = Clips(kind="clips", files=[a, b, bad], test=[c], bad_files="skip", split={"valid": 0.25}, labels_per_class=2)
-    opened = data.open()
-    found = {part: source.load(0) for part, source in opened.sources.items()}
-    assert {part: len(table["value"]) for part, table in found.items()} == {"train": 4, "valid": 2, "test": 2}
-    assert opened.notes == [
-        f"left out {tmp_path}/bad.txt: {tmp_path}/bad.txt has words.",
-        "2 of 10 are quiet.",
-        "0 of 2 are quiet of test.",
-    ]
-    assert list(opened.fingerprint) == [f"{tmp_path}/{name}.txt" for name in "abc"]
-    np.testing.assert_array_equal(opened.sources["train"].known_column("label"), found["train"]["label"])
-    assert data.read([a, b]).load(0)["value"].tolist() == [1, 2, 4, 5, 6, 7, 8, 9]
-    assert data.aligned([a, b]).load(0)["value"].tolist() == [1, 2, -3, 4, 5, 6, 7, 8, 9, -1]
-    with refuses(file=tmp_path / "bad.txt"):
-        data.read([bad])

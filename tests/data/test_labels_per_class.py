@@ -13,7 +13,7 @@ from sciformer.compare.statistics import Comparison, Row, Trial, choose_points, 
 from sciformer.inspect.plots.curves import draw_steps
 from sciformer.recipe import Recipe, RecipeError
 from sciformer.run import Run
-from tests.compare.test_compare import Cells, printed
+from tests.compare.test_compare import printed
 from tests.errors import refuses
 
 
@@ -62,10 +62,8 @@ def test_every_recipe_with_every_number_of_labels_on_every_fold(tree, tmp_path):
     text = printed(found)
     assert "3 folds and all seeds" in text
     assert "labels" in text
-    page = Cells()
     html = (tmp_path / "runs/comparison.html").read_text()
-    page.feed(html)
-    assert "all" in page.cells
+    assert ">all</td>" in html
     assert html.count("<img") == 2  # accuracy and macro F1 against the number of labels
     kept = json.loads((tmp_path / "runs/comparison.json").read_text())
     assert [row["labels"] for row in kept["rows"]] == ["4", "all"] * 2
@@ -156,5 +154,5 @@ def test_each_number_of_labels_has_its_own_choice_and_verdict():
 def test_a_picture_of_steps():
     figure = draw_steps(["20", "all"], {"a_$": ([0.5, 0.6], [0.1, 0.0]), "b": ([math.nan, 0.7], [0, 0])}, "x", "y")
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["20", "all"]
-    with refuses("'a'", 2, "1 and 1"):
+    with refuses("'a'", 2, 1):
         draw_steps(["20", "all"], {"a": ([0.5], [0.1])}, "x", "y")

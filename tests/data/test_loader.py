@@ -52,7 +52,7 @@ def assert_same(found, expected):
     found, expected = list(found), list(expected)
     assert len(found) == len(expected)
     for one, other in zip(found, expected):
-        assert one.count == other.count
+        assert (one.count, one.room) == (other.count, other.room)
         np.testing.assert_array_equal(one.ids, other.ids)
         np.testing.assert_array_equal(one.samples["n"], other.samples["n"])
         assert set(one.stream.columns) == {"ids", "hidden", "asked", "target ids"}
@@ -89,15 +89,6 @@ def test_the_same_batches_from_any_step(expected, workers):
     assert left_behind(before) == ([], set())
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_closed_early_leaves_nothing_behind(expected, workers):
-    before = set(threading.enumerate())
-    batches = load(fetch_of(), 0, 12, workers=workers)
-    assert_same([next(batches), next(batches)], expected[:2])
-    batches.close()
-    assert left_behind(before) == ([], set())
-
-
 def killer(flag):
     def trouble(stream):
         if os.getpid() != MAIN and len(stream.lengths) and not flag.exists() and stream.columns["ids"].sum() % 3 == 0:
@@ -115,19 +106,6 @@ def test_a_killed_worker_is_replaced_and_nothing_changes(expected, workers, tmp_
     assert len(said) == 1
     assert "worker" in said[0]
     assert left_behind(before) == ([], set())
-
-
-def test_a_worker_killed_from_outside_never_disturbs_the_training(expected):
-    said, found = [], []
-    batches = load(fetch_of(), 0, 12, workers=2, log=said.append)
-    for batch in batches:
-        found.append(batch)
-        if len(found) == 2:
-            os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
-            for _ in range(200):  # the signal of its death arrives while the model works
-                time.sleep(0.001)
-    assert_same(found, expected)
-    assert len(said) == 1
 
 
 def test_workers_killed_at_any_instant_never_leave_the_training_waiting(expected):

@@ -1,8 +1,7 @@
 import numpy as np
 
 from sciformer.data.readers.arrays import Arrays
-from sciformer.data.source import pieces
-from sciformer.data.split import Split, sample_per_class
+from sciformer.data.split import sample_per_class
 from tests.errors import refuses
 
 LABEL = np.repeat(["a", "b", "c"], [50, 20, 3])
@@ -27,17 +26,7 @@ def test_other_classes_change_nothing():
     np.testing.assert_array_equal(sample_per_class(LABEL, np.arange(73), 4, 7, [])[:4], alone)
 
 
-def test_arrays_with_few_labels_in_folds(tmp_path):
-    np.savez(tmp_path / "a.npz", image=np.zeros((90, 2, 2)), label=np.arange(90) % 3, number=np.arange(90))
-    chosen = []
-    for fold in range(3):
-        split = Split(valid=0.2, folds=3, fold=fold, stratify="label")
-        data = Arrays(kind="arrays", files=[str(tmp_path / "a.npz")], labels_per_class=4, split=split)
-        parts = {name: next(iter(pieces(source))) for name, source in data.open().sources.items()}
-        assert np.bincount(parts["train"]["label"]).tolist() == [4, 4, 4]
-        assert {name: len(table["label"]) for name, table in parts.items()} == {"train": 12, "valid": 18, "test": 30}
-        chosen.append(set(parts["train"]["number"].tolist()))
-    assert all(len(one & other) < 9 for one in chosen for other in chosen if one is not other)  # drawn anew
-    np.savez(tmp_path / "b.npz", image=np.zeros((9, 2, 2)))
+def test_arrays_without_labels_are_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", image=np.zeros((9, 2, 2)))
     with refuses("`label`", "image", key="data.labels_per_class"):
-        Arrays(kind="arrays", files=[str(tmp_path / "b.npz")], labels_per_class=4).open()
+        Arrays(kind="arrays", files=[str(tmp_path / "a.npz")], labels_per_class=4).open()

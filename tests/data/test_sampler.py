@@ -102,10 +102,7 @@ def test_ranks_share_a_batch(count, world):
 
 
 def test_steps_may_be_asked_for_in_any_order():
-    order, rng = BatchSampler(1000, 3, 5), np.random.default_rng(0)
-    for _ in range(60):
-        epoch, step = int(rng.integers(0, 3)), int(rng.integers(0, 333))
-        np.testing.assert_array_equal(order(epoch, step), BatchSampler(1000, 3, 5)(epoch, step))
+    order = BatchSampler(1000, 3, 5)
     with ThreadPoolExecutor(4) as pool:
         steps = [(epoch, step) for step in range(300) for epoch in range(3)]
         found = list(pool.map(lambda at: order(*at), steps))

@@ -9,17 +9,15 @@ from hypothesis import strategies as st
 
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Stream
-from sciformer.data.columns import Lists, select
+from sciformer.data.columns import select
 from sciformer.data.dataset import Dataset
 from sciformer.data.random import SampleRandom
-from sciformer.data.sampler import make_sampler
 from sciformer.data.source import Data, Memory, Splits
 from sciformer.data.windows import START, WINDOW, WindowIndex, Windows
 from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.domains.text.tokens import as_table
 from sciformer.recipe import Recipe
 from sciformer.recipe.registry import REGISTERED, register
-from sciformer.run import train
 from tests.domains.lightcurves.curves_table import curves
 from tests.errors import refuses
 
@@ -127,13 +125,6 @@ def test_strided_windows_overlap_and_lose_nothing():
         dataset((5,), 2, ("redshift", "field"))
 
 
-def test_batches_hold_windows_of_similar_length():
-    data, _ = dataset(np.tile([4, 9, 30], 20), rule="loose")
-    order = make_sampler(data, 10, None, 0, bucket=True, multiple=None, packed=False, shift=0)
-    spreads = [np.ptp(data.widths[order(0, step)]) for step in range(order.batches)]
-    assert np.mean(spreads) < 3
-
-
 class LongSeries(Data):
     """Series of 4, 25 and 40 points, with a class and a text."""
 
@@ -154,21 +145,6 @@ def series():
         "train": {"steps": 3, "batch": 4, "warmup": 1, "learning_rate": 0.05, "device": "cpu", "packed": True},
     }
     del REGISTERED["data"]["long-series"]
-
-
-def test_a_long_series_has_one_answer(series, tmp_path):
-    """The prediction for a long series is the mean over its windows."""
-    run = train(Recipe.from_dict(series), tmp_path / "run", show=False, report=False)
-    table = curves((33, 7), seed=9)
-    found = run.predict(table)["probabilities"]
-    (tokens,) = run.assembly.tokens.values()
-    starts = [0, 7, 15, 23]  # four windows of ten, from the beginning to the end
-    cut = tokens.tokenize(table).cut(np.array(starts), np.full(4, 10))
-    time, value, error = (Lists(cut.columns[name], cut.lengths) for name in ("at", "value", "error"))
-    apart = run.predict({"time": time, "value": value, "error": error})["probabilities"]
-    assert len(found) == 2
-    np.testing.assert_allclose(found[0], apart.mean(0), atol=1e-5)
-    assert np.ptp(apart, axis=0).max() > 1e-4
 
 
 def test_one_of_several_streams_is_cut_into_windows(series):

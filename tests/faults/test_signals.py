@@ -94,7 +94,7 @@ def test_second_signal_while_waiting(tmp_path, texts, monkeypatch):
 
 @fault("a signal to the process group and its workers (Ctrl-C, `scancel`)", "saved as with one signal; the same result")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_to_the_group(tmp_path, texts, number, impatient):
+def test_signal_to_the_group(tmp_path, texts, number):
     recipe, reference = texts
 
     def work():

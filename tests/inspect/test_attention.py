@@ -153,17 +153,6 @@ def test_what_is_hidden_stays_hidden_and_is_not_pooled():
     assert list(look.watch.attention) == BLOCKS
 
 
-@pytest.mark.parametrize("trunk", ["lstm", "convolution"])
-def test_rivals_have_no_attention(trunk):
-    step, assembly, dataset = made(trunk=trunk)
-    look = attention_maps(step, assembly, dataset.batch(np.arange(2)))
-    assert look.watch.attention == {}
-    assert attention_distances(look, assembly) == {}
-    assert weights_on(look, 0) == {}
-    assert len(attention.draw_attention(look, assembly, 0).axes) == 1
-    assert attention_distance_along(step, assembly, [dataset], "temperature") is None
-
-
 def test_text_of_different_lengths():
     texts = np.array(["a b$", "a", "b text"], object)
     tokens = {"kind": "text", "context": 12}

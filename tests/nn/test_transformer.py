@@ -34,15 +34,14 @@ def test_the_decoder_does_not_see_the_future(position, score):
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
 @pytest.mark.parametrize("norm_position", ["pre", "post"])
-def test_parity_with_a_whole_torch_transformer(dtype, norm_position):
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_parity_with_a_whole_torch_transformer(dtype, norm_position, activation):
     pre = norm_position == "pre"
-    theirs = torch.nn.Transformer(
-        16, 4, 2, 2, 32, 0.0, activation="relu", batch_first=True, norm_first=pre, dtype=dtype
-    )
+    theirs = torch.nn.Transformer(16, 4, 2, 2, 40, 0.0, activation, batch_first=True, norm_first=pre, dtype=dtype)
     if not pre:  # torch adds a last norm to both orders; the paper's post-norm has none
         theirs.encoder.norm = theirs.decoder.norm = None
     shake(theirs)
-    options = {"norm_position": norm_position, "activation": "relu", "mlp_ratio": 2.0}
+    options = {"norm_position": norm_position, "activation": activation, "mlp_ratio": 2.5}
     ours = nn.EncoderDecoder(nn.Encoder(16, 2, 4, **options), nn.Decoder(16, 2, 4, cross=True, **options)).to(dtype)
     for mine, layers in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
         for block, layer in zip(mine.blocks, layers.layers):
@@ -82,8 +81,10 @@ def test_packed_cross_attention_equals_padded():
         {"position": nn.Learned(16, 15), "score": "additive"},
         {"position": nn.RelativeBias(4, 3), "pattern": nn.Window(3), "kv_heads": 1},
         {"position": nn.Sinusoidal(16), "cross": True, "memory_dim": 6},
+        {"position": nn.Rotary(4), "turn_values": True},
+        *({"score": score, "kv_heads": 2} for score in nn.SCORES),
     ],
-    ids=["rotary", "additive", "window", "cross"],
+    ids=["rotary", "learned", "window", "cross", "turned values", *nn.SCORES],
 )
 @torch.no_grad()
 def test_cached_decoding_equals_uncached(capacity, chunks, options):

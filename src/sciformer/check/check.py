@@ -37,7 +37,7 @@ from ..train.step import bad_samples, rough_rows
 from .estimate import try_training
 
 MAX_CHECKED_SAMPLES = 2048  # samples checked per part, without `deep`
-MAX_TEXT_LETTERS = 256  # characters of a text in the small table for tokens
+MAX_TEXT_LETTERS = 256  # characters of a text in the table for the conformance tests
 
 
 @dataclass
@@ -85,10 +85,10 @@ def check(
     run: str | Path = "runs",
     log: Callable[[str], None] = log_nothing,
 ) -> Checked:
-    """Check a recipe on its device and data; problems are collected, not raised.
+    """Check a recipe on its device and data; problems are collected instead of raised.
 
     plugins  loaded plugins; their tokens are tested with the whole conformance suite
-    deep     check every sample of every part, not only the first ones
+    deep     check all samples of every part (default: only the first 2048)
     run      folder of the planned run: its disk must have space for the checkpoints
     """
     checked = Checked(recipe.name if isinstance(recipe, Recipe) else str(recipe))
@@ -150,7 +150,7 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
 
 
 def _count_bad_samples(checked: Checked, assembly: Assembly, part: str, first: Batch) -> None:
-    """Count samples with NaN or infinity; some models accept them."""
+    """Add notes on samples with NaN or infinity, which some models accept."""
     tokens = bad_samples(Batch(first.streams, {}, first.ids))
     if tokens:
         checked.bad[part] = tokens
@@ -178,7 +178,7 @@ def _tokens(checked: Checked, assembly: Assembly, stream: str, own: bool) -> Non
 
 
 def _small_table(table: Table, count: int) -> dict[str, Any] | None:
-    """A few samples with truncated texts; a short table is repeated."""
+    """First `count` samples, repeated if there are fewer, with truncated texts."""
     if not rows_of(table):
         return None
     small: dict[str, Any] = dict(select(table, np.arange(count) % rows_of(table)))

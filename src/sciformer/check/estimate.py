@@ -1,4 +1,4 @@
-"""Cost of a training: one real step; time, memory and disk."""
+"""Cost of a training, measured with real steps: time, memory and disk space."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _expected_loss(engine: Engine) -> float | None:
         return math.log(len(objective.state["classes"]))
     model: Any = engine.step.model
     readout = getattr(model, "readout", None)
-    inner: Any = getattr(readout, "readout", readout)  # a readout behind a further layer
+    inner: Any = getattr(readout, "readout", readout)  # the readout inside a ReadoutLayer
     if not isinstance(readout, Readout) or type(inner).forward is Readout.forward:
         return None
     weight = next(readout.parameters())
@@ -110,7 +110,7 @@ def _check_missing_values(checked: Checked, engine: Engine, part: str, ids: list
 
 
 def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None]) -> None:
-    """Time a step (without the first), an evaluation, and estimate the whole training."""
+    """Time some steps and an evaluation, and estimate the time of the training."""
     log("timing some steps")
     settings, device = engine.settings, engine.ranks.device
     steps = _steps(engine, most + 3)
@@ -152,7 +152,7 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
 
 
 def _steps(engine: Engine, count: int) -> list[int]:
-    """Numbers of steps to time; for a compiled step, of the first batch shape only."""
+    """Numbers of the steps to time; a compiled step is timed for one batch shape."""
     order = engine.order
     numbers = range(1, 50 * count) if engine.updater.compiled else range(1, count + 1)
     alike = [number for number in numbers if order.room(*order.at(number)) == order.room(0, 0)]
@@ -160,7 +160,7 @@ def _steps(engine: Engine, count: int) -> list[int]:
 
 
 def _time_steps(engine: Engine, steps: list[int]) -> tuple[list[float], list[float]]:
-    """Seconds to prepare and to compute each step, until `MAX_TIMING_SECONDS`."""
+    """Seconds to prepare and to compute each step; stops after `MAX_TIMING_SECONDS`."""
     preparing, computing = [], []
     began = time.monotonic()
     for number in steps:
@@ -241,7 +241,7 @@ def _disk(checked: Checked, engine: Engine, run: Path) -> None:
     weights = sum(weight.nbytes for weight in named_tensors(engine.step.model).values())
     one = weights + sum(value.nbytes for value in optimizer_state(engine.optimizer, engine.names).values())
     one += sum(value.nbytes for value in engine.ema.values())
-    count = max(settings.keep, settings.average_last) + 1  # a new one is complete before an old one is removed
+    count = max(settings.keep, settings.average_last) + 1  # a new checkpoint is written before an old one is removed
     needed = count * one + 2 * weights
     place = next(folder for folder in (run.resolve(), *run.resolve().parents) if folder.exists())
     free = shutil.disk_usage(place).free

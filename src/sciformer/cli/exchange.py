@@ -55,7 +55,7 @@ def _import_data(source: Path, run: Path | None, out: Path | None, overwrite: bo
         raise UserError(message, hint="Name the recipe with --out.", key="--run", file=source)
     importer = next(extensions("data_files"), None)
     if importer is None:
-        raise UserError(f"{source} cannot be imported: no installed field imports data files (.yaml)", file=source)
+        raise UserError(f"{source} cannot be imported: no installed field of science reads .yaml files", file=source)
     made = importer(source, out, dict(RECIPE_CHANGES), overwrite)
     for note in made.notes:
         log(f"not imported: {note}")

@@ -64,9 +64,9 @@ def compare(
 
     seeds    number of seeds (0, 1, 2, ...), or a list of seeds
     grid     values of keys: {"train.learning_rate": [1e-3, 3e-4]}; each recipe is compared at its best point
-    labels   numbers of labels per class to train on (data.labels_per_class); None for all
-    folds    number of folds (data.split.folds), each once the test part; `{fold}` in train.init_from is replaced by its
-             number
+    labels   numbers of labels per class to train on (data.labels_per_class); None means all labels
+    folds    number of folds (data.split.folds); each fold is the test part once, and its number replaces `{fold}` in
+             train.init_from
     show     print the progress of each run
     report   also write the report of each run
     """
@@ -80,7 +80,7 @@ def compare(
         trial.path = str(where / trial.path)
         on_progress(f"run {number} of {len(planned)}: {trial.path}")
         try:
-            wanted = report and not (Path(trial.path) / "report.html").exists()  # a complete run has a report
+            wanted = report and not (Path(trial.path) / "report.html").exists()  # a complete run already has a report
             evaluate_trial(trial, train(recipe, trial.path, plugins=plugins, show=show, report=wanted))
         except Stopped:
             raise
@@ -100,7 +100,7 @@ def compare(
 
 
 def evaluate_trial(trial: Trial, run: Run) -> None:
-    """Scores and costs of a trained run."""
+    """Store scores and costs of a trained run in `trial`."""
     data, settings = run.data(), run.recipe.train
     parts = [part for part in ("test", "valid", "train") if part in data.parts()]
     trial.part, judged = parts[0], data.dataset(parts[0])
@@ -152,7 +152,7 @@ def table_cells(found: Comparison, rows: list[Row]) -> tuple[list[str], list[lis
 
 
 def format_figure(figure: Figure, whole: bool = False) -> str:
-    """Format mean ± spread, with two digits of the spread."""
+    """Format as mean ± spread, with two digits of the spread."""
     if not math.isfinite(figure.mean):
         return "–"
     if figure.bound:
@@ -168,7 +168,7 @@ def format_figure(figure: Figure, whole: bool = False) -> str:
 
 
 def table_caption(found: Comparison) -> str:
-    """Caption of the table: part, mean and spread."""
+    """Caption of the table, with the evaluated part and the meaning of ±."""
     parts = sorted({trial.part for row in found.rows for trial in row.done})
     over = f"{found.folds} folds and all seeds" if found.folds else "seeds"
     text = f"Scores on the part {' or '.join(parts) or 'test'}: mean ± sample standard deviation over {over}."

@@ -23,7 +23,8 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
         key, equals, values = word.partition("=")
         found = list(dict.fromkeys(value for value in values.split(",") if value))
         if not equals or "." not in key or not found or key in grid:
-            message = f"--grid {word!r} is not KEY=VALUE,VALUE with a new key"
+            again = f"sets {key} a second time" if key in grid else "must be KEY=VALUE,VALUE with a dotted key"
+            message = f"--grid {word!r} {again}"
             raise UserError(message, hint="Write for example --grid train.learning_rate=1e-3,3e-4.", key="--grid")
         grid[key.removeprefix("--")] = found
     return grid
@@ -45,7 +46,7 @@ def plan(
     labels: Sequence[int | None] = (),
     folds: int | None = None,
 ) -> list[tuple[Trial, Recipe]]:
-    """Runs and their recipes, made before the first training so that mistakes show."""
+    """List the runs with their recipes before any training, to find mistakes early."""
     planned = []
     if key := next((key for key in OPTIONS if key in grid), ""):
         raise UserError(f"{key} cannot be part of the grid", hint=f"Use {OPTIONS[key]} instead.", key=key)
@@ -70,9 +71,7 @@ def _protocol(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -
     kind, fields = recipe.data.kind, type(recipe.data).model_fields
     if count is not ...:
         if "labels_per_class" not in fields:
-            raise UserError(
-                f"`data.kind: {kind}` does not support --labels: it has no data.labels_per_class", key="data.kind"
-            )
+            raise UserError(f"`data.kind: {kind}` has no data.labels_per_class, which --labels needs", key="data.kind")
         changes["data.labels_per_class"] = count
     if folds is not None:
         if "split" not in fields:

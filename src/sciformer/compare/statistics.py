@@ -26,7 +26,7 @@ COMPARED_SECTIONS = {
     "objective": "their scores are not comparable",
 }
 Point = dict[str, Any]
-# They belong to the model, though the objective has the keys.
+# Keys of the objective that belong to the model: they may differ.
 HEAD_KEYS = ("objective.hidden", "objective.activation", "objective.dropout")
 
 
@@ -38,7 +38,7 @@ class Figure:
     spread: float
     count: int
     bound: bool = False
-    """Whether a value is a lower bound, so that the mean is one too."""
+    """Whether any value is only a lower bound, which makes the mean a lower bound (default: false)."""
 
     @classmethod
     def from_values(cls, values: Sequence[float], median: bool = False) -> Figure:
@@ -69,9 +69,9 @@ class Trial:
     unit: str = ""
     error: str = ""
     labels: str = ""
-    """Training labels per class, or `all`; empty without --labels."""
+    """Training labels per class as text, or `all` (default: empty, without --labels)."""
     fold: int | None = None
-    """Test fold; None without folds."""
+    """Number of the test fold (default: None, without folds)."""
 
     @property
     def bounds(self) -> list[str]:
@@ -95,13 +95,16 @@ class Row:
         return [trial for trial in self.trials if not trial.error]
 
     def score(self, metric: str, valid: bool = False) -> Figure:
-        """Mean (or median, as the objective defines) and spread of a test or `valid` score."""
+        """Average and spread of a test score, or with `valid` of a validation score.
+
+        The average is the mean, or the median if the objective prefers it.
+        """
         every = [trial.valid if valid else trial.scores for trial in self.done]
         values = [scores[metric] for scores in every if metric in scores]
         return Figure.from_values(values, self.objective.summarises_by_median(metric))
 
     def summarize(self, name: str) -> Figure:
-        """Mean and spread of a numeric field of the runs, where it is finite."""
+        """Mean and spread of a numeric field over the runs with a finite value."""
         values = [float(getattr(trial, name)) for trial in self.done]
         return Figure.from_values([value for value in values if math.isfinite(value)])
 
@@ -119,7 +122,7 @@ class Comparison:
 
     @property
     def objective(self) -> Objective:
-        """Objective of the first recipe; its `train.best` chooses grid points."""
+        """Objective of the first recipe, whose `train.best` chooses the grid points."""
         return self.rows[0].objective if self.rows else Objective()
 
     @property
@@ -133,7 +136,7 @@ class Comparison:
 
     @property
     def labels(self) -> list[str]:
-        """Numbers of labels; one empty entry if the comparison does not vary them."""
+        """Compared numbers of labels; one empty string if they are not varied."""
         return list(dict.fromkeys(row.labels for row in self.rows))
 
     @property
@@ -168,7 +171,7 @@ def common_metrics(rows: Sequence[Row]) -> list[str]:
 
 
 def choose_points(found: Comparison) -> None:
-    """Choose the grid point of each recipe by its validation score, never by test."""
+    """Choose the grid point of each recipe by validation score, never by test score."""
     if not found.grid:
         return
     for name, labels in dict.fromkeys((row.recipe, row.labels) for row in found.rows):
@@ -181,7 +184,7 @@ def choose_points(found: Comparison) -> None:
 
 
 def verdict(found: Comparison) -> list[str]:
-    """Sentences on the best recipe and its significance, by labels and metric."""
+    """One sentence per number of labels and metric: best recipe, lead, significance."""
     told = []
     for labels in found.labels:
         head = f"{labels} labels{' of each class' * (labels != 'all')}: " if labels else ""
@@ -230,8 +233,8 @@ def _verdict_sentence(metric: str, rows: Sequence[Row]) -> str:
 def _paired_error(first: Row, second: Row, metric: str) -> tuple[float, float] | None:
     """Standard error of the paired difference over folds, and degrees of freedom.
 
-    None with fewer than two common folds. Pairing removes the difficulty of a fold. The seeds of a fold share its
-    samples, so each fold counts once, by the mean over its seeds.
+    Returns None if fewer than two folds are common. Pairing removes the difficulty of a fold. The seeds of a fold share
+    its samples, so each fold counts once, with the mean over its seeds.
     """
     by_fold: list[dict[int, list[float]]] = [{}, {}]
     for known, row in zip(by_fold, (first, second)):

@@ -146,8 +146,8 @@ class Batch:
 
         width    pad every stream to this number of tokens, for fixed shapes; if packed, the total of all samples
         rows     pad the batch with empty samples to this number of rows; `real` is False for them
-        moves    whether the tensors are moved to another device next, which then computes the packed layout
-        shares   whether coordinates on several axes that are equal in all samples are stored once: `at` (N, A)
+        moves    whether the tensors go to another device next; that device then computes the packed layout
+        shares   store the coordinates `at` once, as (N, A), if they are equal in all samples
         """
         device = torch.device(device)
         views = {}
@@ -222,7 +222,7 @@ def describe(samples: Mapping[str, Array]) -> dict[str, str]:
 
 
 def _short(text: str) -> str:
-    """Shorten a string: a path to its file name, other strings to their end."""
+    """Shorten a long string to the file name of a path, or else to its last characters."""
     if len(text) <= MAX_SHOWN_LETTERS:
         return text
     name = text.rpartition("/")[2]

@@ -173,7 +173,7 @@ def run_of(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
 
 
 def parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
-    """Tensors over a byte buffer; not views, which a compiler would trace to their base."""
+    """Tensors in a shared byte buffer, but no views of it: a compiler would trace views to their base."""
     storage = run.untyped_storage()
     return [
         torch.empty(0, dtype=tensor.dtype, device=run.device).set_(

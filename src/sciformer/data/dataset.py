@@ -151,7 +151,7 @@ class Dataset:
         """Batch of the samples with these ids, in this order."""
         ids = np.asarray(ids, np.int64)
         if len(ids) and not (ids.min() >= 0 and ids.max() < len(self)):
-            raise IndexError(f"samples {ids.min()} to {ids.max()} of {len(self)}")
+            raise IndexError(f"sample ids must be from 0 to {len(self) - 1}, not from {ids.min()} to {ids.max()}")
         piece = np.searchsorted(self.stops, ids, side="right")
         where = self._draw_places(len(ids), rng)
         used = np.unique(piece).tolist() or [0]
@@ -163,7 +163,7 @@ class Dataset:
         return join(parts).take(np.argsort(np.concatenate(rows), kind="stable"))
 
     def _draw_places(self, count: int, rng: SampleRandom | None) -> Array:
-        """Relative starts (n, A) of loose windows."""
+        """Random relative starts (n, A) of loose windows; see `Windows.starts`."""
         axes = 0 if self.windows is None else len(self.windows.size)
         if rng is None or self.windows is None or self.windows.rule != "loose":
             return np.full((count, axes), 0.5)
@@ -228,7 +228,7 @@ class Dataset:
                 self.coming[piece] = self.pool.submit(self._made, piece)
 
     def _bring(self, pieces: Iterable[int]) -> None:
-        """Load these pieces, shared between the thread and the caller."""
+        """Load these pieces; the thread and the caller share loaded pieces."""
         missing = [piece for piece in pieces if piece not in self.kept]
         if self.pool is None or not missing or len(missing) > self.near:
             return

@@ -295,7 +295,7 @@ class FileSet(TaggedFiles):
     """Samples per chunk (default: 4,096); training shuffles across several chunks in memory."""
 
     def plan(self, training: bool) -> Any:
-        """Plan for reading training files, or other files."""
+        """Plan for reading the training files, or other files (validation, test, prediction)."""
         raise NotImplementedError
 
     def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
@@ -413,24 +413,24 @@ class FileSet(TaggedFiles):
                     raise error.with_fields(hint=hint if len(files) > 1 else error.hint) from error
                 notes.append(f"left out {path}: {error.message}.")
         if not scans:
-            raise UserError(f"none of the files for {part} can be read", hint=" ".join(notes[:4]))
+            raise UserError(f"no file of the part {part} can be read", hint=" ".join(notes[:4]))
         self._tell(scans, notes, f" for {part}", "" if part == "train" else f" of {part}")
         self.check_part(files, scans, notes, part)
         return scans
 
     def _tell(self, scans: Sequence[Scan], notes: list[str], why: str = "", whose: str = "") -> None:
-        """Add notes on samples left out; raise an error if none is left."""
+        """Add notes on skipped samples; raise an error if no sample remains."""
         counts = sum((scan.counts for scan in scans), Counts())
         total, kept = sum(scan.rows for scan in scans), sum(len(scan.kept) for scan in scans)
         notes += self.describe_counts(counts, total, kept, whose)
         if not kept:
-            raise UserError(f"all {total:,} {self.unit}s{why} are left out", hint=" ".join(notes))
+            raise UserError(f"none of the {total:,} {self.unit}s{why} are left", hint=" ".join(notes))
 
 
 def wanted_columns(
     state: Mapping[str, Any], carried: Sequence[str], key: str, training: bool
 ) -> tuple[dict[str, str] | None, tuple[str, ...]]:
-    """Required columns (see `Data.want`) with the user of each, and optional columns.
+    """Required columns (see `Data.want`) with the recipe key that needs each, and optional columns.
 
     carried   columns copied to the predictions, named by the recipe key `key`
     """

@@ -3,8 +3,8 @@
 There is no thread that prepares batches: it would compete with the training loop for Python's global lock, which costs
 more time than it saves. The thread that reads pieces of large data ahead works mostly without the lock.
 
-Each worker has a pipe of its own and shares no lock with another process, unlike the workers of PyTorch's DataLoader. A
-worker that is killed at any instant ends its pipe, which the training notices at once, and the other way round.
+Each worker has a pipe of its own and shares no lock with another process, unlike the workers of PyTorch's DataLoader.
+If a worker is killed, its pipe closes, which the training notices at once. If the training is killed, the workers end.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MIN_WARNED_SECONDS = 60.0  # remaining preparation time that is worth a message
 
 
 class Fetch:
-    """Prepared batch of a step, for one rank: `fetch[step]`, a pure function."""
+    """Pure function from a step to the prepared batch of one rank: `fetch[step]`."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class _Worker:
                 self.pipe.send(step)
 
     def receive(self) -> _Parcel:
-        """Next parcel; the step after those already requested is requested too."""
+        """Return the next parcel, and request one more step."""
         try:
             found: _Parcel | Exception = self.pipe.recv()
         except (OSError, EOFError) as error:  # also if it died before its shared memory was opened here

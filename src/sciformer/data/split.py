@@ -104,7 +104,7 @@ class Split(BaseModel):
             shares = f"data.split.valid and data.split.test ({self.valid} + {self.test})"
             raise UserError(f"{shares} leave no samples for training", key="data.split")
         if self.stratify and strata is None:
-            message = f"data.split.stratify cannot be {self.stratify}: this reader does not know it before the split"
+            message = f"this reader cannot stratify the split by `{self.stratify}`: it reads the column after the split"
             raise UserError(message, key="data.split.stratify")
         names = first = group = np.arange(count)
         if groups is not None:

@@ -30,7 +30,7 @@ class Calibration:
 
     @property
     def words(self) -> str:
-        """Fitted values in words."""
+        """Sentence about the fitted values."""
         if "temperature" in self.state:
             found = self.state["temperature"]
             return f"temperature {found:.3f}: the model was {'overconfident' if found > 1 else 'underconfident'}"
@@ -43,8 +43,8 @@ class Calibration:
 def calibrate(run: Run, part: str = "valid") -> Calibration:
     """Calibrate a run on a part of its data that was not trained on.
 
-    Probabilities get one temperature, each target one factor for its standard deviation. Predicted classes and means do
-    not change. Every call starts from the uncalibrated model.
+    A classifier gets one temperature. A regression gets one factor for the standard deviation of each target. Predicted
+    classes and means do not change. Every call starts from the uncalibrated model.
     """
     parts = run.data().parts()
     one_of("the part to calibrate with", part, [name for name in parts if name != "train"] or ["valid"], key="--part")

@@ -53,12 +53,12 @@ def embed(
 ) -> Embedded:
     """Embedding vectors of samples from files or a table of columns.
 
-    pool    pooling of tokens: model (its own; mean if it has none), mean, max, last or class_token
-    unit    scale vectors to length one, so that products are cosines
-    stream  stream of tokens to pool (default: the stream that the model encodes, or that of the objective)
+    pool    pooling of tokens: mean, max, last, class_token, or model (its own pooling, or mean without one)
+    unit    scale vectors to length one, so that dot products are cosines
+    stream  stream of tokens to pool (default: the stream that the model encodes, else that of the objective)
 
     Samples keep their order. A sample longer than the context is read in windows. Mean and max are over all its tokens;
-    last uses the last window. Other poolings average over the windows, weighted by their tokens.
+    last uses the last window. Other poolings average over the windows, weighted by their numbers of tokens.
     """
     one_of("the pooling", pool, POOLS, key="--pool")
     model: Any = run.model
@@ -67,7 +67,8 @@ def embed(
     if alone:
         tokens = {name: tokens[name]}
     if not (hasattr(model, "encode") or len(tokens) == 1):
-        raise UserError(f"a model of the kind `{run.recipe.model.kind}` has no encoder for vectors", key="model.kind")
+        message = f"`model.kind: {run.recipe.model.kind}` cannot compute embedding vectors: it has no encoder"
+        raise UserError(message, key="model.kind")
     if isinstance(what, Mapping):
         source: Any = Memory(what)
     else:
@@ -130,7 +131,7 @@ def _merge_windows(
 
 
 def check_vectors(path: Path) -> None:
-    """Refuse a file name or format for vectors before the work starts."""
+    """Refuse an unusable file name or format before the vectors are computed."""
     suffixes = [".parquet", NPY_SUFFIX, *(suffix for suffix in table_suffixes() if suffix != ".parquet")]
     check_name(path, suffixes)
     if path.suffix != NPY_SUFFIX:
@@ -138,7 +139,7 @@ def check_vectors(path: Path) -> None:
 
 
 def write_vectors(path: Path, found: Embedded) -> int:
-    """Write vectors (.npy), or a table also with ids and columns; returns their number."""
+    """Write vectors (.npy), or a table with ids and columns; return the number of rows."""
     check_vectors(path)
     count = len(found.vectors)
     if path.suffix != NPY_SUFFIX:

@@ -24,13 +24,13 @@ from ..objectives.base import CARRIED
 
 Item = TypeVar("Item")
 Part = tuple[dict[str, Array], dict[str, Array], Array]  # outputs, columns of samples, ids
-# Samples at once without gradients, relative to a training step; 1 on other devices.
+# Samples per batch without gradients, relative to training; 1 on other devices.
 EVALUATION_BATCH_FACTOR = {"cuda": 4}
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores over all samples, the outputs behind them, and columns of the samples."""
+    """Scores, the outputs that they are computed from, and sample columns."""
 
     scores: dict[str, float]
     outputs: dict[str, Array] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Evaluation:
     size: int = 0
     """Number of evaluated samples or windows."""
     notes: tuple[str, ...] = ()
-    """Notes of the reader on samples left out of the files."""
+    """Notes of the reader on samples that it left out."""
 
 
 @torch.no_grad()
@@ -59,12 +59,12 @@ def evaluate(
     """Loss and metrics of a step (model and objective) on a data set.
 
     ranks    processes that divide the work (default: none)
-    batch    largest number of samples at once in training; without gradients a GPU takes more
-    tokens   largest number of tokens of a stream at once, with padding
-    carried  tensors that the objective carries through a training (default: their initial values)
+    batch    largest number of samples in a training batch; batches here are larger on a GPU (`evaluation_limits`)
+    tokens   largest number of tokens of a stream in a batch, with padding (default: no limit)
+    carried  tensors that the objective carries from step to step (default: their initial values)
 
     If the loss compares the samples of a batch (`Objective.whole_batch`), batches have `train.batch` samples in the
-    order of the data, and the last batch is shorter.
+    order of the data; the last batch may be shorter.
     """
     rank, world = (0, 1) if ranks is None else (ranks.rank, ranks.world)
     was = step.training
@@ -106,9 +106,7 @@ def evaluate(
         total, counted = sum(part[0] for part in gathered), sum(part[1] for part in gathered)
         kept = [part for found in gathered for part in found[2]]
     if not counted:  # an empty loss would win every comparison
-        raise UserError(
-            f"there are no {assembly.objective.unit} to evaluate", hint="Hold out a larger part of the data."
-        )
+        raise UserError(f"there are no {assembly.objective.unit} to evaluate", hint="Hold out more of the data.")
     outputs, samples = _merge_windows(*_sort_by_id(kept), assembly)
     for name in ("label", "correct", "count"):
         if name in outputs:
@@ -153,7 +151,7 @@ def _on_device(
 def batches(
     dataset: Dataset, count: int, batch: int, tokens: int | None = None, by_length: bool = True
 ) -> Iterator[Array]:
-    """Ids of the first `count` samples in batches of similar length.
+    """Yield the ids of the first `count` samples, in batches of similar length.
 
     A batch has at most `batch` samples and `tokens` tokens. Samples of one piece of the data stay together, because
     only some pieces are in memory.
@@ -178,9 +176,9 @@ def batches(
 def evaluation_limits(
     dataset: Dataset, device: torch.device, batch: int, tokens: int | None = None
 ) -> tuple[int, int | None]:
-    """Largest numbers of samples and tokens at once, without gradients.
+    """Largest numbers of samples and of tokens in a batch without gradients.
 
-    A GPU takes more short samples than in training, but no more long ones, whose pairs need memory.
+    On a GPU, batches are larger than in training. A limit on tokens keeps batches of long samples small.
     """
     factor = EVALUATION_BATCH_FACTOR.get(device.type, 1)
     if factor > 1 and tokens is None and dataset.width is None and len(dataset.widths):
@@ -189,7 +187,7 @@ def evaluation_limits(
 
 
 def halve_on_out_of_memory(call: Callable[[Array], Item], ids: Array) -> Iterator[Item]:
-    """Yield call(ids); if memory runs out, call both halves instead."""
+    """Yield call(ids); if memory runs out, yield the results of both halves."""
     try:
         yield call(ids)
         return
@@ -225,7 +223,7 @@ def _to_arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: di
 def _merge_windows(
     outputs: dict[str, Array], samples: dict[str, Array], assembly: Assembly
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Merge windows into one output for each sample; objectives on tokens keep them."""
+    """Merge the outputs of windows by sample; objectives on tokens keep the windows."""
     windows = samples.get(WINDOW)
     samples = {name: column for name, column in samples.items() if name not in ADDED_COLUMNS}
     if windows is None or assembly.objective.unit == "tokens":
@@ -240,7 +238,7 @@ def _flat_columns(samples: dict[str, Array]) -> dict[str, Array]:
 
 
 def _sort_by_id(parts: list[Part]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Outputs and samples of batches by id; outputs not for each sample keep their order."""
+    """Sort outputs and sample columns by id, except columns of other lengths."""
     back = np.argsort(np.concatenate([np.zeros(0, np.int64), *(ids for *_, ids in parts)]), kind="stable")
     outputs, samples = (concatenate_columns(found) for found in ([p[0] for p in parts], [p[1] for p in parts]))
     for found in (outputs, samples):
@@ -249,5 +247,5 @@ def _sort_by_id(parts: list[Part]) -> tuple[dict[str, Array], dict[str, Array]]:
 
 
 def concatenate_columns(parts: Sequence[dict[str, Array]]) -> dict[str, Array]:
-    """Concatenate the columns of several batches; {} for no batch."""
+    """Concatenate the columns of several batches; {} if there is no batch."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def write_predictions(
     run: Run, files: Sequence[str | Path], out: Path, overwrite: bool = False, show: bool = False
 ) -> int:
-    """Write predictions for files beside the columns of the samples.
+    """Write predictions for files, together with the columns of the samples.
 
     Large data are read, predicted and written in pieces. Returns the number of samples.
 
@@ -47,7 +47,7 @@ def write_predictions(
 
 
 def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective: Any = None) -> None:
-    """Write predictions: arrays, or in tabular formats one column for each number."""
+    """Write predictions as arrays; tabular formats get one column for each number."""
     columns = {name: as_text(np.asarray(column)) for name, column in predictions.items()}
     if not rows_of(columns):
         return
@@ -60,7 +60,10 @@ def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective
 
 
 def flatten_columns(answers: Mapping[str, Array], objective: Any = None) -> dict[str, Array]:
-    """One column per number; a sample column named like a prediction gets `_of_file`."""
+    """Split arrays into one column per number.
+
+    A sample column with the name of a prediction is renamed to `<name>_of_file`.
+    """
     made: dict[str, Array] = {}
     wide = {name for name, column in answers.items() if column.ndim > 1}
     for name in sorted(answers, key=lambda name: name in wide or name == "class"):  # predictions come last

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TruncatedScores:
-    """Scores with samples cut at `distance` after their first token.
+    """Scores of samples cut at `distance` after their first token.
 
-    distance  None for complete samples
+    distance  None means complete samples
     """
 
     distance: float | None
     tokens: float
-    """Mean tokens of the truncated samples."""
+    """Mean number of tokens of the truncated samples."""
     scores: dict[str, float]
 
 
@@ -51,7 +51,7 @@ def parse_horizon(text: str) -> list[float]:
 def truncated_scores(
     run: Run, distances: Sequence[float], part: str = "test", files: Sequence[str | Path] = (), batch: int = 64
 ) -> list[TruncatedScores]:
-    """Evaluate all samples, truncated at each distance and complete."""
+    """Scores of all samples: truncated at each distance, and last without truncation."""
     whole = run.samples(part, files)
     found = []
     for one in [*distances, None]:
@@ -62,7 +62,7 @@ def truncated_scores(
 
 
 def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
-    """Rows of a table of the scores."""
+    """Table rows of the scores."""
     return [
         {"until": "all" if one.distance is None else f"{one.distance:g}", "tokens": f"{one.tokens:.1f}", **one.scores}
         for one in found
@@ -70,7 +70,7 @@ def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
 
 
 def draw_truncated(found: Sequence[TruncatedScores]) -> Figure:
-    """Plot scores against distance: scores of classes together, else the first metric."""
+    """Plot classification scores against distance, or else the first metric."""
     from ..inspect.plots.curves import Band, draw_along
     from ..inspect.plots.style import name_in_words
     from ..metrics import METRICS

@@ -1,1 +1,1 @@
-"""Sequences written token by token: sampling, beam search, translation."""
+"""Generation of sequences token by token: sampling, beam search, translation."""

@@ -1,9 +1,10 @@
 """Autoregressive decoding, one token per step.
 
 A decoder sees at most `window` tokens. While the window has room, a new token costs a single step, because the keys and
-values of earlier tokens are cached. A full window restarts with its second half. So the model always sees between half
-a window and a full window of the latest tokens, at positions 0, 1, 2, ... Moving the window by one token per step would
-cost a full pass each time, since all positions change. Prompts longer than the window lose their beginning.
+values of earlier tokens are cached. When the window is full, decoding restarts with its second half. So the model
+always sees between half a window and a full window of the latest tokens, at positions 0, 1, 2, ... Moving the window by
+one token per step would cost a full pass each time, since all positions change. Prompts longer than the window lose
+their beginning.
 
 On a CUDA device a step, including the choice of the token, is captured once as a CUDA graph and replayed for each
 token; the step can also be compiled. The host queues several steps, and reads the tokens of earlier steps while the
@@ -95,7 +96,7 @@ class Stepper:
         return StreamView({"ids": self.token, "at": filled - self.pads}, None)
 
     def logits(self, view: StreamView) -> Tensor:
-        """Read the tokens of the view; logits (B, V) of the next token."""
+        """Read the tokens of the view; return logits (B, V) of the next token."""
         return self.model.readout(self.model.decode(view, cache=self.cache)[:, -1])
 
     def keep(self, logits: Tensor) -> None:
@@ -141,7 +142,7 @@ class GraphDecoder(Stepper):
 
 
 def compiled_step(stepper: Stepper) -> Callable[[], None]:
-    """Compile a step in two parts: the model, and the choice with its options of sampling."""
+    """Compile a step in two parts: the model, and the choice of the token."""
     said = compile_whole(lambda: Stepper.logits(stepper, Stepper.view(stepper)))
     keep = compile_whole(lambda logits: Stepper.keep(stepper, logits))
     return lambda: keep(said())
@@ -179,7 +180,7 @@ def write(
     pads       (B,) padded positions before texts of different length; each text and its new tokens must then fit into
                the window
     precision  data type of the weights (default: that of the model)
-    compiled   whether to compile a step before its capture; takes a minute, saves time from about 10,000 steps on
+    compiled   whether to compile a step before its capture; it takes a minute and saves time for long texts
     kept       captured steps for reuse by later calls
     """
     device = allowed.device
@@ -222,7 +223,7 @@ def write(
 
 
 def read_late(blocks: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
-    """Copy blocks of tokens to the host; on CUDA a block is read after the next is queued."""
+    """Copy blocks of tokens to the host; on CUDA, only after the next block is queued."""
     copies = (AsyncTensors({"ids": block}) for block in blocks)
     for arriving in one_behind(copies) if device.type == "cuda" else copies:
         yield arriving.read()["ids"]
@@ -267,7 +268,7 @@ def search_beams(
 ) -> list[list[int]]:
     """Best hypothesis, of at most `longest` tokens, after each text of ids (B, N).
 
-    A vocabulary without end token gets a virtual one, with probability 1 after `longest` tokens and 0 before.
+    A vocabulary without end token gets a virtual end token, with probability 1 after `longest` tokens and 0 before.
     """
     virtual, size, steps = end is None, len(allowed), itertools.count()
     ids, cache = ids.to(allowed.device), model.trunk.cache()

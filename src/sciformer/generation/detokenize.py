@@ -42,7 +42,7 @@ class Line:
             yield piece
 
     def close(self) -> str:
-        """The text held back, once it is known that no stop string follows."""
+        """Return the text that was held back, because no stop string follows."""
         return self.held + self.letters.rest()
 
 

@@ -30,7 +30,7 @@ from .decode import Conditioned, RecordedSteps, read_late, search_beams, write
 from .detokenize import Line
 from .sampling import Sampling, draw_uniforms
 
-MIN_COMPILED_STEPS = 100_000  # number of steps from which on compilation saves time
+MIN_COMPILED_STEPS = 100_000  # minimum number of steps for which compilation saves time
 RECORDED_STEPS: WeakKeyDictionary[Run, RecordedSteps] = WeakKeyDictionary()
 Tell = Callable[[int, int], None]
 
@@ -59,12 +59,12 @@ def generate(
     temperature  divides the logits (default: 1); 0 takes the most likely token
     top_k        number of most likely tokens to choose from (default: all)
     top_p        nucleus sampling: choose from the fewest most likely tokens with this total probability (default: all)
-    repetition   penalty on earlier tokens if above 1 (default: 1)
-    stop         strings that end the text; the text before a stop string is returned, the stop string is not
-    beam         number of hypotheses of a beam search (default: 1, sampling instead)
-    seed         seed of the random numbers (default: a new one in each call)
+    repetition   penalty on earlier tokens (default: 1, no penalty)
+    stop         strings that end the text, and are not part of the result (default: none)
+    beam         number of hypotheses of a beam search (default: 1, which means sampling)
+    seed         seed of the random numbers (default: a new seed in each call)
     precision    data type of the weights: float32, bfloat16, or auto (as in training)
-    compiled     whether to compile a step on CUDA (default: if the text is long enough to save time)
+    compiled     whether to compile a step on CUDA (default: only for long texts, where it saves time)
     beside       columns of one sample of the other streams, for a model of several streams
     """
     sampling = Sampling(temperature, top_k, top_p, repetition)
@@ -92,7 +92,7 @@ def generate_many(
     log: Callable[[str], None] = log_nothing,
     on_progress: Tell = lambda done, total: None,
 ) -> list[str]:
-    """Continue many prompts, `batch` at a time; texts in the order of the prompts.
+    """Continue many prompts, `batch` at a time; return texts in the order of prompts.
 
     Every prompt has its own random numbers. The first prompt gives the same text as `generate` with the same seed.
     `on_progress(done, total)` is called after each batch. See `generate` for the other arguments.
@@ -170,14 +170,12 @@ class Author:
         return [int(np.flatnonzero(self.tokens.writable)[0])]
 
     def _unknown(self, prompt: str, number: int) -> None:
-        """Refuse unknown characters; log unknown words, which any text may have."""
+        """Refuse unknown characters; log unknown words, which are allowed."""
         letters = self.tokens.letters == "characters"
         parts = sorted(set(prompt)) if letters else dict.fromkeys(prompt.split())
         strange = [part for part in parts if number in self.tokens.encode(part)]
         if letters:
-            raise UserError(
-                f"the prompt has characters that are not in the vocabulary: {''.join(strange)!r}", key="--prompt"
-            )
+            raise UserError(f"the prompt has characters outside the vocabulary: {''.join(strange)!r}", key="--prompt")
         self.log(f"note: not in the vocabulary: {', '.join(strange) or 'a part of the prompt'}")
 
     # The text
@@ -215,11 +213,14 @@ class Author:
         return ["".join(self.line(ids[row]).pieces([one])) for row, one in enumerate(found)]
 
     def line(self, ids: list[int]) -> Line:
-        """Detokenizer after a prompt; with several columns the last column is a new text."""
+        """Detokenizer of the text after a prompt; with several columns, of a new text."""
         return Line(self.tokens, [] if len(self.tokens.source_columns) > 1 else ids, self.stops, self.end)
 
     def groups(self, ids: list[list[int]], batch: int, alike: bool) -> Iterator[list[int]]:
-        """Batches of prompts of similar length; equal if `alike` or if the window gets full."""
+        """Batches of prompts of similar length, or of equal length if it is required.
+
+        Equal lengths are required if `alike`, and for texts that fill the window.
+        """
         same: dict[int, list[int]] = {}
         for row in sorted(range(len(ids)), key=lambda row: len(ids[row])):
             fits = len(ids[row]) + self.length <= self.window
@@ -252,7 +253,7 @@ class Author:
 
 
 def _precision(run: Run, asked: str) -> torch.dtype | None:
-    """Data type of matrix products: as asked for, or (auto) as in training if on CUDA."""
+    """Data type of the model: as asked for; with auto, that of the training if on CUDA."""
     settings = run.recipe.train
     if asked != "auto":
         settings = settings.model_copy(update={"precision": asked})
@@ -279,12 +280,11 @@ def _conditioned(run: Run, stream: str, beside: Table | None) -> Any:
     """The model, conditioned on one sample of the other streams if there are any."""
     others = {name: tokens for name, tokens in run.assembly.tokens.items() if name != stream}
     table = Memory(beside or {}).table
-    if rows_of(table) != bool(others):
-        what = f"one sample of {', '.join(others)}" if others else "no other stream"
-        raise UserError(
-            f"this model needs {what} beside the text, but got {rows_of(table)} samples",
-            hint="Pass the columns of that sample: generate(run, beside={NAME: array})." if others else "",
-        )
+    if not others and beside:
+        raise UserError("`beside` cannot be used: the model has no other stream than the text")
+    if others and rows_of(table) != 1:
+        message = f"the model also needs one sample of {', '.join(others)}, but `beside` has {rows_of(table)}"
+        raise UserError(message, hint="Pass the columns of that sample: generate(run, beside={NAME: array}).")
     if not others:
         return run.model
     streams = {name: tokens.normalise(tokens.tokenize(table)) for name, tokens in others.items()}

@@ -1,7 +1,7 @@
 """Sampling of the next token, on the device of the model, for a batch.
 
 The token is the first with a cumulative probability above a uniform random number u. All random numbers of a text are
-known in advance, as a pure function of its seed. So no random state must be kept, and a CUDA graph can sample.
+known in advance, as a pure function of its seed. So there is no state of a generator, and a CUDA graph can sample.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def top_logits(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def top_logits_in_parts(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Top-k of each part of the vocabulary, then of the candidates found."""
+    """Top-k of each part of the vocabulary, then top-k of these candidates."""
     padded = torch.nn.functional.pad(logits, (0, -logits.shape[-1] % VOCABULARY_PART), value=-torch.inf)
     parts = padded.unflatten(-1, (-1, VOCABULARY_PART))
     found, place = parts.topk(count, sorted=False)
@@ -105,7 +105,10 @@ def top_logits_in_parts(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def sort_logits(logits: Tensor, enough: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits (B, V) in descending order, with indices; on a CPU `enough` of the sum of exp will do."""
+    """Sort logits (B, V) in descending order, with indices.
+
+    On a CPU only the largest logits are returned if their sum of exp(logit) exceeds `enough` (B, 1).
+    """
     if logits.device.type == "cpu" and logits.shape[-1] > 4 * VOCABULARY_PART:
         found = logits.topk(VOCABULARY_PART)
         if bool((found.values.exp().sum(-1, keepdim=True) > enough).all()):

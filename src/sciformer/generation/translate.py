@@ -45,7 +45,7 @@ def translate(
 
     beam           number of hypotheses (default: `objective.beam` of the recipe)
     penalty        length penalty (default: `objective.penalty` of the recipe)
-    on_progress    called with the number of finished lines and of all lines
+    on_progress    called with the numbers of finished lines and of all lines
     """
     return translate_with(run.model, run.assembly, run.device, lines, beam, penalty, on_progress)
 
@@ -172,7 +172,7 @@ class PromptWriter(Writer):
         return np.concatenate([begin, ids, [self.tokens.special_id("separator")]]).astype(np.int64)
 
     def batches(self, rows: list[int], sources: Mapping[int, Any], beam: int) -> Iterator[list[int]]:
-        """Batches of prompts of equal length: without padding, positions are right."""
+        """Batches of prompts of equal length, because padding would shift positions."""
         same: dict[int, list[int]] = {}
         for row in rows:
             same.setdefault(len(sources[row]), []).append(row)

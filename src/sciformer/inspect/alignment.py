@@ -54,7 +54,7 @@ class Alignment(NamedTuple):
 def align(run: Run, line: str, translation: str | None = None) -> Alignment:
     """Alignment of a line with its translation.
 
-    translation   text to align with (default: the translation by the run itself)
+    translation   text to align with (default: translation by the run)
     """
     from ..generation.translate import translate
 
@@ -78,7 +78,9 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
         model.decode(inputs.stream, record)
         words, part = only.token_labels(whole), whole.columns["part"]
         if not part.any():
-            raise UserError(f"the sentence fills the context of {only.grid_shape} tokens: its translation has no room")
+            raise UserError(
+                f"the sentence fills the context of {only.grid_shape} tokens: none are left to translate it"
+            )
         first = int(np.flatnonzero(part > 0)[0])  # first token of the translation
         names = [words[:first], words[first:]]
         maps = {name: a[0, :, first - 1 :, :first] for name, a in record.attention.items()}
@@ -91,14 +93,14 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
 
 
 def draw_alignment(found: Alignment, mean: bool = False, block: int | None = None) -> Figure:
-    """Heat map of every head, with a line of panels for each block.
+    """Heat map of every head, with a row of panels for each block.
 
-    mean   one panel: the mean of all heads
-    block  heads of this block alone (counted from 1), two panels in a line
+    mean   draw one panel with the mean of all heads
+    block  draw only the heads of this block (counted from 1), two panels in a row
     """
     if max(len(found.source), len(found.target)) > MAX_DRAWN_TOKENS:
-        sizes = f"{len(found.source)} and {len(found.target)}"
-        raise UserError(f"the sentences have {sizes} tokens; an alignment is drawn for {MAX_DRAWN_TOKENS} at most")
+        sizes = f"{len(found.source)} and {len(found.target)} tokens"
+        raise UserError(f"the sentences are too long to draw: {sizes}, but the maximum is {MAX_DRAWN_TOKENS}")
     maps = {map_title(name.removeprefix("decoder.").removesuffix(".cross")): a for name, a in found.maps.items()}
     labels = (found.target, found.source)
     if block is not None:
@@ -124,7 +126,7 @@ def draw_alignment(found: Alignment, mean: bool = False, block: int | None = Non
 
 
 def draw_some(run: Run, lines: list[str]) -> Iterator[Picture]:
-    """Yield (name, drawing function, caption) for each line that is short enough to draw."""
+    """Yield (name, drawing function, caption) for each line short enough to draw."""
     for number, line in enumerate(lines, 1):
         found = align(run, line)
         if found.text and max(len(found.source), len(found.target)) <= MAX_DRAWN_TOKENS:
@@ -137,7 +139,7 @@ def _is_cross_attention(name: str) -> bool:
 
 
 def _stream(tokens: Any, *texts: str) -> Stream:
-    """Tokens of the texts of one sample, as many as fit into the window of the model."""
+    """Tokens of the texts of one sample, cut to the window of the model."""
     table = {name: np.array([text], object) for name, text in zip(tokens.source_columns, texts)}
     stream: Stream = tokens.tokenize(table)
     return stream.cut(np.zeros(1, np.int64), np.minimum(stream.lengths, tokens.window))

@@ -67,7 +67,7 @@ def watch(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Watc
     """Encode a stream (default: the only one) and record maps (B, H, N, M) by name.
 
     Maps are in order of depth. Trunks without attention (recurrent, convolution) record none, except for a pooling by
-    attention. Linformer trunks record none either: they attend to projections of tokens, not to tokens.
+    attention. Linformer trunks record none either, because they attend to mixtures of tokens.
     """
     model, record = step.model, Watch(hidden=False)
     view = batch.inputs(next(model.parameters()).device).view(stream)
@@ -90,7 +90,7 @@ def attention_maps(step: Any, assembly: Assembly, batch: Batch, stream: str = ""
 
     stream   stream of the tokens (default: the only one)
 
-    In a model of several streams, a map has the name of its stream, `NAME.blocks.0.attention`, or of the streams of
+    With several streams, the name of a map begins with its stream, `NAME.blocks.0.attention`, or with the streams of
     queries and keys, `NAME to OTHER`.
     """
     stream = stream_name(assembly.tokens, stream)
@@ -107,7 +107,7 @@ def evaluation_random(assembly: Assembly, batch: Batch) -> SampleRandom:
 
 
 def hide_tokens(assembly: Assembly, batch: Batch) -> tuple[Batch, Batch]:
-    """Mask samples by the objective: with raw values, and normalised for the model."""
+    """Samples after masking, twice: with raw values, and normalised for the model."""
     seen = assembly.objective.corrupt(batch, assembly.tokens, evaluation_random(assembly, batch))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
     aside = {name: assembly.tokens[name].host_columns for name in streams}
@@ -145,7 +145,7 @@ def map_title(name: str) -> str:
 
 
 def group_by_value(x: Floats, most: int = MAX_COLUMN_VALUES) -> list[tuple[float, Array]]:
-    """Group samples by equal values of x: (value, indices), in rising order.
+    """Group samples by equal values of x: (value, indices), in increasing order.
 
     With more than `most` different values, neighbouring values are joined into groups of equal size.
     """
@@ -170,9 +170,9 @@ def received_attention(weights: ArrayLike, front: int = 0) -> Floats:
 
         r_j = mean over heads of (1 / N) sum_i (n_i / m_j) a_ij
 
-    Query i, one of N queries that see any key, may see n_i keys; key j is seen by m_j queries. With full attention this
-    is the plain mean over queries. With a causal mask it does not favour the first tokens, which more queries see. If
-    one query stands for the sample (a class token in `front`, or a pooling by attention), its own row is returned.
+    N queries see any key, query i sees n_i keys, and m_j queries see key j. With full attention this is the plain
+    mean over queries. With a causal mask it does not favour the first tokens, which more queries see. If one query
+    represents the sample (a class token in `front`, or a pooling by attention), its own row is returned.
     """
     a = to_matrix(weights, 4, "weights", "(B, H, N, M)")
     if front or a.shape[2] == 1:
@@ -203,12 +203,15 @@ def weights_on(look: AttentionMaps, row: int, head: int | None = None) -> dict[s
 
 
 def relative_to_uniform(weights: Floats) -> Floats:
-    """Received attention (N,) over uniform attention to the tokens with any weight."""
+    """Attention (N,) relative to uniform attention over the tokens with any weight."""
     return np.count_nonzero(weights) * weights
 
 
 def excess_over(times: Floats) -> tuple[Floats, float]:
-    """Weights (N,) minus 1, at least 0 (all 0 if none reaches 1.1), and the largest."""
+    """Excess max(0, w - 1) of weights w (N,), and the largest w.
+
+    If no weight reaches 1.1, the excess is 0 everywhere.
+    """
     most = float(times.max(initial=0.0))
     return np.clip(times - 1, 0, None) * (most >= 1.1), most
 
@@ -226,7 +229,7 @@ def sample_name(batch: Batch, row: int, objective: Any) -> str:
 
 
 def draw_attention(look: AttentionMaps, assembly: Assembly, row: int, form: str = "") -> Figure:
-    """Drawing of a sample, and again with the attention its tokens receive in some maps.
+    """Draw a sample, and again with the attention its tokens receive in some maps.
 
     The colour shows the excess over uniform attention; a map whose largest excess is below 10 % stays plain.
 
@@ -238,7 +241,7 @@ def draw_attention(look: AttentionMaps, assembly: Assembly, row: int, form: str 
 
 
 def draw_excess(assembly: Assembly, sample: Batch, times: Mapping[str, Floats], unit: str, form: str = "") -> Figure:
-    """Draw a sample, and again with the excess of weights over 1 `unit`, by title."""
+    """Draw a sample, and again for each title with the excess of its weights over 1."""
     panels: list[Panel] = [("sample", sample, None)]
     for name, weights in times.items():
         excess, most = excess_over(weights)
@@ -248,9 +251,9 @@ def draw_excess(assembly: Assembly, sample: Batch, times: Mapping[str, Floats], 
 
 
 def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") -> Figure:
-    """Draw panels (title, sample, token weights), each as the tokens draw a sample.
+    """Draw panels (title, sample, token weights) with the drawing of the tokens.
 
-    Drawings with a fixed aspect stand side by side, the others below each other.
+    Drawings with a fixed aspect are side by side, other drawings below each other.
     """
     tokens = assembly.tokens[stream_name(panels[0][1].streams)]
     draw = tokens.alternative_drawings(panels[0][1])[form] if form else tokens.draw

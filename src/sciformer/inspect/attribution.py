@@ -3,9 +3,9 @@
     found = attribute(step, assembly, batch)
     found.attention[0], found.gradient[0]        (N,) for the tokens of the first sample
 
-Attention weights alone do not show whether a token matters for the prediction; the gradient does. For classes, the
-log odds of the most likely class are followed back, and only positive contributions count. For regression, the first
-target is followed back, and contributions of either sign count.
+Attention weights alone do not show whether a token matters for the prediction; the gradient does. For classes, it is
+the gradient of the log odds of the most likely class, and only positive contributions count. For regression, it is the
+gradient of the first target, and contributions of either sign count.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .rollout import follow, follow_samples
 
 
 class Attributed(NamedTuple):
-    """Attribution of each token (N,), by sample; `attention` is empty without attention."""
+    """Attributions (N,) of the tokens of each sample; `attention` may be empty."""
 
     attention: list[Floats]
     gradient: list[Floats]
@@ -57,7 +57,7 @@ def prepare_inputs(step: Any, assembly: Assembly, batch: Batch) -> StreamView:
 def model_answers(model: Any, view: StreamView, record: Watch | None = None) -> tuple[Tensor, bool]:
     """Predictions of samples, and whether they are values.
 
-    Classes: log odds (B, classes) of each class against all others, which do not saturate as probabilities do.
+    Classes: log odds (B, classes) of each class against all others, which do not saturate like probabilities.
     Regression: values (B, values) in standard deviations of the training data.
     """
     pooled = model.pool(model.encode(view, record), record)
@@ -73,9 +73,9 @@ def model_answers(model: Any, view: StreamView, record: Watch | None = None) -> 
 
 
 def weight_by_gradient(weights: Tensor, gradient: Tensor, either: bool = False) -> Tensor:
-    """Positive part of gradient times attention (arXiv 2103.15679), of any shape.
+    """Positive part of gradient times attention (arXiv 2103.15679), for any shape.
 
-    either   absolute value instead of the positive part
+    either   return the absolute value instead of the positive part
     """
     found = weights * gradient
     return found.abs() if either else found.clamp(min=0)
@@ -84,8 +84,8 @@ def weight_by_gradient(weights: Tensor, gradient: Tensor, either: bool = False) 
 def relevance(weighted: Floats) -> Floats:
     """I + A for self-attention (H, N, N) weighted by gradients, mean over heads.
 
-    For a query (H, 1 + N), its row of that matrix. The product over all blocks equals the published update
-    R <- R + A R from R = I.
+    For a single query (H, 1 + N), the result is its row of that matrix. The product over all blocks equals the
+    published update R <- R + A R from R = I.
     """
     a = weighted.mean(0)
     return np.asarray(a + (np.eye(len(a)) if a.ndim == 2 else np.eye(1, len(a))[0]))
@@ -96,8 +96,8 @@ def attribute(
 ) -> Attributed:
     """Attribution of predictions to the tokens of samples from a data set.
 
-    which    (B,) index of the class or value to follow back (default: the most likely class, or the first value)
-    stream   stream of the tokens (default: the stream of the objective); other streams get the gradient alone
+    which    (B,) index of the class or value to attribute (default: the most likely class, or the first value)
+    stream   stream of the tokens (default: the stream of the objective); other streams have only the gradient
     """
     if not has_single_answer(step, assembly):
         message = f"attribution needs `objective.kind: classify` or `regress`, not `{assembly.recipe.objective.kind}`"
@@ -122,7 +122,7 @@ def attribute(
     maps = {
         name: weight_by_gradient(a, slope, either)
         for (name, a), slope in zip(attention.items(), slopes[1:])
-        if slope is not None  # the map of a batch of padding
+        if slope is not None  # None for a batch of only padding
     }
     through = follow_samples(look, maps, relevance)
     if not any(name not in self_attention(look) for name in maps):  # subtract the share of the residual path
@@ -152,7 +152,7 @@ def _reference(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _watch_entrance(entrance: nn.Module) -> Iterator[list[Tensor]]:
-    """Record the embedded tokens as leaf tensors that gradients can be taken of."""
+    """Record the embedded tokens as leaf tensors, to compute their gradients."""
     kept: list[Tensor] = []
 
     def keep(module: nn.Module, given: Any, x: Tensor) -> Tensor:

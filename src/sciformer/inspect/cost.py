@@ -36,11 +36,11 @@ class Cost:
     """Training cost of a model; a multiplication and an addition are two operations."""
 
     parameters: int
-    """Trained numbers; tied weights count once."""
+    """Number of trained parameters; tied parameters count once."""
     weight_bytes: int
     """Memory of the weights in bytes."""
     tokens: float
-    """Mean tokens of the counted samples."""
+    """Mean number of tokens of the counted samples."""
     flops_per_sample: float
     """FLOPs of a training step (forward and backward) for one sample."""
     flops_per_token: float
@@ -48,21 +48,21 @@ class Cost:
     activation_bytes: float
     """Memory for the backward pass of one sample, in bytes."""
     training_bytes: float
-    """Memory of weights, gradients, two AdamW moments and activations of the samples at once, in bytes."""
+    """Memory of weights, gradients, two AdamW moments and activations of a micro-batch, in bytes."""
 
 
 def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
     """Cost of a training step, counted while it runs on a small prepared batch.
 
         FLOPs = sum over matrix products of 2 n m k               (norms, activations and the softmax are not counted)
-        bytes = (weights + gradients + 2 moments) + activations of a sample x samples at once
+        bytes = (weights + gradients + 2 moments) + activations of a sample x micro-batch
 
     Attention counts 4 N M D forward and twice that backward, even where a mask hides part of it. Recomputation by a
     kernel is not counted. The step runs on a copy on the CPU in single precision, so the numbers do not depend on the
     device; bfloat16 activations take about half.
     """
     if not len(batch) or not batch.tokens:
-        raise UserError(f"the cost cannot be counted on {len(batch)} samples with {batch.tokens} tokens")
+        raise UserError(f"the cost needs at least one sample and one token, not {len(batch)} and {batch.tokens}")
     twin = copy.deepcopy(step).to("cpu").train()
     twin.zero_grad(set_to_none=True)
     own = {weight.untyped_storage().data_ptr() for weight in [*twin.parameters(), *twin.buffers()]}
@@ -96,7 +96,7 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
 
 
 def training_cost(run: Run, data: Assembly) -> tuple[Cost, Batch]:
-    """Cost of a training step of a run, and the four training samples it was counted on."""
+    """Cost of a training step of a run, and the four samples used to count it."""
     train = data.dataset("train")
     few = train.batch(np.arange(min(4, len(train))))
     rng = SampleRandom(run.recipe.train.seed, 0, few.ids)
@@ -117,14 +117,14 @@ def tokens_per_second(run: Run) -> float:
 
 
 def samples_at_once(settings: Train, batch: Batch) -> int:
-    """Samples on a device at once: the micro-batch, or as many as the tokens allow."""
+    """Samples per micro-batch: train.micro_batch, or as many as train.tokens allows."""
     if settings.micro_batch or settings.tokens is None:
         return settings.micro_batch or settings.batch
     return max(1, settings.tokens // max(1, batch.widest()))
 
 
 def _uncounted() -> dict[Any, Any]:
-    """FLOP formulas of CPU kernels that PyTorch does not count: fused attention and LSTM."""
+    """FLOP formulas of CPU kernels that PyTorch does not count (attention, LSTM)."""
     aten = torch.ops.aten
     return {
         aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: _attention(q, k, v),

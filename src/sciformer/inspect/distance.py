@@ -1,4 +1,4 @@
-"""Attention distance of every head: with depth, and along a column of the samples.
+"""Attention distance of every head: against depth, and against a sample column.
 
     found = attention_distances(attention_maps(step, assembly, batch), assembly)
     depth(found).correlation                    correlation of the distance of heads with the number of their block
@@ -97,7 +97,7 @@ def depth(found: Mapping[str, AttentionDistance]) -> Depth:
 
 
 def correlation(x: ArrayLike, y: ArrayLike) -> float:
-    """Pearson correlation; NaN if one of the two is constant."""
+    """Pearson correlation; NaN if x or y is constant."""
     a, b = (np.asarray(each, np.float64) for each in (x, y))
     if not a.size or not a.std() > 0 or not b.std() > 0:
         return float("nan")
@@ -105,10 +105,10 @@ def correlation(x: ArrayLike, y: ArrayLike) -> float:
 
 
 class ReachAlong(NamedTuple):
-    """Attention distance at values (V,) of a column.
+    """Attention distance for each value (V,) of a sample column.
 
-    mean, deviation   {map: (V, H)} over the samples of a value
-    uniform           (V,) of uniform attention
+    mean, deviation   {map: (V, H)} mean and standard deviation over the samples with this value
+    uniform           (V,) distance of uniform attention, for comparison
     """
 
     values: Floats
@@ -127,7 +127,7 @@ def attention_distance_along(
 ) -> ReachAlong | None:
     """Attention distance against a column of the samples; None without attention.
 
-    samples_per_value   samples for every value, evenly spaced; many values are joined into groups of neighbours
+    samples_per_value   number of samples for each value; if there are many values, neighbouring values are joined
     """
     columns = [dataset.sample_column(column) for dataset in datasets]
     x, place = np.concatenate(columns), np.concatenate([np.arange(len(column)) for column in columns])
@@ -170,7 +170,7 @@ def draw_reach(found: Mapping[str, AttentionDistance], unit: str = "") -> Figure
 
 
 def draw_reach_along(along: ReachAlong, column: str, unit: str = "") -> Figure:
-    """Plot the attention distance of every block against a column, with its deviation."""
+    """Plot the attention distance of every block against a column, with its spread."""
     name = style.axis_label("mean distance", unit)
     bands: dict[str, Band] = {}
     for block, mean in along.mean.items():

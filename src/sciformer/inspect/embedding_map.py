@@ -56,7 +56,7 @@ def principal(vectors: Array, count: int = 2) -> Principal:
 def draw_map(found: Embedded, by: str = "") -> Figure:
     """Scatter plot of the map, coloured by a column of the samples.
 
-    by   column: names and few numbers get a colour each, many numbers a colour scale (default: one colour)
+    by   column for the colours: one colour per name, or a colour scale for many numbers (default: a single colour)
     """
     points, shares = principal(found.vectors)
     x, y = points.T

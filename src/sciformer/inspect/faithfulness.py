@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from ..run import Run
 
 MAX_SAMPLES, MIN_SAMPLES = 48, 8  # samples for a faithfulness test
-MAX_OPERATIONS = 1e11  # FLOPs for the test in a report: some seconds of a core
+MAX_OPERATIONS = 1e11  # FLOPs for the test in a report: some seconds on one core
 
 
 def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row: int) -> Figure:
-    """Drawing of a sample, and again with the token scores of every method.
+    """Draw a sample, and again with the token scores of every method.
 
     The colour shows the excess over the mean score; a method whose largest excess is below 10 % stays plain.
     """
@@ -42,7 +42,7 @@ def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row:
 
 
 def affordable_samples(run: Run, tokens: float) -> int:
-    """Samples within the time limit of a report; 0 if they are too few for a result."""
+    """Number of samples that a report has time for; 0 if too few for a result."""
     passes = len(REMOVED_SHARES) * (len(WAY_NAMES) + 1 + RANDOM_DRAWS) + 4
     few = int(MAX_OPERATIONS / (2.0 * parameters(run.model) * max(1.0, tokens) * passes))
     return min(MAX_SAMPLES, few) if few >= MIN_SAMPLES else 0
@@ -116,7 +116,7 @@ class Faithfulness(NamedTuple):
     shares   (S,) removed shares of the tokens of a sample
     change   (B, S) by method: attention, rollout, attribution, gradient, random, least attended
     flipped  (S,) by method: share of samples whose most likely class changed; empty for regression
-    ratio    area below the mean change over that of random tokens, and its jackknife error over samples
+    ratio    area below the mean change, divided by that of random tokens, and its jackknife error over samples
     removed  whether tokens were removed; otherwise they were blanked
     """
 
@@ -137,10 +137,10 @@ def faithfulness(
     scores: Mapping[str, Scores] | None = None,
     stream: str = "",
 ) -> Faithfulness:
-    """Remove the tokens with the highest scores of each method, share by share.
+    """Test methods by removing growing shares of the tokens with the highest scores.
 
     how     remove, blank, or auto: remove if the model accepts any subset of tokens
-    scores  {method: (N,) for each sample} (default: the usual methods); `attention` also tests the least attended
+    scores  {method: (N,) for each sample} (default: the usual methods); `attention` also tests least attended tokens
     stream  stream of the tokens (default: the stream of the objective); other streams stay complete
 
     The change of a class is the absolute change of the log odds of the class that was most likely. The change of values
@@ -149,10 +149,13 @@ def faithfulness(
     one_of("how to remove tokens", how, ("auto", "remove", "blank"))
     stream = stream_name(assembly.tokens, stream or assembly.objective.stream)
     tokens, batch = assembly.tokens[stream], batch.take(np.flatnonzero(batch.streams[stream].lengths > 1))
-    if not has_single_answer(step, assembly) or not len(batch) or not 0 < min(shares) <= max(shares) < 1:
-        found = f"`objective.kind: {assembly.recipe.objective.kind}`, {len(batch)} samples, shares {list(shares)}"
-        needed = "classify or regress, samples of at least two tokens, and shares between 0 and 1"
-        raise UserError(f"a faithfulness test is not possible with {found}", hint=f"It needs {needed}.")
+    if not has_single_answer(step, assembly):
+        message = f"the faithfulness test cannot be used with `objective.kind: {assembly.recipe.objective.kind}`"
+        raise UserError(message, hint="It needs an objective that predicts classes or values of samples.")
+    if not len(batch):
+        raise UserError("the faithfulness test needs samples of at least two tokens")
+    if not 0 < min(shares) <= max(shares) < 1:
+        raise UserError(f"the shares of a faithfulness test must be between 0 and 1, not {list(shares)}")
     removed = takes_any(assembly, tokens, stream) if how == "auto" else how == "remove"
     ways = dict(score_tokens(step, assembly, batch, stream) if scores is None else scores)
     if "attention" in ways:
@@ -183,7 +186,7 @@ def faithfulness(
 def score_tokens(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> dict[str, Scores]:
     """Token scores of samples by every method.
 
-    Models without attention, and streams other than that of the objective, have the gradient alone.
+    Models without attention, and streams other than that of the objective, have only the gradient.
     """
     found = attribute(step, assembly, batch, stream=stream)
     if stream and stream != assembly.objective.asked_stream(assembly.tokens):
@@ -216,8 +219,8 @@ def takes_any(assembly: Assembly, tokens: Tokens, stream: str = "") -> bool:
 def removable_tokens(tokens: Tokens, stream: Stream) -> Flags:
     """Mask (T,) of tokens that may be removed: all but special tokens.
 
-    Tokens that cannot be masked because others leak their content can still be removed. Samples with fewer than two
-    removable tokens may lose any.
+    Tokens that cannot be masked because other tokens leak their content can still be removed. In samples with fewer
+    than two removable tokens, all tokens may be removed.
     """
     may = stream.position >= prefix_length(tokens)
     try:
@@ -229,7 +232,7 @@ def removable_tokens(tokens: Tokens, stream: Stream) -> Flags:
 
 
 def choose_tokens(stream: Stream, scores: Scores, may: Flags, share: float) -> Flags:
-    """Mask (T,) of the share with the highest scores: at least one token, never all."""
+    """Mask (T,) of a share of tokens with the highest scores: at least one, never all."""
     out = np.zeros(len(may), bool)
     for start, n, score in zip(stream.starts, stream.lengths, scores):
         own = np.flatnonzero(may[start : start + n])
@@ -248,7 +251,7 @@ def remove_tokens(tokens: Tokens, batch: Batch, out: Flags, removed: bool, name:
 
 
 def ratios(shares: Floats, change: Mapping[str, Floats]) -> dict[str, tuple[float, float]]:
-    """Area below the mean change over that of random tokens, and its error."""
+    """Area below the mean change, divided by that of random tokens, and its error."""
     x = np.append(0.0, shares)
     area = {way: np.trapezoid(np.pad(each, ((0, 0), (1, 0))), x) for way, each in change.items()}
     return {way: _ratio(each, area[RANDOM_WAY]) for way, each in area.items() if way != RANDOM_WAY}

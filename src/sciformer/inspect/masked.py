@@ -1,4 +1,4 @@
-"""Masked tokens of samples beside the predictions, if the tokens can draw both."""
+"""Figures of masked tokens and their predictions, if the tokens can draw them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches
 def predict_masked(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, dict[str, Array]]:
     """Samples as the model saw them (masked, raw values), and its predictions.
 
-    Samples have the stream of the objective alone. Predictions are (T, ...) for the tokens of all samples, in the units
+    Samples have only the stream of the objective. Predictions are (T, ...) for the tokens of all samples, in the units
     of the readout, NaN for tokens that were not masked.
     """
     name, model = assembly.objective.asked_stream(assembly.tokens), step.model

@@ -4,7 +4,7 @@
     found.correlation             of the similarity of two codes with the distance of their positions
     found.neighbours              mean similarity of neighbours, and of all other pairs
 
-Positions on a grid or in a sequence: all codes are compared. Otherwise: the codes of the tokens of a sample.
+On a grid or in a sequence, all codes are compared; otherwise, the codes of the tokens of one sample.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .plots.style import LINE_COLOURS
 MAX_PLACES = 160  # positions on a line, or tokens of a sample
 MAX_PANELS = 8  # drawn positions of a grid, in each direction
 DISTANCE_BINS = 24
-NEIGHBOUR_DISTANCE = 1.5  # largest distance of neighbours, in nearest distances
+NEIGHBOUR_DISTANCE = 1.5  # largest distance of neighbours, relative to the nearest distance
 
 
 class Similarity(NamedTuple):
     """Cosines of position codes (N, N), and the distances of their positions (N, N).
 
-    shape  of the grid of positions, row by row; None for a line
+    shape  shape of the grid of positions, which are ordered row by row; None for a line
     """
 
     values: Floats
@@ -57,7 +57,7 @@ class Similarity(NamedTuple):
 
     @property
     def neighbours(self) -> tuple[float, float]:
-        """Mean similarity of neighbours (diagonal ones too), and of all other pairs.
+        """Mean similarity of neighbours (also diagonal), and of all other pairs.
 
         A correlation misses codes that are similar both nearby and at opposite edges of an image. On irregular
         positions, two tokens are neighbours if their distance is at most 1.5 times the smaller of their nearest
@@ -77,7 +77,8 @@ def similarity(position: Position, at: Tensor) -> Floats | None:
 
     at   coordinates p (N,) or (N, A)
 
-    Additive codes: the vector added to a zero token. Rotary codes: q·k of identical vectors after rotation.
+    For additive codes, PE is the vector added to a zero token. For rotary codes, s is q·k of identical vectors after
+    rotation.
     """
     with torch.no_grad():
         if isinstance(position, Rotary):
@@ -121,7 +122,7 @@ def position_similarity(step: Any, assembly: Assembly, batch: Batch, stream: str
 
 
 def draw_positions(found: Similarity, unit: str = "") -> Figure:
-    """Left, the similarity of codes; right, similarity against distance.
+    """Plot the similarity of codes (left), and similarity against distance (right).
 
     On a grid, the left panel shows some positions, each with its similarity to all others.
     """
@@ -137,7 +138,7 @@ def draw_positions(found: Similarity, unit: str = "") -> Figure:
 
 
 def _draw_mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
-    """Panel for each of some grid positions: similarity of its code with all others."""
+    """Draw a panel for some grid positions: similarity of the code to all other codes."""
     height, width = shape
     lines = [even_steps(size, MAX_PANELS) for size in shape]
     high, wide = height + max(1, height // 6), width + max(1, width // 6)  # with gaps between panels
@@ -155,7 +156,7 @@ def _draw_mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
 
 
 def _draw_against_distance(axes: Axes, found: Similarity, unit: str) -> None:
-    """Mean and central 68 % of the similarity in bins of distance."""
+    """Plot mean and central 68 % of the similarity in bins of distance."""
     distance, like = found.pairs
     bins = group_by_value(distance, DISTANCE_BINS)
     x, groups = [value for value, _ in bins], [like[pairs] for _, pairs in bins]

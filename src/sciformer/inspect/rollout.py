@@ -21,7 +21,8 @@ from .attention import AttentionMaps, self_attention
 def average_with_identity(weights: ArrayLike) -> Floats:
     """(I + A) / 2 of self-attention A (H, N, N), mean over heads.
 
-    For a query (H, 1 + N), its row of that matrix. Rows sum to one; a query that sees no key keeps itself.
+    For a single query (H, 1 + N), the result is its row of that matrix. Rows sum to one; a query without visible keys
+    keeps only itself.
     """
     a = np.asarray(weights, np.float64).mean(0)
     if a.ndim == 1:
@@ -30,7 +31,7 @@ def average_with_identity(weights: ArrayLike) -> Floats:
 
 
 def chain(layers: Sequence[Floats]) -> Floats:
-    """R (N, N): product of the layers (N, N) of one sample, the last layer first.
+    """Product R (N, N) = A_L ... A_2 A_1 of the layers A_l (N, N) of one sample.
 
     layers  from the first block to the last; R_ij is the share of token j in token i after the last block
     """
@@ -40,8 +41,8 @@ def chain(layers: Sequence[Floats]) -> Floats:
 def follow(layers: Sequence[Floats], rows: Sequence[Floats], tokens: int, asks: str = "mean") -> Floats:
     """Share of each token (tokens,) of one sample in its prediction.
 
-    layers  (N, N) of self-attention, N tokens with those in front
-    rows    (1 + tokens,) of a pooling query, over itself and the tokens
+    layers  (N, N) matrices of self-attention; N includes tokens in front
+    rows    (1 + tokens,) weights of a pooling query on itself and on the tokens
     asks    token of the prediction without a pooling query: class (in front), first, last, or mean (of all)
     """
     joint = chain(layers) if len(layers) else np.eye(tokens)
@@ -63,7 +64,7 @@ def rollout_samples(look: AttentionMaps) -> list[Floats]:
 
 
 def follow_samples(look: AttentionMaps, maps: dict[str, Tensor], layer: Callable[[Floats], Floats]) -> list[Floats]:
-    """`follow` for every sample; `layer` takes maps (H, N, N) or queries (H, 1 + N)."""
+    """Apply `follow` to every sample; `layer` takes maps (H, N, N) or (H, 1 + N)."""
     inside = self_attention(look)
     if not maps:
         return []

@@ -64,7 +64,7 @@ class Config:
         return value
 
     def only(self, key: str, *allowed: Any) -> None:
-        """Refuse a key unless it has an allowed value or is absent or null."""
+        """Refuse a value that is not allowed; an absent key and null are accepted."""
         self.asked.add(key)
         value = self.values.get(key)
         if value is not None and value not in allowed:
@@ -72,7 +72,7 @@ class Config:
             raise self.error(f"`{key}` in {self.where} must be {fits}, but is {format_value(value)}")
 
     def choice(self, key: str, names: Mapping[str, str], default: str) -> str:
-        """Name in recipes for the value of a key, by the table `names`."""
+        """Translate the value of a key to its name in recipes, by the table `names`."""
         value = self.get(key, default, str)
         self.only(key, *names)
         return names[value]
@@ -87,6 +87,6 @@ class Config:
 
 
 def format_value(value: Any) -> str:
-    """A value as JSON, at most 80 characters."""
+    """Format a value as JSON, shortened to 80 characters."""
     text = json.dumps(value) if not isinstance(value, str) else value
     return text if len(text) < 80 else text[:77] + "..."

@@ -1,4 +1,4 @@
-"""Export of runs: in a format of their field, or as ONNX graphs."""
+"""Export of runs: in a format of their domain, or as ONNX graphs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ ONNX_FORMAT = "onnx"
 
 @dataclass(frozen=True)
 class Exporter:
-    """Exporter of the runs of one field.
+    """Exporter of the runs of one domain (text, images, ...).
 
-    format    name on the command line; several fields may share a format
+    format    name on the command line; several domains may share a format
     tokens    kind of tokens that it supports, for error messages
     accepts   whether a run has these tokens; `write` checks all other requirements
     files     names of the files that it may write
@@ -43,7 +43,7 @@ class Exporter:
 
 
 def has_tokens(kind: type[Tokens]) -> Callable[[Run], bool]:
-    """Test for `Exporter.accepts`: a single token stream of this class."""
+    """Function for `Exporter.accepts`: whether a run has one stream of this class."""
     return lambda run: [isinstance(tokens, kind) for tokens in run.assembly.tokens.values()] == [True]
 
 

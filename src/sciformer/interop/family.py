@@ -51,7 +51,7 @@ class Written:
 
 @dataclass(frozen=True)
 class SizeKeys:
-    """Size keys in the config.json of a model family, with defaults (None: no key)."""
+    """Names of size keys in config.json, and their defaults; None means no such key."""
 
     dim: str = "hidden_size"
     depth: str = "num_hidden_layers"
@@ -111,7 +111,7 @@ def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | No
 
 
 def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
-    """Refuse a recipe without the needs of a class; keys that its parts lack are ignored."""
+    """Refuse a recipe that does not meet `needs`; keys that it lacks are ignored."""
     for key, fit in {**TRANSFORMER_NEEDS, **needs}.items():
         section, _, name = key.partition(".")
         fit = fit(recipe) if callable(fit) else fit

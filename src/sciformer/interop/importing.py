@@ -59,7 +59,7 @@ def imported_recipe(name: str, note: str, sections: Mapping[str, Mapping[str, An
 
 @dataclass(frozen=True)
 class Importer:
-    """Importer of the models of one field.
+    """Importer of the models of one domain (text, images, ...).
 
     recognises    whether a file or folder is a supported model
     read          function (source, folder of the new run, changes of its recipe) -> converted model

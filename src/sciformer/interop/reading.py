@@ -99,11 +99,11 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
             hint="Pickled objects could run code and are not opened; save the weights as safetensors.",
             file=path,
         ) from error
-    for key in ("model", "state_dict"):  # next to the state of a training
+    for key in ("model", "state_dict"):  # weights that are stored with the state of a training
         found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise UserError(
-            f"{path} must hold tensors by name, but holds a {type(found).__name__} of other objects", file=path
+            f"{path} must hold named tensors, but holds a {type(found).__name__} of other objects", file=path
         )
     return found
 
@@ -126,9 +126,7 @@ def read_pooling(folder: Path, notes: list[str]) -> str:
         elif kind == "Normalize":
             notes.append("compare the vectors by cosine similarity (modules.json normalises them)")
         elif kind != "Transformer":
-            raise UserError(
-                f"{path} has the module {kind}; only Transformer, Pooling and Normalize are supported", file=path
-            )
+            raise UserError(f"{path} has the module {kind}; supported: Transformer, Pooling, Normalize", file=path)
     return pool
 
 
@@ -140,7 +138,7 @@ def _pooling(path: Path) -> str:
         modes = [settings["pooling_mode"]]
     if len(modes) != 1 or modes[0] not in POOL_NAMES:
         raise UserError(
-            f"{path} has the pooling {', '.join(modes) or 'none'}; supported is a single {' or '.join(POOL_NAMES)}",
+            f"{path} must have exactly one pooling, {' or '.join(POOL_NAMES)}, not {' and '.join(modes) or 'none'}",
             file=path,
         )
     return POOL_NAMES[modes[0]]

@@ -26,7 +26,7 @@ class WeightMap:
 
     Ours is the concatenation of theirs along the first axis.
 
-    rows         rows of each of their weights in ours; optional for a single weight
+    rows         number of rows of each of their weights; optional for a single weight
     transposed   their matrices are stored as (inputs, outputs)
     rope_halves  number of heads to reorder in each of their weights, 0 for none: rotary positions of Hugging Face
                  rotate (x_i, x_i+E/2), ours rotate neighbours (x_2i, x_2i+1)
@@ -72,7 +72,7 @@ class WeightMap:
 def layer(
     ours: str, *theirs: str, suffixes: Suffixes = LAYER, rows: tuple[int, ...] = (), **options: Any
 ) -> list[WeightMap]:
-    """Maps of the weights of a layer or norm; with `rows`, missing biases are exported as zeros.
+    """Maps of the weights of a layer or norm; with `rows`, missing biases become zeros.
 
     options   further fields of each `WeightMap`
     """
@@ -142,7 +142,7 @@ def to_theirs(links: Iterable[WeightMap], ours: Mapping[str, Tensor]) -> dict[st
 
 
 def sort_classes(weights: dict[str, Tensor], head: str, classes: Sequence[str]) -> list[str]:
-    """Sort classes and rows of the head as objectives do: as numbers if all are, else as text."""
+    """Sort classes and head rows as objectives do: by number if possible, else as text."""
     numbers = all(name.isdecimal() for name in classes)
     order = sorted(range(len(classes)), key=lambda i: int(classes[i]) if numbers else classes[i])
     for name in (f"{head}.weight", f"{head}.bias"):

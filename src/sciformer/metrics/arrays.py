@@ -1,8 +1,8 @@
 """Checks of the inputs of all metrics.
 
-Empty input, shapes that do not fit, and labels, targets or weights that are not finite are mistakes in the data: a
-`UserError`. A *model output* that is not finite makes the metric nan instead: a diverged model must be visible in the
-log, and must not end the run that logs it.
+Mistakes in the data raise a `UserError`: empty input, unequal shapes, and labels, targets or weights that are not
+finite. A *model output* that is not finite makes the metric nan instead. So a diverged model is visible in the log and
+does not end the run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 NAN = float("nan")
-MAX_ROUNDING_ERROR = 0.02  # largest deviation from 1 of the sum of a row of probabilities in half precision
+MAX_ROUNDING_ERROR = 0.02  # largest |sum - 1| of a row of probabilities, for half precision
 
 
 def floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Floats:
@@ -42,12 +42,11 @@ def finite_floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = 
 
 
 def weights(weight: ArrayLike | None, n: int) -> Floats:
-    """Sample weights (n,): none negative, and not all zero (default: ones)."""
+    """Check sample weights (n,): none negative, and not all zero (default: ones)."""
     array = np.ones(n) if weight is None else finite_floats("weight", weight, (n,))
     if array.min() < 0 or array.sum() == 0:
-        raise UserError(
-            f"weights must not be negative, and not all be zero, but they are {array.min():g} to {array.max():g}"
-        )
+        found = f"but range from {array.min():g} to {array.max():g}"
+        raise UserError(f"weights must be at least 0 and not all 0, {found}")
     return array
 
 
@@ -77,7 +76,7 @@ def classes(probabilities: ArrayLike, label: ArrayLike) -> tuple[Floats, Integer
 
 
 def numbers(*outputs: Floats) -> bool:
-    """Whether model outputs are finite."""
+    """Whether all model outputs are finite."""
     return all(bool(np.isfinite(output).all()) for output in outputs)
 
 

@@ -1,4 +1,4 @@
-"""Metrics as recipes name them: function, inputs and direction."""
+"""Registry of metrics: function, inputs, and whether higher or lower is better."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Metric:
 
 
 def metric(better: Better, needs: tuple[str, ...], help: str) -> Callable[[Function], Function]:
-    """Decorator for functions of arrays that can be registered as metrics.
+    """Decorator that makes a function of arrays a metric, ready to be registered.
 
     better  whether a higher or a lower value is better; `neither`: no model is selected by this metric
-    needs   outputs of an objective, by the names of the function's arguments
+    needs   outputs of an objective; the arguments of the function have the same names
     help    short description of the metric
     """
 
@@ -49,7 +49,7 @@ def metric(better: Better, needs: tuple[str, ...], help: str) -> Callable[[Funct
 
 
 class RegisteredMetrics(Mapping[str, Metric]):
-    """All metrics by name: built-in, from fields, and from plugins."""
+    """All metrics by name: built-in metrics, and those of domains and plugins."""
 
     def __getitem__(self, name: str) -> Metric:
         if name not in names("metric"):

@@ -1,4 +1,4 @@
-"""Calibration: reliability of probabilities and deviations, and its correction."""
+"""Calibration of probabilities and standard deviations: measures and corrections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIN_PROBABILITY = 1e-37  # smaller probabilities are zero in single precision
 
 
 class Reliability(NamedTuple):
-    """Reliability curve in bins of confidence (edge, next edge]; nan if empty."""
+    """Reliability curve in bins of confidence (edge, next edge]; nan in empty bins."""
 
     edges: Floats  # (bins + 1,)
     confidence: Floats  # (bins,) mean probability of the predicted class
@@ -44,7 +44,7 @@ def calibration_error(probabilities: ArrayLike, label: ArrayLike, bins: int = 15
 
 
 def reliability(probabilities: ArrayLike, label: ArrayLike, bins: int = 15) -> Reliability:
-    """Accuracy against confidence (max p), as means over bins; refuses nan."""
+    """Mean accuracy and mean confidence (max p) in bins of confidence; refuses nan."""
     if bins < 1:
         raise UserError(f"`bins` must be 1 or more, not {bins}")
     p, truth = classes(probabilities, label)
@@ -81,7 +81,7 @@ def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | 
         message = f"the temperature has no optimum, because all {len(p):,} predictions are correct"
         raise UserError(message, hint="Use more samples, so that some predictions are wrong.")
     if slope(low) > 0:
-        raise UserError(f"the predictions for {len(p):,} samples are no better than chance, so there is no temperature")
+        raise UserError(f"no temperature fits: the predictions for {len(p):,} samples are no better than chance")
     for _ in range(60):
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if slope(middle) < 0 else (low, middle)
@@ -89,19 +89,19 @@ def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | 
 
 
 def spread(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
-    """Factor of the deviations of highest likelihood: √⟨((target − mean) / std)²⟩."""
+    """Maximum-likelihood factor for `std`: √⟨((target − mean) / std)²⟩."""
     off = (np.asarray(target, np.float64) - np.asarray(mean, np.float64)) / np.asarray(std, np.float64)
     demand_numbers("a factor of deviations", off)
     found = float(np.sqrt(np.mean(off**2)))
     if not found:
-        raise UserError("the factor of the deviations is 0, because all predicted values are exact")
+        raise UserError("the standard deviations cannot be calibrated: all predicted values equal the targets")
     return found
 
 
 def stretch(quantiles: ArrayLike, target: ArrayLike, place: int, share: float) -> float:
-    """Factor of the quantiles' distances from the median for the right coverage.
+    """Correction factor for the distances of quantiles from the median.
 
-    It puts a `share` of the targets (n,) between quantile number `place` and its counterpart above the median.
+    With it, a `share` of the targets (n,) is between quantile number `place` and its mirror image above the median.
     quantiles  (n, levels)
     """
     levels, truth = np.asarray(quantiles, np.float64), np.asarray(target, np.float64)
@@ -110,7 +110,5 @@ def stretch(quantiles: ArrayLike, target: ArrayLike, place: int, share: float) -
     wide = np.where(truth < middle, middle - levels[:, place], levels[:, -1 - place] - middle)
     found = float(np.quantile(np.abs(truth - middle) / np.maximum(wide, np.finfo(float).tiny), share))
     if not 0 < found < np.inf:
-        raise UserError(
-            f"the factor of the quantiles is {found:g}, because the quantiles are equal or all targets equal the median"
-        )
+        raise UserError("the quantiles cannot be calibrated: they are equal, or all targets equal the median")
     return found

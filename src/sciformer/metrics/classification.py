@@ -55,11 +55,11 @@ def macro_f1(probabilities: ArrayLike, label: ArrayLike) -> float:
 def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Area under the ROC curve: P(s⁺ > s⁻) + ½ P(s⁺ = s⁻).
 
-    With two classes, the score s is the probability of class 1. With more classes, it is the mean over ordered pairs of
-    classes (a, b) of the samples of a against the samples of b, by the probability of a: macro one-versus-one (Hand and
-    Till 2001), which does not depend on the class sizes. Only classes that occur in the labels count; with a single
-    class there is no pair, and the area is nan. A sample's weight counts in each of its pairs; a class with zero weight
-    does not occur.
+    With two classes, the score s is the probability of class 1. With more classes, the result is the mean of the areas
+    over ordered pairs of classes (a, b): samples of a against samples of b, with the probability of a as score. This is
+    macro one-versus-one (Hand and Till 2001), which does not depend on the class sizes. Only classes that occur in the
+    labels with a weight above zero count. With a single class there is no pair, and the area is nan. The weight of a
+    sample counts in each of its pairs.
     """
     p, truth = classes(probabilities, label)
     w = weights(weight, len(p))
@@ -75,7 +75,7 @@ def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
 
 @metric("higher", CLASSES, "share of the second class found at 1 % false alarms")
 def efficiency_1(probabilities: ArrayLike, label: ArrayLike) -> float:
-    """Share of class 1 found at 1 % false alarms of class 0; nan without both classes."""
+    """True positive rate at a false positive rate of 1 %; nan without both classes."""
     p, truth = classes(probabilities, label)
     if not numbers(p) or p.shape[1] != 2 or len(np.unique(truth)) < 2:
         return NAN
@@ -108,7 +108,7 @@ def _table(p: Floats, truth: Integers) -> Integers:
 
 
 def _wins(score: Floats, c: int, truth: Integers, weight: Floats, totals: Floats) -> Floats:
-    """(C,) probability that a sample of class c scores higher than each class."""
+    """(C,) probabilities that class c scores higher than each class."""
     values, place = np.unique(score, return_inverse=True)
     own = np.bincount(place, weights=weight * (truth == c), minlength=len(values))
     above = own.sum() - own.cumsum() + own / 2  # equal scores count half

@@ -1,4 +1,4 @@
-"""Crossing of a level by an output, e.g. the 50 % point of a phase classifier."""
+"""Position where an output crosses a level, e.g. 50 % of a phase classifier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from ..errors import UserError
 from .arrays import NAN, Floats, finite_floats, floats, numbers
 
-MAX_LOST_SHARE = 0.1  # largest share of bootstrap draws without a crossing for which there is an error
+MAX_LOST_SHARE = 0.1  # largest share of bootstrap draws without a crossing; above it the error is nan
 
 
 class Crossing(NamedTuple):
@@ -29,10 +29,10 @@ def crossing(
     group  (n,) groups of samples that were drawn together (a simulation, a patient), for the bootstrap
 
     ⟨p⟩ is the mean over samples of equal x. The curve must pass the level: a curve that only touches it or ends on it
-    does not cross. If the curve stays on the level between two sides, x* is the middle of that interval.
+    does not cross. If the curve stays on the level over an interval before it passes, x* is the middle of the interval.
 
-    A noisy curve may cross several times. Then x* is the crossing that separates the samples best, with the largest
-    |Σ_{x > x*} (p − level) − Σ_{x < x*} (p − level)| over all samples; the first of equals.
+    A noisy curve may cross several times. Then x* is the crossing that separates the samples best: the first with the
+    largest |Σ_{x > x*} (p − level) − Σ_{x < x*} (p − level)| over all samples.
 
     The error is the standard deviation of x* over `draws` bootstrap draws of samples or groups, with a generator of
     this `seed`. It is nan if more than one draw in ten has no crossing, or if there is only one group. Value and error
@@ -74,7 +74,10 @@ def crossing(
 
 
 def _cross(places: Floats, total: Floats, count: Floats) -> float:
-    """Best zero crossing of the means `total / count` at rising `places`, or nan."""
+    """Zero crossing of `total / count` along ascending `places`, or nan.
+
+    If there are several, the crossing that separates the samples best (see `crossing`).
+    """
     mean = total / count
     off = np.flatnonzero(mean)
     change = np.flatnonzero(np.diff(np.sign(mean[off])))

@@ -46,10 +46,10 @@ def coverage_95(low_95: ArrayLike, high_95: ArrayLike, target: ArrayLike) -> flo
 def quantile_error(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
     """Quantile calibration error: ∫₀¹ |P(target ≤ Q_q) − q| dq.
 
-    Q_q is the q-quantile of the Gaussian (mean, std) predicted for a sample. A calibrated model has a share q of the
-    targets below it, for every q. The integral is exact, without bins. 0 is perfect (n samples: about 0.3 / √n); ¼
-    means that deviations are much too small or too large; ½ means that all targets are well above or well below the
-    predictions.
+    Q_q is the q-quantile of the Gaussian (mean, std) predicted for a sample. If the model is calibrated, a share q of
+    the targets is below Q_q, for every q. The integral is exact, without bins. 0 is perfect (n samples: about
+    0.3 / √n); ¼ means that deviations are much too small or too large; ½ means that all targets are well above or well
+    below the predictions.
     """
     z, _ = _scores(mean, std, target)
     if np.isnan(z).any():
@@ -95,12 +95,16 @@ def _scores(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> tuple[Floats,
         return np.divide(truth - predicted, spread, out=np.full_like(truth, NAN), where=finite), spread
 
 
-# Denoised series: the inputs are sums per sample, so that each point counts alike
+# Denoised series: the inputs are sums per sample, so that each point counts equally
 
 
 @metric("lower", ("residual", "count"), "root mean square of the residuals")
 def scatter(residual: ArrayLike, count: ArrayLike) -> float:
-    """√(Σ residual / Σ count), with sums of (found − true)² and points per sample."""
+    """Root mean square of the residuals: √(Σ residual / Σ count).
+
+    residual   (n,) sum of (found − true)² over the points of each sample
+    count      (n,) number of points of each sample
+    """
     return _root_of_ratio(residual, count)
 
 
@@ -108,7 +112,7 @@ def scatter(residual: ArrayLike, count: ArrayLike) -> float:
 def noise_left(residual: ArrayLike, noise: ArrayLike) -> float:
     """Residual scatter relative to the scatter of the data: √(Σ residual / Σ noise).
 
-    1 is no better than the data; nan if there is no noise.
+    1 means no improvement on the data; nan if there is no noise.
     noise   (n,) sum of (data − true)² over the points of each sample
     """
     return _root_of_ratio(residual, noise)

@@ -1,7 +1,7 @@
 """Metrics of text: perplexity, token accuracy, entities, BLEU and chrF.
 
-Sums over tokens are per document, so that each token counts alike. Entities are counted as in the CoNLL tasks. A tag is
-`O` (outside), or a letter for the position in an entity and its type: `B-town` begins an entity, `I-town` continues it;
+Losses and counts are sums over each document, so that each token counts equally. Entities are counted as in the CoNLL
+tasks. A tag is `O` (outside), or position and type of an entity: `B-town` begins an entity, `I-town` continues it;
 with BIOES, `E-town` ends it and `S-town` is an entity of a single word. Inconsistent sequences are read as conlleval
 reads them: an entity also begins where the type changes, and at an `I-` after `O`.
 """
@@ -26,7 +26,7 @@ Sequences = Iterable[Sequence[str]]
 
 @metric("lower", ("loss", "count"), "exponential of the mean loss per token")
 def perplexity(loss: ArrayLike, count: ArrayLike) -> float:
-    """Perplexity exp(Σ loss / Σ count), sums in nats per sample; nan without tokens."""
+    """Perplexity exp(Σ loss / Σ count), losses in nats; nan if there are no tokens."""
     losses, counts = _sums("loss", loss, count)
     if not numbers(losses) or counts.sum() == 0:
         return NAN
@@ -72,12 +72,12 @@ class Found(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """right / predicted; 0 without predictions, nan without true entities too."""
+        """right / predicted; 0 if predicted is 0, nan if true is 0 too."""
         return self.right / self.predicted if self.predicted else 0.0 if self.true else NAN
 
     @property
     def recall(self) -> float:
-        """right / true; 0 without true entities, nan without predictions too."""
+        """right / true; 0 if true is 0, nan if predicted is 0 too."""
         return self.right / self.true if self.true else 0.0 if self.predicted else NAN
 
     @property
@@ -154,7 +154,7 @@ def _listed(name: str, sequences: Sequences) -> list[list[str]]:
 
 @metric("higher", ("translation", "reference"), "n-grams of words shared with the reference, in per cent (sacreBLEU)")
 def bleu(translation: Sequence[str], reference: Sequence[str], tokenize: str = "13a") -> float:
-    """Corpus BLEU in per cent (arXiv 1804.08771), cased, one reference per text."""
+    """Corpus BLEU in per cent (arXiv 1804.08771), case-sensitive, one reference per text."""
     return _corpus(_bleu(tokenize), translation, reference)
 
 

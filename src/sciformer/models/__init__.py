@@ -1,1 +1,1 @@
-"""Models: encoder, decoder, encoder-decoder and masked autoencoder, from parts in `nn`."""
+"""Models from parts in `nn`: encoder, decoder, encoder-decoder, masked autoencoder."""

@@ -20,14 +20,14 @@ __all__ = ["Entrance", "Model", "Network", "ReadoutLayer", "parameters", "single
 
 
 class TrunkChoice(TrunkOptions):
-    """Name of a trunk, with the keys of this trunk."""
+    """Choice of a trunk, with the keys of this trunk."""
 
     choices: ClassVar[Mapping[str, str]] = {"trunk": "trunk"}
 
     trunk: str = "transformer"
     """Network between the embedding and the head (default: transformer)."""
     embedding_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout rate of the embedded tokens (default: dropout)."""
+    """Dropout rate of the embedded tokens (default: the value of dropout)."""
 
 
 class StreamOptions(TrunkChoice):
@@ -40,7 +40,10 @@ class StreamOptions(TrunkChoice):
 
 
 class Model(TrunkChoice, Section):
-    """The `model:` section, with the keys of its trunk; a mapping named like a stream overrides them for it."""
+    """The `model:` section, with the keys of its trunk.
+
+    A mapping with the name of a stream overrides these keys for the stream.
+    """
 
     section = "model"
     streams: ClassVar[tuple[str, ...]] = ()

@@ -1,4 +1,4 @@
-"""Encoder model: full attention, and a prediction for the sample or for each token."""
+"""Encoder model: full attention, and predictions for samples or tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .base import Model, Network, single
 
 
 class Encoder(Model, PoolingOptions):
-    """`kind: encoder`: one vector per sample, as in BERT, ViT, Particle Transformer, ASTROMER."""
+    """`kind: encoder`: predictions for samples or tokens, as in BERT, ViT and ASTROMER."""
 
     choices: ClassVar[Mapping[str, str]] = {**Model.choices, "pool": "pooling"}
 
@@ -46,7 +46,7 @@ class Encoder(Model, PoolingOptions):
 
 
 class Encoded(NamedTuple):
-    """Output of an encoder, including a class token in front.
+    """Output of an encoder; a class token, if any, is the first token.
 
     states    input of the first block and outputs of all blocks, if the pooling needs them
     seen      the visible tokens (`Seen`), if hidden tokens were left out
@@ -106,7 +106,7 @@ class EncoderNetwork(Network):
         return Encoded(y, view.valid, (*before, y))
 
     def _places(self, x: Tensor, valid: Valid) -> Tensor:
-        """Default positions of the tokens without the class token."""
+        """Default positions of the tokens, except the class token."""
         if isinstance(valid, Ragged):
             return valid.position
         shape = getattr(self.trunk.position, "shape", None) if isinstance(self.trunk.position, Learned) else None
@@ -126,7 +126,7 @@ class EncoderNetwork(Network):
 
 
 def _like(state: Tensor, valid: Valid) -> Tensor:
-    """Convert a recorded state, packed (1, T, D) or padded, to the layout of its tokens."""
+    """Convert a recorded state, packed (1, T, D) or padded, to the layout of `valid`."""
     if not isinstance(valid, Ragged):
         return state
     return state[0] if state.shape[:2] == (1, valid.total) else valid.flatten(state)

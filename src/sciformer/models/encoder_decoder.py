@@ -1,4 +1,4 @@
-"""Encoder-decoder model: encode a source, decode a target with attention to it."""
+"""Encoder-decoder model: the decoder of the target attends to the encoded source."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SOURCE, TARGET = "source", "target"  # the names of the two streams
 
 
 class EncoderDecoder(Model):
-    """`kind: encoder_decoder`: transformer (2017) or recurrent network from source to target."""
+    """`kind: encoder_decoder`: transformer or recurrent network for translation."""
 
     share: bool = False
-    """Share one embedding between source and target (default: false); needs one vocabulary (tokens.*.learn)."""
+    """Share one embedding between source and target (default: false); both need one vocabulary (tokens.*.learn)."""
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
@@ -47,7 +47,7 @@ class EncoderDecoder(Model):
 
 
 class EncoderDecoderNetwork(nn.Module):
-    """Network: source -> embed -> encoder;  target -> embed -> decoder with cross-attention -> readout."""
+    """Network: source -> embed -> encoder;  target -> embed -> decoder -> readout."""
 
     encodes = SOURCE
     """Name of the encoded stream."""
@@ -86,7 +86,7 @@ class EncoderDecoderNetwork(nn.Module):
     def decode(self, view: StreamView, memory: Encoded | None, watch: Watch | None = None, cache: Any = None) -> Tensor:
         """Hidden states (B, N, D) of the target, from its earlier tokens and the source.
 
-        With a cache the view holds only the new tokens, and the memory is needed only at the first step.
+        With a cache, the view holds only the new tokens, and the memory is needed only at the first step.
         """
         more: dict[str, Any] = {} if cache is None else {"cache": cache}
         if memory is not None:

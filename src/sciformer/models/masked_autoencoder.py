@@ -1,4 +1,4 @@
-"""Masked autoencoder: encode the visible tokens, decode the hidden ones (arXiv 2111.06377)."""
+"""Masked autoencoder (arXiv 2111.06377): encode visible, decode hidden tokens."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .encoder import Encoded, Encoder, EncoderNetwork
 
 
 class MaskedAutoencoder(Encoder):
-    """`kind: masked_autoencoder`: an encoder of the visible tokens and a decoder of all tokens.
+    """`kind: masked_autoencoder`: encoder of visible tokens, decoder of all tokens.
 
     Hidden tokens do not enter the trunk, so it costs a quarter if three of four tokens are hidden. The decoder gets the
     encoded visible tokens, and a learned vector with a position for each hidden token. If nothing is hidden, the model
-    is an encoder. Embedding and trunk have the weight names of `kind: encoder`, which can start from them
+    is an encoder. Embedding and trunk have the weight names of `kind: encoder`, so they can initialize an encoder
     (`sciformer finetune --from`).
     """
 
@@ -62,9 +62,9 @@ class Seen(NamedTuple):
 
 
 class MaskDecoder(nn.Module):
-    """y = trunk(W x + b for visible tokens x, learned vector m for hidden tokens), with positions.
+    """Decoder: its input is W x + b for visible tokens x, a learned vector for hidden ones.
 
-    A class token enters too, at position 0, with a learned vector added to it.
+    All tokens get their positions. A class token is at position 0, with a learned vector added to it.
     """
 
     def __init__(self, section: MaskedAutoencoder, tokens: Tokens, dim: int) -> None:
@@ -84,7 +84,7 @@ class MaskDecoder(nn.Module):
         self.trunk = small.make_trunk(tokens)
 
     def forward(self, x: Tensor, first: Tensor | None, seen: Seen) -> Tensor:
-        """All tokens (B, N, D') or (T, D') from visible tokens (B, V, D) or (V, D) and a class token (B, D)."""
+        """All tokens (B, N, D') or (T, D') from the visible tokens x and a class token."""
         valid, at = seen.whole.valid, seen.whole.columns["at"]
         y = self.adapt(x)
         if not y.numel():
@@ -102,7 +102,7 @@ class MaskDecoder(nn.Module):
 
 
 class MaskedAutoencoderNetwork(EncoderNetwork):
-    """Network: embed -> trunk over visible tokens -> decoder over all tokens -> readout."""
+    """Network: embed -> trunk (visible tokens) -> decoder (all tokens) -> readout."""
 
     def __init__(
         self, section: MaskedAutoencoder, tokens: Tokens, objective: Any, trunk: nn.Module, pool: nn.Module
@@ -133,7 +133,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         return found._replace(seen=seen)
 
     def tokens(self, encoded: Encoded) -> Tensor:
-        """Output of the decoder for all tokens; if nothing was hidden, output of the trunk."""
+        """Output of the decoder for all tokens, or of the trunk if nothing was hidden."""
         if encoded.seen is None:
             return super().tokens(encoded)
         first = self.pooling(encoded.x, encoded.valid) if isinstance(self.pooling, ClassToken) else None
@@ -186,7 +186,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         return Seen(StreamView(kept, short), whole, visible, (ends[1:] - 1).clamp(min=0, max=max(0, room - 1)))
 
     def _show(self, inner: Watch, watch: Watch, seen: Seen) -> None:
-        """Record attention and hidden states of visible tokens at their positions among all, 0 for hidden ones."""
+        """Record attention and states of visible tokens in the full layout, 0 if hidden."""
         front = int(isinstance(self.pooling, ClassToken))
         packed = isinstance(seen.whole.valid, Ragged)
         rank = nn.functional.pad(seen.rank + front, (front, 0))

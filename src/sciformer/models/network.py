@@ -46,12 +46,12 @@ class Entrance(nn.Module):
         return self.dropout(x)
 
     def pair_bias(self, view: StreamView) -> Tensor | PairBias | None:
-        """Pair bias (B, H, N, N), or a PairBias for packed tokens; None without pair features."""
+        """Pair bias (B, H, N, N), PairBias of packed tokens, or None without pairs."""
         return None if self.pairs is None else self.pairs(view.columns, view.valid)
 
 
 class ReadoutLayer(Readout):
-    """Readout of norm(act(W h + b)) as in BERT, or of norm(h) with only `readout_norm`.
+    """Readout of norm(act(W h + b)) as in BERT, or of norm(h) for `readout_norm`.
 
     Activation and norm are those of the trunk.
     """
@@ -87,7 +87,7 @@ class ReadoutLayer(Readout):
 class Network(nn.Module):
     """Base class of networks: embedding, trunk, heads and readout.
 
-    read_dim   width of the readout of a masked autoencoder; its hidden tokens do not enter the trunk
+    read_dim   width of the readout of a masked autoencoder, whose hidden tokens do not enter the trunk
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Network(nn.Module):
         super().__init__()
         who = f"`objective.kind: {objective.kind}`"
         if not hasattr(self, objective.asks):
-            message = f"{who} needs a model that can {objective.asks}, which `model.kind: {section.kind}` cannot"
+            message = f"{who} cannot be used with `model.kind: {section.kind}`, which cannot {objective.asks}"
             raise UserError(message, key="model.kind")
         if objective.hides and not section.tokens_interact:
             message = f"{who} needs a trunk whose tokens see each other, not `model.trunk: {section.trunk}`"

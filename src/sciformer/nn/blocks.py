@@ -85,7 +85,7 @@ class BlockArguments(AttentionArguments, total=False):
 
 
 def block_norm(dim: int, options: BlockArguments, wanted: bool = True) -> nn.Module:
-    """Norm of blocks with these options, or none if not `wanted`."""
+    """Norm with the options of a block, or the identity if not `wanted`."""
     name = options.get("norm", "layer") if wanted else "none"
     return make_norm(name, dim, options.get("bias", True), options.get("epsilon"))
 
@@ -102,10 +102,10 @@ class Block(nn.Module):
                `hidden_dropout` (hidden activations of the MLP). `drop_path` drops whole branches
     residual   whether x is added to the output of each branch; without it (ASTROMER, arXiv 2205.01677) post is
                x <- norm(attention(x)); x <- norm(mlp(x))
-    extras     of NormFormer (arXiv 2110.09456), any of NORMFORMER: `head_scale` learns a scale of each head,
-               `attention_norm` normalises after attention, `hidden_norm` inside the MLP, `residual_scale` learns a
-               scale of the residual of the MLP; or `output_scale`, a scale of each of H equal parts of the width after
-               W_o, which the Particle Transformer has in place of `head_scale` (arXiv 2202.03772)
+    extras     parts of NormFormer (arXiv 2110.09456): `head_scale`, a learned scale of each head; `attention_norm`, a
+               norm after attention; `hidden_norm`, a norm inside the MLP; `residual_scale`, a learned scale of the
+               residual of the MLP. The Particle Transformer (arXiv 2202.03772) replaces `head_scale` by `output_scale`,
+               a learned scale of each of H equal parts of the output of W_o
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Block(nn.Module):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Output (B, N, D) for x (B, N, D), masked by `sight`; `memory_sight` masks the memory (B, M, D)."""
+        """Output (B, N, D) for x (B, N, D) with mask `sight` and a memory (B, M, D)."""
         ragged = None if sight is None else sight.packed
         y = self.attention(
             self.attention_norm(x) if self.pre else x,
@@ -186,20 +186,20 @@ class Block(nn.Module):
         return self.feed(x, ragged)
 
     def settle(self, y: Tensor) -> Tensor:
-        """Output of the attention, scaled and normalised by the extras."""
+        """Attention output after the optional head scale and output norm (`extras`)."""
         if self.output_scale is not None:
             y = (y.unflatten(-1, (len(self.output_scale), -1)) * self.output_scale).flatten(-2)
         return self.attention_out_norm(y)
 
     def join(self, x: Tensor, y: Tensor, norm: nn.Module, ragged: Ragged | None = None) -> Tensor:
-        """Residual sum of x and a branch y (or y alone), normalised if norm_position is post."""
+        """Residual sum x + y of a branch y (or only y), normalised if norm_position is post."""
         if self.training and self.drops:  # skipping calls without effect saves time in small models
             y = self.drop_path(self.dropout(y), ragged)
         x = x + y if self.residual else y
         return x if self.pre else norm(x)
 
     def feed(self, x: Tensor, ragged: Ragged | None = None) -> Tensor:
-        """MLP with its norm and residual."""
+        """Apply the MLP with its norm and residual connection."""
         y = self.mlp(self.mlp_norm(x) if self.pre else x)
         return self.join(x if self.residual_scale is None else x * self.residual_scale, y, self.mlp_norm, ragged)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class _GatherRows(torch.autograd.Function):
-    """All-gather of rows; its backward pass sums the gradients of this rank's rows over ranks."""
+    """All-gather of rows; backward sums the gradients of this rank's rows over ranks."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:
@@ -36,10 +36,10 @@ def own_rows(sizes: list[int]) -> slice:
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def gather_rows(rows: Tensor) -> tuple[Tensor, slice]:
-    """Gather the rows (n, ...) of all ranks, with the slice of this rank; every rank must call it.
+    """Rows (n, ...) of all ranks, and the slice of this rank; every rank must call it.
 
-    A loss L of these rows is the same on every rank. Each rank gets the sum over ranks of dL/d(its rows), so the mean
-    of the ranks' gradients of the weights is that of one process with all rows.
+    A loss L of these rows is the same on every rank. Each rank gets the sum over ranks of dL/d(its rows). So the
+    gradients of the weights, averaged over ranks, equal those of one process with all rows.
     """
     sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
     dist.all_gather(sizes, torch.tensor([len(rows)]))

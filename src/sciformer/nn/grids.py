@@ -16,11 +16,11 @@ class Grid:
 
     Complete samples in row order are only reshaped. Other tokens go to the row and column in `cell`; empty cells are 0.
 
-    real   (B, rows, columns) True where there is a token; None: everywhere
+    real   (B, rows, columns) True where there is a token; None means everywhere
     """
 
     def __init__(self, shape: Shape, n: int, valid: Tensor | None = None, cell: Tensor | None = None) -> None:
-        """`valid` (B, N): mask of real tokens; `cell` (B or 1, N, 2) or (N, 2): row and column of each."""
+        """`valid` (B, N): mask; `cell` (B or 1, N, 2) or (N, 2): row and column of tokens."""
         self.shape = shape
         self.index: Tensor | None = None
         self.real: Tensor | None = None
@@ -46,10 +46,10 @@ class Grid:
     def of(
         cls, places: Shape, n: int, valid: Tensor | None, cell: Tensor | None, at: Tensor | None, training: bool
     ) -> Grid:
-        """Grid of tokens by `cell`, or without it by integer positions `at`.
+        """Grid of tokens at `cell`, or else at integer positions `at`.
 
-        With `cell`, sizes may vary. In training no image is larger than `places`, so no device sync is needed to know
-        the size.
+        With `cell`, images may differ in size. A training always uses the largest size, `places`, because a smaller
+        size would need a device sync.
         """
         if cell is None:
             whole = at is not None and not at.is_floating_point()

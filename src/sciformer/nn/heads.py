@@ -30,7 +30,7 @@ def _layer(
 
 
 class ClassHead(nn.Module):
-    """Logits (B, classes) of a pooled vector y (B, D): W y + b, or an MLP with `hidden` layers."""
+    """Logits (B, classes) of pooled vectors y (B, D): W y + b, or an MLP (`hidden`)."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ClassHead(nn.Module):
 
 
 class TagHead(ClassHead):
-    """Logits (..., N, tags) of every token (..., N, D), with the layers of a ClassHead."""
+    """Logits (..., N, tags) of tokens (..., N, D), with the layers of a ClassHead."""
 
 
 class Gaussian(NamedTuple):
@@ -58,7 +58,7 @@ class Gaussian(NamedTuple):
     std: Tensor
 
     def loss(self, target: Tensor) -> Tensor:
-        """Negative log-likelihood of each value: ln std + (target - mean)^2 / (2 std^2) + ln(2 pi) / 2."""
+        """Negative log-likelihood ln std + (target - mean)^2 / (2 std^2) + ln(2 pi) / 2."""
         if target.shape != self.mean.shape:
             raise UserError(f"targets must have shape {tuple(self.mean.shape)}, not {tuple(target.shape)}")
         return self.std.log() + 0.5 * ((target - self.mean) / self.std) ** 2 + 0.5 * math.log(2 * math.pi)
@@ -85,10 +85,10 @@ class ValueHead(nn.Module):
 
 
 class QuantileHead(nn.Module):
-    """Quantiles (B, values, Q) of each value, in rising order.
+    """Quantiles (B, values, Q) of each value, in increasing order.
 
-    The quantile with index `middle` is W y + b. The other quantiles are softplus steps below and above it, so quantiles
-    cannot cross.
+    The quantile with index `middle` is W y + b. Softplus steps below and above it give the other quantiles, so that
+    quantiles cannot cross.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class QuantileHead(nn.Module):
 
 
 def pinball(quantiles: Tensor, levels: Tensor, target: Tensor) -> Tensor:
-    """Pinball loss (B, values) of quantiles (B, values, Q) at `levels` (Q,), summed over levels.
+    """Pinball loss (B, values) of quantiles (B, values, Q), summed over `levels` (Q,).
 
     For the level q: q (y - z) if the target y is above the quantile z, else (1 - q) (z - y).
     """

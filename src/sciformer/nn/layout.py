@@ -1,4 +1,4 @@
-"""Conversion between padded or packed tokens and one flat run of tokens."""
+"""Conversion between padded or packed tokens and flat tokens."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .watch import Watch
 
 
 class Layout:
-    """Conversion of padded (B, N, ...) or packed tokens to a flat run (T, ...), and back.
+    """Conversion of padded (B, N, ...) or packed tokens to flat (T, ...), and back.
 
-    real    (T,) True where a row of the run is a token; None: everywhere
-    valid   (B, N) mask of the padded tensor of `pad`, with real tokens first; None: all are real
-    rows    (B, N) row of the run at each position of that tensor; T at padding
+    real    (T,) mask of the real flat tokens; None means that all are real
+    valid   (B, N) mask of the padded tensor that `pad` returns, with real tokens first; None means that all are real
+    rows    (B, N) index of the flat token at each position of this padded tensor; T at padding
     ragged  packed layout of the caller, or None
 
     On a CPU the run has no padding. On other devices shapes may not depend on values, so padding stays in the run and
@@ -55,11 +55,11 @@ class Layout:
         start = n * torch.arange(batch, device=x.device)[:, None]
         self.valid = place < valid.sum(1, keepdim=True)
         self.slots = (start + (valid.long().cumsum(1) - 1).clamp(min=0)).flatten()
-        order = torch.argsort(torch.where(valid, place, place + n), dim=1)  # no two keys are equal: a stable sort
+        order = torch.argsort(torch.where(valid, place, place + n), dim=1)  # keys are distinct, so the sort is stable
         self.rows = torch.where(self.valid, start + order, self.total)
 
     def flat(self, x: Tensor) -> Tensor:
-        """Flat run of a column in the layout of the caller, 0 where there is no token."""
+        """Flat tokens (T, ...) from the layout of the caller, 0 where there is no token."""
         if len(self.given) == 2:
             x = x.flatten(0, 1)
         if self.kept is not None:
@@ -73,23 +73,23 @@ class Layout:
         return zero_padding(run, self.real).view(*self.given, *run.shape[1:])
 
     def pad(self, run: Tensor) -> Tensor:
-        """Padded tensor (B, N, ...) of a run, 0 at padding."""
+        """Padded tensor (B, N, ...) of flat tokens, 0 at padding."""
         if self.valid is None:
             return run.view(*self.rows.shape, *run.shape[1:])
         return take(run, self.rows)
 
     def unpad(self, square: Tensor) -> Tensor:
-        """Inverse of `pad`; rows of the run without a token get arbitrary values."""
+        """Inverse of `pad`; flat rows without a token get arbitrary values."""
         return square.flatten(0, 1)[self.slots]
 
     def show(self, run: Tensor, name: str, watch: Watch | None) -> None:
-        """Record a run as a hidden state, in the layout of the caller."""
+        """Record flat tokens as a hidden state, in the layout of the caller."""
         if watch is not None:
             watch.saw_hidden(self.back(run), name)
 
 
 def coordinates(at: Tensor, x: Tensor, layout: Layout) -> Tensor:
-    """Flat coordinates (T, A) from (N,), (N, A), (B, N) or (B, N, A), or packed (T,) or (T, A)."""
+    """Flat coordinates (T, A) from (N,), (N, A), (B, N), (B, N, A), (T,) or (T, A)."""
     lead = x.shape[:-1]
     if (at.dim() == len(lead) and at.shape == lead) or at.dim() == 1:
         at = at[..., None]
@@ -98,7 +98,7 @@ def coordinates(at: Tensor, x: Tensor, layout: Layout) -> Tensor:
 
 
 def take(run: Tensor, rows: Tensor) -> Tensor:
-    """Rows of a run (T, ...), 0 for row T; the order of summing gradients is deterministic."""
+    """Rows of flat tokens (T, ...), 0 for row T; gradients are deterministic."""
     wide = torch.cat([run, run.new_zeros(1, *run.shape[1:])])
     if wide.dim() == 2 and wide.is_floating_point():
         return F.embedding(rows, wide)

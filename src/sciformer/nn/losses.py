@@ -57,7 +57,7 @@ def disagreement(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _exact(x: Tensor) -> Tensor:
-    """Convert to single precision, or keep a higher one."""
+    """Convert to single precision, or keep double precision."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 

@@ -30,7 +30,7 @@ def make_norm(name: str, dim: int, bias: bool = True, epsilon: float | None = No
 
 
 class BatchNorm(nn.Module):
-    """y = g (x - mean) / std + b of each channel, over all real rows of a batch (arXiv 1502.03167).
+    """Batch norm y = g (x - mean) / std + b over all real tokens (arXiv 1502.03167).
 
     Padding does not count in the statistics, so padded and packed batches give the same result. Evaluation uses the
     running mean and variance.
@@ -49,7 +49,7 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(dim))
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """Normalise x (..., D); `real` (...) is True where a row is a token, None: everywhere."""
+        """Normalise x (..., D); `real` (...) marks the real tokens (default: all)."""
         rows = x.reshape(-1, self.dim)
         if not self.training or (real is None and len(rows) > 1):
             return self.plain(rows).view(x.shape)
@@ -88,7 +88,10 @@ class BatchNorm(nn.Module):
         return ((exact - mean.view(shape)) * scale.view(shape) + self.bias.view(shape)).to(x.dtype)
 
     def affine(self, found: tuple[Tensor, Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
-        """Scale and shift (D,) of y = scale x + shift, from mean, variance and row count (None: the running ones)."""
+        """Scale and shift (D,) of y = scale x + shift.
+
+        found  mean, variance and row count of a batch; None means the running statistics
+        """
         mean, variance = self.running_mean, self.running_var
         if found is not None:
             mean, variance, count = moments_over_ranks(*found) if self.over_ranks else found
@@ -97,14 +100,14 @@ class BatchNorm(nn.Module):
         return scale, self.bias - scale * mean
 
     def _count(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
-        """Update the running statistics from a batch of `count` rows; no update if it is 0."""
+        """Update the running statistics from a batch of `count` rows, if it is not empty."""
         some = count.to(mean.dtype).clamp(min=1)
         unbiased = variance * (some / (some - 1).clamp(min=1))
         self._remember(mean, unbiased, self.momentum * (count > 0).to(some.dtype))
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor, share: float | Tensor) -> None:
-        """Update the running statistics, except for channels of non-finite mean or variance."""
+        """Update the running statistics of channels with finite mean and variance."""
         fine = mean.isfinite() & variance.isfinite()
         for running, found in ((self.running_mean, mean), (self.running_var, variance)):
             running += torch.where(fine, share * (found.to(running.dtype) - running), 0)

@@ -29,7 +29,7 @@ class TokenForm(NamedTuple):
     width        width of an embedded token
     axes         number of coordinates of a token
     grid_shape   number of token positions, or shape of their grid; None if positions are not counted
-    raster       function that returns height, width and channels of an image patch, or an empty tuple
+    raster       function that returns height, width and channels of an image patch (an empty tuple without patches)
     initial_std  standard deviation of embedded tokens before training
     leading      number of tokens without a position in front, for example a class token
     """
@@ -60,7 +60,7 @@ class PositionOptions(Options):
         return False
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
-        """Position code for a trunk of width `dim`; `heads` is None for trunks without attention."""
+        """Position code for trunk width `dim`; `heads` is None without attention."""
         raise NotImplementedError
 
 
@@ -68,15 +68,15 @@ class TrunkOptions(Options):
     """Options of a trunk, registered as `trunk`."""
 
     can_be_causal: ClassVar[bool] = False
-    """Whether the trunk can be causal, as a decoder needs it."""
+    """Whether the trunk can be causal, which a decoder needs (default: no)."""
     recurrent: ClassVar[bool] = False
     """Whether the trunk is recurrent, so that its last state represents all tokens."""
     keeps_width: ClassVar[bool] = True
-    """Whether input tokens and all blocks have the width `dim`."""
+    """Whether input tokens and all blocks have the width `dim` (default: yes)."""
     tokens_interact: ClassVar[bool] = True
-    """Whether tokens see each other."""
+    """Whether tokens see each other (default: yes)."""
     takes_class_token: ClassVar[bool] = False
-    """Whether the first token sees all other tokens."""
+    """Whether the first token sees all other tokens (default: no)."""
 
     dim: int = Field(default=128, ge=1)
     """Width of the model (default: 128)."""
@@ -94,7 +94,7 @@ class TrunkOptions(Options):
         return False
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> nn.Module:
-        """Trunk for tokens of this form; with `memory_dim` it also attends to a memory of that width."""
+        """Trunk for these tokens; `memory_dim` is the width of an attended memory, if any."""
         raise NotImplementedError
 
     def build_decoder(self, form: TokenForm, memory_dim: int, memory_window: int | None) -> nn.Module:
@@ -117,7 +117,7 @@ class PoolingOptions(Options):
     """Options of a pooling, registered as `pooling`."""
 
     has_weights: ClassVar[bool] = False
-    """Whether the pooling has weights; an objective without pooling would leave them untrained."""
+    """Whether the pooling has weights, which an objective without pooling would leave untrained (default: no)."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         """Pooling of the tokens of width `dim` from this trunk."""

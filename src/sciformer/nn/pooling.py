@@ -64,14 +64,14 @@ class MaxPool(nn.Module):
 
 
 class FirstPool(nn.Module):
-    """The first real token, for samples that begin with a special token; 0 without tokens."""
+    """First real token, for example a special token; 0 without tokens."""
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         return _ends(x, valid)[0]
 
 
 class LastPool(nn.Module):
-    """The last real token, for recurrent trunks; 0 without tokens.
+    """Last real token, for recurrent trunks; 0 without tokens.
 
     With `bidirectional` the second half of the width comes from the first real token, where the backward pass ends.
     """
@@ -98,7 +98,7 @@ def _ends(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor]:
 
 
 class ClassToken(nn.Module):
-    """Learned class token in front of every sequence (arXiv 1810.04805), read after the trunk.
+    """Learned token before each sequence, read after the trunk (arXiv 1810.04805).
 
     x, valid, at = token.prepend(x, valid, at)
     y = token(trunk(x, valid, at=at), valid)
@@ -109,7 +109,7 @@ class ClassToken(nn.Module):
         self.token = nn.Parameter(torch.empty(dim).normal_(std=0.02))
 
     def prepend(self, x: Tensor, valid: Valid = None, at: Tensor | None = None) -> tuple[Tensor, Valid, Tensor | None]:
-        """Tokens, validity and coordinates with the class token first; see `prepended`."""
+        """Tokens, mask and coordinates with the class token first; see `prepended`."""
         return prepended(self.token, x, valid, at)
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
@@ -125,7 +125,7 @@ def prepended(
 ) -> tuple[Tensor, Valid, Tensor | None]:
     """Prepend a token (D,) or (B, D) at coordinate 0 to tokens, mask and coordinates.
 
-    Coordinates (N, A) with N = B and A = N are taken for (B, N): expand them to (B, N, A) before.
+    Coordinates (N, A) with N = B and A = N are read as (B, N): expand such coordinates to (B, N, A) first.
     """
     check_layout(x, valid)
     if isinstance(valid, Ragged):
@@ -157,14 +157,14 @@ def dropped(x: Tensor, valid: Valid = None) -> Tensor:
 
 
 class ClassAttention(nn.Module):
-    """Learned class token after `depth` class-attention blocks (arXiv 2103.17239, 2202.03772)."""
+    """Class token after `depth` class-attention blocks (arXiv 2103.17239, 2202.03772)."""
 
     def __init__(
         self, dim: int, heads: int, depth: int = 2, *, raw_query: bool = False, **options: Unpack[BlockArguments]
     ) -> None:
         super().__init__()
         self.token = nn.Parameter(torch.empty(1, 1, dim))
-        nn.init.normal_(self.token, std=0.02)  # published: truncated at 100 deviations; its draws differ by version
+        nn.init.normal_(self.token, std=0.02)  # published: trunc_normal_, at 100 std; its draws differ by version
         self.blocks = nn.ModuleList(ClassBlock(dim, heads, raw_query=raw_query, **options) for _ in range(depth))
         self.norm = block_norm(dim, options, options.get("norm_position", "pre") == "pre")
 
@@ -178,7 +178,7 @@ class ClassAttention(nn.Module):
         return self.norm(token[:, 0])
 
     def _packed(self, x: Tensor, ragged: Ragged) -> Tensor:
-        """Class attention of packed sequences, each with a free row in front for its class token."""
+        """Class attention of packed sequences, with a row for the class token before each."""
         check_layout(x, ragged)
         count = len(ragged)
         longer = ragged.longer()
@@ -192,9 +192,9 @@ class ClassAttention(nn.Module):
 
 
 class AttentionPool(nn.Module):
-    """y = norm(s + attention(query = s, keys and values = x)) with `seeds` learned queries s (arXiv 1810.00825).
+    """y = norm(s + attention(query = s, keys and values = x)) (arXiv 1810.00825).
 
-    Returns (B, D) for one seed, (B, seeds, D) for several.
+    The queries s are learned. Returns (B, D) for one query, (B, seeds, D) for several.
     """
 
     def __init__(self, dim: int, heads: int, seeds: int = 1, norm: str = "layer") -> None:
@@ -213,7 +213,7 @@ class AttentionPool(nn.Module):
 
 
 class RecurrentPool(nn.Module):
-    """Last state of `depth` layers of `kind` rnn, gru or lstm (arXiv 2205.01677); 0 without tokens."""
+    """Last state of `depth` layers of a `kind` (arXiv 2205.01677); 0 without tokens."""
 
     def __init__(self, dim: int, kind: str = "lstm", depth: int = 2, dropout: float = 0.0) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ class RecurrentPool(nn.Module):
 
 
 class BlockPool(nn.Module):
-    """y = sum_l w_l mean_i x_li over the input and the output of every block (arXiv 2502.02717).
+    """y = sum_l w_l mean_i x_li over input and outputs of blocks (arXiv 2502.02717).
 
     w is the softmax of learned numbers, one for each of the `states`; means are over real tokens.
     """
@@ -237,7 +237,7 @@ class BlockPool(nn.Module):
     def forward(self, states: Sequence[Tensor], valid: Valid = None) -> Tensor:
         """Vector (B, D) from the `states` of a trunk, each (B, N, D) or packed (T, D)."""
         if len(states) != len(self.weight):
-            raise UserError(f"the trunk must give {len(self.weight)} states (of input and blocks), not {len(states)}")
+            raise UserError(f"pooling over blocks needs {len(self.weight)} hidden states, not {len(states)}")
         means = torch.stack([self.mean(state, valid) for state in states], -1)
         return means @ self.weight.softmax(0).to(means.dtype)
 
@@ -249,7 +249,7 @@ def _padded(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor | None]:
     return zero_padding(x, valid), valid
 
 
-# As a recipe names them
+# Recipe options
 
 
 class AutoPoolingOptions(PoolingOptions):
@@ -281,7 +281,7 @@ class MaxOptions(PoolingOptions):
 
 
 class FirstOptions(PoolingOptions):
-    """`pool: first`: the first token of each sample, a special token."""
+    """`pool: first`: the first token of each sample, usually a special token."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         return FirstPool()
@@ -329,7 +329,7 @@ class BlockPoolOptions(PoolingOptions):
 
 
 class ClassAttentionOptions(PoolingOptions):
-    """`pool: class_attention`: blocks like those of the trunk with a class token as query."""
+    """`pool: class_attention`: attention blocks with a class token as query."""
 
     has_weights: ClassVar[bool] = True
 

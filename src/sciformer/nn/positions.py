@@ -39,7 +39,7 @@ class Position(nn.Module):
     inside: bool = False
 
     def fits(self, dim: int, heads: int, head_dim: int) -> None:
-        """Check that the widths of the trunk are those of this code."""
+        """Check that the trunk has the widths that this code was made for."""
         for name, found in (("dim", dim), ("heads", heads), ("head_dim", head_dim)):
             made_for = getattr(self, name, found)
             if made_for != found:
@@ -64,7 +64,7 @@ class Position(nn.Module):
     def locate(self, x: Tensor, at: Tensor | None, real: Tensor | None = None, start: int | Tensor = 0) -> Tensor:
         """Coordinates (B or 1, N, A) of the tokens x (B, N, D), 0 at padding.
 
-        at    (N,) or (B, N) on one axis, (N, A) or (B, N, A) on several; None: the default coordinates
+        at    (N,) or (B, N) on one axis, (N, A) or (B, N, A) on several (default: 0, 1, 2, ...)
         real  (B, N) mask of real tokens
         """
         batch, n = x.shape[:2]
@@ -106,8 +106,8 @@ class Position(nn.Module):
 def grid(shape: tuple[int, ...], span: tuple[int, ...] | None = None) -> Tensor:
     """Coordinates (N, A) of the N cells of a grid, row by row.
 
-    With `span`, the cells are spread evenly over a grid of the shape `span`, so that codes learned there can be used
-    for images of other sizes.
+    With `span`, the cells are spread evenly over a grid of the shape `span`, so that codes learned on that grid can be
+    used for images of other sizes.
     """
     lines = [torch.arange(size) for size in shape]
     if span is not None:
@@ -127,10 +127,10 @@ class AddedCode(Position):
 
 
 class Learned(AddedCode):
-    """Learned positions PE(p) = table[p]; `shape`: number of positions, or shape of a grid.
+    """Learned positions PE(p) = table[p]; `shape` is their number, or a grid shape.
 
-    Real-valued coordinates are interpolated between neighbouring positions. The initial table is normal with standard
-    deviation `scale`, which should be that of the embedded tokens: a much smaller code has no effect beside them.
+    At real-valued coordinates, the codes of neighbouring positions are interpolated. The initial table is normal with
+    standard deviation `scale`. It should be that of the embedded tokens: a much smaller code would have no effect.
     """
 
     def __init__(self, dim: int, shape: int | tuple[int, ...], scale: float = 0.02) -> None:
@@ -179,16 +179,16 @@ def _ravel(at: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 class Sinusoidal(AddedCode):
-    """PE(p, 2i) = sin(p / base^(2i / d)),  PE(p, 2i + 1) = cos(p / base^(2i / d))   (arXiv 1706.03762).
+    """PE(p, 2i) = sin(p / base^(2i / d)),  PE(p, 2i + 1) = cos(p / base^(2i / d)).
 
-    p may be any real number. With several axes, each axis has an equal share of the width. With `periods` (shortest,
-    longest) the periods of the waves are spaced evenly in their logarithm between these two.
+    p may be any real number (arXiv 1706.03762: integers). With several axes, each axis has an equal share of the width.
+    With `periods` (shortest, longest) the periods of the sinusoids are spaced evenly in the logarithm between these.
     """
 
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0, periods: Periods | None = None) -> None:
         super().__init__()
         if dim % (2 * axes):
-            raise UserError(f"the width of waves on {axes} axes must be a multiple of {2 * axes}, not {dim}")
+            raise UserError(f"sinusoidal positions on {axes} axes need a dim divisible by {2 * axes}, not {dim}")
         self.dim, self.axes, self.base, self.periods = dim, axes, base, checked(periods)
 
     def code(self, at: Tensor) -> Tensor:
@@ -197,13 +197,12 @@ class Sinusoidal(AddedCode):
 
 
 class Rotary(Position):
-    """RoPE (arXiv 2104.09864): rotate the pair (x_2i, x_2i+1) at position p by p / base^(2i / d).
+    """RoPE: rotate the pair (x_2i, x_2i+1) at position p by p / base^(2i / d).
 
-    The product of query and key then depends only on the difference of their positions. p may be any real number. With
-    several axes, each axis has an equal share of the head. `pairs="halves"` rotates (x_i, x_i+d/2) instead, as LLaMA
-    does. With `periods` (shortest, longest) the periods of rotation are spaced evenly in their logarithm over the pairs
-    of all `heads`, so that no two heads have the same periods. With a `share` below 1 the rest of a head is not
-    rotated.
+    The product of query and key then depends only on the difference of their positions (arXiv 2104.09864). p may be any
+    real number. With several axes, each axis has an equal share of the head. `pairs="halves"` rotates (x_i, x_i+d/2)
+    instead, as LLaMA does. With `periods` (shortest, longest) the periods are spaced evenly in the logarithm over the
+    pairs of all `heads`, so that no two heads have the same periods. `share` is the rotated fraction of a head.
     """
 
     inside = True
@@ -222,10 +221,10 @@ class Rotary(Position):
         super().__init__()
         one_of("pairs", pairs, ("neighbours", "halves"))
         if head_dim % (2 * axes):
-            raise UserError(f"the head width of Rotary on {axes} axes must be a multiple of {2 * axes}, not {head_dim}")
+            raise UserError(f"rotary positions on {axes} axes need a head_dim divisible by {2 * axes}, not {head_dim}")
         self.turned = round(share * head_dim / (2 * axes))  # rotated pairs on each axis
         if not 0 < self.turned <= head_dim // (2 * axes):
-            raise UserError(f"share must be above 0 (at least one pair of the head) and at most 1, not {share:g}")
+            raise UserError(f"share must be at most 1 and rotate at least one pair of channels, not {share:g}")
         self.head_dim, self.axes, self.base, self.pairs = head_dim, axes, base, pairs
         self.periods, self.spread = checked(periods), 1 if heads is None or periods is None else heads
         if self.spread > 1:
@@ -256,7 +255,7 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
 def angles(at: Tensor, dim: int, base: float, periods: Periods | None = None) -> Tensor:
     """Angles p / base^(2i / dim) for i < dim / 2, in double precision except on MPS.
 
-    With `periods`: 2 pi p / P_i, with P_i from the shortest to the longest, even in their logarithm.
+    With `periods`: 2 pi p / P_i, with P_i from the shortest to the longest, evenly spaced in the logarithm.
     """
     exact = torch.float32 if at.device.type == "mps" else torch.float64
     power = torch.arange(0, dim, 2, dtype=exact, device=at.device) / dim
@@ -268,9 +267,9 @@ def angles(at: Tensor, dim: int, base: float, periods: Periods | None = None) ->
 
 
 def checked(periods: Periods | None) -> Periods | None:
-    """Return `periods`, or raise an error if they are no range."""
+    """Return `periods`, or raise an error if they are not a range."""
     if periods is not None and not 0 < periods[0] < periods[1]:
-        raise UserError(f"periods must be (shortest, longest), shortest above 0, not ({periods[0]:g}, {periods[1]:g})")
+        raise UserError(f"periods must be 0 < shortest < longest, not {periods[0]:g} and {periods[1]:g}")
     return periods
 
 
@@ -279,7 +278,7 @@ class Fourier(Position):
 
     For real-valued times or positions, also irregular ones. The initial frequencies F are normal with standard
     deviation `scale`; choose about 1 / (shortest relevant distance). With `periods` (shortest, longest) they are
-    1 / period, even in the logarithm. Subtract the mean of large coordinates before.
+    1 / period, evenly spaced in the logarithm. Subtract the mean from large coordinates first.
     """
 
     def __init__(
@@ -324,16 +323,16 @@ class RelativeBias(Position):
 
 
 class UnpairedSinusoidal(AddedCode):
-    """PE(p, j) = sin(a_j) for even j, cos(a_j) for odd j, with a_j = p / base^(2j / d)   (ASTROMER, arXiv 2205.01677).
+    """PE(p, j) = sin(a_j) for even j, cos(a_j) for odd j, with a_j = p / base^(2j / d).
 
-    Every channel has its own frequency, from 1 down to 1 / base^2. With several axes, each axis has an equal share of
-    the width.
+    Position code of ASTROMER (arXiv 2205.01677). Every channel has its own frequency, from 1 down to 1 / base^2. With
+    several axes, each axis has an equal share of the width.
     """
 
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0) -> None:
         super().__init__()
         if dim % axes:
-            raise UserError(f"the width of waves on {axes} axes must be a multiple of {axes}, not {dim}")
+            raise UserError(f"learned periods on {axes} axes need a dim divisible by {axes}, not {dim}")
         self.dim, self.axes, self.base = dim, axes, base
 
     def code(self, at: Tensor) -> Tensor:
@@ -349,7 +348,7 @@ class Modulation(Position):
 
         s(p) = sum_k  u_k sin(2 pi k p / longest) + v_k cos(2 pi k p / longest),   k = 1 ... harmonics
 
-    s and b are learned Fourier series of each channel. With several axes the series of the axes are added.
+    s and b are learned Fourier series of each channel. With several axes, the series of all axes are added.
     """
 
     def __init__(self, dim: int, axes: int = 1, longest: float = 1000.0, harmonics: int = 12) -> None:
@@ -369,11 +368,11 @@ class Modulation(Position):
         return x * (1 + scale) + shift
 
 
-# As a recipe names them
+# Recipe options
 
 
 class AutoPositionOptions(PositionOptions):
-    """`position: auto`: learned for counted positions, else sinusoidal; none without attention."""
+    """`position: auto`: learned or sinusoidal; no code for trunks without attention."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
         if heads is None:
@@ -384,7 +383,7 @@ class AutoPositionOptions(PositionOptions):
 
 
 class NoPositionOptions(PositionOptions):
-    """`position: none`: tokens are a set, or the trunk knows their order."""
+    """`position: none`: no code, for a set of tokens or a trunk that uses their order."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> None:
         return None
@@ -410,20 +409,20 @@ class PeriodOptions(PositionOptions):
     """Options of position codes with a range of periods."""
 
     periods: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
-    """Shortest and longest period of the waves, in units of the coordinates (default: the periods of each position
-    code). Periods between them are even in the logarithm; modulation has the longest period over 1, 2, 3, ... Rotary
-    spreads the periods over the heads, and fourier learns them from there."""
+    """Shortest and longest period of the sinusoids, in units of the coordinates (default: depends on the position
+    code). Periods between them are evenly spaced in the logarithm; modulation uses the longest period divided by 1, 2,
+    3, ... Rotary spreads the periods over the heads. Fourier uses them as initial values."""
 
 
 class SinusoidalOptions(PeriodOptions):
-    """`position: sinusoidal`: sines and cosines (2017)."""
+    """`position: sinusoidal`: sines and cosines (arXiv 1706.03762)."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Sinusoidal:
         return Sinusoidal(dim, form.axes, periods=self.periods)
 
 
 class UnpairedSinusoidalOptions(PositionOptions):
-    """`position: unpaired`: sinusoidal with its own frequency for each channel (ASTROMER)."""
+    """`position: unpaired`: sinusoidal, with one frequency per channel (ASTROMER)."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> UnpairedSinusoidal:
         return UnpairedSinusoidal(dim, form.axes)
@@ -433,11 +432,11 @@ class RotaryOptions(PeriodOptions):
     """`position: rotary`: RoPE, a rotation of queries and keys."""
 
     rotary_base: float = Field(default=10_000.0, gt=1)
-    """Base of the rotary frequencies, used without periods (default: 10,000)."""
+    """Base of the rotary frequencies (default: 10,000); ignored if `periods` is set."""
     rotary_share: float = Field(default=1.0, gt=0, le=1)
     """Fraction of each head that is rotated (default: 1)."""
     rotary_values: bool = False
-    """Rotate values too, so that a token gets a spectrum of the tokens around it, not only a mean (default: false)."""
+    """Rotate values too, so that a head returns a spectrum of the surrounding tokens (default: false)."""
 
     @property
     def turns_values(self) -> bool:
@@ -457,7 +456,7 @@ class FourierOptions(PeriodOptions):
 
 
 class ModulationOptions(PeriodOptions):
-    """`position: modulation`: scale and shift tokens by learned waves (TimeModAttn)."""
+    """`position: modulation`: scale and shift by learned Fourier series (TimeModAttn)."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Modulation:
         if self.periods is None:

@@ -1,4 +1,4 @@
-"""Packed layout of sequences of different lengths, and its conversion to the padded layout."""
+"""Packed layout of sequences of different lengths, and conversion to padding."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ class Ragged:
     position  (T,) position of the token in its sequence
     inside    (T,) True where the token belongs to a sequence
 
-    T (`total`) may be larger than the sum of the lengths, because GPUs work best with fixed shapes. Tokens of this tail
-    belong to the sample B, which is masked and dropped. On a GPU, pass `total`, the `longest` length and, for models
-    with pair biases, the number of `pairs` (i, j), j <= i; upper bounds are enough. Then no device sync is needed. With
-    `lay=False` only the lengths are stored, for a layout that is made again on another device.
+    T (`total`) may be larger than the sum of the lengths, because GPUs work best with fixed shapes. The tokens after
+    the last sequence (tail) get the sample index B, and are masked and dropped. On a GPU, pass `total`, the `longest`
+    length and, for models with pair biases, the number of `pairs` (i, j), j <= i; upper bounds are enough. Then no
+    device sync is needed. With `lay=False` only the lengths are stored, for a layout that is made again on another
+    device.
     """
 
     def __init__(

@@ -43,9 +43,9 @@ class TransformerArguments(BlockArguments, total=False):
 
 
 class Transformer(nn.Module):
-    """Position code, `depth` blocks of width `dim` with `heads` heads, and a last norm.
+    """Position code, `depth` blocks of width `dim` with `heads` heads, and a norm.
 
-    position  position code; None: tokens are a set
+    position  position code; None means no code, for a set of tokens
     pattern   attention pattern over positions in a sequence
     cross     whether every block also attends to a memory of width `memory_dim` (default: `dim`)
     drop_path rate of stochastic depth at the last block; it grows linearly with depth
@@ -96,7 +96,7 @@ class Transformer(nn.Module):
         self.position.fits(dim, heads, head_dim)
         if getattr(self.position, "spread", 1) > 1 and options.get("kv_heads") not in (None, heads):
             found = options["kv_heads"]
-            raise UserError(f"kv_heads must be {heads}, as Rotary gives each head its own periods, not {found}")
+            raise UserError(f"Rotary with periods for each head needs kv_heads = heads ({heads}), not {found}")
         self.reset()
 
     @property
@@ -131,8 +131,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Run the blocks over the tokens x (B, N, D) or packed (T, D).
 
-        at      coordinates of the tokens: (N,) or (B, N) on a line, (N, A) or (B, N, A) on axes; packed (T,), (T, A)
-        bias    (B or 1, heads or 1, N, M) pair bias of the self-attention of every block; packed, also a PairBias
+        at      coordinates of the tokens: (N,) or (B, N) on a line, (N, A) or (B, N, A) on A axes; packed (T,), (T, A)
+        bias    (B or 1, heads or 1, N, M) pair bias of the self-attention of every block; or a PairBias if packed
         memory  (B, M, D') or packed (S, D'), with its own `memory_valid`; with a cache, needed only at the first step
         cache   keys and values of earlier tokens; x then holds only the new tokens
         """
@@ -249,16 +249,16 @@ def redraw(module: nn.Module, init: str, residual: float = 1.0) -> None:
 
 
 def _rates(last: float, depth: int) -> list[float]:
-    """Rates of stochastic depth, linear from 0 at the first block to `last` at the last."""
+    """Rates of stochastic depth, linear from 0 (first block) to `last` (last block)."""
     return [last * i / (depth - 1) for i in range(depth)] if depth > 1 else [last] * depth
 
 
 class Encoder(Transformer):
-    """Transformer with full attention, or a `pattern`."""
+    """Transformer with full attention, or with an attention `pattern`."""
 
 
 class Decoder(Transformer):
-    """Transformer with causal attention; with `cross=True` also cross-attention to a memory."""
+    """Transformer with causal attention, and with cross-attention if `cross=True`."""
 
     def __init__(
         self,
@@ -273,12 +273,12 @@ class Decoder(Transformer):
         super().__init__(dim, depth, heads, pattern=past, **options)
 
     def cache(self, capacity: int | None = None) -> Cache:
-        """Empty key-value cache for step-by-step decoding: growing, or of a fixed capacity."""
+        """Empty key-value cache for decoding: growing, or with a fixed `capacity`."""
         return Cache(self.depth, capacity)
 
 
 class EncoderDecoder(nn.Module):
-    """Encoder-decoder transformer: the decoder attends to the encoded source (arXiv 1706.03762)."""
+    """Encoder and decoder with attention to the encoded source (arXiv 1706.03762)."""
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
         super().__init__()
@@ -307,7 +307,7 @@ class EncoderDecoder(nn.Module):
 
 
 def check_layout(x: Tensor, valid: Valid, dim: int | None = None) -> None:
-    """Check that tokens are padded (B, N, D) or packed (T, D), as `valid` is, of width `dim`."""
+    """Check that tokens have the layout of `valid` (padded or packed) and width `dim`."""
     if isinstance(valid, Ragged):
         if x.dim() != 2 or x.shape[0] != valid.total:
             raise UserError(f"packed tokens must have shape ({valid.total}, D), like Ragged, not {tuple(x.shape)}")
@@ -324,7 +324,7 @@ def check_layout(x: Tensor, valid: Valid, dim: int | None = None) -> None:
         raise UserError(f"tokens must have width {dim}, not {x.shape[-1]} (shape {tuple(x.shape)})")
 
 
-# As a recipe names it
+# Recipe options
 
 
 class AttentionTrunkOptions(DepthOptions, PositionOptions):
@@ -335,7 +335,8 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     heads: int = Field(default=4, ge=1)
     """Number of attention heads (default: 4)."""
     kv_heads: int | None = Field(default=None, ge=1)
-    """Heads of keys and values (default: heads). Fewer: grouped-query attention; 1: multi-query attention."""
+    """Number of heads of keys and values (default: heads). A smaller number gives grouped-query attention, 1 gives
+    multi-query attention."""
     head_dim: int | None = Field(default=None, ge=1)
     """Width of a head (default: dim / heads)."""
     norm: Literal["layer", "rms", "none"] = "layer"
@@ -354,7 +355,7 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     bias: bool = True
     """Biases in linear layers and norms (default: true)."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout rate of attention weights (default: dropout)."""
+    """Dropout rate of attention weights (default: the value of dropout)."""
     init: Literal["normal", "xavier", "moco"] = "normal"
     """Initial weights. normal (default): standard deviation 0.02 (GPT-2); xavier: Xavier uniform (2017); moco: Xavier
     with smaller output matrices in later blocks, also for class attention and heads."""
@@ -362,7 +363,7 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     """Attention window: number of tokens on each side that a token attends to (default: all tokens)."""
     position: str = "auto"
     """Position code. auto (default): learned if the number of positions is fixed, else sinusoidal. unpaired: sinusoidal
-    with its own frequency for each channel (ASTROMER); modulation: scale and shift by learned waves (TimeModAttn)."""
+    with its own frequency for each channel (ASTROMER); modulation: scale and shift by Fourier series (TimeModAttn)."""
 
     def attention_options(self, form: TokenForm) -> dict[str, Any]:
         """Keyword arguments of a trunk with attention, except its size."""
@@ -391,20 +392,20 @@ class TransformerOptions(AttentionTrunkOptions):
     activation: Literal["gelu", "gelu_tanh", "relu", "silu", "tanh", "swiglu"] = "gelu"
     """Activation of the MLP (default: gelu); gelu_tanh is the approximation used by GPT-2."""
     hidden_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout rate inside the MLP (default: dropout)."""
+    """Dropout rate inside the MLP (default: the value of dropout)."""
     drop_path: float = Field(default=0.0, ge=0, lt=1)
     """Rate of stochastic depth at the last block; it grows linearly with depth (default: 0)."""
     residual: bool = True
     """Residual connections around attention and MLP (default: true); ASTROMER 1 has none."""
     extras: tuple[Literal["head_scale", "output_scale", "attention_norm", "hidden_norm", "residual_scale"], ...] = ()
-    """Extra parts of a block from NormFormer (default: none). head_scale, output_scale: a learned scale of each head
-    before or after the output layer; attention_norm: a norm after attention; hidden_norm: a norm inside the MLP;
-    residual_scale: a learned scale of the residual of the MLP."""
+    """Extra parts of a block from NormFormer (default: none). head_scale: a learned scale of each head before
+    the output layer; output_scale: the same after the output layer (Particle Transformer); attention_norm: a norm after
+    attention; hidden_norm: a norm inside the MLP; residual_scale: a learned scale of the residual of the MLP."""
     compress: int | None = Field(default=None, ge=1)
-    """Number of learned mixtures of tokens to attend to instead of the tokens, as in Linformer (default: none)."""
+    """Number of learned mixtures of tokens that replace keys and values, as in Linformer (default: all tokens)."""
 
     def block_options(self) -> dict[str, Any]:
-        """Keyword arguments of a block like the blocks of this trunk, without dropout."""
+        """Keyword arguments for blocks like those of this trunk, without dropout."""
         names = ("kv_heads", "head_dim", "mlp_ratio", "activation", "norm", "norm_position", "residual", "qk_norm")
         return {name: getattr(self, name) for name in (*names, "bias", "extras")} | {"epsilon": self.norm_epsilon}
 

@@ -1,4 +1,4 @@
-"""Watch: record attention weights and hidden states of a forward pass, without hooks."""
+"""Watch: record attention weights and hidden states, without hooks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Watch:
         self.prefix = ""
 
     def at(self, name: str) -> Watch:
-        """The same record, with `name` as a prefix of the stored names."""
+        """A Watch with the same record that adds the prefix `name` to stored names."""
         below = Watch(self.wants_attention, self.wants_hidden)
         below.attention, below.hidden, below.kernels = self.attention, self.hidden, self.kernels
         below.prefix = self._full(name)

@@ -31,7 +31,7 @@ MAX_CLASSES = 10_000
 
 
 class ScoreGroup(NamedTuple):
-    """Scores of one figure in the report, by name, with the `labels` of their curves; `details` returns their table."""
+    """Scores of one report figure; `labels` has the label of each curve by score name."""
 
     title: str
     plural: str
@@ -50,7 +50,7 @@ class Carried(NamedTuple):
 
 
 class Objective(Section):
-    """The `objective:` section; the loss is a sum, divided once by its total count."""
+    """The `objective:` section; the loss is a sum, divided by its total `count`."""
 
     section = "objective"
     unit: ClassVar[str] = "samples"
@@ -60,11 +60,11 @@ class Objective(Section):
     reads_out: ClassVar[bool] = False
     """Whether tokens are predicted, so that the model needs a readout."""
     asks: ClassVar[str] = "encode"
-    """Ability required of the model: `encode` a whole sample, or `decode` it token by token."""
+    """Ability required of the model: `encode` a sample (default), `decode` it token by token, or `translate`."""
     lookahead: ClassVar[int] = 0
     """Tokens needed after the end of a window."""
     standard: ClassVar[tuple[str, ...]] = ()
-    """Default metrics."""
+    """Metrics that are used if the recipe names none."""
     whole_batch: ClassVar[bool] = False
     """Whether the loss compares samples with each other (contrastive loss) instead of being a sum over samples. `step`
     then gets the batch in one piece, finds the samples of other ranks in `ModelInputs.gathered`, and returns the same
@@ -122,7 +122,7 @@ class Objective(Section):
 
     @property
     def mixing(self) -> float:
-        """Parameter of the Beta distribution of mixup; 0: no mixup."""
+        """Parameter of the Beta distribution of mixup; 0 (default) means no mixup."""
         return 0.0
 
     def mixed(self, batch: Batch, other: Batch, share: Array) -> Batch:
@@ -130,7 +130,7 @@ class Objective(Section):
         raise NotImplementedError
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Hide tokens and add targets («target ...»), before tokens are normalised."""
+        """Hide tokens and add target columns, before normalisation (default: no change)."""
         return batch
 
     def count(self, batch: Batch) -> float:
@@ -143,16 +143,16 @@ class Objective(Section):
 
     @property
     def answers(self) -> list[str]:
-        """Names of the outputs of the heads; heads are reused if these are equal."""
+        """Names of the outputs of the heads; fine-tuning reuses heads with equal names."""
         return []
 
     @property
     def head_kind(self) -> str:
-        """Kind of objective that owns the heads (default: this one)."""
+        """Kind of objective that owns the heads (default: its own kind)."""
         return self.kind
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """The summed loss and, if requested, outputs for the metrics, one per sample."""
+        """Summed loss, and with `outputs` the outputs for the metrics, one per sample."""
         raise NotImplementedError
 
     def carried(self, tokens: Mapping[str, Tokens]) -> dict[str, Carried]:
@@ -193,8 +193,9 @@ class Objective(Section):
         return self.predict(model, inputs)
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """Predictions, one entry per sample, without the truth."""
-        raise UserError(f"`objective.kind: {self.kind}` has no prediction for each sample", key="objective.kind")
+        """Predictions with one entry per sample; the truth is not needed."""
+        message = f"predict cannot be used with `objective.kind: {self.kind}`, which predicts nothing per sample"
+        raise UserError(message, key="objective.kind")
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
         """Scores of generated sequences, computed when a trained model is evaluated."""
@@ -211,7 +212,7 @@ class Objective(Section):
         return name not in METRICS or METRICS[name].better == "lower"
 
     def headline(self, names: Iterable[str]) -> list[str]:
-        """Scores for a one-line summary of a model."""
+        """Names of the scores for a one-line summary of a model (default: all)."""
         return list(names)
 
     def score_groups(self, names: Iterable[str]) -> list[ScoreGroup]:
@@ -249,7 +250,7 @@ def required_sample_column(inputs: ModelInputs, column: str, name: str) -> Tenso
 
 
 def missing_truth(name: str, columns: Iterable[str] = (), key: str | None = None) -> UserError:
-    """Error for an evaluation of data without the column of the truth."""
+    """Error for an evaluation of data without the column of true values."""
     there = f"; the columns are {', '.join(columns)}" if columns else ""
     return UserError(
         f"column `{name}` with the truth is missing, so the model cannot be evaluated{there}",
@@ -276,5 +277,5 @@ class Step(nn.Module):
         return self
 
     def forward(self, inputs: ModelInputs, outputs: bool = False) -> tuple[Tensor, Outputs]:
-        """The summed loss over the batch, and outputs for the metrics if requested."""
+        """Summed loss over the batch, and with `outputs` the outputs for the metrics."""
         return self.objective.step(self.model, inputs, outputs)

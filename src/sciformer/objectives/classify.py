@@ -1,4 +1,4 @@
-"""Classification of samples: cross-entropy with weights, label smoothing and mixup."""
+"""Classification of samples: cross-entropy, weights, label smoothing and mixup."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Classify(Objective):
     """Parameter a of mixup: training on s x + (1 - s) y of two samples, with s from Beta(a, a). Usual values are 0.1 to
     0.8 (default: 0, no mixup)."""
     balance: Balance = "none"
-    """Class weights: none, or classes for n / (number of classes x n of the class), so that all classes count equally
-    (default: none; true means classes, false none)."""
+    """Class weights. none (default): all weights are 1; classes: n / (number of classes x n of the class), so that all
+    classes count equally. true means classes, false means none."""
     weight: str = ""
     """Column with a weight for each sample (default: all weights 1)."""
     hidden: Widths | None = None
@@ -106,7 +106,7 @@ class Classify(Objective):
         return self.classes
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Number the classes; no token is hidden."""
+        """Add the class numbers as targets; no token is hidden."""
         if self.label not in batch.samples:
             return batch
         number = {ANSWER: self._numbers(batch.samples[self.label])}

@@ -23,7 +23,7 @@ from .base import ANSWER, Objective, Outputs, Widths, missing_truth
 from .classify import Balance, Classify
 
 CENTRE, SCALE = "centre of values", "scale of values"  # token columns: values are scaled to (value - centre) / scale
-ASKED_TOKENS, OWN_TOKENS = "asked", "own"  # token columns: known truth; no prefix token
+ASKED_TOKENS, OWN_TOKENS = "asked", "own"  # token columns: is the truth known; is it no prefix token
 NOISE = "target noise"  # sample column with the sum of (value - truth)^2
 
 
@@ -37,19 +37,19 @@ class Denoise(Objective):
     standard: ClassVar[tuple[str, ...]] = ("scatter", "noise_left", "overlap")
 
     target: str = "clean"
-    """Column of lists with the noise-free values, one for each value (default: clean)."""
+    """Column of lists with the noise-free values, one for each observed value (default: clean)."""
     form: Literal["plain", "gaussian"] = "plain"
-    """Loss: plain (squared error), or gaussian (with a predicted standard deviation) (default: plain)."""
+    """Loss. plain (default): squared error; gaussian: likelihood with a predicted standard deviation."""
     hidden: Widths | None = None
     """Width of the hidden layer of the heads, or a list of widths (default: linear heads)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout rate in the hidden layers of the heads, or at the input of linear heads (default: 0)."""
     label: str = ""
-    """Column with the class of each sample, to be predicted too (default: no classification)."""
+    """Column with the class of each sample, which is also predicted (default: no classification)."""
     label_weight: float = Field(default=1.0, gt=0)
     """Weight w of the classification loss (default: 1)."""
     balance: Balance = "none"
-    """Class weights: none, or classes so that all classes count equally (default: none)."""
+    """Class weights. none (default): all weights are 1; classes: all classes count equally."""
 
     @property
     def question(self) -> Classify | None:
@@ -168,7 +168,7 @@ class Denoise(Objective):
         return value, model.heads["class"](model.pool(encoded)).float() if self.label else value.mean
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Series as lists with an entry for each value; NaN before this window."""
+        """Series as lists with one entry per value; NaN for values before this window."""
         found = dict(outputs)
         if NOISE in samples and "residual" in found:
             found["noise"] = np.asarray(samples[NOISE])
@@ -185,7 +185,7 @@ class Denoise(Objective):
         return found
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Means over the windows of a sample; for series, over windows with the point."""
+        """Mean over the windows of a sample; in series, over the windows with that point."""
         if values.dtype != object:
             return super().merge(values, which, count)
         merged = np.empty(count, object)

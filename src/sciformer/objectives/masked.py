@@ -20,7 +20,7 @@ from ..tokens.protocols import Maskable
 from .base import PREFIX, Objective, Outputs
 from .next_token import flat_targets, tokens_agree
 
-PLACES = "asked places"  # sample column (B, K) with the places of masked tokens, from 1; 0: empty
+PLACES = "asked places"  # sample column (B, K): positions of masked tokens, from 1; 0 is padding
 PLACES_MULTIPLE = 16  # K is a multiple of this, so that a compiled step sees few shapes
 
 
@@ -38,14 +38,14 @@ class Masked(Objective):
     mask_ratio: float = Field(default=0.15, gt=0, le=1)
     """Share of the tokens that are masked and predicted, at least one in each sample (default: 0.15)."""
     mask: str = ""
-    """Named mask instead of random tokens: last (the end of each sample: a forecast), or a mask of the tokens, e.g.
-    centre of patches: inpainting (default: random tokens)."""
+    """Named mask (default: random tokens). last: the end of each sample, for a forecast. Tokens may define further
+    masks, for example patches have the mask centre, for inpainting."""
     random: float = Field(default=0.0, ge=0, le=1)
     """Share of the masked tokens that are replaced by random tokens (BERT: 0.1; default: 0)."""
     same: float = Field(default=0.0, ge=0, le=1)
     """Share of the masked tokens that stay unchanged (BERT: 0.1; default: 0)."""
     whole_words: bool = False
-    """Mask whole words: all tokens of a word are treated alike (default: false)."""
+    """Mask whole words: all tokens of a word are treated in the same way (default: false)."""
 
     @property
     def sends(self) -> tuple[str, ...]:
@@ -87,10 +87,10 @@ class Masked(Objective):
         return asked
 
     def _asked(self, stream: Stream, first: Array, may: Array | None, rng: SampleRandom) -> Array:
-        """(T,) mask of the tokens to predict: random words up to the share, at least one.
+        """(T,) mask of the tokens to predict: a share of random words, at least one.
 
-        first  (T,) the first token of each token's word; without words, the token itself
-        may    (T,) tokens that may be masked; None: all
+        first  (T,) index of the first token of the word of each token; without words, of the token itself
+        may    (T,) mask of the tokens that may be masked; None means all tokens
         """
         here = np.arange(len(first)) if may is None else np.flatnonzero(may)
         sample, drawn = stream.sample[here], rng.uniform("asked", stream.lengths)
@@ -99,7 +99,7 @@ class Masked(Objective):
         asked = np.zeros(len(first), bool)
         if not self.whole_words and len(here) and (table := sorted_rows(drawn[here], sample, count)) is not None:
             last = table[np.arange(len(count)), np.clip(wanted, 1, np.maximum(1, count)) - 1]
-            asked[here] = drawn[here] <= last[sample]  # exactly the wanted number of each sample
+            asked[here] = drawn[here] <= last[sample]  # exactly the wanted number in each sample
             return asked
         order = np.lexsort((here, first[here], drawn[first[here]], sample))
         # Along the tokens in random order: where words begin, their lengths, and the tokens selected before them.
@@ -116,7 +116,7 @@ class Masked(Objective):
         return float(batch.streams[self.asked_stream(batch.streams)].columns["asked"].sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Loss of the masked tokens; no other token is read out."""
+        """Loss of the masked tokens; the readout skips all other tokens."""
         view, places = inputs.view(self.stream), inputs.samples[PLACES]
         readout, hidden = stream_part(model.readout, view.name), model.tokens(model.encode(view))
         total = hidden.shape[:-1].numel()
@@ -124,7 +124,7 @@ class Masked(Objective):
         if not total:  # no tokens at all
             index, wanted = index[:0], wanted[:0]
         elif not outputs and hidden.device.type == "cpu" and not torch.compiler.is_compiling():
-            index, wanted = index[wanted], wanted[wanted]  # shapes may vary here: skip the empty places
+            index, wanted = index[wanted], wanted[wanted]  # shapes may vary here: skip the padding
         rows = hidden.flatten(0, -2).index_select(0, index)
         target = {name: column.index_select(0, index) for name, column in flat_targets(view, hidden).items()}
         if not outputs:
@@ -138,7 +138,7 @@ class Masked(Objective):
 
 
 def first_of(stream: Stream) -> Array:
-    """(T,) first token of each token's word; without a word (-1), the token itself."""
+    """(T,) index of the first token of each token's word; without a word, its own index."""
     word, here = stream.columns["word"], np.arange(int(stream.lengths.sum()))
     if not len(here):
         return here
@@ -147,7 +147,7 @@ def first_of(stream: Stream) -> Array:
 
 
 def _places(stream: Stream, asked: Array) -> Array:
-    """(B, K) places of the masked tokens in each sample, from 1; 0 is empty."""
+    """(B, K) positions of the masked tokens of each sample, from 1; 0 is padding."""
     sample, place = stream.sample[asked], stream.position[asked] + 1
     count = np.bincount(sample, minlength=len(stream))
     room = -(-int(count.max(initial=1)) // PLACES_MULTIPLE) * PLACES_MULTIPLE
@@ -157,10 +157,10 @@ def _places(stream: Stream, asked: Array) -> Array:
 
 
 def _rows(places: Tensor, view: StreamView, total: int) -> Tensor:
-    """Indices of the places among all tokens of a view, end to end.
+    """Flat indices of the masked positions in the concatenated tokens of a view.
 
-    Empty places point at the tokens of their sample in turn. They do not count, but if all pointed at the first token,
-    a GPU would add thousands of zero gradients there one after the other.
+    Padding entries point at the tokens of their sample in turn. They do not count, but if all pointed at the first
+    token, a GPU would add thousands of zero gradients to this token one after the other.
     """
     if isinstance(view.valid, Ragged):
         lengths = view.valid.lengths

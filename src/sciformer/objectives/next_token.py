@@ -36,7 +36,7 @@ class NextToken(Objective):
         return float(batch.streams[self.asked_stream(batch.streams)].lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss of all tokens; per sample the loss, all and correct tokens."""
+        """Summed loss; the outputs are loss, token count and correct tokens per sample."""
         view = inputs.view(self.stream)
         return ask_tokens(stream_part(model.readout, view.name), model.decode(view), view, outputs)
 
@@ -64,7 +64,7 @@ def ask_tokens(
 
 
 def flat_targets(view: StreamView, hidden: Tensor) -> Columns:
-    """Columns «target ...» by their own names, flat over tokens like `hidden`."""
+    """Target columns without their prefix, with the tokens on one axis."""
     last = hidden.dim() - 2
     named = {name.removeprefix(PREFIX): column for name, column in view.columns.items() if name.startswith(PREFIX)}
     return {name: column.flatten(0, last) for name, column in named.items()}

@@ -28,7 +28,10 @@ INTERVAL_PERCENTS = (68, 95)  # expected coverage of the intervals, in per cent
 def _levels(given: list[float]) -> list[float]:
     even = all(abs(low + high - 1) < 1e-9 for low, high in zip(given, reversed(given)))
     if len(given) % 2 == 0 or len(given) < 3 or sorted(set(given)) != given or not even or not 0 < given[0] < 1:
-        raise ValueError("quantiles must rise between 0 and 1, symmetric about 0.5, for example [0.16, 0.5, 0.84]")
+        raise ValueError(
+            "quantiles must be an odd number (at least 3) of ascending values between 0 and 1, symmetric about 0.5, "
+            "for example [0.16, 0.5, 0.84]"
+        )
     return given
 
 
@@ -38,8 +41,8 @@ Levels = Annotated[list[float], AfterValidator(_levels)]
 class Regress(Objective):
     """Gaussian regression: sum_b of ln s + (y - m)^2 / (2 s^2), m and s predicted.
 
-    With form quantiles: the pinball loss sum_q max(q (y - z_q), (q - 1) (y - z_q)) of quantiles z_q, without an assumed
-    distribution. The median then serves as m, and half the distance between the 16 % and 84 % quantiles as s.
+    With form quantiles, the loss is the pinball loss sum_q max(q (y - z_q), (q - 1) (y - z_q)) of quantiles z_q. No
+    distribution is assumed. Then m is the median, and s is half the distance of the 16 % and 84 % quantiles.
     """
 
     standard: ClassVar[tuple[str, ...]] = ("rmse", "mae", "quantile_error", "coverage_68", "coverage_95")
@@ -49,7 +52,7 @@ class Regress(Objective):
     form: Literal["gaussian", "quantiles"] = "gaussian"
     """Form of the uncertainty: a Gaussian for each value, or quantiles (default: gaussian)."""
     quantiles: Levels = Field(default=[0.025, 0.16, 0.5, 0.84, 0.975])
-    """Levels of form quantiles: increasing, symmetric about 0.5, with 0.5 in the middle (default: [0.025, 0.16, 0.5,
+    """Levels for form quantiles: increasing, symmetric about 0.5, with 0.5 in the middle (default: [0.025, 0.16, 0.5,
     0.84, 0.975])."""
     hidden: Widths | None = None
     """Width of the hidden layer of the head, or a list of widths (default: a linear head)."""
@@ -126,7 +129,7 @@ class Regress(Objective):
         return found
 
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
-        """Factors of the deviations, or of the quantiles' distances from the median."""
+        """Calibration factors of std, or of the distances of quantiles from the median."""
         target = outputs["target"]
         if "quantiles" not in outputs:
             mean, std = outputs["mean"], outputs["std"]
@@ -169,7 +172,7 @@ class Regress(Objective):
         return {"mean": value[..., middle], "std": std, "quantiles": value}
 
     def _below(self) -> int:
-        """Index of the quantile closest to one deviation below the median."""
+        """Index of the quantile closest to one standard deviation below the median."""
         return int(np.abs(np.array(self.quantiles[: len(self.quantiles) // 2]) - 0.16).argmin())
 
     def _pair(self, share: int) -> int | None:
@@ -178,7 +181,7 @@ class Regress(Objective):
         return int(np.argmin(apart)) if min(apart) < 1e-3 else None
 
     def intervals(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Central intervals `low_68`, `high_68` (n, values) and so on."""
+        """Central intervals (n, values): `low_68`, `high_68`, `low_95` and `high_95`."""
         found: dict[str, Array] = {}
         for share in INTERVAL_PERCENTS:
             if "quantiles" in outputs:

@@ -36,14 +36,14 @@ class Seq2Seq(Objective):
     more: int = Field(default=50, ge=0)
     """Maximum number of output tokens beyond the length of the source (default: 50)."""
     bleu: Literal["13a", "none", "intl", "char", "off"] = "13a"
-    """Tokenizer of sacreBLEU; none splits at spaces, for text that is already tokenized; off computes no BLEU (default:
-    13a)."""
+    """Tokenizer of sacreBLEU; none splits at spaces, for text that is already tokenized; off computes no scores
+    (default: 13a)."""
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
-        """No heads; checks that the tokens have the special tokens of `frame`."""
+        """Check that the tokens have the special tokens of `frame`; return no heads."""
         for role in self.frame:
             if isinstance(tokens, Textual) and not tokens.has_marker(role):
-                message = f"`objective.kind: {self.kind}` needs a token for the {role} of a text, not `{role}: false`"
+                message = f"`objective.kind: {self.kind}` needs a {role} token, but tokens.{role} is false"
                 raise UserError(message, hint=f"Set tokens.{role}: true.", key=f"tokens.{role}")
         return {}
 
@@ -61,7 +61,7 @@ class Seq2Seq(Objective):
 
 
 class PromptedTranslation(Seq2Seq, NextToken):
-    """Decoder-only translation: -sum ln p over the last of several joined texts."""
+    """Decoder-only translation: -sum ln p over the target, which follows the source."""
 
     frame: ClassVar[tuple[str, ...]] = ("end",)  # generation begins after the separator
 

@@ -151,6 +151,6 @@ def _without_padding(column: Tensor, view: StreamView, none: int) -> Tensor:
 
 
 def _words(best: Tensor, view: StreamView) -> Outputs:
-    """(B, N) tag of each token, and the number of the word it begins, or -1."""
+    """(B, N) tag of each token, and index of the word that it begins (else -1)."""
     item = _without_padding(view.columns["item"], view, -1) + 1  # padding is 0, so that it becomes -1 below
     return {"tag": view.pad(best), "item": view.pad(item) - 1}

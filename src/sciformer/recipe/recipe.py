@@ -141,7 +141,7 @@ def _with_bases(
     if identity in chain:
         raise _not_found_error(place, f"{name} is its own base")
     if len(chain) == MAX_BASES:
-        raise _not_found_error(place, f"{name} is base number {MAX_BASES + 1}; a chain has at most {MAX_BASES}")
+        raise _not_found_error(place, f"the chain of bases is too long: {name} is number {MAX_BASES + 1}")
     return _over_base(document.read(file, label), file.parent if isinstance(file, Path) else Path(), (*chain, identity))
 
 

@@ -106,7 +106,7 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     choices: ClassVar[Mapping[str, str]] = {}
-    """Key -> extension point. The value of the key names `Options` there, whose keys are added to the section."""
+    """Extension point of each key that selects a class of options; the keys of that class join the section."""
     choice_keys: ClassVar[Mapping[str, str]] = {}
     """`choices` of a composed class and of its chosen options."""
     plain: ClassVar[type[Any] | None] = None

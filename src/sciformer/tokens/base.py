@@ -39,14 +39,14 @@ else:
 
 
 class Tokens(Section):
-    """The `tokens:` section, core of a kind of tokens; only `tokenize` and `embedding` have no default."""
+    """The `tokens:` section of a recipe; a kind must define `tokenize` and `embedding`."""
 
     model_config = ConfigDict(ignored_types=(overridable,))
     section = "tokens"
     source_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of the table from which tokens are made."""
     host_columns: ClassVar[tuple[str, ...]] = ()
-    """Token columns that no model reads; they are not sent to the device."""
+    """Token columns that no model reads, so they are not sent to the device."""
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = ()
     """Keys that may differ from the pretrained run in fine-tuning, because no weight depends on them."""
 
@@ -64,24 +64,24 @@ class Tokens(Section):
 
     @property
     def nonnegative_columns(self) -> tuple[str, ...]:
-        """Columns of lists with entries of 0 or more; a negative entry is no token."""
+        """Columns of lists in which a negative entry is invalid and makes no token."""
         return ()
 
     def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
         """Tokens per sample, from metadata alone; None if the samples must be loaded.
 
-        known  function of a column name: the column of all samples, or with `lists=True` the lengths of its lists; None
-               if the metadata do not have it
+        known  function of a column name that returns the values of all samples (with `lists=True`, the lengths of the
+               lists), or None if the metadata do not have them
         """
         return None
 
     # Tokens and their positions
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Learn vocabularies, scales and the like from training data, into `state` (JSON)."""
+        """Learn vocabularies, scales etc. from training data, and store them in `state`."""
 
     def absolute_paths(self) -> Self:
-        """The same section with absolute file names."""
+        """This section with absolute file names (default: there are no file names)."""
         return self
 
     @abstractmethod
@@ -121,7 +121,7 @@ class Tokens(Section):
         """Module from columns {name: (..., N, ...)} to vectors (..., N, D)."""
 
     def width(self, dim: int) -> int:
-        """Width of the embedding for a model of width `dim`; another one if the trunk embeds the tokens itself."""
+        """Width of the embedding (default: `dim`); may differ if the trunk embeds tokens."""
         return dim
 
     @property
@@ -144,7 +144,7 @@ class Tokens(Section):
             axes.set_ylabel("attention")
 
     def alternative_drawings(self, sample: Batch) -> dict[str, Drawing]:
-        """Further plots of this sample by name, with the arguments of `draw`."""
+        """Further plots by name: functions with the arguments of `draw` (default: none)."""
         return {}
 
 
@@ -154,5 +154,5 @@ def stream_part(part: Any, stream: str) -> Any:
 
 
 def embedded(module: nn.Module, columns: Columns, valid: Valid) -> Tensor:
-    """Embed tokens as vectors (..., N, D); embeddings with norms over the batch (`masked`) also get `valid`."""
+    """Embed tokens as (..., N, D); modules with batch norm (`masked`) also get `valid`."""
     return module(columns, valid) if getattr(module, "masked", False) else module(columns)

@@ -24,7 +24,7 @@ class PatchGrid(NamedTuple):
     steps: Shape
 
     def grid(self, sizes: Any) -> Any:
-        """Number of patches (..., A) along each axis that cover arrays of sizes (..., A)."""
+        """Number of patches (..., A) along each axis, to cover arrays of sizes (..., A)."""
         return 1 + np.maximum(0, -(-(np.asarray(sizes) - self.sides) // np.asarray(self.steps)))
 
     def covered(self, grid: Shape) -> Shape:
@@ -32,7 +32,7 @@ class PatchGrid(NamedTuple):
         return tuple((count - 1) * step + side for count, step, side in zip(grid, self.steps, self.sides))
 
     def cut(self, arrays: Array, fill: Any) -> Array:
-        """(n, *sizes, channels) -> (n * N, values): patches in row-major order, `fill` beyond the end of an axis."""
+        """Cut (n, *sizes, channels) into row-major patches (n * N, values); pad with `fill`."""
         count, channels, axes = len(arrays), arrays.shape[-1], len(self.sides)
         grid = tuple(self.grid(arrays.shape[1:-1]).tolist())
         arrays = pad_arrays(arrays, self.covered(grid), fill)
@@ -47,7 +47,10 @@ class PatchGrid(NamedTuple):
         return np.ascontiguousarray(pieces).reshape(count * prod(grid), prod(self.sides) * channels)
 
     def assemble(self, patches: Array, sizes: Shape) -> Array:
-        """(n, N, values) -> (n, *sizes, channels): inverse of `cut`; of overlapping patches, the first counts."""
+        """Inverse of `cut`: (n, N, values) -> (n, *sizes, channels).
+
+        Where patches overlap, the first patch counts.
+        """
         grid, axes = tuple(self.grid(sizes).tolist()), len(sizes)
         channels = patches.shape[-1] // prod(self.sides)
         pieces = patches.reshape(len(patches), *grid, *self.sides, channels)
@@ -64,7 +67,7 @@ class PatchGrid(NamedTuple):
         return np.ascontiguousarray(arrays[:, *(slice(size) for size in sizes)])
 
     def inside(self, cell: Array, sizes: Array) -> Array:
-        """Mask (T, values of a channel) of values inside the array, not beyond its end.
+        """Mask (T, values per channel) of the patch values that are inside the array.
 
         cell   (T, A) position of each patch on the grid
         sizes  (T, A) sizes of the array of each patch

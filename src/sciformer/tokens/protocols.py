@@ -36,30 +36,30 @@ Mask = Callable[[Stream, float], Array]
 
 
 class Ability(Tokens):
-    """Base class of protocols: abilities of some kinds of tokens."""
+    """Base class of the optional protocols of tokens."""
 
     meaning: ClassVar[str] = ""
-    """Meaning of the protocol, to continue a sentence `Tokens that are <protocol> ...`."""
+    """End of the sentence `Tokens that are <protocol> ...` in error messages."""
 
     @classmethod
     def require(cls, tokens: Tokens, who: str) -> Self:
         """Return the tokens, or refuse them if they do not declare this protocol.
 
-        who  key with its value, or command, that needs the protocol
+        who  recipe key with its value, or command, that needs the protocol
         """
         if isinstance(tokens, cls):
             return tokens
-        message = f"{who} needs tokens that are {cls.__name__}, but `tokens.kind: {tokens.kind}` is not"
+        message = f"{who} cannot be used with `tokens.kind: {tokens.kind}`, which does not implement {cls.__name__}"
         raise UserError(message, hint=f"Tokens that are {cls.__name__} {cls.meaning}.", key="tokens.kind")
 
 
 def prefix_length(tokens: Tokens) -> int:
-    """Number of prefix tokens of each sample, which are not cut into windows; often 0."""
+    """Number of prefix tokens of a sample, repeated in each window (0 for most kinds)."""
     return tokens.prefix_tokens if isinstance(tokens, Windowed) else 0
 
 
 def overrides(tokens: Tokens, method: Callable[..., Any]) -> bool:
-    """Whether a kind overrides a default method of a protocol: `Augmentable.mix`."""
+    """Whether a kind overrides a default method of a protocol, e.g. `Augmentable.mix`."""
     return getattr(type(tokens), method.__name__) is not method
 
 
@@ -77,14 +77,14 @@ class Pairwise(Ability):
 
 
 class Readout(nn.Module):
-    """Readout from hidden vectors to tokens, with the likelihood of tokens."""
+    """Output layer from hidden vectors to tokens, and its loss."""
 
     def loss(self, hidden: Tensor, target: Columns) -> Tensor:
         """Negative log-likelihood (n,) of tokens, given hidden vectors (n, D)."""
         raise NotImplementedError
 
     def total(self, hidden: Tensor, target: Columns, wanted: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
-        """Sum of the loss over the tokens with `wanted` (n,) True.
+        """Sum of the loss over the tokens with `wanted` (n,) True (default: all tokens).
 
         smoothing  label smoothing over the vocabulary; readouts with a vocabulary override this method
         """
@@ -112,28 +112,28 @@ class Maskable(Ability):
         """Readout from hidden vectors to the columns of `hides`."""
 
     def maskable(self, stream: Stream) -> Array | None:
-        """Mask (T,) of tokens that an objective may hide and predict; None: all."""
+        """Mask (T,) of the tokens that an objective may hide; None (default) means all."""
         return None
 
     @property
     def masks(self) -> dict[str, Mask]:
-        """Masks for `objective.mask` by name: (maskable tokens, share) -> mask (T,); `last` is for a forecast."""
+        """Functions for `objective.mask` by name: (maskable tokens, share) -> mask (T,)."""
         return {"last": mask_last}
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
-        """Columns of `hides`, without the values of tokens whose mask (T,) is True."""
+        """Columns of `hides`; tokens with mask (T,) True lose their values (default: 0)."""
         return {name: _with_value(stream.columns[name], tokens, 0) for name in self.hides}
 
     def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
-        """Columns of `hides`, with random values for tokens whose mask (T,) is True."""
+        """Columns of `hides`; tokens with mask (T,) True get random values."""
         raise UserError(f"tokens of `tokens.kind: {self.kind}` cannot be replaced by random tokens", key="tokens.kind")
 
     def visible_part(self, dim: int) -> nn.Module | None:
-        """Module from visible columns of hidden tokens to terms of their mask vectors."""
+        """Module from visible columns of hidden tokens to terms added to the mask vector."""
         return None
 
     def centre_and_scale(self, stream: Stream) -> tuple[Array, Array]:
-        """Centre and scale, (T, 1) or (T, P) for P values per token, by which `normalise` scales `hides[0]`."""
+        """Centre and scale of `hides[0]` in `normalise`: (T, 1), or (T, P) for P values."""
         raise UserError(f"`tokens.kind: {self.kind}` has no values with a centre and a scale", key="tokens.kind")
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
@@ -146,7 +146,7 @@ class Maskable(Ability):
 
 
 def mask_last(stream: Stream, share: float) -> Array:
-    """Mask (T,) of the last tokens of each sample, a share of them, at least one."""
+    """Mask (T,) of this share of the tokens at the end of each sample, at least one."""
     count = np.maximum(1, np.round(share * stream.lengths)).astype(np.int64)
     return np.asarray(stream.position >= np.repeat(stream.lengths - count, stream.lengths))
 
@@ -158,12 +158,16 @@ class Windowed(Ability):
 
     @overridable
     def window(self) -> int | tuple[int, ...] | None:
-        """Maximum positions per window along each axis; None: samples stay whole."""
+        """Maximum window size along each axis; None (default): samples stay whole."""
         return None
 
     @overridable
     def stride(self) -> int | tuple[int, ...] | None:
-        """Distance between training windows (default: random starts, or end to end)."""
+        """Distance between training windows.
+
+        None (default): random starts if `random_windows`. Otherwise windows are adjacent, or start at every token if
+        the loss is over tokens and the data are in one piece.
+        """
         return None
 
     @property
@@ -177,7 +181,7 @@ class Windowed(Ability):
 
     @property
     def prefix_tokens(self) -> int:
-        """Number of tokens at the start of a sample that each of its windows starts with."""
+        """Number of tokens at the start of a sample that each window repeats (default: 0)."""
         return 0
 
     @property
@@ -187,12 +191,12 @@ class Windowed(Ability):
 
     @property
     def window_shape(self) -> tuple[int, ...] | None:
-        """Window along each axis; a single number means one axis."""
+        """`window` as a tuple, with one size per axis; None if samples stay whole."""
         return (self.window,) if isinstance(self.window, int) else self.window
 
     @property
     def stride_shape(self) -> tuple[int, ...] | None:
-        """Stride along each axis of the window."""
+        """`stride` as a tuple, with one distance per axis of the window, or None."""
         return (self.stride,) * len(self.window_shape or ()) if isinstance(self.stride, int) else self.stride
 
     @property
@@ -203,9 +207,9 @@ class Windowed(Ability):
     def make_windows(
         self, lookahead: int = 0, stride: tuple[int, ...] | None = None, rule: Literal["full", "tail", "loose"] = "tail"
     ) -> Windows:
-        """Windows of `window` positions plus `lookahead` (default: evaluation windows).
+        """Windows of `window` positions plus `lookahead`; by default they cover each sample.
 
-        Evaluation windows cover each sample.
+        rule     placement of the windows, see `Windows`
         stride   distance from one window to the next (default: the window)
         """
         assert self.window_shape is not None
@@ -231,7 +235,10 @@ class Windowed(Ability):
         return stream
 
     def truncate(self, stream: Stream, far: float) -> Stream:
-        """Keep tokens up to `far` after the first, in units of a single coordinate `at`; without it, `far` tokens."""
+        """Keep tokens up to a distance `far` from the first token of each sample.
+
+        The distance is that of `at` if it has one coordinate, otherwise the number of tokens.
+        """
         return truncate(stream, far, self.prefix_tokens)
 
 
@@ -257,16 +264,16 @@ class Gridded(Ability):
     @property
     @abstractmethod
     def raster(self) -> tuple[int, ...]:
-        """Sides of a patch along each axis, and channels, for trunks that need the array."""
+        """Sides and channels of a patch, for trunks that need the whole array."""
 
     @property
     def varies(self) -> bool:
-        """Whether samples differ in grid size; `grid_shape` is then the largest."""
+        """Whether samples differ in grid size; `grid_shape` is then the largest grid."""
         return False
 
     @property
     def mixes_tokens(self) -> bool:
-        """Whether the embedding reads neighbours, so that no token may be left out."""
+        """Whether embeddings read neighbouring tokens, so that no token may be left out."""
         return False
 
 
@@ -299,7 +306,7 @@ class Exportable(Ability):
 
     @overridable
     def max_tokens(self) -> int | None:
-        """Maximum number of tokens of a sample; None: unlimited."""
+        """Maximum number of tokens of a sample; None (default) means unlimited."""
         return None
 
     def preprocessing(self) -> dict[str, Any]:
@@ -322,7 +329,7 @@ class Editable(Ability):
     changeable_columns: ClassVar[tuple[str, ...]] = ()
     """Raw token columns whose values may be changed."""
     movable_column: ClassVar[str] = ""
-    """Raw token column with the coordinates changed by `move`; empty: the order of tokens."""
+    """Raw token column with the coordinates that `move` changes; if empty, `move` changes the order of tokens."""
     coordinates: ClassVar[tuple[str, ...]] = ("place",)
     """Names of the coordinates that `move` changes."""
 
@@ -345,7 +352,7 @@ class Editable(Ability):
         except (TypeError, ValueError, OverflowError) as error:
             shape = stream.columns[column].shape[1:]
             form = f"numbers of shape {shape}" if shape else "a number"
-            raise UserError(f"column `{column}` of a token is {form}, not {value!r}") from error
+            raise UserError(f"the new value of column `{column}` must be {form}, not {value!r}") from error
         return self.refresh(stream.with_columns(**{column: changed}))
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
@@ -370,7 +377,8 @@ class Editable(Ability):
         if not first <= token <= last:
             raise UserError(f"tokens {first} to {last} of the sample can be edited, not token {token}")
         if to and len(to) != len(self.coordinates):
-            raise UserError(f"the position of a token is its {' and '.join(self.coordinates)}, not {len(to)} numbers")
+            names = " and ".join(self.coordinates)
+            raise UserError(f"a position has {len(self.coordinates)} coordinates ({names}), not {len(to)}")
 
 
 class Textual(Windowed):
@@ -408,16 +416,19 @@ class Textual(Windowed):
     @property
     @abstractmethod
     def writable(self) -> Array:
-        """Mask (vocabulary,) of the ids that are text, not special tokens."""
+        """Mask (vocabulary,) of ids that stand for text; False for special tokens."""
 
     @property
     def end_id(self) -> int | None:
-        """Id of the end token of training texts; None if they have none."""
+        """Id of the end token; None if training texts have no end token."""
         return self.specials.get("end") if self.has_marker("end") else None
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """Whether tokens are characters, or UTF-8 bytes with the byte as id (default: no)."""
+        """Unit if tokens are single letters: "characters", "bytes", or "" (default).
+
+        For "bytes", the id is the UTF-8 byte.
+        """
         return ""
 
     @overridable
@@ -430,7 +441,7 @@ class Textual(Windowed):
         return True
 
     def same_vocabulary(self, other: Tokens) -> bool:
-        """Whether both have the same vocabulary settings, so that they can share one."""
+        """Whether `other` has equal settings, so that both can share one vocabulary."""
         return False
 
 

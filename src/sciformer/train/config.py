@@ -118,8 +118,8 @@ class Train(Section):
     """Whether to batch samples of similar length together (default: yes, except for models with batch norm, whose
     statistics it would bias, and for packed samples, which do not need it)."""
     pad_to_multiple: int | None = Field(default=None, ge=1)
-    """Pad samples to a multiple of this number of tokens (default: 32 for a compiled step, to limit the number of
-    shapes, else 1; with `tokens`, 16 or more for long samples)."""
+    """Pad samples to a multiple of this number of tokens. Default: 32 for a compiled step, which limits the number of
+    shapes, else 1. If train.tokens is set: 16, and more for long samples."""
     packed: bool = False
     """Whether to concatenate the samples of a batch instead of padding them (default: false)."""
     shard: Literal["none", "full"] = "none"

@@ -275,9 +275,9 @@ class Engine:
             return
         words = ", ".join(f"{part} {name} is {value}" for name, value in wrong.items())
         if bad := bad_samples_of(self.assembly, part, limit):
-            found = f"{len(bad)} samples of the part {part} contain NaN or infinity (numbers {bad[:10]}, from 0)"
+            found = f"{len(bad)} samples of the part {part} contain NaN or infinity (rows {bad[:10]}, counted from 0)"
             hint = "Correct or remove these samples: without finite scores no best model can be selected."
-            raise UserError(f"{found}, so that {words}", hint=hint)
+            raise UserError(f"{words}, because {found}", hint=hint)
         why = "; the model diverged, lower train.learning_rate" if "loss" in wrong else ""
         self.log(f"step {self.number}: {words}, although the data are finite{why}; this model is not kept")
 
@@ -349,7 +349,9 @@ class Engine:
         for name, declared in self.declared.items():
             value = saved.tensors.get("carried", {}).get(name)
             if value is None or value.shape != declared.initial.shape:
-                raise UserError(f"the checkpoint {saved.path} has no tensor `{name}` that fits the objective")
+                found = "is missing" if value is None else f"has shape {tuple(value.shape)}"
+                message = f"the checkpoint {saved.path} does not fit the objective: tensor `{name}` {found}"
+                raise UserError(message, hint=f"The objective needs the shape {tuple(declared.initial.shape)}.")
             self.updater.carried[name] = self._own_part(name, value)
         loss, norm, steps = saved.state["sums"]
         self.sums = [loss * self.ranks.first, norm, steps]

@@ -135,8 +135,8 @@ class Pretrained:
         changed = differences(_shared_sections(self.recipe), _shared_sections(recipe), HARMLESS_KEYS)
         found = _list_changes(changed) or "the shapes differ"
         raise UserError(
-            f"the model does not fit the weights in {self.path}: {found}, so that {odd[0]} has the shape "
-            f"{ours.get(odd[0], 'none')} here and {theirs.get(odd[0], 'none')} in that run",
+            f"the recipe does not fit the weights in {self.path}: {found}. For example, {odd[0]} has the shape "
+            f"{ours.get(odd[0], 'none')} in the recipe and {theirs.get(odd[0], 'none')} in that run",
             hint="Remove these keys from the recipe; they are then taken from that run.",
             key=changed[0][0] if changed else "model",
             file=self.path,
@@ -192,8 +192,8 @@ def freeze(step: Step) -> None:
         part.requires_grad_(False).eval()
     if not any(weight.requires_grad for weight in step.model.parameters()):
         raise UserError(
-            f"train.freeze leaves nothing to train: a model for `objective.kind: {step.objective.kind}` has only "
-            f"{' and '.join(parts)}",
+            f"train.freeze leaves nothing to train: with `objective.kind: {step.objective.kind}` the model has only "
+            f"{' and '.join(parts)}, but no head, pooling or readout",
             key="train.freeze",
         )
     step.still = tuple(parts.values())

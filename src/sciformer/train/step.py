@@ -166,7 +166,7 @@ class OptimizerStep:
             gc.collect()  # CUDA graphs are freed with the functions they belong to, which form cycles
 
     def gradient(self, batch: Batch, number: int, count: float) -> Tensor:
-        """Compute the gradient of the mean loss into the weights; return the loss."""
+        """Set `.grad` of the weights to the gradient of the mean loss; return the loss."""
         while True:
             try:
                 return self._gradient(batch, number, count)
@@ -332,7 +332,7 @@ def seed_step(device: torch.device, seed: int, number: int, rank: int) -> None:
 
 
 def working_precision(settings: Train, device: torch.device) -> torch.dtype | None:
-    """Autocast dtype of matrix products; None for that of the weights."""
+    """Autocast dtype of matrix products; None to use the dtype of the weights."""
     if settings.precision == "auto":
         return torch.bfloat16 if device.type == "cuda" else None
     if settings.precision == "bfloat16" and device.type != "cuda":

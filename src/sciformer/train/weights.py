@@ -39,7 +39,8 @@ def load_into(
     odd = sorted(own.keys() ^ weights.keys()) or [name for name in own if own[name].shape != weights[name].shape]
     if odd:
         names = ", ".join(odd[:4])
-        raise UserError(f"the weights of {what} do not fit the model of the recipe: {names} differ", file=file)
+        missing = "are in only one of them" if own.keys() ^ weights.keys() else "have another shape"
+        raise UserError(f"the weights of {what} do not fit the model of the recipe: {names} {missing}", file=file)
     with torch.no_grad():
         for name, weight in own.items():
             weight.copy_(place(weights[name], weight))

@@ -82,7 +82,7 @@ def test_how_far_they_go():
     np.testing.assert_allclose(np.hypot(down, aside), 1, atol=1e-4)
     assert np.abs(np.exp(1j * np.arctan2(aside, down)).mean()) < 0.12  # all angles alike
     assert varied(ramp.astype(np.uint8), np.arange(300), augment=("rotate",)).dtype == np.float32
-    with refuses("(0.9, 0.5)", key="tokens.crop"):
+    with refuses("[0.9, 0.5]", key="tokens.crop"):
         varied(ramp, np.arange(300), augment=("crop",), crop=(0.9, 0.5))
 
 

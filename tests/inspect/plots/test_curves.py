@@ -49,27 +49,12 @@ def test_history_of_a_resumed_run_takes_the_later_record():
     np.testing.assert_array_equal(draw_history(records, ["loss"]).axes[0].lines[0].get_ydata(), [1, 0.5])
 
 
-@pytest.mark.parametrize(
-    ("values", "scale"),
-    [
-        ([100.0, 1.0], "log"),
-        ([2.0, 1.0], "linear"),
-        ([100.0, 0.0], "linear"),
-        ([1e9, 1e-9], "log"),
-        ([math.inf, 1.0], "linear"),
-        ([1.0], "linear"),
-        ([0.0, 0.0], "linear"),
-        ([NAN, None, 3.0], "linear"),
-        ([NAN], "linear"),
-    ],
-)
-def test_history_is_logarithmic_where_it_spans_decades(values, scale):
+@pytest.mark.parametrize("values", [[1e9, 1e-9], [math.inf, 1.0], [1.0], [0.0, 0.0], [NAN, None, 3.0], [NAN]])
+def test_odd_histories(values):
     figure = rendered(draw_history([{"step": i, "a": value} for i, value in enumerate(values)], {"a": "name"}))
-    assert figure.axes[0].get_yscale() == scale
-    assert figure.axes[0].get_ylabel() == "name"
-    assert legend(figure) == []
-    if not any(value is not None and math.isfinite(value) for value in values):
-        assert [text.get_text() for text in figure.axes[0].texts] == ["no finite values"]
+    assert (figure.axes[0].get_ylabel(), legend(figure)) == ("name", [])
+    assert (figure.axes[0].get_yscale() == "log") is (values == [1e9, 1e-9])
+    assert [text.get_text() for text in figure.axes[0].texts] == ["no finite values"] * (values == [NAN])
 
 
 def test_a_point_between_gaps_is_a_dot():
@@ -85,13 +70,6 @@ def test_an_unknown_column_is_answered_with_the_nearest():
         draw_history([{"step": 1, "loss": 1.0}], ["los"])
     with refuses():
         draw_history([{"step": 1, "loss": 1.0}], [])
-
-
-def test_many_curves_all_differ():
-    names = [f"{i}" for i in range(16)]
-    figure = draw_history([{"step": 1, **dict.fromkeys(names, 1.0)}], names)
-    styles = {(line.get_color(), str(line._dash_pattern)) for line in figure.axes[0].lines}
-    assert len(styles) == len(legend(figure)) == 16
 
 
 def test_names_are_drawn_as_they_are():

@@ -3,15 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from matplotlib.collections import PathCollection
-from matplotlib.figure import Figure
 
 from sciformer.assembly import Assembly
 from sciformer.inspect.attention import attention_maps, weights_on
 from sciformer.inspect.distance import attention_distances
 from sciformer.inspect.plots import heads
 from sciformer.inspect.plots.heads import draw_every_head, has_shape
-from sciformer.inspect.plots.panels import join_legends, shrink, thin_ticks
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from tests.domains.jets.jets_table import jets
@@ -99,26 +96,3 @@ def test_many_heads_and_blocks_are_thinned(monkeypatch):
     figure = draw_every_head(attention_maps(step, made, batch), made, 0)
     assert len(figure.axes) == 2 * 3
     assert figure.axes[-3].get_ylabel() == "block 4"
-
-
-def test_one_legend_for_all_panels():
-    figure = Figure(layout="constrained")
-    grid = figure.subplots(1, 3)
-    for axes, names in zip(grid, ("ab", "bc", "")):
-        for name in names:
-            axes.scatter([0, 1], [0, 1], s=90, label=name, c=[0.0, 1.0])
-        axes.plot([0], [0], "+", markersize=8)
-        if names:
-            axes.legend()
-        shrink(axes, 1.0)
-        thin_ticks(axes, named=axes is grid[0])
-    sizes = {float(size) for axes in grid for marks in axes.collections for size in marks.get_sizes()}
-    assert max(sizes) < 90
-    join_legends(figure, grid)
-    (legend,) = figure.legends
-    assert sorted(text.get_text() for text in legend.get_texts()) == ["a", "b", "c"]
-    assert all(isinstance(handle, PathCollection) for handle in legend.legend_handles)
-    assert all(axes.get_legend() is None for axes in grid)
-    join_legends(figure, grid)  # nothing is left to join
-    assert len(figure.legends) == 1
-    figure.draw_without_rendering()

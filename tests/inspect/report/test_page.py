@@ -157,17 +157,6 @@ def test_headings_are_in_order_and_sections_are_named_by_them():
     assert reader.values("lang") == ["en"]
 
 
-@pytest.mark.parametrize(("sections", "contents"), [(0, False), (4, False), (5, True)])
-def test_a_table_of_contents_where_there_are_many_sections(sections, contents):
-    page = Page("title")
-    page.text("before")
-    for n in range(sections):
-        page.section(f"{n}")
-    reader = Reader(page.html())
-    assert ("nav" in reader.tags) is contents
-    assert reader.tags.count("section") == sections
-
-
 def test_tables_align_numbers_and_shorten_floats():
     page = Page("title")
     rows = [["a", 0.123456, np.float32(2), 3, "0.91 ± 0.02", None], ["b", float("nan"), -1e-9, 10**6, "—", "x"]]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from sciformer.nn import SCORES, Attention, Causal, Decoder, Rotary, Sight, Watch, Window
+from sciformer.nn import Attention, Causal, Rotary, Sight, Watch, Window
 from sciformer.nn.attention.cache import Store
 from tests.nn.parity import CLOSE, assert_close, copy_attention, shake
 
@@ -58,24 +58,6 @@ def test_qk_norm_bounds_the_scores():
     assert watch.attention["attention"].min() > torch.exp(torch.tensor(-2 * 8**0.5)) / 6
 
 
-@pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("cross", [False, True])
-def test_every_score_aligns_over_the_valid_keys_alone(name, cross):
-    layer = shake(Attention(12, 3, score=name).double())
-    x, memory = torch.randn(2, 5, 12).double(), torch.randn(2, 8, 12).double() if cross else None
-    valid = torch.rand(2, 8 if cross else 5) > 0.4
-    valid[1, 0] = True
-    valid[0] = False
-    watch = Watch()
-    out = layer(x, memory, Sight(valid=valid), watch=watch)
-    weights = watch.attention["attention"]
-    assert (weights >= 0).all()
-    assert not weights.masked_select(~valid[:, None, None]).any()
-    torch.testing.assert_close(weights[1].sum(-1), torch.ones(3, 5).double())
-    assert not weights[0].any()
-    torch.testing.assert_close(out[0], layer.out.bias.expand(5, -1))
-
-
 def test_watching_does_not_change_the_output_and_names_the_kernel():
     layer = Attention(16, 2)
     x = torch.randn(1, 300, 16)
@@ -93,19 +75,6 @@ def test_reference_weights_can_be_asked_for_gradients():
     out = layer(torch.randn(2, 4, 16), watch=watch)
     (gradient,) = torch.autograd.grad(out.square().sum(), watch.attention["attention"])
     assert gradient.abs().sum() > 0
-
-
-@pytest.mark.parametrize("capacity", [None, 12])
-@pytest.mark.parametrize("name", SCORES)
-def test_a_store_serves_every_score(name, capacity):
-    layer = shake(Attention(12, 4, kv_heads=2, score=name)).eval()
-    x = torch.randn(2, 9, 12)
-    with torch.no_grad():
-        expected = layer(x, sight=Sight(Causal()))
-        store, found = Store(capacity), []
-        for i in range(9):
-            found.append(layer(x[:, i : i + 1], sight=Sight(Causal(), start=i), store=store))
-    assert_close(torch.cat(found, 1), expected)
 
 
 def test_memory_is_projected_once():
@@ -142,10 +111,3 @@ def test_turned_values_are_a_spectrum_about_every_token(heads):
     expected = attention.out(torch.view_as_real(expected).flatten(1))
     torch.testing.assert_close(found[0], expected)
     torch.testing.assert_close(attention(x, rotation=rotary.rotation(TIMES + 99.5, x.dtype)), found)
-
-
-def test_turned_values_in_a_cache():
-    decoder = shake(Decoder(8, 2, 2, position=Rotary(4), turn_values=True)).double().eval()
-    x, cache = torch.randn(2, 6, 8).double(), decoder.cache()
-    steps = [decoder(x[:, i : i + 1], cache=cache) for i in range(6)]
-    torch.testing.assert_close(torch.cat(steps, 1), decoder(x))

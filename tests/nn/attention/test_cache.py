@@ -145,16 +145,3 @@ def test_gradients_flow_through_a_growing_cache():
     weight = torch.randn_like(parts)
     found = torch.autograd.grad((parts * weight).sum(), x)[0]
     torch.testing.assert_close(found, torch.autograd.grad((decoder(x) * weight).sum(), x)[0])
-
-
-@torch.no_grad()
-def test_an_emptied_cache_is_as_a_new_one_at_the_same_place():
-    decoder = shake(Decoder(16, 2, 4, position=RelativeBias(4, 3))).double().eval()
-    x, cache = torch.randn(2, 2, 7, 16).double(), decoder.cache(8)
-    for part in x:
-        found = torch.cat([decoder(part[:, :5], cache=cache), decoder(part[:, 5:], cache=cache)], 1)
-        torch.testing.assert_close(found, decoder(part))
-        place = cache.blocks[1].values.data_ptr()
-        cache.reset()
-        assert (cache.length, int(cache.slot), bool(cache.valid.any())) == (0, 0, False)
-        assert cache.blocks[1].values.data_ptr() == place

@@ -24,18 +24,6 @@ def test_a_convolution_along_the_line_is_torchs(kernel):
     torch.testing.assert_close(ours.norm.running_var, norm.running_var)
 
 
-def test_neighbours_are_those_of_the_same_sequence():
-    conv, ragged = shake(LineConv(6, 5)).double(), Ragged([4, 0, 1, 7])
-    x = torch.randn(12, 6).double()
-    packed = conv.train()(x[None], ragged=ragged)[0]
-    padded = conv(ragged.pad(x), ragged.valid)
-    torch.testing.assert_close(packed, ragged.flatten(padded))
-    conv.eval()
-    for end, length in zip(ragged.ends, ragged.lengths):
-        alone = conv(x[None, end - length : end])[0]
-        torch.testing.assert_close(conv(x[None], ragged=ragged)[0, end - length : end], alone)
-
-
 def test_the_equations_of_a_block():
     x = torch.randn(2, 5, 8).double()
     block = shake(ConformerBlock(8, 2)).double().eval()

@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from sciformer.domains.jets.lorentz_net import LorentzNet
-from sciformer.nn import DeepSets, EdgeConvNet, Layout, PointCloudTransformer, Ragged, ResNet, SumPool
-from sciformer.nn.layout import take
+from sciformer.nn import DeepSets, EdgeConvNet, PointCloudTransformer, Ragged, ResNet, SumPool
 from tests.nn.parity import shake
 
 TRUNKS = {
@@ -149,15 +148,3 @@ def test_a_convolution_sees_its_neighbourhood_and_groups_of_tokens_share_an_answ
     seen = gradient[0].abs().sum(-1).nonzero().flatten()
     reach = 1 + 4 + (1 + 2 * 3) + (2 + 4 * 3)  # stem, a stage, a stage of stride 2, one of stride 4
     assert (seen.min().item(), seen.max().item()) == (40 - reach, 40 + reach)
-
-
-def test_layouts_go_there_and_back():
-    valid = torch.tensor([[True, False, True], [False, False, False], [True, True, True]])
-    x = torch.arange(9.0).view(3, 3, 1)
-    ragged = Ragged([2, 0, 3])
-    for layout, given in ((Layout(x, valid), x), (Layout(x[valid], ragged), x[valid])):
-        run = layout.flat(given)
-        assert layout.pad(run)[..., 0].tolist() == [[0, 2, 0], [0, 0, 0], [6, 7, 8]]
-        assert layout.unpad(layout.pad(run)).equal(run)
-        assert layout.back(run).equal(given.masked_fill(~valid[..., None], 0) if given is x else given)
-    assert take(torch.ones(2, 3), torch.tensor([0, 2, 1])).sum(1).tolist() == [3, 0, 3]

@@ -31,8 +31,8 @@ class Arrays(Data):
     split: Split = Split()
     """Split of the samples into train, valid and test."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Number of training samples per class of the column `label`, drawn with split.seed and the fold (default: all).
-    Larger numbers add samples."""
+    """Training samples per class of the column `label` (default: all), drawn with split.seed and the fold. A larger
+    number includes the samples of a smaller number."""
 
     def open(self, log: Any = None) -> Splits:
         paths = find_files(self.files, "NumPy files")

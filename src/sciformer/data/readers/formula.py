@@ -195,7 +195,7 @@ class Formula:
             return value.values
         if isinstance(value, np.ndarray):
             if value.ndim > 1:
-                message = f"lists can be combined with a number for each sample, not with an array {value.shape[1:]}"
+                message = f"lists can be combined with one number per sample, not an array of shape {value.shape[1:]}"
                 raise error_at(message, node, self.text)
             return np.repeat(value, lengths)
         return value

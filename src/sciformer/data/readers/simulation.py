@@ -314,6 +314,7 @@ def _unpacked(columns: dict[str, Array], path: Path) -> Table:
     if LENGTHS not in columns:
         return columns
     if LISTS not in columns:
-        raise UserError(f"{path} has no array of the names of its list columns", file=path)
+        message = f"{path} is not a complete cache file: the array `{LISTS}` is missing"
+        raise UserError(message, hint="Delete the file; its samples are simulated again.", file=path)
     lengths, lists = columns.pop(LENGTHS), set(columns.pop(LISTS).tolist())
     return {name: Lists(value, lengths) if name in lists else value for name, value in columns.items()}

@@ -51,7 +51,7 @@ class Augmentation:
         return self._add_noise(images, rng) if "noise" in self.augment else images
 
     def symmetries(self, shape: Shape, rng: SampleRandom) -> Array:
-        """Number (n,) of the random symmetry of each image, of the eight of a square."""
+        """Random symmetry of each image, as an index (n,) from 0 to 7."""
         which = np.zeros(len(rng.ids), np.int64)
         if "turn" in self.augment:
             if shape[0] != shape[1]:
@@ -84,7 +84,7 @@ class Augmentation:
         if "crop" in self.augment:
             least, most = self.section.crop
             if least > most:
-                message = f"tokens.crop must be the smallest and then the largest share, not ({least:g}, {most:g})"
+                message = f"tokens.crop must be [smallest, largest] in ascending order, not [{least:g}, {most:g}]"
                 raise UserError(message, key="tokens.crop")
             zoom = np.sqrt(least + (most - least) * rng.uniform("crop"))
             where = np.stack([rng.uniform("crop down"), rng.uniform("crop aside")], 1) - 0.5

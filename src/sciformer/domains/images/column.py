@@ -60,9 +60,10 @@ def group_equal_rows(shapes: Array) -> list[Array]:
 def _image_shapes(table: Table, found: Lists) -> Array:
     shapes = table.get("image_shape")
     if shapes is None or isinstance(shapes, Lists) or shapes.shape != (len(found), 2):
-        what = "images of different shapes need a column `image_shape` of shape (n, 2), height and width"
-        given = getattr(shapes, "shape", "missing" if shapes is None else "lists")
-        raise UserError(f"{what}; this column is {given}")
+        if shapes is None:
+            raise UserError("images of different shapes need the column `image_shape` (height and width)")
+        given = "lists" if isinstance(shapes, Lists) else shapes.shape
+        raise UserError(f"the column `image_shape` must have the shape {(len(found), 2)}, not {given}")
     shapes = shapes.astype(np.int64)
     wrong = np.flatnonzero((shapes.prod(1) != found.lengths) | (shapes < 1).any(1))
     if len(wrong):

@@ -84,7 +84,7 @@ def guess_images(names: list[str], paths: list[Path]) -> Page:
 
 
 def vision_keys(sides: tuple[int, int], count: int, unit: str, kind: str) -> list[Found]:
-    """Keys of tokens, model and training for a number of images of one size."""
+    """Recipe keys of tokens, model and training, from the size and number of images."""
     patch = patch_side(*sides)
     tokens = math.prod(-(-length // patch) for length in sides)
     return [

@@ -168,7 +168,7 @@ STRETCHES = {
 
 
 def stretch_values(values: Array, how: str, soft: float = 1.0) -> Array:
-    """Compress large values by one of the `STRETCHES`, odd in x."""
+    """Compress large values by one of the `STRETCHES`; all keep the sign."""
     if how == "none":
         return values
     return np.asarray(STRETCHES[how].forward(values.astype(np.result_type(values, np.float32)), soft))

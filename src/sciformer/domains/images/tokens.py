@@ -186,7 +186,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def initial_std(self) -> float:
-        """Initial std of positions, as of patches; small if all are equivalent (periodic)."""
+        """Initial std of learned positions: small for periodic images, where all are equivalent."""
         return 0.02 if self.periodic else 0.5
 
     def tokenize(self, table: Table) -> Stream:

@@ -30,7 +30,8 @@ class Discriminate(Classify):
     """Background class (default: none). Adds scores such as rejection_50 = 1 / (background efficiency) at 50 % signal
     efficiency, with a cut on p_signal / (p_signal + p_background)."""
     efficiencies: dict[str, float | list[float]] = Field(default_factory=dict)
-    """Signal efficiencies of each class, {NAME: 0.99} (default: 0.5, or 0.3 and 0.5 with two classes)."""
+    """Signal efficiencies at which the rejection is measured: {NAME: 0.99} or {NAME: [0.3, 0.5]} (default: 0.5; with
+    two classes 0.3 and 0.5)."""
     spectrum: str = ""
     """Column of samples, such as the jet mass, whose background spectrum the report shows before and after cuts
     (default: none)."""
@@ -124,7 +125,7 @@ class Discriminate(Classify):
         return rows
 
     def sculpted(self, outputs: Mapping[str, Array], column: Array, name: str, least: float) -> Sculpting:
-        """Change of the background spectrum of a column by ln(p_S / p_B) >= `least`."""
+        """Change of the background spectrum of a column by the cut ln(p_S / p_B) >= `least`."""
         background = self.classes.index(self.background)
         mine = (outputs["label"] == background) & np.isfinite(column)
         score = log_odds(outputs["probabilities"][mine], self.classes.index(name), background)

@@ -95,7 +95,7 @@ def pair_features(i: Tensor, j: Tensor, names: Sequence[str] = PAIR_FEATURES) ->
 
 
 def _padding_mask(real: Tensor | None) -> Tensor | None:
-    """Mask of valid rows, or None if all are valid (checked only without a sync)."""
+    """Mask of valid rows, or None if all are valid (checked only on the CPU)."""
     return None if real is None or (_may_branch_on_values(real) and bool(real.all())) else real
 
 

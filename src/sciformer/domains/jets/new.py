@@ -305,9 +305,9 @@ def find_particles(kinds: ColumnKinds) -> ParticleColumns:
         seen = f"no lists among {', '.join(list(kinds)[:12])}"
         if lists:
             seen = f"only {'other objects: ' if whole else ''}{', '.join(lists[:12])}{', ...' * (len(lists) > 12)}"
-        needed = "lists of px, py, pz and energy, or of pt, eta, phi and energy or mass"
+        needed = "px, py, pz and energy, or pt, eta, phi and energy or mass"
         raise UserError(
-            f"the files have no particles ({needed}); there are {seen}",
+            f"the files have no lists of particle momenta ({needed}); there are {seen}",
             hint="Compute these columns in data.new of a recipe; its keys: sciformer recipes jets/part",
         )
     stem = max(whole, key=_rank_prefix)
@@ -414,7 +414,7 @@ def _values_of_jets(table: Table) -> dict[str, Array]:
 
 
 def find_class_flags(table: Table) -> dict[str, str]:
-    """Flag columns (1 for jets of a class) by class; empty if there are none."""
+    """Columns of 0 and 1, one per class (1 for jets of the class); empty if there are none."""
     flags = {name: flag for name, flag in _values_of_jets(table).items() if flag.dtype.kind in "biuf"}
     flat = {name: flag for name, flag in flags.items() if np.isin(flag, (0, 1)).all()}
     for start in CLASS_FLAG_PREFIXES:

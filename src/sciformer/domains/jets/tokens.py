@@ -67,7 +67,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     vector: tuple[str, str, str, str] = VECTOR_COLUMNS
     """Columns px, py, pz and E of particles, in GeV."""
     plane: tuple[str, str] = PLANE_COLUMNS
-    """Columns deta and dphi of particles from the jet axis (computed from the momenta if missing)."""
+    """Columns with deta and dphi of particles relative to the jet axis (computed from the momenta if missing)."""
     jet: tuple[str, str, str, str] = ("jet_pt", "jet_eta", "jet_phi", "jet_energy")
     """Columns pT, eta, phi and E of the jet (computed from the momenta if any is missing)."""
     types: tuple[str, ...] = tuple(f"part_{name}" for name in TYPE_SYMBOLS)

@@ -38,7 +38,7 @@ def period_search(tokens: Observations, cadence: float | None = None) -> PeriodS
 
 
 def refuse_hidden_values(number: int) -> None:
-    """Refuse periods with objectives that hide values."""
+    """Refuse `tokens.periods` with objectives that hide values."""
     if number:
         raise UserError(
             f"tokens.periods: {number} cannot be used with an objective that hides values, because periods are found "
@@ -115,7 +115,7 @@ def describe_features(tokens: Observations) -> str:
 def _cached_periods(
     lengths: Array, time: Array, value: Array, error: Array, band: Array | None, search: PeriodSearch
 ) -> tuple[Array, Array, Array]:
-    """Period, epoch and power (B, K) of all series, from a cache by content."""
+    """Period, epoch and power (B, K) of all series, cached by a hash of each series."""
     made = np.zeros((len(lengths), 3, search.number))
     stops = np.cumsum(lengths)
     for row, (start, stop) in enumerate(zip(stops - lengths, stops)):
@@ -169,8 +169,8 @@ class PeriodSearch:
         step = 1 / (self.oversampling * span)
         stop = int(1 / (self.shortest * step)) + 1
         if stop > MAX_FREQUENCIES:
-            needed = f"{stop:,} frequencies, more than the maximum of {MAX_FREQUENCIES:,}"
-            message = f"a period search from {self.shortest:g} in a series of span {span:g} needs {needed}"
+            where = f"for tokens.shortest {self.shortest:g} and a series that spans {span:g}"
+            message = f"the period search needs {stop:,} frequencies {where}; the maximum is {MAX_FREQUENCIES:,}"
             raise UserError(message, hint="Increase tokens.shortest.")
         longest = span if self.longest is None else self.longest
         return step, max(1, int(np.ceil(1 / (longest * step) - 1e-6))), stop

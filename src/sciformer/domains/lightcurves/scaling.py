@@ -1,4 +1,4 @@
-"""Scaling of observations: centre and scale of values, weights of errors, patches."""
+"""Scaling of observations: centre and scale of values, weights from errors, patches."""
 
 from __future__ import annotations
 

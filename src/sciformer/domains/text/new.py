@@ -127,7 +127,10 @@ class _TextCounts:
 def _guess_gpt(
     paths: list[Path], seen: _TextCounts, characters: int, data: list[Found], what: str, longest: int = 0
 ) -> Page:
-    """Recipe of a GPT; `longest` is the 99 % quantile of lengths, if lines are texts."""
+    """Recipe of a GPT.
+
+    longest   99 % quantile of the text lengths if each line is a text, else 0
+    """
     different, amount = len(seen.letters), f"{format_large(characters)} characters"
     steps, context, batch = guess.at_count(GPT_TRAINING, characters)
     unit, why = "characters", f"{different} different characters"
@@ -212,10 +215,10 @@ def _find_label(table: Mapping[str, Any], count: int) -> tuple[str, bool, str]:
     few = [name for name, size in sizes.items() if 2 <= size <= most and name not in real]
     named = [name for name in ("label", *few, *real) if name in few or name in real]
     if not named:
-        listed = ", ".join(f"`{name}` with {size:,}" for name, size in sizes.items())
-        columns_found = f"columns with their different values: {listed or 'none besides `text`'}"
+        listed = ", ".join(f"{size:,} in `{name}`" for name, size in sizes.items())
         raise UserError(
-            f"no column has labels (2 to {guess.MAX_CLASSES:,} different values) or numbers; {columns_found}"
+            f"no column can be a label (2 to {guess.MAX_CLASSES:,} different values) or a numeric target",
+            hint=f"Different values: {listed}." if listed else "There is no column besides `text`.",
         )
     name = named[0]
     return name, name in real, f"`{name}` has {sizes[name]} different values"
@@ -341,7 +344,7 @@ def lines_match(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def are_translations(found: NamePattern) -> bool:
-    """Whether files of a name pattern are translations."""
+    """Whether the files of a name pattern are translations of each other."""
     if LANGUAGE_CODES.issuperset(found.values):
         return True
     first, second = (read_lines(Path(found.names[0].replace(COLUMN_MARK, value))) for value in found.values[:2])

@@ -44,7 +44,7 @@ class Subwords(Coder):
     """Coder of subwords; special tokens added by the file itself are left out."""
 
     def __init__(self, text: str, names: TokenNames, learned: bool) -> None:
-        """Load a tokenizer.json; if `learned`, names of special tokens in a text are plain text."""
+        """Load a tokenizer.json; if `learned`, a special token's name in a text is plain text."""
         self.text, self.learned = text, learned
         load = tokenizers_package().Tokenizer.from_str
         try:

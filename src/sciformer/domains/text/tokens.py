@@ -189,7 +189,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def end_id(self) -> int | None:
-        """Id of the end token of training texts, or None; a tokenizer of a file is taken to add it."""
+        """Id of the end token of training texts, or None; a tokenizer from a file is assumed to add it."""
         return self.specials.get("end") if self.end or self.tokenizer else None
 
     @property
@@ -253,7 +253,7 @@ class Text(Textual, Maskable, Exportable, Editable):
         return self.coder.decode(np.asarray(ids, np.int64).reshape(-1))
 
     def tokenize(self, table: Table) -> Stream:
-        """Columns `ids`; `word` (index, for units with words); `part` (data column, if several)."""
+        """Columns `ids`, `word` (word index, if there are words), `part` (data column index)."""
         texts = [self._encode_column(*text_column(table, name)) for name in self.source_columns]
 
         def marker(role: str) -> list[Encoded]:
@@ -301,7 +301,7 @@ class Text(Textual, Maskable, Exportable, Editable):
         if isinstance(value, str):
             ids = self.encode(value)
             if len(ids) != 1:
-                raise UserError(f"{value!r} is {len(ids)} tokens; a change needs one token")
+                raise UserError(f"the new text must be a single token, but {value!r} is {len(ids)} tokens")
             value = int(ids[0])
         if not 0 <= int(value) < self.size:
             raise UserError(f"the id of a token must be from 0 to {self.size - 1}, not {value}")

@@ -27,7 +27,7 @@ MIN_EXPECTED_COUNT = 0.5  # minimum expected count of a piece, except single let
 
 
 class PieceEdges(NamedTuple):
-    """Edges of the segmentation graph, sorted by the letters up to their end."""
+    """Edges of the segmentation graph, sorted by their end position."""
 
     first: Array  # (E,) node where the piece begins
     last: Array  # (E,) node where the piece ends

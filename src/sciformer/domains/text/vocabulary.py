@@ -109,7 +109,7 @@ class CharacterCoder(Coder):
         return [VISIBLE_BLANKS.get(text, text) for text in texts]
 
     def tokenizer_parts(self) -> dict[str, Any]:
-        """A BPE model without merges."""
+        """Sections of a tokenizer.json: a BPE model without merges, and its decoder."""
         letters = self.characters if self.characters is not None else byte_letters()
         vocabulary = {letter: number for number, letter in enumerate(letters)}
         vocabulary |= {self.names[role]: number for role, number in self.specials.items()}

@@ -126,9 +126,12 @@ class PaddedFile(TableFile):
         if mask not in self.whole:
             counts = np.asarray(self.arrays[mask][:])
             if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts.astype(np.int64) < 0).any():
-                message = f"the counts `{mask}` of {self.path} must be integers (n,) of 0 or more, not "
+                found = f"{counts.dtype} of shape {counts.shape}"
+                if counts.ndim == 1 and counts.dtype.kind in "iu":
+                    found = "negative values"
                 key = "data.mask" if mask == self.layout.mask else None
-                raise self.error(f"{message}{counts.dtype} of shape {counts.shape}", key=key)
+                message = f"`{mask}` of {self.path} must have one count per sample (integers, at least 0), not {found}"
+                raise self.error(message, key=key)
             self.whole[mask] = np.concatenate([[0], counts.astype(np.int64).cumsum()])
         return self.whole[mask]
 

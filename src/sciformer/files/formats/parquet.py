@@ -49,7 +49,7 @@ class ParquetFile(TableFile):
         arrays = {root: _whole(table.column(root)) for root in roots}
         for name, array in arrays.items():
             if array.null_count and not self.layout.nested and _is_list(array.type):
-                raise self.error(f"`{name}` of {self.path} has no list for {array.null_count} events")
+                raise self.error(f"`{name}` of {self.path} is null in {array.null_count} rows instead of an empty list")
         return {name: _column(arrays, name) for name in names}
 
 

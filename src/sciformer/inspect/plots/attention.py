@@ -1,7 +1,7 @@
 """Heat maps of attention weights and of attention patterns.
 
 A row is a query, a column is a key. All figures use one colour map, from white (zero) to dark blue (largest). It varies
-in lightness alone, so it is readable in grey and by colour-blind people. Figures are made without pyplot and keep no
+only in lightness, so it is readable in grey and by colour-blind people. Figures are made without pyplot and keep no
 global state: `axes.figure.savefig("weights.png")` writes a file.
 """
 
@@ -30,7 +30,7 @@ Panel = tuple[str, Matrix]
 
 COLOUR_MAP = "Blues"
 CELL_INCHES = 0.36  # side of a cell in a small matrix
-MAX_PANEL_INCHES, MAX_PAGE_INCHES = 6.0, 16.0  # largest panel, and line of panels
+MAX_PANEL_INCHES, MAX_PAGE_INCHES = 6.0, 16.0  # largest panel, and row of panels
 FONT_SIZE, MIN_FONT_SIZE = 8.0, 5.0  # points
 MAX_WRITTEN_CELLS = 150  # cells of the largest figure that shows values
 
@@ -73,8 +73,8 @@ def draw_heads(
 ) -> Figure:
     """Heat map of each head, all on one colour scale.
 
-    weights  (H, N, M), with `across` panels in a line; or {name: (H, N, M)}, with a line of panels for each block
-    titles   of the panels, in order (default: name of the block and number of the head)
+    weights  (H, N, M), with `across` panels in a row; or {name: (H, N, M)}, with a row of panels for each block
+    titles   titles of the panels, in order (default: name of the block and number of the head)
     """
     if across < 1:
         raise UserError(f"across must be at least 1 panel, not {across}")
@@ -178,7 +178,7 @@ def to_float64(weights: Any) -> Matrix:
 
 
 def to_matrix(weights: Any, dimensions: int, what: str, shape: str, hint: str = "") -> Matrix:
-    """Convert to doubles; refuse empty arrays and other numbers of dimensions."""
+    """Convert to doubles; refuse empty arrays and wrong numbers of dimensions."""
     array = to_float64(weights)
     if array.ndim != dimensions or array.size == 0:
         wrong = "are empty, of shape" if array.ndim == dimensions else f"must have the shape {shape}, not"
@@ -205,7 +205,7 @@ def _range(panels: Sequence[Matrix], low: float | None, high: float | None) -> t
 
 
 def _figure(shape: tuple[int, ...], rows: Labels, columns: Labels, lines: int = 1, wide: int = 1) -> Figure:
-    """Empty figure with room for lines times wide panels of one shape, and labels."""
+    """Empty figure with room for `lines` rows of `wide` panels of one shape, and labels."""
     cell = CELL_INCHES if lines * wide * math.prod(shape) <= MAX_WRITTEN_CELLS else 0.8 * CELL_INCHES
     cell = min(cell, MAX_PANEL_INCHES / max(shape), MAX_PAGE_INCHES / (wide * shape[1]))
     left, below = (0.3 + 0.08 * max(map(len, labels or ["00"])) for labels in (rows, columns))

@@ -30,10 +30,10 @@ MIN_DENSITY_POINTS = 2000  # points above which a density is drawn
 def draw_history(
     records: Sequence[Mapping[str, Any]], columns: Sequence[str] | Mapping[str, str], *, ylabel: str | None = None
 ) -> Figure:
-    """Columns of a run's records against steps, on one axis.
+    """Plot columns of a run's records against steps.
 
-    records  as in metrics.jsonl; records without a column or step are skipped. Of two records of one step (a resumed
-             run), the later one is used
+    records  records as in metrics.jsonl; records without a column or step are skipped. If a resumed run has two records
+             of one step, the later record is used
     columns  keys of the records, or {key: name in the legend}
 
     The axis is logarithmic if all values are positive and span more than 1.5 decades.
@@ -74,7 +74,7 @@ def draw_along(
     xlabel: str = "",
     ylabel: str = "",
 ) -> Figure:
-    """Quantities against a column of the samples, each as a line in a band.
+    """Plot quantities against a sample column, each as a line with a band.
 
     curves  {name: (mean, low, high)} of the shape of x; low and high may be None
     marks   {label: position on the x axis} of vertical lines; a NaN is listed as «none» in the legend
@@ -106,9 +106,9 @@ def draw_along(
 
 
 def draw_reliability(curve: Reliability) -> Figure:
-    """Accuracy against confidence, beside the diagonal of a calibrated model.
+    """Plot accuracy against confidence, with the diagonal of a calibrated model.
 
-    Below, a histogram of the confidence.
+    A second panel shows a histogram of the confidence.
     """
     figure = style.new_figure()
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
@@ -130,7 +130,7 @@ def draw_reliability(curve: Reliability) -> Figure:
 
 
 def draw_roc(curve: Roc) -> Figure:
-    """ROC curve of two classes, beside the diagonal of random guesses."""
+    """Plot the ROC curve of two classes, with the diagonal of random guesses."""
     figure, axes = style.new_axes()
     axes.plot([0, 1], [0, 1], color=FAINT_GREY, linewidth=0.8, linestyle=LINE_DASHES[1], label="random, AUC 0.5")
     label = f"model, AUC {curve.area:.3f}"
@@ -141,7 +141,7 @@ def draw_roc(curve: Roc) -> Figure:
 
 
 def draw_confusion(matrix: ArrayLike, names: Sequence[str] | None = None) -> Figure:
-    """Confusion matrix: counts (C, C) of true (rows) and predicted (columns) classes.
+    """Plot the counts (C, C) of true (rows) and predicted (columns) classes.
 
     The colour is the share of the true class. Counts and labels are left out where they do not fit.
     """
@@ -181,7 +181,7 @@ def draw_confusion(matrix: ArrayLike, names: Sequence[str] | None = None) -> Fig
 
 
 def draw_residuals(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> Figure:
-    """Left, predicted against true values; right, (target − mean) / std.
+    """Plot predicted against true values (left), and (target − mean) / std (right).
 
     The right panel shows the standard normal distribution for comparison. Values that are not finite, or without a
     positive spread, are left out and counted on the axis. Residuals beyond 8 standard deviations fall in the last bin.
@@ -233,7 +233,7 @@ def draw_residuals(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> Figure
 def draw_steps(
     steps: Sequence[str], curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], xlabel: str, ylabel: str
 ) -> Figure:
-    """Line with error bars for each name, at steps without a common scale.
+    """Plot a line with error bars for each name, at steps without a common scale.
 
     curves  {name: (means, spreads)}, with one entry for each step; NaN is left out
     """
@@ -241,8 +241,8 @@ def draw_steps(
     places = np.arange(len(steps))
     for number, (name, (means, spreads)) in enumerate(curves.items()):
         if not len(means) == len(spreads) == len(steps):
-            counts = f"{len(means)} and {len(spreads)}"
-            raise UserError(f"{name!r} has {counts} means and spreads, but there are {len(steps)} steps")
+            found = f"{len(means)} means and {len(spreads)} spreads"
+            raise UserError(f"{name!r} needs a mean and a spread for each of {len(steps)} steps, not {found}")
         x, y, error = places + 0.06 * (number - (len(curves) - 1) / 2), style.to_array(means), style.to_array(spreads)
         look = {**style.line_style(number), "marker": "o", "markersize": 4, "capsize": 2.5}
         axes.errorbar(x, y, error, **look, label=style.escape_label(name))

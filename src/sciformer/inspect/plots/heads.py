@@ -19,8 +19,8 @@ from ..attention import (
 from .attention import FONT_SIZE, MIN_FONT_SIZE
 from .panels import join_legends, shrink
 
-MAX_BLOCKS, MAX_HEADS = 12, 12  # largest numbers of lines and columns
-MAX_PANEL_INCHES, PAGE_INCHES = 1.05, 8.4  # largest panel, and line of panels
+MAX_BLOCKS, MAX_HEADS = 12, 12  # largest numbers of rows and columns
+MAX_PANEL_INCHES, PAGE_INCHES = 1.05, 8.4  # largest panel, and row of panels
 
 
 def has_shape(assembly: Assembly, look: AttentionMaps, row: int) -> bool:
@@ -29,7 +29,7 @@ def has_shape(assembly: Assembly, look: AttentionMaps, row: int) -> bool:
 
 
 def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure:
-    """Attention received by the tokens of one sample: lines are blocks, columns heads.
+    """Attention received by the tokens of one sample: rows are blocks, columns heads.
 
     The blocks of a pooling by attention come last. The title of a panel is the largest attention divided by uniform
     attention. The colour is the excess over uniform attention, so a uniform head leaves the drawing plain.

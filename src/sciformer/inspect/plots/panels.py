@@ -29,7 +29,7 @@ def shrink(axes: Axes, side: float) -> None:
 
 
 def thin_ticks(axes: Axes, named: bool) -> None:
-    """Reduce to about three ticks on each axis; axis labels only if `named`."""
+    """Reduce to about three ticks on each axis; keep axis labels only if `named`."""
     if not axes.axison:
         return
     for axis in (axes.xaxis, axes.yaxis):
@@ -43,7 +43,7 @@ def thin_ticks(axes: Axes, named: bool) -> None:
 def join_legends(figure: Figure, panels: Iterable[Axes], grey: bool = True) -> None:
     """Replace the legends of panels by one legend below all of them.
 
-    grey   draw its marks in grey, if colours are weights
+    grey   draw its marks in grey, for panels whose colours show weights
     """
     found: dict[str, Artist] = {}
     for axes in panels:

@@ -33,12 +33,12 @@ MAX_MATRIX_TOKENS = 80  # longest sample with drawn attention matrices
 def inspect_run(run: Run, out: str | Path, samples: int = 3, part: str = "", log: Log = log_nothing) -> list[Path]:
     """Write figures of attention and attribution as PNG files into the folder `out`.
 
-    part   part of the data (default: test, or valid)
+    part   part of the data (default: test, else valid)
 
-    For each of some samples: its drawing with the attention that tokens receive, for all heads and for every head. For
-    the first sample, if it is short: attention matrices. For the model: attention distance and similarity of position
-    codes. For classes and values: attributions, and the change of predictions without the attributed tokens. With
-    several streams, all of this for each stream, and file names start with the stream.
+    Some samples are drawn with the attention that their tokens receive, for all heads and for every head. A short first
+    sample also gets attention matrices. For the model there are attention distance and similarity of position codes.
+    For classes and values there are attributions, and the change of predictions without the attributed tokens. With
+    several streams, each stream has its own figures, and file names start with the stream.
     """
     if samples < 1:
         raise UserError(f"the number of samples must be at least 1, not {samples}", key="--samples")
@@ -149,7 +149,7 @@ def _reason_figures(
 ) -> Iterator[Picture]:
     """Yield the figures of attributions, on as many samples as memory allows.
 
-    quick   limit the samples to the time of a report
+    quick   use only as many samples as a report has time for
     """
     if not has_single_answer(run.step, data):
         return

@@ -73,12 +73,12 @@ class ReportData:
         self._judge(self.data, max(64, run.recipe.train.micro_batch or run.recipe.train.batch))
 
     def _judge(self, data: Assembly, size: int) -> None:
-        """Evaluate every part except train; train if there is no other."""
+        """Evaluate every part except train, or train if there is no other part."""
         about = self.numbers["parts"] = {}
         for part in [part for part in data.parts() if part != "train"] or ["train"]:
             dataset, most = data.dataset(part), MAX_JUDGED_TRAIN_SAMPLES if part == "train" else MAX_JUDGED_SAMPLES
             some = dataset
-            if dataset.windows is None and len(dataset) > most:  # of windows, the first
+            if dataset.windows is None and len(dataset) > most:  # windows: only the first are evaluated
                 some = data.samples(Chosen(dataset.source, even_steps(len(dataset), most)))
             made = evaluate(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
             self.judged[part] = made

@@ -226,9 +226,7 @@ def _trace(graph: Graph, inputs: Inputs) -> Any:
     if fixed := [
         name for name in sizes if not all(one.HasField("dim_param") for one in sizes[name][: len(free[name])])
     ]:
-        raise UserError(
-            f"the exported graph fixes the sizes of {', '.join(fixed)}; samples and tokens must stay dynamic"
-        )
+        raise UserError(f"torch.onnx.export made an axis of {', '.join(fixed)} static, but sizes must be dynamic")
     used = {name for node in made.graph.node for name in node.input} | {out.name for out in made.graph.output}
     kept = [value for value in made.graph.input if value.name in used]
     del made.graph.input[:]
@@ -299,7 +297,7 @@ def _label(made: Any, run: Run) -> None:
 
 
 def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> tuple[float, float]:
-    """Maximum difference of graph and library, and of single and double precision."""
+    """Largest difference of graph and library, and of float32 and float64 results."""
     import onnxruntime  # type: ignore[import-untyped]
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])

@@ -39,9 +39,7 @@ def grid_shape(run: Run, stream: str = "") -> tuple[int, int] | None:
     if model.trunk not in ("convolution", "resnet2d") and not (patches and patches.mixes_tokens):
         return None
     if patches and patches.varies:
-        raise UserError(
-            "the model works on a grid, so an ONNX graph needs images of equal size, but the run has several sizes"
-        )
+        raise UserError("an ONNX graph of this model needs images of equal size, but the run has several sizes")
     return places[0], places[1]
 
 
@@ -51,7 +49,7 @@ def exported_tokens(run: Run) -> dict[str, Exportable]:
 
 
 def by_stream(run: Run, make: Callable[[str], Made]) -> Made | dict[str, Made]:
-    """Apply `make` to each stream; a single result, or results by stream name."""
+    """Apply `make` to each stream; return results by name, or a single result."""
     made = {stream: make(stream) for stream in run.assembly.tokens}
     return made if len(made) > 1 else next(iter(made.values()))
 
@@ -164,7 +162,7 @@ def places_between(run: Run, stream: str) -> bool:
 
 
 def example_columns(run: Run, stream: str = "") -> Columns:
-    """Example columns (T, ...) of a stream that change the output of the model."""
+    """Example columns (T, ...) of a stream, only those that change the output."""
     assembly, stream = run.assembly, stream_name(run.assembly.tokens, stream)
     tables = [tokens.example() for tokens in exported_tokens(run).values()]
     known = [table for table in tables if table is not None]
@@ -196,7 +194,7 @@ def summarize(run: Run, model: Any, streams: dict[str, StreamView]) -> Tensor:
 
 
 def make_inputs(columns: Columns, samples: int, tokens: int, seed: int = 0, filled: bool = False) -> Columns:
-    """Random padded tensors (samples, tokens, ...), drawn from columns (T, ...), and `valid`.
+    """Random padded tensors (samples, tokens, ...) from columns (T, ...), and `valid`.
 
     The first sample has the full length; with four or more samples, the last sample is empty. With `filled`, all
     samples have the full length and there is no `valid`.

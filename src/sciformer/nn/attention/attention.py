@@ -51,10 +51,10 @@ class Attention(nn.Module):
     turn_values rotate the values too, and the heads back: head_h = R_i^-1 sum_j a_ij R_j v_j (arXiv 2310.10375). With
                 many frequencies, each head is then a spectrum of the tokens around token i
     head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise they are 1
-    bias        whether the projections, and the norms of queries and keys, have biases; `epsilon`: of these norms
-    kernel      auto, or a name in `kernels.KERNELS`
+    bias        whether projections, and norms of queries and keys, have biases; `epsilon` is that of the norms
+    kernel      auto (the fastest), or a name in `kernels.KERNELS`
     compress    number of learned mixtures of the tokens that replace the keys and values (Linformer, arXiv 2006.04768);
-                `places`: number of token positions; `lead`: number of first tokens without a position
+                `places` is the number of token positions, `lead` the number of first tokens without a position
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Attention(nn.Module):
             request = self._cross_request(x, memory, sight, store)
         heads = compute(request, self.kernel, watch)
         if memory is None and self.compress is not None and sight.packed is not None:
-            heads = sight.packed.flatten_heads(heads)  # unpacked by compress_keys
+            heads = sight.packed.flatten_heads(heads)  # compress_keys has padded them
         if memory is None and self.turn_values and rotation is not None:
             heads = rotate(heads, (rotation[0], -rotation[1], rotation[2]))
         heads = heads if self.scale is None else heads * self.scale
@@ -177,7 +177,7 @@ class Attention(nn.Module):
             raise UserError(f"tokens must have shape (B, N, {self.dim}), not {tuple(x.shape)}")
 
     def _key(self, k: Tensor) -> Tensor:
-        """Keys prepared for the score; scores other than products need a copy for every query head."""
+        """Keys prepared for the score; a score other than a product needs a copy per head."""
         return self.score.key(k if self.score.fused else repeat_heads(k, self.heads))
 
     def _project(self, x: Tensor, rows: slice) -> Tensor:

@@ -1,4 +1,4 @@
-"""Key-value caches: keys and values of decoded tokens, so that a new token costs one step."""
+"""Key-value cache: a decoding step reuses keys and values of earlier tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Store:
         return start + n
 
     def extend(self, k: Tensor, v: Tensor, start: int | Tensor) -> tuple[Tensor, Tensor]:
-        """Add k and v (B, G, N, E) at positions start, start + 1, ...; return all (B, G, M, E)."""
+        """Store k and v (B, G, N, E) from position `start` on; return all (B, G, M, E)."""
         if self.capacity is None:
             assert isinstance(start, int)
             if self.keys is not None and self.values is not None:
@@ -54,7 +54,7 @@ class Store:
         return self.keys, self.values
 
     def reorder(self, index: Tensor) -> None:
-        """Select the samples `index` (B,), as beam search needs it."""
+        """Select samples by their indices `index` (B,), for beam search."""
         fixed = self.capacity is not None
         self.keys, self.values = _chosen(self.keys, index, fixed), _chosen(self.values, index, fixed)
         if self.memory is not None:
@@ -62,7 +62,7 @@ class Store:
 
 
 def _joined(kept: Tensor, new: Tensor, start: int) -> Tensor:
-    """Tensor (B, G, M', E) with the first `start` stored keys or values, then the new ones.
+    """First `start` stored keys or values, then the new ones: (B, G, M', E).
 
     In a long text, copying all stored keys for every new token would cost more than the token itself. Without
     gradients, the tensor therefore has spare room at its end.
@@ -80,7 +80,7 @@ def _joined(kept: Tensor, new: Tensor, start: int) -> Tensor:
 
 
 def _chosen(kept: Tensor | None, index: Tensor, fixed: bool) -> Tensor | None:
-    """Rows `index` of a stored tensor; a fixed buffer keeps its memory address, for captured CUDA graphs."""
+    """Rows `index` of a stored tensor; fixed buffers keep their address for CUDA graphs."""
     if kept is None:
         return None
     rows = kept.index_select(0, index)
@@ -116,7 +116,7 @@ class Cache:
         return bool(self.blocks) and self.blocks[0].memory is not None
 
     def begin(self, x: Tensor, valid: Tensor | None) -> tuple[int | Tensor, Tensor | None]:
-        """Position of the first of the new tokens x (B, N, D), and the mask (B, M) of all keys."""
+        """Position of the first new token of x (B, N, D), and mask (B, M) of all keys."""
         batch, n, _ = x.shape
         kept = self.blocks[0].keys if self.blocks else None
         if kept is not None and len(kept) != batch:
@@ -140,7 +140,7 @@ class Cache:
         return self.slot, self.valid
 
     def place(self, at: Tensor, batch: int) -> Tensor:
-        """Coordinates (B, M, A) of all keys; `at` (B or 1, N, A) are those of the new tokens."""
+        """Append coordinates `at` (B or 1, N, A) of new tokens; return all (B, M, A)."""
         at = at.expand(batch, -1, -1)
         if self.capacity is None:
             at = at if self.at is None else torch.cat([self.at, at], 1)
@@ -165,7 +165,7 @@ class Cache:
             self.length += n
 
     def reset(self) -> None:
-        """Empty a fixed cache without new buffers. Replace a growing cache by a new one instead."""
+        """Empty a fixed cache in place; replace a growing cache by a new one instead."""
         assert self.capacity is not None
         self.length = 0
         for kept in (self.slot, self.valid):
@@ -173,7 +173,7 @@ class Cache:
                 kept.zero_()
 
     def reorder(self, index: Tensor) -> None:
-        """Select the samples `index` (B,), as beam search needs it."""
+        """Select samples by their indices `index` (B,), for beam search."""
         fixed = self.capacity is not None
         for store in self.blocks:
             store.reorder(index)

@@ -1,4 +1,4 @@
-"""Linformer: attention to a few mixtures of keys and values, at a cost linear in the tokens."""
+"""Linformer: attention to a few mixtures of keys and values, at linear cost."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .masks import Documents, Full, Sight
 
 
 class Compress(nn.Module):
-    """k'_m = s sum_j E[p_j, m] k_j,  v'_m = s sum_j F[p_j, m] v_j  for m < `count` (Linformer, arXiv 2006.04768).
+    """k'_m = s sum_j E[p_j, m] k_j,  v'_m = s sum_j F[p_j, m] v_j  for m < `count`.
 
-    p_j is the position of token j, on a line or a grid of `places`; E and F are learned and shared by the heads.
-    Between positions, real coordinates are interpolated. s is the number of positions divided by the number of tokens
-    (1 for complete samples), so that samples of all sizes give mixtures of the same scale. The first `lead` tokens of a
-    sequence have no position, but rows of their own.
+    Linformer (arXiv 2006.04768). p_j is the position of token j, on a line or a grid of `places`; E and F are learned
+    and shared by the heads. For real coordinates, rows of E and F are interpolated. s is the number of positions
+    divided by the number of tokens (1 for complete samples), so that samples of all sizes give mixtures of the same
+    scale. The first `lead` tokens of a sequence have no position; each has its own rows of E and F.
     """
 
     def __init__(self, count: int, places: int | tuple[int, ...], lead: int = 0) -> None:
@@ -50,13 +50,13 @@ class Compress(nn.Module):
 
 def compress_error(what: str) -> UserError:
     """Error for `compress` together with anything but full self-attention."""
-    return UserError(f"compress cannot be used with {what}: it mixes the keys of all tokens")
+    return UserError(f"compress needs full self-attention without a pair bias, not {what}")
 
 
 def compress_keys(
     mixing: Compress, q: Tensor, k: Tensor, v: Tensor, sight: Sight
 ) -> tuple[Tensor, Tensor, Tensor, Sight]:
-    """Queries, compressed keys and values (B, G, count, E), and a Sight of all of them; packed tokens are padded."""
+    """Padded queries, compressed keys and values (B, G, count, E), and their Sight."""
     packed = sight.pattern if isinstance(sight.pattern, Documents) else None
     pattern = sight.pattern if packed is None else packed.within
     if not isinstance(pattern, Full) or sight.bias is not None:

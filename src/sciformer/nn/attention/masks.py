@@ -28,7 +28,10 @@ Made = TypeVar("Made")
 
 
 class Pattern:
-    """Abstract rule over positions; a `uniform` rule depends on j - i alone."""
+    """Abstract attention mask: a rule for query position i and key position j.
+
+    A `uniform` rule depends only on j - i.
+    """
 
     uniform: bool = True
 
@@ -46,7 +49,7 @@ class Pattern:
         return self.allows(i, torch.arange(m, device=device)[None, :])
 
     def __repr__(self) -> str:
-        """The expression that makes it: Causal() & Window(128)."""
+        """Python expression of the pattern: Causal() & Window(128)."""
         given = [getattr(self, name) for name in getattr(self, "__dataclass_fields__", ())]
         return f"{type(self).__name__}({', '.join(repr(value) for value in given if value is not None)})"
 
@@ -78,7 +81,7 @@ class Causal(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Window(Pattern):
-    """Sliding window: i - left <= j <= i + right (default of right: left)."""
+    """Sliding window: i - left <= j <= i + right (default: right = left)."""
 
     left: int
     right: int | None = None
@@ -97,7 +100,7 @@ class Window(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Strided(Pattern):
-    """|i - j| < stride  or  (i - j) mod stride = 0: strided attention (arXiv 1904.10509, there `& Causal()`)."""
+    """Strided attention: |i - j| < stride or (i - j) mod stride = 0 (arXiv 1904.10509)."""
 
     stride: int
 
@@ -176,13 +179,11 @@ class Documents(Pattern):
 
     def __post_init__(self) -> None:
         if self.keys is not None and len(self.keys) != len(self.queries):
-            raise UserError(
-                f"there are {len(self.keys)} sequences of keys, but {len(self.queries)} sequences of queries"
-            )
+            raise UserError(f"there are {len(self.keys)} sequences of keys, but {len(self.queries)} of queries")
 
     @property
     def memory(self) -> Ragged:
-        """The layout of the keys."""
+        """Layout of the keys (default: that of the queries)."""
         return self.queries if self.keys is None else self.keys
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
@@ -203,8 +204,8 @@ def _small_mask(pattern: Pattern, n: int, m: int, start: int, device: torch.devi
 class Sight:
     """Visible keys of one attention, and the bias of its scores.
 
-    pattern   rule over positions; None: every key is visible
-    valid     (B, M) True where the key is real; None: all are real
+    pattern   rule over positions; None means that every key is visible
+    valid     (B, M) True where the key is real; None means that all keys are real
     bias      (B or 1, H or 1, N, M) added to the scores, or a PairBias of packed sequences; gradients flow into it
     start     position of the first query, if earlier keys are in a cache
     at        (B or 1, M, A) coordinates of the keys, for attention with `compress`
@@ -227,7 +228,7 @@ class Sight:
 
     @property
     def plain(self) -> bool:
-        """Whether the mask is only full or causal, from position 0, without a bias."""
+        """Whether attention is full or causal from position 0, without padding or bias."""
         begins = isinstance(self.start, int) and self.start == 0
         return self.valid is None and self.bias is None and begins and isinstance(self.pattern, (Full, Causal))
 
@@ -243,8 +244,8 @@ class Sight:
         return self.once("dense bias", bias.flat) if isinstance(bias, PairBias) else bias
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
-        """Value stored under `key`, made at the first use; under a compiler it is made at every call."""
-        if torch.compiler.is_compiling():  # sizes in a key would compile anew for every length
+        """Value of `make()`, stored under `key` (under a compiler, made at every call)."""
+        if torch.compiler.is_compiling():  # sizes in a key would cause a recompilation for every length
             return make()
         if key not in self.prepared:
             self.prepared[key] = make()
@@ -257,11 +258,11 @@ class Sight:
             raise UserError(f"`valid` must be boolean of shape {(batch, m)}, True where the key is real, not {found}")
         if isinstance(self.bias, PairBias):
             packed = isinstance(self.pattern, Documents) and self.pattern.queries.total == self.bias.ragged.total
-            if not packed or self.bias.heads not in (1, heads):
-                raise UserError(
-                    f"this PairBias has {self.bias.heads} heads for {self.bias.ragged}, but the attention has {heads} "
-                    f"heads and the pattern {type(self.pattern).__name__}; both must be the same packed tokens"
-                )
+            if not packed:
+                found = f"the pattern {type(self.pattern).__name__}"
+                raise UserError(f"a PairBias needs the pattern Documents over the same packed tokens, not {found}")
+            if self.bias.heads not in (1, heads):
+                raise UserError(f"the PairBias has {self.bias.heads} heads, but the attention has {heads}")
         elif self.bias is not None:
             b, h, *pair = self.bias.shape if self.bias.dim() == 4 else (0, 0, 0, 0)
             if not self.bias.is_floating_point() or pair != [n, m] or b not in (1, batch) or h not in (1, heads):
@@ -271,7 +272,7 @@ class Sight:
         if isinstance(self.pattern, Documents):
             queries, keys = self.pattern.queries.total, self.pattern.memory.total
             if (batch, n, m) != (1, queries, keys):
-                found = f"a batch of {batch} with {n} and {m}"
+                found = f"a batch of {batch} with {n} queries and {m} keys"
                 raise UserError(f"Documents needs a batch of 1 with {queries} queries and {keys} keys, not {found}")
 
     def simplified(self, n: int, m: int) -> Pattern:
@@ -284,7 +285,7 @@ class Sight:
         return self.pattern
 
     def allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
-        """Mask of allowed pairs, broadcastable to (B, 1, N, M), or None if all are allowed."""
+        """Mask of allowed pairs, broadcastable to (B, 1, N, M); None if all are allowed."""
         return self.once(("allowed", n, m), lambda: self._allowed(n, m, device))
 
     def _allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:

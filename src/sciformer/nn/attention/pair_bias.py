@@ -20,7 +20,7 @@ from ..ragged import Ragged
 
 
 class Triangle:
-    """Layout of token pairs of packed sequences: by sequence, then row i, then j = 0 ... i.
+    """Order of the token pairs (i, j), j <= i, of packed sequences.
 
     starts   (B,) first pair of each sequence: pair (i, j) of sequence b has index starts[b] + i (i + 1) / 2 + j
     rows     (S,) index of token i of each pair among the packed tokens
@@ -58,7 +58,7 @@ def unravel(place: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def square(i: Tensor) -> Tensor:
-    """Index (n, n) in a triangle of all pairs (i, j) and (j, i) of positions i (n,)."""
+    """Triangle index (n, n) of each pair of positions i (n,), the same for both orders."""
     high, low = torch.maximum(i[:, None], i), torch.minimum(i[:, None], i)
     return high * (high + 1) // 2 + low
 
@@ -77,18 +77,17 @@ class PairBias:
     ragged: Ragged
 
     def __post_init__(self) -> None:
-        if self.values.dim() != 2 or len(self.starts) != len(self.ragged):
-            raise UserError(
-                f"PairBias needs values of shape (pairs, heads) and {len(self.ragged)} starts, one for each sequence, "
-                f"not shape {tuple(self.values.shape)} and {len(self.starts)} starts"
-            )
+        if self.values.dim() != 2:
+            raise UserError(f"`values` must have the shape (pairs, heads), not {tuple(self.values.shape)}")
+        if len(self.starts) != len(self.ragged):
+            raise UserError(f"`starts` must have {len(self.ragged)} entries, one per sequence, not {len(self.starts)}")
 
     @property
     def heads(self) -> int:
         return self.values.shape[1]
 
     def dense(self) -> Tensor:
-        """Bias (B, H, N, N) of the padded layout, 0 at padding."""
+        """Dense bias (B, H, N, N) of the padded tokens, 0 at padding."""
         n, batch = self.ragged.longest, len(self.ragged)
         if n == 0 or batch == 0 or len(self.values) == 0:
             return self.values.new_zeros(batch, self.heads, n, n)
@@ -97,7 +96,7 @@ class PairBias:
         return self._at(index, valid[:, :, None] & valid[:, None, :]).transpose(0, 1)
 
     def flat(self) -> Tensor:
-        """Bias (1, H, T, T) of the packed tokens, 0 between sequences; for kernels without a smaller form."""
+        """Dense bias (1, H, T, T) of the packed tokens, 0 between sequences."""
         ragged = self.ragged
         if ragged.total == 0 or len(self.values) == 0:
             return self.values.new_zeros(1, self.heads, ragged.total, ragged.total)
@@ -122,9 +121,11 @@ class PairBias:
 
 
 class PairEmbedding(nn.Module):
-    """Bias of a pair with features u: b = f_K(... f_1(norm(u))),  f_k(x) = gelu(norm(W_k x + c_k)) (arXiv 2202.03772).
+    """Pair bias b = f_K(... f_1(norm(u))) of features u (arXiv 2202.03772).
 
-    widths  widths of the layers; the last width is the number of heads. Norms are over the pairs of the batch
+    The layers are f_k(x) = gelu(norm(W_k x + c_k)). Norms are over the pairs of the batch.
+
+    widths  widths of the layers; the last width is the number of heads
     last    whether the last layer has an activation
     bias    whether the layers have biases c_k
     """
@@ -140,7 +141,7 @@ class PairEmbedding(nn.Module):
         self.last = last
 
     def forward(self, pairs: Tensor, real: Tensor | None = None) -> Tensor:
-        """Bias (..., H) of pairs (..., F); pairs with `real` (...) False count in no norm."""
+        """Bias (..., H) of pairs (..., F); norms ignore pairs with `real` (...) False."""
         x = self.norm(pairs, real)
         for k, (layer, norm) in enumerate(zip(self.layers, self.norms), 1):
             x = norm(layer(x), real)

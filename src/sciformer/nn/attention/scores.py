@@ -29,7 +29,7 @@ class Score(nn.Module):
         return k
 
     def scale(self, dim: int) -> float:
-        """Factor of the product of vectors of width `dim`."""
+        """Factor of the dot product of vectors of width `dim`."""
         return 1.0
 
     def compare(self, q: Tensor, k: Tensor, position: Tensor | None = None) -> Tensor:
@@ -72,7 +72,7 @@ class Content(Score):
 
 
 class General(Score):
-    """score(q, k) = q^T W k (Luong 2015, arXiv 1508.04025). W starts as the identity: the dot product."""
+    """score(q, k) = q^T W k, with W = 1 at the start (Luong 2015, arXiv 1508.04025)."""
 
     def __init__(self, dim: int, heads: int = 1) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class General(Score):
 class Additive(Score):
     """score(q, k) = v . tanh(W_q q + W_k k) (Bahdanau 2015, arXiv 1409.0473).
 
-    W_a [q; k] of the paper is [W_q, W_k] side by side. Queries and keys are compared pair by pair, which needs E times
+    The matrix W_a of the paper is [W_q, W_k]. Queries and keys are compared pair by pair, which needs E times
     the memory of a product.
     """
 
@@ -109,7 +109,7 @@ class Additive(Score):
 
 
 class Location(Score):
-    """score(q, k_j) = (W q)_j, from the query and the position j (Luong 2015, arXiv 1508.04025).
+    """score(q, k_j) = (W q)_j at the position j (Luong 2015, arXiv 1508.04025).
 
     W has one row for each of `length` positions; the content of the keys is not used.
     """
@@ -143,7 +143,7 @@ SCORES: dict[str, type[Score]] = {
 
 
 def make_score(name: str, dim: int, heads: int = 1, length: int = 512) -> Score:
-    """Make the score called `name` for heads of width `dim`; only location uses `length`."""
+    """Make the score `name` for heads of width `dim`; only location uses `length`."""
     one_of("the score", name, SCORES)
     if name in ("dot", "scaled_dot"):
         return SCORES[name]()

@@ -1,1 +1,1 @@
-"""Other trunks with the call of the transformer: recurrent, convolutional, point clouds."""
+"""Other trunks, called like Transformer: recurrent, convolutional, point clouds."""

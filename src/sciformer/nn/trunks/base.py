@@ -15,7 +15,7 @@ from ..watch import Watch
 
 
 class Trunk(nn.Module):
-    """Abstract trunk from tokens of width `inputs` to the same number of tokens of width `dim`."""
+    """Abstract trunk: maps tokens of width `inputs` to tokens of width `dim`."""
 
     columns: tuple[str, ...] = ()
     """Token columns passed to the call as keyword arguments."""
@@ -32,10 +32,10 @@ class Trunk(nn.Module):
         watch: Watch | None = None,
         **more: Any,
     ) -> Tensor:
-        """Run the trunk over tokens (B, N, D) or packed (T, D); `more` are arguments of `run`."""
+        """Run the trunk over tokens (B, N, D) or packed (T, D); `more` is passed to `run`."""
         check_layout(x, valid, self.inputs)
         if bias is not None:
-            raise UserError(f"{type(self).__name__} has no attention for a pair bias (of shape {tuple(bias.shape)})")
+            raise UserError(f"{type(self).__name__} cannot use a pair bias, because it has no attention")
         return self.lay(x, valid, at, watch, **more)
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
@@ -44,7 +44,7 @@ class Trunk(nn.Module):
 
 
 class FlatTrunk(Trunk):
-    """Abstract trunk over flat tokens (T, D), for blocks over single tokens or neighbours."""
+    """Abstract trunk over flat tokens (T, D), for blocks on tokens or neighbours."""
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
         layout = Layout(x, valid)
@@ -55,7 +55,7 @@ class FlatTrunk(Trunk):
         return layout.back(self.run(y, place, layout, watch, **more))
 
     def run(self, y: Tensor, at: Tensor | None, layout: Layout, watch: Watch | None) -> Tensor:
-        """Run the blocks over tokens (T, D) at (T, A); `layout.show` records each hidden state."""
+        """Run the blocks over tokens (T, D) at (T, A); `layout.show` records the states."""
         raise NotImplementedError
 
 
@@ -63,7 +63,7 @@ class PaddedTrunk(Trunk):
     """Abstract trunk over padded tokens (B, N, D), for blocks over sequences or grids."""
 
     run: Callable[..., Tensor]
-    """Run the blocks over x (B, N, D), valid (B, N), at and watch; further arguments are keywords of the call."""
+    """Method run(x, valid, at, watch, ...) that runs the blocks over x (B, N, D), with further keywords of the call."""
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
         if isinstance(valid, Ragged):

@@ -24,7 +24,7 @@ from ..watch import Watch, look
 
 
 class LineConv(nn.Module):
-    """y_i = silu(BatchNorm(sum_k W_k x_i+k)), k from -(kernel // 2) to kernel // 2, within a sequence.
+    """y_i = silu(BatchNorm(sum_k W_k x_i+k)), |k| <= kernel // 2, within a sequence.
 
     Beyond the ends of a sequence, and at padding, x is zero. In packed sequences, neighbours from another sequence are
     zero too.
@@ -33,7 +33,7 @@ class LineConv(nn.Module):
     def __init__(self, dim: int, kernel: int = 3) -> None:
         super().__init__()
         if kernel % 2 == 0:
-            raise UserError(f"the kernel of a convolution must be odd, so that it has a middle token, not {kernel}")
+            raise UserError(f"the kernel size must be odd, not {kernel}")
         self.kernel = kernel
         self.linear = nn.Linear(kernel * dim, dim, bias=False)
         self.norm = BatchNorm(dim)
@@ -61,7 +61,7 @@ class ConformerArguments(AttentionArguments, total=False):
 
 
 class ConformerBlock(nn.Module):
-    """Attention, then convolutions f = LineConv instead of an MLP (Astroconformer, arXiv 2309.16316).
+    """Astroconformer block: attention, then convolutions f = LineConv (2309.16316).
 
         post:  x <- norm(x + attention(x));   x <- norm(x + f(x)) for each convolution
         pre:   x <- x + attention(norm(x));   x <- x + f(norm(x)) for each convolution
@@ -104,7 +104,7 @@ class ConformerBlock(nn.Module):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Output (B, N, D) for x (B, N, D); the call of Block, but without memory and store."""
+        """Output (B, N, D) for x (B, N, D); called like Block, without memory and store."""
         assert memory is None
         assert store is None
         valid, ragged = (None, None) if sight is None else (sight.valid, sight.packed)
@@ -152,7 +152,7 @@ class Conformer(Encoder):
 
 
 class ConformerOptions(AttentionTrunkOptions):
-    """`trunk: conformer`: attention and two convolutions per block, for evenly spaced tokens."""
+    """`trunk: conformer`: attention and convolutions, for evenly spaced tokens."""
 
     kernel: int = Field(default=3, ge=1)
     """Width of the convolutions in tokens (default: 3)."""

@@ -28,7 +28,7 @@ class ConvBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """Run the block over x (B, D, ...) on a line or grid; `real` (B, 1, ...) is its mask."""
+        """Run the block over x (B, D, ...), on a line or grid with mask `real` (B, 1, ...)."""
         y = x
         for norm, conv in zip(self.norms, self.convs):
             y = F.gelu(norm(y.movedim(1, -1))).movedim(-1, 1)
@@ -37,7 +37,7 @@ class ConvBlock(nn.Module):
 
 
 class ConvNet(PaddedTrunk):
-    """Residual ConvNet of `depth` blocks, on a line or on a grid of `shape` (height, width).
+    """Residual ConvNet of `depth` blocks, on a line or on a grid of this `shape`.
 
     The receptive field grows on each side by 2 (kernel // 2) dilation tokens per block; block i has the dilation
     `dilation_growth`^i. Norms act on each token alone, so the output depends neither on padding nor on other samples.
@@ -58,7 +58,7 @@ class ConvNet(PaddedTrunk):
     ) -> None:
         super().__init__()
         if kernel % 2 == 0:
-            raise UserError(f"the kernel of a convolution must be odd, so that it has a middle token, not {kernel}")
+            raise UserError(f"the kernel size must be odd, not {kernel}")
         self.inputs, self.dim, self.shape = dim, dim, shape
         self.position = Position() if position is None else position
         self.position.fits_without_attention(dim, self)
@@ -113,7 +113,7 @@ class ConvNetOptions(DepthOptions, PositionOptions):
     kernel: int = Field(default=3, ge=1)
     """Width of the convolutions in tokens (default: 3)."""
     dilation_growth: int = Field(default=1, ge=1)
-    """Factor of the dilation from one block to the next (default: 1)."""
+    """Factor by which the dilation grows from block to block (default: 1)."""
     position: str = "auto"
     """Position code. auto (default): none, because convolutions know the neighbours of a token."""
 

@@ -16,9 +16,9 @@ from .base import FlatTrunk
 
 
 class DeepSets(FlatTrunk):
-    """x <- relu(W x + b) for each token, for each of `widths` (arXiv 1703.06114, 1810.05165).
+    """x <- relu(W x + b) for each token, with one layer for each of `widths`.
 
-    Followed by a sum over tokens and an MLP, this can represent any function of a set.
+    Followed by a sum over tokens and an MLP, it can represent any function of a set (arXiv 1703.06114, 1810.05165).
     """
 
     def __init__(self, inputs: int, widths: Sequence[int]) -> None:
@@ -40,10 +40,10 @@ class WidthOptions(DepthOptions):
     keeps_width: ClassVar[bool] = False
 
     widths: list[Width] = Field(default_factory=list)
-    """Widths of the layers or blocks (default: `depth` times `dim`)."""
+    """Widths of the layers or blocks (default: width `dim` for each of `depth` layers)."""
 
     def all_widths(self) -> list[int]:
-        """The widths, or `depth` times `dim`."""
+        """Widths of all layers."""
         return self.widths or [self.dim] * max(1, self.depth)
 
 

@@ -17,7 +17,7 @@ from ..watch import Watch
 from .base import FlatTrunk
 from .deep_sets import WidthOptions
 
-MAX_EXACT_AXES = 4  # most axes for distances from differences, exact for close points; with more axes from products
+MAX_EXACT_AXES = 4  # up to here distances come from differences (exact for close points), else from products
 
 
 def nearest(at: Tensor, valid: Tensor | None, count: int, itself: bool = False) -> tuple[Tensor, Tensor]:
@@ -47,10 +47,10 @@ def nearest(at: Tensor, valid: Tensor | None, count: int, itself: bool = False) 
 
 
 class EdgeConv(nn.Module):
-    """y_i = relu(s(x_i) + mean over neighbours j of f(x_i, x_j - x_i))  (arXiv 1801.07829, 1902.08570).
+    """y_i = relu(s(x_i) + mean over neighbours j of f(x_i, x_j - x_i)).
 
-    f is `layers` times [W, BatchNorm, relu]. The shortcut s is x, or [W, BatchNorm] if the width changes; without a
-    shortcut, y_i is the mean alone. Missing neighbours (fewer tokens than `neighbours`) count as x_j = 0.
+    f is `layers` times [W, BatchNorm, relu] (arXiv 1801.07829, 1902.08570). The shortcut s is x, or [W, BatchNorm] if
+    the width changes; without a shortcut, y_i is the mean. Missing neighbours (in small samples) count as x_j = 0.
 
     The first layer is W (x_i, x_j - x_i) = (W_1 - W_2) x_i + W_2 x_j, so its products are per token, not per edge.
     """
@@ -98,8 +98,8 @@ class EdgeConv(nn.Module):
 class EdgeConvNet(FlatTrunk):
     """BatchNorm, then EdgeConv blocks of `widths` (ParticleNet, arXiv 1902.08570).
 
-    The first block finds neighbours by the coordinates `at`, or without them by the input features; each later block by
-    the output of the block before.
+    The first block finds neighbours by the coordinates `at`, or by the input features if there are no coordinates. Each
+    later block finds neighbours by the output of the previous block.
     """
 
     def __init__(self, inputs: int, widths: Sequence[int], neighbours: int = 16) -> None:

@@ -54,10 +54,10 @@ class OffsetAttention(nn.Module):
 
 
 class PointCloudTransformer(FlatTrunk):
-    """EdgeConv blocks of `widths`, then `depth` layers of offset attention (arXiv 2102.05073).
+    """EdgeConv blocks (`widths`), then `depth` offset attentions (arXiv 2102.05073).
 
     The input and all outputs of the attention layers are concatenated and projected to `dim`. The first EdgeConv block
-    finds neighbours by `at`, or without it by the tokens. A token is a neighbour of itself.
+    finds neighbours by `at`, or else by the input features. A token is a neighbour of itself.
     """
 
     def __init__(self, inputs: int, dim: int, depth: int = 3, widths: Sequence[int] = (128, 64), neighbours: int = 20):
@@ -88,7 +88,10 @@ class PointCloudTransformer(FlatTrunk):
 
 
 class PointCloudTransformerOptions(NeighbourOptions):
-    """`trunk: point_cloud_transformer`; `widths` are of the EdgeConv blocks (default: two of dim / 2)."""
+    """`trunk: point_cloud_transformer`: EdgeConv blocks of `widths`, offset attention.
+
+    By default there are two EdgeConv blocks of width dim / 2.
+    """
 
     def build_trunk(
         self, form: TokenForm, causal: bool = False, memory_dim: int | None = None

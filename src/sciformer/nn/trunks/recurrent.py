@@ -1,7 +1,7 @@
 """Recurrent trunks: RNN, GRU and LSTM.
 
-Many-to-many is `Recurrent`, many-to-one `Recurrent` with `LastPool`, one-to-many `RecurrentDecoder` started from a
-vector, and one-to-one a `Cell`.
+`Recurrent` maps a sequence to a sequence (many-to-many), and with `LastPool` to a vector (many-to-one).
+`RecurrentDecoder` can start from a vector (one-to-many). A `Cell` is one step (one-to-one).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def step(kind: str, weights: list[Tensor], x: Tensor, state: State) -> State:
 
 
 def open_gate(bias: Tensor, kind: str, hidden: int, forget_bias: float) -> None:
-    """Add `forget_bias` to the bias of the forget gate (LSTM) or update gate (GRU), the second gate of torch.nn."""
+    """Add `forget_bias` to the bias of the second gate: forget (LSTM) or update (GRU)."""
     if forget_bias and kind != "rnn":
         bias.data[hidden : 2 * hidden] += forget_bias
 
@@ -57,7 +57,7 @@ class Cell(nn.Module):
     """One step of an RNN, GRU or LSTM, with the equations of `step`."""
 
     def __init__(self, kind: str, dim: int, hidden: int, forget_bias: float = 0.0) -> None:
-        """`forget_bias` is added to the initial bias of the gate f (LSTM) or z (GRU) (Gers et al. 2000)."""
+        """Add `forget_bias` to the initial bias of gate f (LSTM) or z (GRU) (Gers 2000)."""
         super().__init__()
         one_of("the recurrent cell", kind, LAYERS)
         self.kind, self.hidden = kind, hidden
@@ -78,7 +78,7 @@ class Cell(nn.Module):
 
 
 class RecurrentCache:
-    """State of every layer of a recurrent trunk; for a decoder also the prepared memory."""
+    """States of all layers of a recurrent trunk, and the memory of a decoder."""
 
     def __init__(self) -> None:
         self.states: list[State] = []
@@ -86,7 +86,7 @@ class RecurrentCache:
         self.length = 0
 
     def reorder(self, index: Tensor) -> None:
-        """Select the samples `index` (B,), as beam search needs it."""
+        """Select samples by their indices `index` (B,), for beam search."""
         self.states = [tuple(part.index_select(0, index) for part in state) for state in self.states]
         if self.memory is not None:
             self.memory = self.memory.chosen(index)
@@ -111,7 +111,7 @@ class Recurrent(PaddedTrunk):
         position: Position | None = None,
         forget_bias: float = 0.0,
     ) -> None:
-        """`forget_bias` as in `Cell`."""
+        """Make the layers; `forget_bias` is that of `Cell`."""
         super().__init__()
         one_of("the recurrent layer", kind, LAYERS)
         self.kind, self.directions = kind, 2 if bidirectional else 1
@@ -142,7 +142,7 @@ class Recurrent(PaddedTrunk):
         watch: Watch | None,
         cache: RecurrentCache | None = None,
     ) -> Tensor:
-        """Run the layers over (B, N, D), from the state in the cache if there is one."""
+        """Run the layers over x (B, N, D), starting from the state of a cache, if any."""
         if cache is not None and (self.directions == 2 or valid is not None):
             found = "two directions (`bidirectional`)" if self.directions == 2 else "padding (`valid`)"
             raise UserError(f"a cache cannot be used with {found}")
@@ -171,7 +171,7 @@ class Recurrent(PaddedTrunk):
         return RecurrentCache()
 
     def _read(self, layer: nn.Module, x: Tensor, state: State | None) -> tuple[Tensor, State]:
-        """Outputs and last state of one layer in one direction, from the previous state (B, hidden)."""
+        """Outputs and last state of a layer in one direction, from the state (B, hidden)."""
         first = None
         if state is not None:
             parts = tuple(part[None].contiguous() for part in state)
@@ -181,7 +181,7 @@ class Recurrent(PaddedTrunk):
 
 
 class _Order:
-    """Index maps of a padded batch: real tokens to the front and back, and sequences reversed."""
+    """Index maps of a padded batch: real tokens first, back again, and reversed."""
 
     def __init__(self, x: Tensor, valid: Tensor | None) -> None:
         self.valid = valid
@@ -190,7 +190,7 @@ class _Order:
             self.backward = place.flip(0).expand(x.shape[:2])
             return
         lengths = valid.sum(1, keepdim=True)
-        self.to_front = torch.argsort(torch.where(valid, place, place + x.shape[1]), dim=1)  # no two keys are equal
+        self.to_front = torch.argsort(torch.where(valid, place, place + x.shape[1]), dim=1)  # keys are distinct
         self.to_place = torch.argsort(self.to_front, dim=1)
         self.backward = torch.where(place < lengths, lengths - 1 - place, place)
 
@@ -243,8 +243,8 @@ class LSTMOptions(RecurrentOptions):
     cell: ClassVar[str] = "lstm"
 
     forget_bias: float = 0.0
-    """Addition to the initial bias of the forget gate (LSTM) or update gate (GRU) (default: 0). With 1 the memory is
-    longer at the start of training."""
+    """Number added to the initial bias of the forget gate (LSTM) or update gate (GRU) (default: 0). With 1 the memory
+    is longer at the start of training."""
 
 
 class GRUOptions(LSTMOptions):

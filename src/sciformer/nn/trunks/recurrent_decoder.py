@@ -22,7 +22,7 @@ from .recurrent import Cell, RecurrentCache, RecurrentOptions, State
 
 
 class RecurrentDecoder(nn.Module):
-    """Recurrent decoder with attention to the memory by an alignment score at every step.
+    """Recurrent decoder with attention to the memory at every step.
 
         a_i = softmax_j(score(s_i-1, m_j));   c_i = sum_j a_ij m_j;   s_i = cell([y_i; c_i], s_i-1)   (arXiv 1409.0473)
         out_i = tanh(W [s_i; c_i])                                                                   (arXiv 1508.04025)
@@ -165,8 +165,8 @@ class RecurrentDecoderOptions(RecurrentOptions):
     """Options of a recurrent trunk as the decoder of an encoder-decoder."""
 
     score: Literal["none", "content", "additive", "location", "general", "dot", "scaled_dot"] = "additive"
-    """Alignment score of the attention to the source (default: additive). none: no attention, only the last state of
-    the source."""
+    """Alignment score of the attention to the source (default: additive). none: no attention, only the initial state
+    comes from the source."""
     longest: int = Field(default=512, ge=1)
     """Largest number of source tokens, for `score: location` (default: 512)."""
 

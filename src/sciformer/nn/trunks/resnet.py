@@ -18,9 +18,9 @@ from .deep_sets import WidthOptions
 
 
 class ResidualUnit(nn.Module):
-    """x <- s(x) + f(f(x)), f = relu(BatchNorm(conv)) of width 3; s is x, or a convolution of width 1.
+    """x <- s(x) + f(f(x)) with f = relu(BatchNorm(conv)) of kernel size 3.
 
-    The first convolution and s have the `stride`.
+    s is x, or a convolution of kernel size 1 if width or stride require it. The first f and s have the `stride`.
     """
 
     def __init__(self, inputs: int, dim: int, stride: int) -> None:
@@ -46,10 +46,10 @@ def convolved(conv: nn.Module, norm: nn.Module, x: Tensor, real: Tensor | None) 
 
 
 class ResNet(FlatTrunk):
-    """BatchNorm, a convolution of width `widths[0]`, two units for each later width (P-CNN, arXiv 1902.08570).
+    """BatchNorm, a convolution, then stages of two units (P-CNN, arXiv 1902.08570).
 
-    From the second stage on, each stage has stride 2. The output of a token is that of its group: with three stages the
-    groups are tokens 0-3, 4-7, 8-11, ...
+    `widths` are those of the convolution and of each stage. From the second stage on, stages have stride 2, so groups
+    of tokens share one output: with three stages, tokens 0-3, 4-7, 8-11, ...
     """
 
     def __init__(self, inputs: int, widths: Sequence[int]) -> None:
@@ -68,7 +68,7 @@ class ResNet(FlatTrunk):
         place, size = torch.arange(y.shape[2], device=y.device), 1
 
         def spread(y: Tensor) -> Tensor:
-            """Repeat the output of groups (B, D, N') for their tokens."""
+            """Repeat the outputs (B, D, N') of groups for their tokens."""
             return layout.unpad(y.transpose(1, 2)[:, place // size])
 
         y = convolved(self.stem, self.stem_norm, y, real)
@@ -82,7 +82,7 @@ class ResNet(FlatTrunk):
 
 
 class ResNetOptions(WidthOptions):
-    """`trunk: resnet`: 1D convolutions; `widths` are of the first convolution and the stages."""
+    """`trunk: resnet`: 1D ResNet; `widths` of the first convolution and the stages."""
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ResNet:
         return ResNet(form.width, self.all_widths())

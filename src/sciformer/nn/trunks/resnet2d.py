@@ -23,7 +23,7 @@ BOTTLENECK_EXPANSION = 4  # output width of a bottleneck block divided by its in
 
 
 class ConvNorm(nn.Module):
-    """relu(BatchNorm(conv(x))), or without relu; 0 outside of the image."""
+    """relu(BatchNorm(conv(x))), without relu if not `active`; 0 outside the image."""
 
     def __init__(self, inputs: int, dim: int, kernel: int, stride: Pair = (1, 1), active: bool = True) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class ConvNorm(nn.Module):
         nn.init.kaiming_normal_(self.conv.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """Output (B, D', ...) for x (B, D, height, width); `real` (B, 1, ...) masks images after the stride."""
+        """Output (B, D', ...) for x (B, D, ...); `real` (B, 1, ...) masks the output."""
         y = self.conv(x)
         if real is None and (y.numel() > y.shape[1] or not self.training):
             y = self.norm.plain(y)
@@ -44,9 +44,10 @@ class ConvNorm(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """x <- relu(s(x) + f(x)), f two convolutions of 3 x 3, or 1 x 1, 3 x 3, 1 x 1 with a `bottleneck`.
+    """x <- relu(s(x) + f(x)) (arXiv 1512.03385).
 
-    s(x) is x, or a convolution of 1 x 1 if width or size change (arXiv 1512.03385). The first 3 x 3 has the stride.
+    f has two 3 x 3 convolutions, or with a `bottleneck` 1 x 1, 3 x 3 and 1 x 1. s(x) is x, or a 1 x 1 convolution if
+    width or size change. The first 3 x 3 convolution has the stride.
     """
 
     def __init__(self, inputs: int, dim: int, stride: Pair, bottleneck: bool) -> None:
@@ -61,7 +62,7 @@ class ResidualBlock(nn.Module):
         self.change = None if same else ConvNorm(inputs, self.dim, 1, stride, active=False)
 
     def forward(self, x: Tensor, before: Tensor | None, real: Tensor | None) -> Tensor:
-        """Output (B, D', ...) for x (B, D, height, width); `before` and `real` mask input and output."""
+        """Output (B, D', ...) for x (B, D, ...); `before` and `real` mask input and output."""
         y, inside = x, before
         for layer in self.layers:
             inside = inside if layer.conv.stride == (1, 1) else real
@@ -79,8 +80,8 @@ class ResNet2d(PaddedTrunk):
     bottleneck  blocks of three convolutions, with an output of four times the inner width
 
     There is one output vector per patch, so the product of all strides is the side of a patch. Patches of 32 pixels
-    have the strides of the paper: 2 in the stem of 7 x 7, the max pooling, and every stage but the first. Smaller
-    patches have no pooling, then a stem of 3 x 3 without stride, then no strides in the last stages.
+    have the strides of the paper: 2 in the stem of 7 x 7, the max pooling, and every stage but the first. For smaller
+    patches, strides are removed in this order: max pooling, stem (which becomes 3 x 3), last stages.
     """
 
     columns = ("cell",)
@@ -95,9 +96,7 @@ class ResNet2d(PaddedTrunk):
     ) -> None:
         super().__init__()
         if len(widths) != len(stages) or not stages:
-            raise UserError(
-                f"each stage must have a width, but there are {len(widths)} widths and {len(stages)} stages"
-            )
+            raise UserError(f"each stage needs a width, but there are {len(widths)} widths and {len(stages)} stages")
         self.raster, self.places, self.inputs = raster, places, math.prod(raster)
         down = [_strides(side, len(stages)) for side in raster[:2]]
         first, pool, *rest = zip(*down)
@@ -145,7 +144,7 @@ class ResNet2d(PaddedTrunk):
 
 
 class Inside:
-    """Mask of the pixels inside of the images, at the resolution after the strides so far.
+    """Mask of the pixels inside the images, at the current resolution.
 
     real   (B, 1, height, width), or None if all pixels are inside
     left   height and width of a patch in pixels at this resolution
@@ -169,7 +168,7 @@ class Inside:
 
 
 def _strides(side: int, stages: int) -> list[int]:
-    """Strides of stem, pooling and later stages on one axis, with the side of a patch as product."""
+    """Strides of stem, pooling and later stages on one axis; their product is `side`."""
     power = side.bit_length() - 1
     if side != 1 << power or power > stages + 1:
         most = 1 << (stages + 1)

@@ -78,6 +78,11 @@ def test_selection(files):
     assert rows_of(found) == kept
     assert (found["jet_pt"] > 50).all()
     assert f"{65 - kept} of 65 samples are not selected." in opened.notes
+    one, two = files
+    notes = section(one, test=[two], select="jet_pt > 50").want(["part_px"]).open().notes
+    left_out = [int((files[name]["jet_pt"] <= 50).sum()) for name in (one, two)]
+    assert notes[0].startswith(f"{left_out[0]} of 40 samples are")
+    assert notes[1].startswith(f"{left_out[1]} of 25 samples of test are")
     with refuses("65", "train", hint="65 of 65"):
         section(*files, select="jet_pt < 0").want(["part_px"]).open()
     with refuses("data.select", key="data.select", file=next(iter(files))):

@@ -25,12 +25,12 @@ def block(prefix, dim, inner):
     return shapes | {name.replace("weight", "bias"): shape[:1] for name, shape in shapes.items()}
 
 
-def weights(places=5, extra=(), bias=True, head=True, patch=4):
+def weights(places=5, extra=(), bias=True, head=True, patch=4, inner=40):
     """Random weights under the names of timm."""
     shapes = {"cls_token": (1, 1, DIM), "pos_embed": (1, places, DIM), "norm.weight": (DIM,), "norm.bias": (DIM,)}
     shapes |= {"patch_embed.proj.weight": (DIM, 3, patch, patch), "patch_embed.proj.bias": (DIM,)}
     for i in range(DEPTH):
-        shapes |= block(f"blocks.{i}", DIM, 40) | {f"blocks.{i}.{name}": (DIM,) for name in extra}
+        shapes |= block(f"blocks.{i}", DIM, inner) | {f"blocks.{i}.{name}": (DIM,) for name in extra}
     shapes |= {"head.weight": (CLASSES, DIM), "head.bias": (CLASSES,)} if head else {}
     generator = torch.Generator().manual_seed(0)
     return {

@@ -141,7 +141,7 @@ class EventFiles(FileSet):
         emptied = {key[1] for scan in scans for key in scan.counts if isinstance(key, tuple)}
         left = {str(name) for one in found for name in one.words}
         if lost := sorted({*(tag for tag, _ in files), *emptied} - left - {""}):
-            raise UserError(f"all samples of the class {lost[0]} for {part} are left out", hint=" ".join(notes[:4]))
+            raise UserError(f"no samples of the class {lost[0]} are left in the part {part}", hint=" ".join(notes[:4]))
 
     def agree(self, plan: Plan, scans: Sequence[Scan], notes: list[str], training: bool) -> Plan:
         return plan if training else plan.without(note_missing_columns(scans, self.observers, notes))
@@ -175,7 +175,7 @@ class EventFiles(FileSet):
 class Plan(FilePlan):
     """How to read each file of events.
 
-    names      required columns with the user of each (None: all columns)
+    names      required columns with the recipe key that needs each (None: all columns)
     wishes     optional columns
     new        formulas of new columns
     chosen     formula of the selection
@@ -288,7 +288,7 @@ class Plan(FilePlan):
         return table
 
     def _wanted(self, file: TableFile, tag: str, scanning: bool) -> tuple[dict[str, str], list[str]]:
-        """Required columns with the user of each, and optional columns."""
+        """Required columns with the recipe key that needs each, and optional columns."""
         needed = dict.fromkeys([*file.columns, *self.new], "") if self.names is None else dict(self.names)
         optional = list(self.wishes)
         truth: dict[str, str] = {}

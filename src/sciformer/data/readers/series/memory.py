@@ -65,7 +65,7 @@ def read_series(
         for role, name in given.items():
             if not isinstance(name, str | None):
                 kind = type(name).__name__
-                raise UserError(f"`{role}` must be a column name, as the curves are a table, not of type {kind}")
+                raise UserError(f"`{role}` must be a column name if the curves are a table, but is a {kind}")
         names = Names(**{role: name or "" for role, name in given.items()}, quality=quality)
         tables = [what] if _is_table(what) else what
         parts = [_read(CurveFile(_flat(one), names), list(meta), alone=len(tables) == 1) for one in tables]

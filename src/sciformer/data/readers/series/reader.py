@@ -99,7 +99,8 @@ class SeriesFiles(FileSet):
     """Points whose error is missing, not finite or not positive: drop them, or keep them with the error NaN (default:
     drop). Upper limits are always kept."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Number of training objects per class, drawn with split.seed (default: all). Larger numbers add objects."""
+    """Training objects per class, drawn with split.seed (default: all). A larger number includes the objects of a
+    smaller number."""
     chunk_size: int = Field(default=4096, ge=16)
     """Objects per chunk (default: 4,096); training shuffles across several chunks in memory."""
 
@@ -172,7 +173,7 @@ class Plan(FilePlan):
 
     given    column names of the recipe
     rules    rules for cleaning observations
-    names    required columns with the user of each (None: all object columns)
+    names    required columns with the recipe key that needs each (None: all object columns)
     wishes   optional columns
     divide   columns for the split
     objects  separate table of objects
@@ -283,7 +284,7 @@ def _key(why: str) -> str | None:
 
 
 def _unknown(column: Column) -> Array:
-    """Mask of objects without a class or finite value."""
+    """Mask of missing entries: empty strings and numbers that are not finite."""
     if isinstance(column, Lists) or column.dtype.kind in "biu":
         return np.zeros(len(column), bool)
     return ~np.isfinite(column) if column.dtype.kind == "f" else np.asarray(column == "")

@@ -135,8 +135,8 @@ def convert_weights(tensors: dict[str, Tensor], names: WeightNames, found: Image
             raise config.error(f"the weight `{name}` of a vision transformer is missing in {config.where}", there)
     kernel, expected = tensors[f"{names.patches}.weight"], (found.channels, *found.patch)
     if tuple(kernel.shape[1:]) != expected:
-        shapes = f"(channels, height, width) {tuple(kernel.shape[1:])} in the weights, but {expected} in {config.where}"
-        raise config.error(f"the patches are {shapes}")
+        shapes = f"{tuple(kernel.shape[1:])} in the weights, but {expected} in {config.where}"
+        raise config.error(f"the patch shape (channels, height, width) is {shapes}")
     tensors[f"{names.patches}.weight"] = kernel.permute(0, 2, 3, 1).flatten(1)  # (D, pixels, channels last)
     places, token = tensors[names.places].flatten(0, -2), tensors[names.token].flatten()
     count = found.places[0] * found.places[1]

@@ -52,9 +52,9 @@ def images(
 def _image_pixels(number: int, what: Any) -> Array:
     found = np.asarray(what)
     if found.ndim not in (2, 3) or found.dtype.kind not in "biuf" or not found.size:
-        given = f"shape {found.shape}" if found.dtype.kind in "biuf" else f"type {found.dtype}"
+        given = f"has the shape {found.shape}" if found.dtype.kind in "biuf" else f"is of type {found.dtype}"
         shapes = "(height, width) or (height, width, channels)"
-        raise UserError(f"image {number} is not an array of numbers {shapes}: it is of {given}")
+        raise UserError(f"image {number} must be a numeric array {shapes}, but {given}")
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         count = int((~np.isfinite(found)).sum())
         raise UserError(f"{count:,} pixels of image {number} are not finite", hint="Replace them by a number.")

@@ -74,7 +74,8 @@ class ImageFiles(FileSet):
     """Value that replaces pixels that are not finite (default: none, these pixels are an error). If set, all images are
     read once before the training to count these pixels."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Training images of each class, drawn with split.seed; a larger value extends a smaller one (default: all)."""
+    """Training images per class, drawn with split.seed (default: all). A larger number includes the images of a
+    smaller number."""
     bad_files: Literal["stop", "skip"] = "stop"
     """Reaction to unreadable files (default: stop). `skip` decodes all files before the training and leaves the
     unreadable files out, with a note."""

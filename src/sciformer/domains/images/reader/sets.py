@@ -33,7 +33,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Keys of the section `data`; `wanted` are header keywords, `deep` decodes all."""
+    """Keys of the section `data` for reading files.
+
+    wanted  header keywords to read
+    deep    whether to decode every picture
+    """
 
     image: str = ""
     label: str = ""

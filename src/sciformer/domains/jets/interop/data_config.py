@@ -333,9 +333,7 @@ class Translation:
             groups.setdefault(prefix, {})[role] = as_mapping(value, f"inputs: {name}")
         ready = [prefix for prefix, group in groups.items() if "features" in group]
         if not ready:
-            raise UserError(
-                f"`inputs` has no NAME_features such as `pf_features`, only {', '.join(inputs) or 'nothing'}"
-            )
+            raise UserError(f"`inputs` has no NAME_features like `pf_features`, only {', '.join(inputs) or 'nothing'}")
         main = next((prefix for prefix in ready if "vectors" in groups[prefix]), ready[0])
         for prefix, group in groups.items():
             if prefix != main:
@@ -548,7 +546,7 @@ class _SimplifyCalls(ast.NodeTransformer):
         return ast.Call(ast.Name(name), given, [])
 
     def _one_axis(self, name: str, given: list[ast.expr], keywords: Mapping[str | None, ast.expr]) -> ast.expr:
-        """Argument of a reduction over the particles of each jet; other axes are refused."""
+        """Array that a call such as sum(x, axis=1) reduces; refuse all axes but particles."""
         other = set(keywords) - {"axis"}
         axis = given[1] if len(given) > 1 else keywords.get("axis")
         if axis is None and name in ("count", "first") and len(given) == 1 and not other:  # axis 1 by default

@@ -97,9 +97,11 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
     named = [(name, tensor) for name, tensor in tensors.items() if name.startswith("pair_embed.embed.")]
     pairs = sorted((int(name.split(".")[2]), len(tensor)) for name, tensor in named if tensor.dim() == 2)
     inputs = len(tensors["pair_embed.embed.0.weight"]) if pairs else 0
-    if inputs not in PAIR_FEATURES_BY_COUNT or any(name.startswith("pair_embed.fts_embed") for name in tensors):
-        known = f"only {', '.join(PAIR_FEATURES)}, or the first of them"
-        raise config.error(f"{config.where} has {inputs} pair features that are not supported: {known}")
+    if any(name.startswith("pair_embed.fts_embed") for name in tensors):
+        raise config.error(f"{config.where} has extra pair inputs (pair_embed.fts_embed), which are not supported")
+    if inputs not in PAIR_FEATURES_BY_COUNT:
+        known = f"supported are none, ln_delta, or the first 3 or 4 of {', '.join(PAIR_FEATURES)}"
+        raise config.error(f"{config.where} has {inputs} pair features; {known}")
     norm = "layer" if "pre_attn_norm.bias" in block else "rms"
     heads = len(block["c_attn"]) if "c_attn" in block else pairs[-1][1] if pairs else 8
     layers = [f"embed.embed.{i}.weight" for i in (1, 4, 7, 10, 13) if f"embed.embed.{i}.weight" in tensors]
@@ -136,7 +138,7 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
 
 
 def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
-    """Name of the feature set with `count` features, or the value in `changes`."""
+    """Name of the feature set with `count` features, or `tokens.features` of `changes`."""
     if "tokens.features" in changes:
         return changes["tokens.features"]
     if count not in FEATURE_SETS_BY_COUNT:

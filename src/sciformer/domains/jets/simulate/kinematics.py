@@ -53,7 +53,11 @@ def decay_momentum(mass: Floats, first: Floats, second: Floats) -> Floats:
 
 
 def direction_vectors(cosine: Floats, angle: Floats) -> Floats:
-    """Unit vectors (3, n) from the cosine to the first axis and the angle around it."""
+    """Unit vectors (3, n) from polar angle and azimuth about the first axis.
+
+    cosine  cosine of the polar angle
+    angle   azimuth
+    """
     sine = np.sqrt(np.maximum(1 - cosine * cosine, 0))
     made = np.empty((3, len(cosine)), cosine.dtype)
     made[0] = cosine

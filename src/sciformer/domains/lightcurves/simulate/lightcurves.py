@@ -70,8 +70,8 @@ class LightCurves(SimulatedSequence):
     bands: list[str] = Field(default_factory=lambda: list(supernovae.BANDS))
     """Bands of supernovae (default: g, r, i, z)."""
     unit: Literal["magnitude", "flux"] = "magnitude"
-    """Unit of supernovae: magnitude, with upper limits; or flux in microjansky, possibly negative, with `clean`
-    (default: magnitude)."""
+    """Unit of supernova values (default: magnitude, with upper limits). flux: in microjansky, may be negative; adds the
+    column `clean` of values without noise."""
     gaps: bool = True
     """Whether the regular series of oscillators and transits have gaps of some days (default: true)."""
     snr: tuple[float, float] = (8.0, 50.0)

@@ -94,7 +94,7 @@ def supernovae(label: Array, rng: np.random.Generator, bands: tuple[str, ...], u
 def draw_candidates(
     label: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str
 ) -> tuple[dict[str, Array | Lists], Array]:
-    """Random candidates of these classes, and a mask of sufficient detections."""
+    """Random candidates of these classes, and a mask of those with enough detections."""
     n = len(label)
     depth = rng.uniform(19.6, 21.5, n)
     mean, spread = _of_class(PEAK_MAGNITUDES, label).T

@@ -50,10 +50,10 @@ class Columns(Parts):
             width = len(rows[0]) if rows else 0
             tags = width - 1 if self.tags is None else self.tags
             if training and rows and (self.words >= width or tags >= width or tags == self.words):
+                last = "the last column" if self.tags is None else f"column {tags}"
                 raise UserError(
-                    f"{path} must have a word in column {self.words} and a tag in "
-                    f"{'the last column' if self.tags is None else f'column {tags}'}, counted from 0, "
-                    f"but has {width} column{'s' * (width != 1)}: {' '.join(rows[0])!r}",
+                    f"{path} must have a word in column {self.words} and a tag in {last}, counted from 0, but has "
+                    f"{width} column{'s' * (width != 1)}: {' '.join(rows[0])!r}",
                     hint="Choose other columns with data.words and data.tags.",
                     key="data.words" if self.words >= width else "data.tags",
                     file=path,

@@ -1,6 +1,6 @@
-"""Attention kernels: a reference implementation and faster kernels that agree with it.
+"""Attention kernels: a reference implementation, and faster equivalent kernels.
 
-Each kernel is a module with `supports(request)`, which returns None or the reason against it, and `run(request)`.
+Each kernel is a module with `supports(request)`, which returns None or a reason why not, and `run(request)`.
 `choose` goes from top to bottom and takes the first kernel that supports the request and is worth it (SAVES):
 
     decode_step   Triton: one query per sequence against a cache of fixed capacity, on CUDA
@@ -71,7 +71,7 @@ def choose(request: Request) -> str:
 
 
 def compute(request: Request, kernel: str = "auto", watch: Watch | None = None) -> Tensor:
-    """Heads (B, H, N, E) by the named kernel or the fastest (auto); `watch` records the weights."""
+    """Heads (B, H, N, E) of a kernel (auto: the fastest); `watch` records the weights."""
     if request.q.shape[2] == 0 or request.k.shape[2] == 0:
         return _empty(request)
     if watch is None or not watch.wants_attention:
@@ -86,7 +86,7 @@ def compute(request: Request, kernel: str = "auto", watch: Watch | None = None) 
 
 
 def _name(kernel: str, request: Request) -> str:
-    """Name of the kernel to run; an error if the named kernel does not support the request."""
+    """Name of the kernel to run; refuse a kernel that does not support the request."""
     if kernel == "auto":
         return choose(request)
     one_of("the kernel", kernel, ["auto", *KERNELS])
@@ -97,7 +97,7 @@ def _name(kernel: str, request: Request) -> str:
 
 
 def _empty(request: Request) -> Tensor:
-    """Heads without queries or keys: zeros with gradients of zero."""
+    """Heads if there are no queries or no keys: zeros, with zero gradients."""
     (_, heads, n, _), bias = request.q.shape, request.sight.bias
     out = request.v[:, :1, :0].sum(2, keepdim=True).expand(-1, heads, n, -1)
     return out + 0 * bias.values.sum() if isinstance(bias, PairBias) else out

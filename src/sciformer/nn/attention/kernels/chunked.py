@@ -1,4 +1,4 @@
-"""Attention in linear time: windows in blocks with a halo, packed sequences after padding.
+"""Linear-time attention: windows in blocks with a halo, packed sequences by padding.
 
 For a window of `left` and `right` tokens, the queries are cut into blocks of b. Block c sees the b + left + right keys
 around it, so N tokens cost N (b + left + right) instead of N^2, forward and backward:
@@ -34,7 +34,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether sequences are packed, or on the CPU blocks are less work than all pairs."""
+    """Whether sequences are packed, or (on the CPU) blocks cost less than all pairs."""
     pattern = request.sight.pattern
     if isinstance(pattern, Documents) or request.q.is_cuda:
         return isinstance(pattern, Documents)
@@ -78,7 +78,7 @@ def run(request: Request) -> Tensor:
 
 
 class Cut:
-    """N tokens in blocks of `size` queries; keys are the block, its halo and `count` global tokens."""
+    """Blocks of `size` queries; their keys are block, halo and `count` global tokens."""
 
     def __init__(self, pattern: Pattern, n: int) -> None:
         self.local, count = split(pattern)
@@ -108,7 +108,7 @@ class Cut:
         return out.unflatten(0, (batch, self.blocks)).transpose(1, 2).flatten(2, 3)[:, :, : self.n]
 
     def mask(self, sight: Sight, q: Tensor) -> Tensor:
-        """Mask (B * blocks, H or 1, size, count + span) of each block, with the bias if there is one."""
+        """Mask (B * blocks, H or 1, size, count + span) of the blocks, including a bias."""
         first = torch.arange(self.blocks, device=q.device)[:, None, None] * self.size
         i = first + torch.arange(self.size, device=q.device)[:, None]
         j = first - self.left + torch.arange(self.span, device=q.device)
@@ -125,7 +125,7 @@ class Cut:
         return mask.expand(q.shape[0], -1, -1, -1, -1).flatten(0, 1)
 
     def band(self, bias: Tensor) -> Tensor:
-        """Bias (B, blocks, H, size, count + span) of the blocks from the bias (B, H, N, N)."""
+        """Cut the bias (B, H, N, N) into blocks (B, blocks, H, size, count + span)."""
         wide = F.pad(bias, (self.left, self.right + self.rest, 0, self.rest))
         wide = wide.unflatten(2, (self.blocks, self.size))
         band = wide.unfold(4, self.span, self.size).diagonal(dim1=2, dim2=4).permute(0, 4, 1, 2, 3)

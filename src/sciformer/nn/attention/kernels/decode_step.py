@@ -1,4 +1,4 @@
-"""Attention of a decoding step on CUDA: one query per sequence against a fixed cache.
+"""Decoding step of attention on CUDA: one query per sequence, with a fixed cache.
 
 The other kernels read the whole cache and mask its empty part. This kernel (Triton) rotates the query and the new key
 by their position, stores key and value, and reads only the filled part. The number of filled slots is on the device, so
@@ -31,7 +31,7 @@ def supports(request: Request) -> str | None:
 
 
 def reach(pattern: Pattern) -> int | None:
-    """Number of visible earlier tokens, -1 for all; None for other patterns than causal ones."""
+    """Number of visible earlier tokens (-1: all), or None for an unsupported pattern."""
     if isinstance(pattern, Causal):
         return -1
     if isinstance(pattern, Both) and isinstance(pattern.first, Causal) and isinstance(pattern.second, Window):
@@ -58,10 +58,10 @@ def run(request: Request) -> Tensor:
     tags=(torch.Tag.flexible_layout,),
 )
 def attend_one(*inputs: Any) -> Tensor:
-    """Heads (B, H, 1, E) of the new token at position `start` of the keys (B, G, M, E).
+    """Heads (B, H, 1, E) of the new token, at index `start` of keys (B, G, M, E).
 
     The token sees `back` earlier tokens (-1: all). Query, key and value come as one tensor qkv (B, 1, (H + 2 G) E),
-    because a compiler would copy three separate ones.
+    because a compiler would copy three separate tensors.
     """
     from .decode_step_triton import launch
 

@@ -1,4 +1,4 @@
-"""Triton kernel of `decode_step`; imported at the launch, because Triton is optional."""
+"""Triton kernel of `decode_step`; imported at launch, because Triton is optional."""
 
 # Triton reads the annotations of a kernel, so they must not become strings.
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-def, no-untyped-call, untyped-decorator, misc"

@@ -1,10 +1,11 @@
-"""FlashAttention of packed sequences (PyTorch's `varlen_attn`), on CUDA in half precision.
+"""FlashAttention of packed sequences on CUDA (`varlen_attn`), in half precision.
 
-It has no bias and no dropout. It serves sequences too long, and heads too wide, for `packed_bias`. If both support a
-request, `packed_bias` was faster on an H200 at all lengths tried. For 512 sequences, forward and backward, of 30, 100
-and (at most 200) 125 tokens on average, `packed_bias` took 0.08, 0.30 and 0.46 ms against 0.40, 0.53 and
-0.88 ms with 8 heads of width 16, and 0.11, 0.36 and 0.51 ms against 0.35, 0.55 and 0.83 ms with 4 heads of width 64
-(`python benchmarks/packed.py`).
+It supports neither bias nor dropout. It is for sequences that are too long, or heads that are too wide, for
+`packed_bias`, which was faster on an H200 at all tested lengths. Times of forward and backward pass for 512 sequences
+of 30, 100 and 125 (maximum 200) tokens on average (`python benchmarks/packed.py`):
+
+    8 heads of width 16   packed_bias 0.08, 0.30, 0.46 ms   flash 0.40, 0.53, 0.88 ms
+    4 heads of width 64   packed_bias 0.11, 0.36, 0.51 ms   flash 0.35, 0.55, 0.83 ms
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ...ragged import Ragged
 from ..masks import Causal, Documents, Full
 from .request import Request, not_packed, repeat_heads
 
-MIN_MEAN_LENGTH = 64  # mean tokens per sequence from which this kernel is chosen
+MIN_MEAN_LENGTH = 64  # minimum mean tokens per sequence for this kernel
 MAX_HEAD_WIDTH = 256
 
 
@@ -57,7 +58,10 @@ def run(request: Request) -> Tensor:
 
 
 def borders(ragged: Ragged) -> Tensor:
-    """Cumulative lengths of the sequences, and of pieces of the tail, because every row must be written."""
+    """Cumulative lengths of the sequences, then of the tail in pieces.
+
+    The tail is included because every row of the output must be written.
+    """
     longest = max(1, ragged.longest)
     ends = torch.cat([ragged.ends.new_zeros(1), ragged.ends])
     pieces = -(-ragged.total // longest)

@@ -23,7 +23,7 @@ from ..pair_bias import PairBias
 from .request import Request, no_product
 
 BLOCK = 128
-MIN_PAIRS = 1 << 18  # queries times keys from which this kernel is taken
+MIN_PAIRS = 1 << 18  # minimum of queries times keys for this kernel
 Modify = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -65,8 +65,8 @@ def run(request: Request) -> Tensor:
         if type(error).__name__ != "FailOnRecompileLimitHit":  # by name: torch._dynamo is slow to import
             raise
         raise UserError(
-            f"FlexAttention was compiled {torch._dynamo.config.recompile_limit} times for one pattern, the limit; "
-            f"queries of shape {tuple(q.shape)} need another compilation",
+            f"FlexAttention has reached its limit of {torch._dynamo.config.recompile_limit} compilations, and queries "
+            f"of shape {tuple(q.shape)} need another",
             hint="Pad sequences to fewer different lengths, or raise torch._dynamo.config.recompile_limit.",
         ) from error
 
@@ -79,7 +79,7 @@ def _dense_bias(bias: Tensor) -> Modify:
 
 
 def _kind(pattern: Pattern) -> Any:
-    """Cache key of a compiled callable: the rule, without the lengths of packed sequences."""
+    """Cache key of a compiled callable: the pattern, without lengths of sequences."""
     return (Documents, pattern.within) if isinstance(pattern, Documents) else pattern
 
 
@@ -121,7 +121,7 @@ def _kept(pattern: Pattern, n: int, m: int, start: int, device: torch.device) ->
 def build(
     pattern: Pattern, n: int, m: int, start: int | Tensor, valid: Tensor | None, device: torch.device
 ) -> BlockMask:
-    """Make a block mask from the blocks with some allowed pair and the blocks of only allowed pairs."""
+    """Make a block mask from the partly allowed and the fully allowed blocks."""
     some, every = open_blocks(pattern, n, m, start, device)
     some, every = some[None, None], every[None, None]
     if valid is not None:
@@ -141,7 +141,7 @@ def build(
 
 
 def open_blocks(pattern: Pattern, n: int, m: int, start: int | Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Blocks with some allowed pair and blocks of only allowed pairs, each (N / 128, M / 128)."""
+    """Two masks (N / 128, M / 128) of blocks: any pair allowed, and all pairs allowed."""
     rows, columns = -(-n // BLOCK), -(-m // BLOCK)
     if pattern.uniform and isinstance(start, int):
         # Only j - i matters, and a block has 2 * 128 - 1 consecutive differences: one table serves all blocks.
@@ -154,7 +154,7 @@ def open_blocks(pattern: Pattern, n: int, m: int, start: int | Tensor, device: t
         begin = nearest - (BLOCK - 1) - start - low
         counts = sums[begin + 2 * BLOCK - 1] - sums[begin]
         return counts > 0, counts == 2 * BLOCK - 1
-    # Otherwise the rule is evaluated in strips of whole block rows, never as one square.
+    # Otherwise the rule is evaluated in strips of block rows: a full square would need too much memory.
     strip = max(1, (1 << 24) // (columns * BLOCK * BLOCK))
     parts = []
     j = torch.arange(columns * BLOCK, device=device)

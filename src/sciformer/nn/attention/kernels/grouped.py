@@ -1,4 +1,4 @@
-"""Attention within packed sets on the CPU, in groups of sets of similar length.
+"""Attention within packed sets (sequences) on the CPU, grouped by similar length.
 
 Padding all sets to the longest would cost several times the work. A set that is much shorter than the longest of its
 group begins a new group, because padding it would cost more than another group:
@@ -27,10 +27,10 @@ from ..pair_bias import PairBias, square
 from .request import Request, not_packed
 
 MAX_LENGTH = 512  # tokens of a set
-SHORT_SET_LENGTH = 128  # longest set up to which this kernel is always taken
-MIN_PADDING_RATIO = 1.2  # pairs with all sets padded to the longest, divided by real pairs
-MIN_LENGTH_RATIO = 0.9  # length of the shortest set of a group divided by that of its longest
-MIN_MEAN_LENGTH_ALONE = 48  # mean length from which sets are computed one by one
+SHORT_SET_LENGTH = 128  # this kernel is always chosen if no set is longer
+MIN_PADDING_RATIO = 1.2  # minimum of pairs with padding to the longest set, divided by real pairs
+MIN_LENGTH_RATIO = 0.9  # minimum length of the shortest set of a group, divided by that of its longest
+MIN_MEAN_LENGTH_ALONE = 48  # minimum mean length for computing sets one by one
 MAX_STORED_LENGTH = 256  # longest set for which storing the weights beats PyTorch's kernel
 ONE_GROUP_LENGTH = 12  # all sets up to this length form one group
 
@@ -45,7 +45,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether there is a bias or dropout, or the sets are short or of uneven length."""
+    """Whether there is a bias or dropout, or sets are short or differ much in length."""
     sight, ragged = request.sight, _layout(request)
     if sight.bias is not None or request.dropout > 0 or ragged.longest <= SHORT_SET_LENGTH:
         return True
@@ -79,14 +79,14 @@ def run(request: Request) -> Tensor:
     plan, biases = sight.once(("grouped", qkv.dtype), lambda: _prepared(ragged, sight.bias, heads, qkv.dtype))
     if plan.groups:
         out = Grouped.apply(qkv[0], heads, scale, dropout, plan, *biases)
-    else:  # no tokens: zeros with gradients of zero
+    else:  # no tokens: zeros, with zero gradients
         nothing = qkv[0, :, : qkv.shape[-1] // 3] * 0
         out = nothing + 0 * sight.bias.values.sum() if isinstance(sight.bias, PairBias) else nothing
     return out.unflatten(1, (heads, -1)).transpose(0, 1)[None]
 
 
 def _alone(x: Tensor, heads: int, lengths: list[int], scale: float) -> Tensor:
-    """Heads (1, H, T, E), set by set, without copies and without gradients."""
+    """Heads (1, H, T, E) of one set at a time, without copies and without gradients."""
     q, k, v = (part[None] for part in _three(x, heads))
     out = x.new_zeros(1, len(x), heads, q.shape[-1])
     for rows in _stretches(lengths):
@@ -96,7 +96,10 @@ def _alone(x: Tensor, heads: int, lengths: list[int], scale: float) -> Tensor:
 
 
 class Alone(torch.autograd.Function):
-    """out_i = sum_j d_ij softmax_j(scale q_i k_j) v_j (T, H, E), set by set; d is the dropout mask."""
+    """Self-attention (T, H, E) of one set at a time; d is the dropout mask.
+
+    out_i = sum_j d_ij softmax_j(scale q_i k_j) v_j
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, heads: int, scale: float, p: float, lengths: list[int]) -> Tensor:
@@ -139,7 +142,7 @@ def _three(x: Tensor, heads: int) -> tuple[Tensor, ...]:
 
 
 def _stretches(lengths: list[int]) -> Iterator[slice]:
-    """Rows of each set with tokens."""
+    """Yield the rows of each non-empty set as a slice."""
     first = 0
     for length in lengths:
         if length:
@@ -148,10 +151,11 @@ def _stretches(lengths: list[int]) -> Iterator[slice]:
 
 
 class Group:
-    """Sets of similar length: indices `sets` (count,), first tokens `first` (count,).
+    """Sets of similar length, padded to one width.
 
+    sets    (count,) indices of the sets
     valid   (count, width) True where there is a token
-    rows    (count * width,) index of each token among the T packed tokens; 0 at padding (in `rows_or_none`: T)
+    rows    (count * width,) index of each token among the T packed tokens; 0 at padding (T in `rows_or_none`)
     """
 
     def __init__(self, sets: Tensor, first: Tensor, lengths: Tensor, width: int, total: int) -> None:
@@ -163,7 +167,7 @@ class Group:
 
 
 class Plan:
-    """Groups of packed sets; packed token t is row `back[t]` of the rows of all groups."""
+    """Groups of packed sets; packed token t is row `back[t]` of the joined groups."""
 
     def __init__(self, ragged: Ragged) -> None:
         self.groups = list(_groups(ragged))
@@ -199,14 +203,14 @@ def _prepared(ragged: Ragged, bias: Any, heads: int, dtype: torch.dtype) -> tupl
 
 
 def _hidden(group: Group, heads: int, dtype: torch.dtype) -> Tensor:
-    """Mask (H count, width, width) to add to the scores: 0, and -inf at padded keys."""
+    """Additive mask (H count, width, width): 0 at real keys, -inf at padded keys."""
     n, valid = group.width, group.valid
     mask = torch.zeros(valid.shape, dtype=dtype).masked_fill(~valid, -torch.inf)
     return mask[None, :, None].expand(heads, -1, n, -1).reshape(-1, n, n)
 
 
 class Laid(torch.autograd.Function):
-    """Padded bias (H count, width, width) of each group from the bias (S, H) of a triangle.
+    """Padded bias (H count, width, width) of each group, from a PairBias (S, H).
 
     It is -inf at padded keys, and 0 for padded queries with real keys.
     """
@@ -247,7 +251,10 @@ class Laid(torch.autograd.Function):
 
 
 class Grouped(torch.autograd.Function):
-    """out_i = sum_j d_ij softmax_j(scale q_i k_j + b_ij) v_j in groups; d is the dropout mask."""
+    """Self-attention (T, H E) of each group in turn; d is the dropout mask.
+
+    out_i = sum_j d_ij softmax_j(scale q_i k_j + b_ij) v_j
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, heads: int, scale: float, p: float, plan: Plan, *biases: Tensor) -> Tensor:

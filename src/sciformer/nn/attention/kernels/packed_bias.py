@@ -1,4 +1,4 @@
-"""Attention within many small packed sequences on CUDA, with or without a pair bias.
+"""Attention within many small packed sequences on CUDA, with or without pair bias.
 
 The other kernels pad: they read and write squares of the longest sequence, also for the gradient of the bias. These
 Triton kernels read queries, keys and values from the projection itself, and only the triangle of the bias:
@@ -7,8 +7,8 @@ Triton kernels read queries, keys and values from the projection itself, and onl
     g_ij  = dL / d(score_ij),   db_ij = g_ij + g_ji  for j < i,   db_ii = g_ii
 
 The dropout mask is a hash of random bits of each query, drawn by PyTorch on the device, and of the index of the key.
-Forward and backward passes compute it alike: no mask of the size of the squares is stored, and a captured CUDA graph
-draws new bits at every replay.
+Forward and backward pass compute the same mask from these bits, so no mask is stored. A captured CUDA graph draws new
+bits at every replay.
 
 Memory traffic of one layer, for T tokens of width D and S pairs of H heads at 2 bytes a number: 2 (4 T D + S H) bytes
 forward, 2 (8 T D + 2 S H) backward. For 512 sets of 45 tokens on average (T = 23,000, S = 589,000, D = 128, H = 8) that
@@ -82,7 +82,7 @@ def attend_packed(*inputs: Any) -> tuple[Tensor, Tensor]:
 
     x        (T, 3 H E) queries, keys and values; or, with a memory, (T, H E) queries
     memory   (M, 2 H E) keys and values of cross-attention
-    bias     (H, S) bias of the pairs; `starts` (B,): index of the first pair of each set
+    bias     (H, S) bias of the pairs; `starts` (B,) has the index of the first pair of each set
     bits     (H, T) random integers, for dropout
     longest  upper bound of the lengths
     """
@@ -104,7 +104,7 @@ def _(x: Tensor, memory: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
     " -> (Tensor, Tensor, Tensor)",
 )
 def attend_packed_backward(up: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of x, memory and bias from that of the heads (T, H E); empty for missing inputs."""
+    """Gradients of x, memory and bias (empty if missing) from that of the heads."""
     from .packed_bias_triton import backward
 
     return backward(up.to(x.dtype).contiguous(), x, *rest)

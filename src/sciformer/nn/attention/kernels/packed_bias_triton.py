@@ -1,4 +1,4 @@
-"""Triton kernels of `packed_bias`; imported at the launch, because Triton is optional."""
+"""Triton kernels of `packed_bias`; imported at launch, because Triton is optional."""
 
 # Triton reads the annotations of a kernel, so they must not become strings.
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-def, no-untyped-call, untyped-decorator, misc"
@@ -10,8 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 64  # most rows of a block
-MAX_BLOCK_FLOAT32 = 32  # most rows in single precision without a bias, where products need many registers
+BLOCK = 64  # maximum rows of a block
+MAX_BLOCK_FLOAT32 = 32  # maximum rows in single precision without a bias, where products need many registers
 # Launch options by the rows of a block; sets of a single block need only one stage.
 LAYOUT: dict[str, dict[int, dict[str, Any]]] = {
     "along": {32: {"num_warps": 4, "num_stages": 1}, 64: {"num_warps": 4, "num_stages": 3}},
@@ -19,8 +19,8 @@ LAYOUT: dict[str, dict[int, dict[str, Any]]] = {
     "backward": {rows: {"num_warps": rows // 16, "num_stages": 1, "maxnreg": 128} for rows in (16, 32, 64)},
     "more": {rows: {"num_warps": rows // 8, "num_stages": 1} for rows in (16, 32, 64)},
 }
-# Rows of the block of a program (ROWS), rows of each step along the other tokens (STEP), and launch options; `exact`:
-# single precision. In half precision (heads 64 wide, no dropout) a program has at most 128 registers, so that four
+# Rows of a program (ROWS), rows of each step of its loop (STEP), and launch options; `exact` is for single precision.
+# In half precision (heads 64 wide, no dropout) a program has at most 128 registers, so that four
 # programs fit on a multiprocessor of an H200.
 LONG_LAYOUT: dict[str, dict[str, int]] = {
     "exact": {"ROWS": 32, "STEP": 32, "num_warps": 4, "num_stages": 1},
@@ -31,13 +31,13 @@ LONG_LAYOUT: dict[str, dict[str, int]] = {
 
 @triton.jit
 def _tile(base, rows, there, apart, e, E: tl.constexpr):
-    """Load one head (BLOCK, WIDE) of tokens with stride `apart`, 0 where there is no token."""
+    """Load one head (BLOCK, WIDE) of tokens with row stride `apart`; padding is 0."""
     return tl.load(base + rows[:, None] * apart + e[None, :], mask=there[:, None] & (e < E)[None, :], other=0.0)
 
 
 @triton.jit
 def _dense_bias(bias, i, j, seen):
-    """Load the bias (BLOCK, BLOCK) from the triangle of a set; (i, j) and (j, i) share one entry."""
+    """Load the symmetric bias (BLOCK, BLOCK) from the triangle of a set."""
     high = tl.maximum(i[:, None], j[None, :])
     low = tl.minimum(i[:, None], j[None, :])
     return tl.load(bias + (high * (high + 1) >> 1) + low, mask=seen, other=0.0).to(tl.float32)
@@ -45,7 +45,7 @@ def _dense_bias(bias, i, j, seen):
 
 @triton.jit
 def _kept(word, j, rare):
-    """Dropout mask: an avalanche hash of the random bits of the query and the index of the key."""
+    """Dropout mask: a hash of the random bits of the query and the index of the key."""
     x = word.to(tl.uint32, bitcast=True) ^ (j.to(tl.uint32) * 0x9E3779B1)
     x = (x ^ (x >> 16)) * 0x7FEB352D
     x = (x ^ (x >> 15)) * 0x846CA68B
@@ -60,7 +60,7 @@ def forward_kernel(
     H: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr, LEAN: tl.constexpr,
     DROP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Online softmax over the keys; one program for a block of queries of one head of one set."""
+    """Online softmax over the keys; one program per set, head and block of queries."""
     b = tl.program_id(0) // H
     h = tl.program_id(0) % H
     n = tl.load(lengths + b).to(tl.int32)
@@ -122,8 +122,8 @@ def backward_kernel(
         keys I, queries J   the same transposed (p', g'),      dk_I = sum_J g' q_J,      dv_I = sum_J p' d do_J
 
     The bias is symmetric, so both use b_IJ; its gradient is g + g' below the diagonal and g on it. The first launch
-    computes the pairs within each block, which is all for most sets: there g' is the transpose of g. The second launch
-    (MORE) adds the pairs with the other blocks. Each output is written by one program only, so results are
+    computes the pairs within each block, where g' is the transpose of g. For most sets these are all pairs. The second
+    launch (MORE) adds the pairs with the other blocks. Each output is written by one program only, so results are
     deterministic.
     """
     b = tl.program_id(0) // H
@@ -348,7 +348,7 @@ def _options(width: int, heads: int, longest: int, x: Tensor, bias: Tensor | Non
 
 
 def _chance(p: float) -> tuple[int, float]:
-    """Threshold, in units of 2^-24, below which a weight is dropped, and the factor of the kept weights."""
+    """Dropout threshold in units of 2^-24, and the factor of the kept weights."""
     return round(p * 2**24), 1 / (1 - p)
 
 
@@ -365,7 +365,7 @@ def _long_gradients(
         keys      one program per block of keys, loop over the queries:      4 products
 
     Scores are computed twice, but each program needs few registers, so several programs share a multiprocessor and hide
-    each other's waiting times. Each output is written by one program only, so results are deterministic.
+    memory latency. Each output is written by one program only, so results are deterministic.
     """
     total, delta = x.shape[0], lse.new_empty(lse.shape)
     drawn = sets[0] if bits is None else bits

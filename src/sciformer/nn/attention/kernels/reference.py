@@ -18,7 +18,7 @@ from .request import Request, repeat_heads
 
 
 def weigh(q: Tensor, k: Tensor, sight: Sight, score: Score) -> Tensor:
-    """Attention weights (B, H, N, M) of prepared queries and keys; rows sum to 1 or 0."""
+    """Attention weights (B, H, N, M); rows sum to 1, or to 0 without visible keys."""
     k = repeat_heads(k, q.shape[1])
     dtype = q.dtype
     exact = torch.promote_types(dtype, torch.float32)  # products in half precision may overflow before scaling
@@ -29,14 +29,14 @@ def weigh(q: Tensor, k: Tensor, sight: Sight, score: Score) -> Tensor:
     allowed = sight.allowed(q.shape[2], k.shape[2], q.device)
     if allowed is not None:
         hidden = hidden | ~allowed
-    # A row without visible keys gets scores of 0 and then weights of 0, so that it stays finite, also backward.
+    # Rows without visible keys get scores of 0 and then weights of 0: output and gradients stay finite.
     empty = hidden.all(-1, keepdim=True)
     logits = logits.masked_fill(hidden, -torch.inf).masked_fill(empty, 0.0)
     return logits.softmax(-1).masked_fill(hidden, 0.0).to(dtype)
 
 
 def _key_positions(sight: Sight) -> Tensor | None:
-    """Position of each key in its sequence, for packed sequences; else None."""
+    """Position of each key in its packed sequence; None if keys are padded."""
     if not isinstance(sight.pattern, Documents):
         return None
     keys = sight.pattern.memory

@@ -30,7 +30,7 @@ class Request(NamedTuple):
     dropout   share of the weights set to zero
     qkv       (B, N, (H + 2 G) E) the projection, if q, k and v are views of it
     rotation  rotation of queries and keys by their positions, not yet applied
-    store     keys and values of earlier tokens, not yet extended
+    store     keys and values of earlier tokens, not yet extended by the new tokens
 
     A kernel that reads the projection applies rotation and store itself; the other kernels call `prepare`. The class is
     a named tuple because every attention makes one, and a frozen dataclass takes four times as long.
@@ -57,7 +57,7 @@ class Request(NamedTuple):
         return self.score.scale(self.q.shape[3])
 
     def prepare(self) -> Request:
-        """The request with queries and keys rotated and the store extended."""
+        """Request with rotated queries and keys, and with the keys and values of the store."""
         if self.rotation is None and self.store is None:
             return self
         q, k, v = self.q, self.k, self.v
@@ -68,7 +68,7 @@ class Request(NamedTuple):
         return Request(q, k, v, self.sight, self.score, self.dropout)
 
     def join(self) -> Tensor:
-        """Queries, keys and values as one tensor (B, N, 3 H E): the projection if possible, else a copy."""
+        """Queries, keys and values as one tensor (B, N, 3 H E), copied only if needed."""
         ready = self.prepare()
         heads = ready.q.shape[1]
         if ready.qkv is not None and ready.k.shape[1] == heads:
@@ -95,7 +95,7 @@ def no_triton(x: Tensor) -> str | None:
 
 
 def not_packed(request: Request, *, causal: bool = False, cross: bool = False) -> str | None:
-    """Reason why this is not attention within packed sequences with at most a PairBias, or None.
+    """Reason why a kernel for packed sequences does not support the request, or None.
 
     causal  whether causal attention within a sequence is supported
     cross   whether cross-attention is supported

@@ -37,7 +37,7 @@ def masked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: f
     heads, allowed, empty = q.shape[1], *mask
     shared = k.shape[1] != heads
     if shared and allowed is not None and q.is_cuda:
-        # With a mask the CUDA kernels do not share heads and would fall back to the unfused path.
+        # With a mask, CUDA kernels do not support shared heads and would fall back to the unfused path.
         k, v, shared = repeat_heads(k, heads), repeat_heads(v, heads), False
     out = F.scaled_dot_product_attention(q, k, v, allowed, dropout, scale=scale, enable_gqa=shared)
     return out if empty is None else out.masked_fill(empty, 0)
@@ -46,8 +46,8 @@ def masked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: f
 def opened(mask: Tensor | None) -> Mask:
     """The mask, and on CUDA also the queries without a visible key.
 
-    Some CUDA kernels return NaN for a row without visible keys. There all keys are made visible, and the output is set
-    to zero later.
+    Some CUDA kernels return NaN for a query without visible keys. Here all keys are made visible for it, and `masked`
+    sets its output to zero.
     """
     if mask is None or not mask.is_cuda:
         return mask, None
