@@ -70,7 +70,7 @@ def test_answers_are_the_library_s(runs, kind, tokens, samples):
     run, folder, (note,) = runs(kind)
     assert note.startswith("checked in onnxruntime")
     session = onnxruntime.InferenceSession(folder / "model.onnx")
-    given = inputs.make_inputs(inputs.example_columns(run), samples, tokens, seed=samples * tokens)
+    given = inputs.graph_inputs(run)["tokens"].make(samples, tokens, seed=samples * tokens)
     feed = {value.name: given[value.name].numpy() for value in session.get_inputs()}
     theirs = dict(zip([value.name for value in session.get_outputs()], session.run(None, feed)))
     valid = given.pop("valid")
@@ -139,11 +139,39 @@ def test_values_have_their_units_in_the_card(runs):
     side = settings["patch"]
     cut = scaled.reshape(3, 4, side, 3, side).swapaxes(2, 3).reshape(3, 12, side * side)
     at = np.stack(np.meshgrid(np.arange(4), np.arange(3), indexing="ij"), -1).reshape(-1, 2)
-    feed = {"patch": cut.astype(np.float32), "at": np.tile(at, (3, 1, 1)), "valid": np.ones((3, 12), bool)}
+    feed = {
+        "patch": cut.astype(np.float32),
+        "at": np.tile(at, (3, 1, 1)).astype(np.float32),
+        "valid": np.ones((3, 12), bool),
+    }
     values, spreads, _ = session.run(None, feed)
     expected = run.predict({"image": image})
     np.testing.assert_allclose(values * mean["scale"] + mean["shift"], expected["mean"], rtol=1e-4)
     np.testing.assert_allclose(spreads * std["scale"] + std["shift"], expected["std"], rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", [(8, 6), (11, 9), (3, 20), (1, 1)])
+def test_images_of_any_size_from_pixels(runs, size):
+    """Pixels to values by the two graphs alone, at the size of the training and at others."""
+    run, folder, _ = runs("patches")
+    image = np.random.default_rng(2).normal(3, 2, (3, *size)).astype(np.float32)
+    first, second = (onnxruntime.InferenceSession(folder / f"{name}.onnx") for name in ("preprocessing", "model"))
+    names = [value.name for value in first.get_outputs()]
+    columns = dict(zip(names, first.run(None, {"image": image[..., None]})))
+    assert names == [value.name for value in second.get_inputs()]
+    (mean,) = second.run(["mean"], columns)
+    about = json.loads((folder / "preprocessing.json").read_text())["outputs"][0]
+    np.testing.assert_allclose(mean * about["scale"] + about["shift"], run.predict({"image": image})["mean"], rtol=1e-4)
+    assert "preprocessing.onnx" in (folder / "README.md").read_text()
+
+
+def test_classifiers_have_logits(runs):
+    run, folder, _ = runs("particles")
+    session = onnxruntime.InferenceSession(folder / "model.onnx")
+    given = inputs.graph_inputs(run)["tokens"].make(3, 9, seed=0)
+    feed = {value.name: given[value.name].numpy() for value in session.get_inputs()}
+    probabilities, logits = (torch.from_numpy(one) for one in session.run(["probabilities", "logits"], feed))
+    torch.testing.assert_close(logits.softmax(-1), probabilities)
 
 
 def test_tokens_without_a_format_of_their_field(runs, tmp_path):

@@ -57,7 +57,7 @@ def test_the_encoder_of_a_masked_autoencoder(tmp_path):
     assert [one["name"] for one in about["outputs"]] == ["summary"]
     assert "answers: only the summary" in (tmp_path / "out" / "README.md").read_text()
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
-    at = np.stack(np.meshgrid(np.arange(2), np.arange(3), indexing="ij"), -1).reshape(-1, 2).astype(np.int64)
+    at = np.stack(np.meshgrid(np.arange(2), np.arange(3), indexing="ij"), -1).reshape(-1, 2).astype(np.float32)
     for count in (1, 3, 17):
         feed = {"patch": cut(PICTURES[:count], about), "at": np.tile(at, (count, 1, 1))}
         (found,) = session.run(None, {**feed, "valid": np.ones((count, 6), bool)})

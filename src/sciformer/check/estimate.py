@@ -203,7 +203,8 @@ def _memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str],
     least = "at least " if 2 * fits > most else ""
     checked.fact("Memory", "micro-batch", f"{least}{fits:,} samples fit ({how})" if fits else "no sample fits")
     if device.type != "cuda" and needed > free:
-        advice = f"Set train.micro_batch: {fits}." if fits else "Reduce model.dim or model.depth."
+        key = "train.batch" if engine.updater.one_pass else "train.micro_batch"
+        advice = f"Set {key}: {fits}." if fits else "Reduce model.dim or model.depth."
         lacking = f"A step needs about {format_large(needed, 'B')} of memory, but {format_large(free, 'B')} are free."
         checked.problems.append(f"{lacking} {advice}")
 

@@ -70,8 +70,7 @@ def run_and_report(work: Callable[[], Any]) -> int:
         sys.stdout.flush()
         return 0
     except CycloptsError as error:
-        if rank() == 0:
-            complain(describe_usage_error(error))
+        complain(describe_usage_error(error))  # on every rank: torchrun stops the others when one has ended
         return 2
     except UserError as error:
         complain(str(error))

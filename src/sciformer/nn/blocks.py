@@ -217,19 +217,30 @@ class ClassBlock(nn.Module):
         self.raw_query = raw_query
         self.block = Block(dim, heads, **options)
 
-    def forward(self, token: Tensor, x: Tensor, valid: Tensor | None = None, *, watch: Watch | None = None) -> Tensor:
-        """New class token (B, 1, D) from the old token and the tokens x (B, N, D)."""
-        if valid is not None:
-            valid = F.pad(valid, (1, 0), value=True)
-        return self._ask(token, torch.cat([token, x], 1), slice(0, 1), Sight(valid=valid), look(watch, "attention"))
+    def forward(
+        self,
+        token: Tensor,
+        x: Tensor,
+        valid: Tensor | None = None,
+        *,
+        first: Tensor | None = None,
+        sight: Sight | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """New class token (B, 1, D) from the old token and x (B, N, D) with `valid` (B, N).
 
-    def packed(self, token: Tensor, x: Tensor, first: Tensor, sight: Sight) -> Tensor:
-        """New class tokens (1, B, D) of packed x (T + B, D); their rows are `first` (B,)."""
-        return self._ask(token, x.index_copy(0, first, token[0])[None], first, sight, None)
-
-    def _ask(self, token: Tensor, both: Tensor, place: slice | Tensor, sight: Sight, watch: Watch | None) -> Tensor:
-        """New class tokens from `token`, whose index in `both` is `place`."""
+        Packed: new class tokens (1, B, D) from the old tokens and x (T + B, D) with free rows `first` (B,), under
+        `sight`. Both layouts are this one call, because FSDP gathers the weights of a block when it is called.
+        """
+        place: slice | Tensor
+        if first is None:
+            both, place = torch.cat([token, x], 1), slice(0, 1)
+            sight = Sight(valid=None if valid is None else F.pad(valid, (1, 0), value=True))
+        else:
+            assert sight is not None
+            both, place = x.index_copy(0, first, token[0])[None], first
         block = self.block
         keys = block.attention_norm(both) if block.pre else both
-        y = block.attention(token if self.raw_query else keys[:, place], keys, sight, watch=watch)
+        query = token if self.raw_query else keys[:, place]
+        y = block.attention(query, keys, sight, watch=look(watch, "attention"))
         return block.feed(block.join(token, block.settle(y), block.attention_norm, sight.packed), sight.packed)

@@ -1,4 +1,4 @@
-"""Differentiable all-gather of rows, for contrastive losses over all ranks."""
+"""Differentiable all-gather of rows, for losses and norms over the batch of all ranks."""
 
 from __future__ import annotations
 
@@ -46,3 +46,10 @@ def gather_rows(rows: Tensor) -> tuple[Tensor, slice]:
     counts = [int(size) for size in sizes]
     every: Tensor = _GatherRows.apply(rows, counts)
     return every, own_rows(counts)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def gather_row(row: Tensor) -> Tensor:
+    """Gather a row (...) of each rank as (ranks, ...); every rank must call it."""
+    every: Tensor = _GatherRows.apply(row[None], [1] * dist.get_world_size())
+    return every

@@ -19,8 +19,8 @@ class Layout:
     rows    (B, N) index of the flat token at each position of this padded tensor; T at padding
     ragged  packed layout of the caller, or None
 
-    On a CPU, flat tokens have no padding. On other devices shapes must not depend on values, so flat tokens include
-    padding, which `real` marks.
+    On a CPU the run has no padding. On other devices shapes may not depend on values, so padding stays in the run and
+    `real` marks it. So it does if nothing is real: the blocks must run even then, as ranks wait for each other in them.
     """
 
     def __init__(self, x: Tensor, valid: Valid) -> None:
@@ -38,8 +38,9 @@ class Layout:
         traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
         plain = x.device.type == "cpu" and type(x) is Tensor and not traced
         if not isinstance(valid, Ragged) and plain:
-            self.kept = valid.flatten().nonzero().flatten()
-            valid = Ragged(valid.sum(1), total=len(self.kept))
+            kept = valid.flatten().nonzero().flatten()
+            if len(kept):
+                self.kept, valid = kept, Ragged(valid.sum(1), total=len(kept))
         if isinstance(valid, Ragged):
             self.total, self.valid = valid.total, valid.valid
             if not plain or int(valid.lengths.sum()) < valid.total:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError, one_of
+from .gather import gather_row
 from .ragged import Ragged
 
 NORMS = ("layer", "rms", "none")
@@ -35,6 +38,8 @@ class BatchNorm(nn.Module):
 
     running_mean: Tensor
     running_var: Tensor
+    over_ranks: bool = False
+    """Whether a batch is divided over the ranks of the default process group, which then all must call the norm."""
 
     def __init__(self, dim: int, momentum: float = 0.1, epsilon: float = 1e-5) -> None:
         super().__init__()
@@ -55,6 +60,9 @@ class BatchNorm(nn.Module):
         mean = exact.sum(0) / some
         apart = (exact - mean).masked_fill(~real, 0)
         variance = apart.square().sum(0) / some
+        if self.over_ranks:
+            mean, variance, count = moments_over_ranks(mean, variance, count)
+            apart = (exact - mean).masked_fill(~real, 0)
         self._count(mean, variance, count)
         y = apart * (self.weight * (variance + self.epsilon).rsqrt()) + self.bias
         return y.to(x.dtype).view(x.shape)
@@ -63,10 +71,21 @@ class BatchNorm(nn.Module):
         """Normalise x (n, D, ...) without padding."""
         if not self.training:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.epsilon)
+        if self.over_ranks:
+            return self._plain_over_ranks(x)
         mean, unbiased = torch.zeros_like(self.running_mean), torch.zeros_like(self.running_var)
         y = F.batch_norm(x, mean, unbiased, self.weight, self.bias, True, 1.0, self.epsilon)
         self._remember(mean, unbiased, self.momentum)
         return y
+
+    def _plain_over_ranks(self, x: Tensor) -> Tensor:
+        exact, shape = x.to(torch.promote_types(x.dtype, torch.float32)), (-1, *[1] * (x.dim() - 2))
+        variance, mean = torch.var_mean(exact, [0, *range(2, x.dim())], correction=0)
+        count = torch.full((), x.numel() // self.dim, device=x.device)
+        mean, variance, count = moments_over_ranks(mean, variance, count)
+        self._count(mean, variance, count)
+        scale = self.weight * (variance + self.epsilon).rsqrt()
+        return ((exact - mean.view(shape)) * scale.view(shape) + self.bias.view(shape)).to(x.dtype)
 
     def affine(self, found: tuple[Tensor, Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
         """Scale and shift (D,) of y = scale x + shift.
@@ -75,8 +94,8 @@ class BatchNorm(nn.Module):
         """
         mean, variance = self.running_mean, self.running_var
         if found is not None:
-            mean, variance, _ = found
-            self._count(*found)
+            mean, variance, count = moments_over_ranks(*found) if self.over_ranks else found
+            self._count(mean, variance, count)
         scale = self.weight * (variance + self.epsilon).rsqrt()
         return scale, self.bias - scale * mean
 
@@ -95,6 +114,25 @@ class BatchNorm(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.dim}, momentum={self.momentum}, epsilon={self.epsilon}"
+
+
+def moments_over_ranks(mean: Tensor, variance: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean (D,), variance (D,) and count of the rows of all ranks, from those of this rank.
+
+    n = sum_r n_r;   mean = sum_r n_r mean_r / n;   variance = sum_r n_r (variance_r + (mean_r - mean)^2) / n
+    """
+    every = gather_row(torch.cat([mean, variance, count.to(mean.dtype).view(1)]))
+    means, variances, counts = every.split([len(mean), len(mean), 1], 1)
+    total = counts.sum()
+    share = counts / total.clamp(min=1)
+    mean = (share * means).sum(0)
+    return mean, (share * (variances + (means - mean).square())).sum(0), total
+
+
+def batch_norms(module: nn.Module, still: Iterable[nn.Module] = ()) -> list[BatchNorm]:
+    """Batch norms of a module that use statistics of the batch in training, outside of the parts `still`."""
+    fixed = {part for one in still for part in one.modules()}
+    return [part for part in module.modules() if isinstance(part, BatchNorm) and part not in fixed]
 
 
 class DropPath(nn.Module):

@@ -187,7 +187,7 @@ class ClassAttention(nn.Module):
         wide = x.new_zeros(longer.total, x.shape[1]).index_copy(0, place, x)
         first, token = longer.ends - longer.lengths, self.token.to(x.dtype).expand(-1, count, -1)
         for block in self.blocks:
-            token = block.packed(token, wide, first, sight)  # type: ignore[operator]
+            token = block(token, wide, first=first, sight=sight)
         return self.norm(token[0])
 
 

@@ -196,6 +196,10 @@ class Objective(Section):
         """Tables of detailed scores by title; `samples` has the sample columns, if known."""
         return {}
 
+    def exported(self, model: Any, inputs: ModelInputs) -> Outputs:
+        """Outputs of an exported graph (default: those of `predict`)."""
+        return self.predict(model, inputs)
+
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """Predictions with one entry per sample; the truth is not needed."""
         message = f"predict cannot be used with `objective.kind: {self.kind}`, which predicts nothing per sample"

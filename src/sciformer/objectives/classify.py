@@ -198,6 +198,10 @@ class Classify(Objective):
             return loss
         return loss * torch.as_tensor(self._class_weights(), device=loss.device)[label]
 
+    def exported(self, model: Any, inputs: ModelInputs) -> Outputs:
+        logits = self._logits(model, inputs)
+        return {"probabilities": logits.softmax(-1), "logits": logits}
+
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         return {"probabilities": self._logits(model, inputs).softmax(-1)}
 

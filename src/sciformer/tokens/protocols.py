@@ -277,6 +277,24 @@ class Gridded(Ability):
         return False
 
 
+class Preprocessing(nn.Module):
+    """Columns of tokens from raw samples of one shape, as a module that can be exported.
+
+    forward   columns of the model, normalised, and the mask `valid`, from a tensor (batch, ...) of raw values
+    """
+
+    source: str
+    """Raw column that is read."""
+    axes: tuple[str, ...]
+    """Names of the free axes after the batch."""
+    sizes: list[tuple[int, ...]]
+    """Sizes of these axes to compare a graph with the library: those of the training first."""
+
+    def example(self, samples: int, sizes: tuple[int, ...]) -> Tensor:
+        """Random raw samples."""
+        raise NotImplementedError
+
+
 class Exportable(Ability):
     """Tokens that programs without this library can make from raw data."""
 
@@ -294,6 +312,10 @@ class Exportable(Ability):
     def preprocessing(self) -> dict[str, Any]:
         """Steps from raw data to the columns that a model reads, as JSON."""
         return {"kind": self.kind, "settings": self.model_dump(mode="json", exclude={"kind"}), "learned": self.state}
+
+    def preprocessing_module(self) -> Preprocessing | None:
+        """Preprocessing as a graph; None if a program must compute the columns itself."""
+        return None
 
     def export_files(self) -> dict[str, str]:
         """Files to be stored with an exported model: name -> text."""

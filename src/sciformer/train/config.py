@@ -41,7 +41,7 @@ class Train(Section):
     """Batch size in tokens of the longest stream, padding included, instead of `batch` (default: none)."""
     micro_batch: int | None = Field(default=None, ge=1)
     """Samples per forward and backward pass on a device; gradients are accumulated (default: the whole batch). Without
-    dropout the result does not depend on it."""
+    dropout the result does not depend on it. Refused for models with batch norms, which need all samples at once."""
     seed: int = Field(default=0, ge=0)
     """Random seed of initial weights, data order, augmentation and dropout (default: 0)."""
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import UserError
+from ..nn.norms import batch_norms
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
@@ -98,7 +99,9 @@ class Ranks:
         return made[0] if self.first else work()
 
     def wrap(self, step: nn.Module, shard: str) -> nn.Module:
-        """Wrap a step for several ranks: DDP, or FSDP2 with `shard: full`."""
+        """Wrap a step for several ranks: DDP, or FSDP2 with `shard: full`. Batch norms then are over all ranks."""
+        for norm in batch_norms(step):
+            norm.over_ranks = self.world > 1
         if shard == "full":
             if self.world == 1:
                 return step

@@ -19,7 +19,7 @@ from ..errors import Stopped, UserError, one_of
 from ..evaluation.evaluate import Evaluation, evaluate
 from ..files.seal import Damaged
 from ..metrics import AtLeast
-from ..nn import BatchNorm
+from ..nn.norms import batch_norms
 from ..objectives.base import Step
 from . import checkpoint
 from .distributed import Ranks, full_tensor, local_tensor, place
@@ -41,7 +41,7 @@ class Engine:
         self.assembly, self.folder, self.ranks, self.teller = assembly, folder, ranks, teller
         self.settings = settings = assembly.recipe.train
         train, model = assembly.dataset("train"), assembly.network()
-        mixed = any(isinstance(module, BatchNorm) for module in model.modules())
+        mixed = bool(batch_norms(model))
         self.order = make_sampler(
             train,
             settings.batch,
@@ -397,7 +397,7 @@ class Engine:
         self.number, self.best, self.worse = saved.step, saved.state["best"], saved.state["worse"]
         self.bad, self.early, self.sound = saved.state["bad"], saved.state["early"], saved.state.get("sound")
         sizes = [size for size in (saved.state["halved"], self.settings.micro_batch) if size]
-        self.updater.micro_batch = min(sizes, default=None)
+        self.updater.micro_batch = None if self.updater.one_pass else min(sizes, default=None)
 
     @property
     def complete(self) -> bool:

@@ -25,6 +25,7 @@ from ..data.random import SampleRandom
 from ..data.sampler import rounded
 from ..errors import UserError
 from ..evaluation.evaluate import autocast
+from ..nn.norms import batch_norms
 from ..objectives.base import CARRIED, Objective, Step
 from .config import Train
 from .cuda_graph import CudaGraphStep
@@ -76,7 +77,8 @@ class OptimizerStep:
         self.device, self.objective = ranks.device, step.objective
         self.carried = dict(carried or {})
         self.last: ModelInputs | None = None  # inputs of the last pass, if the objective needs them again
-        check_one_pass(self.objective, settings, ranks)
+        self.one_pass = why_one_pass(step)  # reason why a batch cannot be divided, or an empty string
+        check_one_pass(self.one_pass, self.objective, settings, ranks)
         self.micro_batch = settings.micro_batch
         self.precision = working_precision(settings, self.device)
         self.compiled = compiled = (self.device.type == "cuda") if settings.compile is None else settings.compile
@@ -170,8 +172,8 @@ class OptimizerStep:
                 return self._gradient(batch, number, count)
             except torch.OutOfMemoryError as error:
                 size = min(self.micro_batch or len(batch), len(batch))
-                if reason := why_one_pass(self.objective):
-                    message = f"a batch of {size} samples does not fit into memory, and {reason}"
+                if self.one_pass:
+                    message = f"a batch of {size} samples does not fit into memory, and {self.one_pass}"
                     hint = "Use a smaller train.batch or a smaller model."
                     raise UserError(message, hint=hint, key="train.batch") from error
                 if size == 1:
@@ -263,18 +265,20 @@ class OptimizerStep:
         return contextlib.nullcontext()
 
 
-def why_one_pass(objective: Objective) -> str:
-    """Reason why an objective needs a batch in one pass, or an empty string."""
+def why_one_pass(step: Step) -> str:
+    """Reason why a step needs a batch in one pass, or an empty string."""
+    objective = step.objective
     if objective.whole_batch:
         return f"the loss of `objective.kind: {objective.kind}` compares all samples of a batch with each other"
     if objective.preconditions:
         return f"`objective.kind: {objective.kind}` needs all samples of a batch to transform the gradient"
+    if batch_norms(step, step.still):
+        return "the batch norms of the model take mean and variance over all samples of a batch"
     return ""
 
 
-def check_one_pass(objective: Objective, settings: Train, ranks: Ranks) -> None:
-    """Refuse settings that split a batch or weights against the objective."""
-    reason = why_one_pass(objective)
+def check_one_pass(reason: str, objective: Objective, settings: Train, ranks: Ranks) -> None:
+    """Refuse settings that split a batch, if there is a `reason` against it, or weights against the objective."""
     if reason and settings.micro_batch:
         message = f"train.micro_batch cannot be used, because {reason}"
         hint = "Remove train.micro_batch; a smaller train.batch needs less memory."

@@ -20,6 +20,7 @@ from ...tokens.protocols import Augmentable, Editable, Exportable, Gridded, Mask
 from .augment import Augmentation
 from .column import ImageColumn, group_equal_rows
 from .draw import draw_image, draw_side_by_side
+from .export import ImagePreprocessing
 from .layers import PatchEmbedding, PatchReadout, Pixels, Stem
 from .scaling import STRETCHES, TARGET_PREFIX, denormalise_patches, learn_scaling, normalise_patches, unstretch_values
 
@@ -333,6 +334,10 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         rng = np.random.default_rng(0)
         noise = rng.normal(self.state["mean"], np.maximum(self.state["deviation"], 1e-6), (2, *self.shape))
         return {"image": unstretch_values(noise, self.stretch, self.softening).astype(np.float32)}
+
+    def preprocessing_module(self) -> ImagePreprocessing | None:
+        overlap = self.cutting.steps != self.cutting.sides
+        return None if overlap or self.window is not None else ImagePreprocessing(self)
 
     def preprocessing(self) -> dict[str, Any]:
         words = {

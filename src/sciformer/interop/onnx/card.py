@@ -13,6 +13,7 @@ from .inputs import VALID_NAME, by_stream, exported_tokens, grid_shape, input_na
 REQUIRED_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 OUTPUT_MEANINGS = {
     "probabilities": "class probabilities, in the order of `answers`; each row sums to 1",
+    "logits": "logits, in the order of `answers`; their softmax are the probabilities",
     "mean": "expected values, in the order of `answers`; value * `scale` + `shift` is in the units of the data",
     "std": "standard deviations of the mean; value * `scale` is in the units of the data",
     "quantiles": "quantiles of each value, in rising order; value * `scale` + `shift` is in the units of the data",
@@ -56,9 +57,9 @@ last. Any number of samples and tokens is allowed{most}."""
 GRID_NOTE = "The input has all {rows} x {columns} tokens of an image, row by row. Any number of samples is allowed."
 
 
-def describe_graph(run: Run, made: Any) -> dict[str, Any]:
-    """Description of the graph for programs, as JSON values."""
-    from onnx import TensorProto
+def describe_graph(run: Run, made: Any, raw: Mapping[str, bytes]) -> dict[str, Any]:
+    """Description of the graph, and of the graphs `raw` that make its inputs, for programs, as JSON values."""
+    from onnx import ModelProto, TensorProto
 
     def tensor(value: Any) -> dict[str, Any]:
         kind = value.type.tensor_type
@@ -85,6 +86,7 @@ def describe_graph(run: Run, made: Any) -> dict[str, Any]:
         "opset": max(entry.version for entry in made.opset_import if entry.domain in ("", "ai.onnx")),
         "inputs": [tensor(value) for value in made.graph.input],
         "outputs": outputs,
+        "preprocessing": {name: tensor(ModelProto.FromString(one).graph.input[0]) for name, one in raw.items()},
         "answers": objective.answers,
         "padding": by_stream(run, padding),
         "most_tokens": by_stream(run, lambda stream: max_places(run, stream) or tokens[stream].max_tokens),
@@ -110,6 +112,9 @@ def write_card(run: Run, about: Mapping[str, Any]) -> str:
         note = PADDED_NOTE.format(most=most) if filled is None else GRID_NOTE.format(rows=filled[0], columns=filled[1])
         return f"Stream `{stream}`: {note}" if several else note
 
+    for name, one in about["preprocessing"].items():
+        size = f"({', '.join(map(str, one['shape']))})"
+        inputs += f"\n`{name}` computes them from `{one['name']}`, {one['type']} {size}: raw values, as in the data.\n"
     feed = ", ".join(f'"{one["name"]}": {one["name"].replace(".", "_")}' for one in about["inputs"])
     return CARD_TEMPLATE.format(
         title=run.recipe.about.title or run.path.resolve().name,

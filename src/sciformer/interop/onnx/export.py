@@ -5,7 +5,8 @@
                          the names are STREAM.column and STREAM.valid
     preprocessing.json   for programs: how to compute the columns from raw data, and the meaning of the outputs
     README.md            the same for people
-    further files        files of the tokens, such as a vocabulary
+    preprocessing.onnx   maps raw samples (images of any size) to the columns, for tokens that can
+                         and additional files of the tokens, such as a vocabulary
 
 The graph is made by `torch.onnx.export(dynamo=True)`. The older exporter (dynamo=False) is deprecated, does not support
 RMSNorm and fixes sequence lengths. The new exporter does not support three parts of the model, which are replaced in a
@@ -40,9 +41,20 @@ from ...recipe.field import extensions
 from ...run import Run
 from ...train.folder import Folder
 from .card import REQUIRED_PACKAGES, describe_graph, write_card
-from .inputs import Columns, Inputs, checked_sizes, export_files, graph_inputs, summarize
+from .inputs import (
+    Columns,
+    Inputs,
+    StreamInputs,
+    checked_sizes,
+    export_files,
+    graph_inputs,
+    input_name,
+    prepared,
+    summarize,
+)
 
 FILE_NAMES = ("model.onnx", "preprocessing.json", "README.md")
+RAW_NAME = "preprocessing.onnx"
 MAX_FILE_BYTES = 1 << 31  # limit of protocol buffers
 TOLERANCE = 1e-4  # maximum difference between graph and library
 EXAMPLE_TOKENS = 7  # tokens of the traced example: neither 1 nor a typical width of a model
@@ -60,14 +72,18 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
     if len(content) >= MAX_FILE_BYTES:
         raise UserError(f"the model has {len(content) / 1e9:.1f} GB, but the limit of an ONNX file is 2 GB")
     apart, rounding = check(content, run, inputs, used)
-    if not apart <= max(TOLERANCE, 3 * rounding):
-        raise UserError(
-            f"outputs of the ONNX graph differ by {apart:.2g} from the library (tolerance {TOLERANCE:g}, rounding "
-            f"error {rounding:.2g}); nothing was written"
-        )
+    _check_close(apart, rounding)
+    raw = {}
+    for stream, one in inputs.items():
+        if one.raw is not None:
+            raw[input_name(run, stream, RAW_NAME)] = graph = _trace_raw(one, used)
+            apart = max(apart, check_raw(content, graph, run, one))
+            _check_close(apart, rounding)
     folder.path.mkdir(parents=True, exist_ok=True)
     (folder.path / "model.onnx").write_bytes(content)
-    about = describe_graph(run, made)
+    for name, graph in raw.items():
+        (folder.path / name).write_bytes(graph)
+    about = describe_graph(run, made, raw)
     folder.write("preprocessing.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
     folder.write("README.md", write_card(run, about))
     for name, text in export_files(run).items():
@@ -78,9 +94,18 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
     ]
 
 
+def _check_close(apart: float, rounding: float) -> None:
+    if not apart <= max(TOLERANCE, 3 * rounding):
+        raise UserError(
+            f"outputs of the ONNX graph differ by {apart:.2g} from the library (tolerance {TOLERANCE:g}, rounding "
+            f"error {rounding:.2g}); nothing was written"
+        )
+
+
 def files(run: Run) -> tuple[str, ...]:
     """Names of the files of an export."""
-    return (*FILE_NAMES, *export_files(run))
+    raw = [input_name(run, name, RAW_NAME) for name, one in graph_inputs(run).items() if one.raw is not None]
+    return (*FILE_NAMES, *raw, *export_files(run))
 
 
 def check_packages() -> None:
@@ -131,7 +156,7 @@ class Graph(nn.Module):
         if not self.objective.reads_out:
             # A stand-in for the model with the pooled vectors.
             model = SimpleNamespace(heads=self.model.heads, encode=lambda view: pooled, pool=lambda encoded: encoded)
-            found = self.objective.predict(model, inputs)
+            found = self.objective.exported(model, inputs)
         found["summary"] = pooled
         self.outputs = list(found)
         return tuple(found.values())
@@ -196,7 +221,7 @@ def _trace(graph: Graph, inputs: Inputs) -> Any:
         message = f"torch.onnx.export failed: {reason[0] if reason else repr(error)}"
         raise UserError(message, hint="Use another model.trunk, or run the model with this library.") from error
     assert program is not None
-    made = program.model_proto
+    made = _without_paths(program.model_proto)
     sizes = {value.name: value.type.tensor_type.shape.dim for value in made.graph.input}
     if fixed := [
         name for name in sizes if not all(one.HasField("dim_param") for one in sizes[name][: len(free[name])])
@@ -206,10 +231,47 @@ def _trace(graph: Graph, inputs: Inputs) -> Any:
     kept = [value for value in made.graph.input if value.name in used]
     del made.graph.input[:]
     made.graph.input.extend(kept)
+    return made
+
+
+def _without_paths(made: Any) -> Any:
+    """Remove paths of source files, which the exporter stores."""
     for part in (*made.graph.node, *made.graph.value_info, *(node for one in made.functions for node in one.node)):
-        del part.metadata_props[:]  # the exporter stores paths of source files there
+        del part.metadata_props[:]
         part.doc_string = ""
     return made
+
+
+def _trace_raw(one: StreamInputs, used: Sequence[str]) -> bytes:
+    """Trace the preprocessing of a stream, with the columns that the model graph uses."""
+    assert one.raw is not None
+    module = _Chosen(one.raw.cpu().eval(), {column: name for column, name in one.names.items() if name in used})
+    free = {i: torch.export.Dim(name, min=1) for i, name in enumerate(("batch", *one.raw.axes))}
+    with _quiet_exporter(), torch.no_grad():
+        program = torch.onnx.export(
+            module,
+            (one.raw.example(3, one.raw.sizes[-1]),),
+            dynamo=True,
+            input_names=[one.raw.source],
+            output_names=list(module.names.values()),
+            dynamic_shapes=(free,),
+            verbose=False,
+        )
+    assert program is not None
+    content: bytes = _without_paths(program.model_proto).SerializeToString()
+    return content
+
+
+class _Chosen(nn.Module):
+    """Some columns of a preprocessing: names of outputs by column."""
+
+    def __init__(self, module: nn.Module, names: dict[str, str]) -> None:
+        super().__init__()
+        self.module, self.names = module, names
+
+    def forward(self, raw: Tensor) -> tuple[Tensor, ...]:
+        found = self.module(raw)
+        return tuple(found[column] for column in self.names)
 
 
 @contextmanager
@@ -255,10 +317,30 @@ def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> tupl
     return apart, rounding
 
 
+def check_raw(content: bytes, graph: bytes, run: Run, one: StreamInputs) -> float:
+    """Maximum difference of both graphs in sequence to the library, from raw samples of several sizes."""
+    import onnxruntime
+
+    assert one.raw is not None
+    first, second = (onnxruntime.InferenceSession(it, providers=["CPUExecutionProvider"]) for it in (graph, content))
+    names = [[value.name for value in session.get_outputs()] for session in (first, second)]
+    model, objective, apart = copy.deepcopy(run.model).cpu().eval(), run.assembly.objective, 0.0
+    for sizes in one.raw.sizes if one.filled is None else one.raw.sizes[:1]:
+        raw = one.raw.example(3, sizes).numpy()
+        columns = dict(zip(names[0], first.run(None, {one.raw.source: raw})))
+        theirs = dict(zip(names[1], second.run(None, columns)))
+        inputs = prepared(run, run.assembly.samples({one.raw.source: raw}), 3).inputs("cpu")
+        with torch.no_grad():
+            ours = {} if objective.reads_out else objective.exported(model, inputs)
+        ours["summary"] = summarize(run, model, inputs.streams)
+        apart = max(apart, _largest_difference(theirs, {name: value.double().numpy() for name, value in ours.items()}))
+    return apart
+
+
 def _answers(run: Run, model: nn.Module, inputs: Inputs, given: Columns) -> dict[str, Array]:
     streams, objective = {stream: one.view(given) for stream, one in inputs.items()}, run.assembly.objective
     with torch.no_grad():
-        found = {} if objective.reads_out else objective.predict(model, ModelInputs(streams, {}))
+        found = {} if objective.reads_out else objective.exported(model, ModelInputs(streams, {}))
     found["summary"] = summarize(run, model, streams)
     return {name: values.double().numpy() for name, values in found.items()}
 

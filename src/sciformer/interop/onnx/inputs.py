@@ -10,14 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...data.batch import ModelInputs, StreamView, stream_name
+from ...data.batch import Batch, ModelInputs, StreamView, stream_name
 from ...data.columns import rows_of
+from ...data.dataset import Dataset
 from ...data.prepare import prepare
 from ...data.random import SampleRandom
 from ...errors import UserError
 from ...nn.positions import grid
 from ...run import Run
-from ...tokens.protocols import Exportable, Gridded
+from ...tokens.protocols import Exportable, Gridded, Preprocessing
 
 Columns = dict[str, Tensor]
 Made = TypeVar("Made")
@@ -81,12 +82,14 @@ class StreamInputs(NamedTuple):
     names     names of the inputs, by column
     filled    rows and columns of a complete grid of tokens, or None
     most      maximum number of tokens, or None
+    raw       graph that computes the columns from raw samples, or None
     """
 
     columns: Columns
     names: dict[str, str]
     filled: tuple[int, int] | None
     most: int | None
+    raw: Preprocessing | None = None
 
     def size(self, tokens: int) -> int:
         """Number of tokens of a sample, limited by the grid or position table."""
@@ -122,10 +125,40 @@ def graph_inputs(run: Run) -> Inputs:
     """Inputs of the graph by stream."""
     found = {}
     for stream in run.assembly.tokens:
-        columns = example_columns(run, stream)
+        columns, raw = example_columns(run, stream), exported_tokens(run)[stream].preprocessing_module()
+        if raw is not None and not (places_between(run, stream) or grid_shape(run, stream)):
+            raw = None  # at other sizes the positions would lie between those of the training
+        if raw is not None and PLACE_NAME in columns:
+            columns[PLACE_NAME] = columns[PLACE_NAME].float()
         names = {column: input_name(run, stream, column) for column in (*columns, VALID_NAME)}
-        found[stream] = StreamInputs(columns, names, grid_shape(run, stream), max_places(run, stream))
+        found[stream] = StreamInputs(columns, names, grid_shape(run, stream), max_places(run, stream), raw)
     return found
+
+
+def prepared(run: Run, dataset: Dataset, most: int) -> Batch:
+    """Prepare the first samples of a dataset as an exported graph reads them, without masks."""
+    assembly, batch = run.assembly, dataset.batch(np.arange(min(most, len(dataset))))
+    if assembly.objective.reads_out:
+        streams = {name: assembly.tokens[name].normalise(one) for name, one in batch.streams.items()}
+        return replace(batch, streams=streams)
+    rng = SampleRandom(0, -1, batch.ids)
+    return prepare(batch, assembly.tokens, assembly.objective, rng, training=False, counted=False)
+
+
+def places_between(run: Run, stream: str) -> bool:
+    """Whether the model takes positions between those of the training, as samples of other sizes have."""
+    table = exported_tokens(run)[stream].example()
+    if table is None or len(run.assembly.tokens) > 1:
+        return False
+    view = prepared(run, run.assembly.samples(table), 1).inputs(run.device).view(stream)
+    if PLACE_NAME not in view.columns:
+        return True
+    columns = {**view.columns, PLACE_NAME: view.columns[PLACE_NAME].float()}
+    try:
+        summarize(run, run.model, {stream: StreamView(columns, view.valid)})
+    except UserError:
+        return False
+    return True
 
 
 def example_columns(run: Run, stream: str = "") -> Columns:
@@ -137,13 +170,7 @@ def example_columns(run: Run, stream: str = "") -> Columns:
         dataset = assembly.samples({name: column for table in known for name, column in table.items()})
     else:
         dataset = run.data().dataset("train")
-    batch = dataset.batch(np.arange(min(4, len(dataset))))
-    if assembly.objective.reads_out:  # no masking in the exported graph
-        streams = {name: assembly.tokens[name].normalise(one) for name, one in batch.streams.items()}
-        made = replace(batch, streams=streams)
-    else:
-        rng = SampleRandom(0, -1, batch.ids)
-        made = prepare(batch, assembly.tokens, assembly.objective, rng, training=False, counted=False)
+    made = prepared(run, dataset, 4)
     whole, packed = made.inputs(run.device).streams, made.inputs("cpu", packed=True).streams[stream].columns
     before, filled, view = summarize(run, run.model, whole), grid_shape(run, stream), whole[stream]
 
