@@ -71,7 +71,7 @@ class Split(BaseModel):
 
     @property
     def lot(self) -> int:
-        """Seed for other draws of the same split, such as few labels per class."""
+        """Seed of further random draws for this split, such as few labels per class."""
         if self.folds is None:
             return self.seed
         return int(key(self.seed, "fold", self.folds, self.fold)[0] >> np.uint64(1))
@@ -85,7 +85,7 @@ class Split(BaseModel):
     def of_table(self, table: Mapping[str, Any], count: int, rows: Rows | None = None) -> dict[str, Rows]:
         """Split a table by its own columns.
 
-        rows   (count,) subset of rows to split; the result counts within it (default: all rows)
+        rows   (count,) subset of rows to split (default: all rows); the result has indices into this subset
         """
         columns: dict[str, Any] = {}
         for where, name in (("by", self.by), ("stratify", self.stratify)):

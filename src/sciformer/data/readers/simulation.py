@@ -43,7 +43,7 @@ class Simulation(Data):
     """File name of each class, for `--by-class FOLDER` (default: the option does not exist)."""
 
     number: int = Field(default=20_000, ge=1)
-    """Number of samples to train on, or to write (default: 20,000)."""
+    """Number of samples for training, or to write to a file (default: 20,000)."""
     seed: int = Field(default=0, ge=0)
     """Random seed of the samples (default: 0)."""
 
@@ -67,11 +67,11 @@ class Simulation(Data):
         return Arrays(kind="arrays")
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Section of each class, by its file, for simulations with `class_files`."""
+        """Output files, one for each class in `class_files`, each with its section."""
         raise NotImplementedError
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """Samples of .npz files written by `sciformer simulate`, or of other files."""
+        """Samples of .npz files; `file_reader` reads other formats."""
         if files and all(str(name).endswith(".npz") for name in files):
             return Arrays(kind="arrays").read(files)
         return self.file_reader().read(files)
@@ -125,7 +125,7 @@ class SimulatedSequence(Simulation):
     version: ClassVar[int] = 1
     """Version of the simulation; a new version gives other samples for the same seed."""
     rows_per_chunk: ClassVar[int] = 1024
-    """Samples per chunk, which has its own random generator; another value gives other samples."""
+    """Samples per chunk. Each chunk has its own random generator, so another value gives other samples."""
     known_classes: ClassVar[tuple[str, ...]] = ()
     """All classes, from which the key `classes` selects; empty if samples have no class."""
     rows_per_write: ClassVar[int] = 4096
@@ -138,7 +138,7 @@ class SimulatedSequence(Simulation):
     test: int | None = Field(default=None, ge=0)
     """Number of test samples, for the final evaluation (default: a tenth of `number`)."""
     chunk_size: int | None = Field(default=None, ge=16)
-    """Samples per piece (default: 4096, or as the simulation sets it); training shuffles across several pieces."""
+    """Samples per piece (default: 4,096, if the simulation sets no other); training shuffles across several pieces."""
     cache: str = ""
     """Folder that caches simulated pieces for later runs (default: no cache)."""
 
@@ -237,7 +237,7 @@ class SimulatedSequence(Simulation):
             yield self.make(min(self.rows_per_write, self.number - first), first)
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Section of each class with its share of the samples, by its file in a folder."""
+        """Output files in a folder, one for each class, with sections of equal shares."""
         names = [self.class_names()[number] for number in self.class_numbers()]
         if self.number < len(names):
             message = f"number must be at least {len(names)}, one for each class, not {self.number}"

@@ -43,7 +43,7 @@ class Parts(TaggedFiles):
     split: Split = Split(valid=0.1, test=0.0)
     """Split of `files` into train, valid and test, for parts without files (default: valid 0.1, test 0)."""
     errors: Errors = "strict"
-    """Invalid UTF-8: strict refuses the file; replace counts invalid bytes as U+FFFD (default: strict)."""
+    """Invalid UTF-8 (default: strict). strict: refuse the file. replace: read invalid bytes as U+FFFD, with a note."""
 
     def open(self, log: Any = None) -> Splits:
         """Read the files of every part; split the training files for parts without files."""
