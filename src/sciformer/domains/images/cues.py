@@ -32,7 +32,7 @@ class CueBias(NamedTuple):
 
     @property
     def value(self) -> float:
-        """Share of the first cue among predictions of either cue; nan if none."""
+        """Share of the first cue among predictions of either cue; nan without predictions."""
         return self.first / (self.first + self.second) if self.first + self.second else float("nan")
 
     @property
@@ -55,7 +55,7 @@ def cue_bias(predicted: ArrayLike, first: ArrayLike, second: ArrayLike) -> CueBi
 
 
 def draw_bias(found: Mapping[str, CueBias], first: str, second: str) -> Figure:
-    """Plot the cue bias of each model or part: dots for classes, a bar for all."""
+    """Plot the cue bias of each model or part: dots for classes, a bar for the total."""
     figure, axes = style.new_axes()
     figure.set_size_inches(5.5, 1.1 + 0.45 * len(found))
     for i, bias in enumerate(found.values()):

@@ -62,7 +62,7 @@ class Feature(BaseModel):
     formula: str = ""
     """Formula over columns of the data, instead of a column."""
     change: Literal["", "tanh"] = ""
-    """Function applied to the column: tanh, or none (default)."""
+    """Function applied to the column: tanh or none (default: none)."""
     centre: float | None = 0.0
     """Value subtracted (default: 0); null: median of the training data."""
     scale: float | None = 1.0
@@ -87,7 +87,7 @@ class Feature(BaseModel):
         return tuple(Formula(self.formula).names) if self.formula else (self.column or self.name,)
 
     def looks_around(self, shared: Collection[str]) -> bool:
-        """Whether it depends on other particles: reduction, index or `shared` column."""
+        """Whether other particles enter: by a reduction, an index or a `shared` column."""
         if set(self.needs) & set(shared):
             return True
         parts = list(ast.walk(parsed(self.formula))) if self.formula else []

@@ -96,8 +96,8 @@ class TokenPairs:
     def moments(self, a: Tensor, b: Tensor, seen: Tensor, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (D,), variance (D,) and number of z_ij = a_i + b_j + frame seen_ij.
 
-        Over all pairs, without storing z. a and b are (T, D), seen (P, C) is symmetric in i and j, frame is (D, C).
-        Products become sums over tokens: sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i. All terms are centred
+        The moments are over all pairs, without storing z. a and b are (T, D), seen (P, C) is symmetric in i and j,
+        frame is (D, C). Products become sums over tokens: sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i. All terms are centred
         first.
         """
         layout = self.layout

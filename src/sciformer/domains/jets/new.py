@@ -282,7 +282,7 @@ ColumnKinds = Mapping[str, str]  # kind of each column: `list` or `value`
 
 
 class ParticleColumns(NamedTuple):
-    """Particle columns of a file: momenta (`parts`), and all by suffix (`own`)."""
+    """Columns of particles: momenta (`parts`), and all columns by suffix (`own`)."""
 
     name: str
     parts: dict[str, str]

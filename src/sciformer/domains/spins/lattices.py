@@ -231,8 +231,8 @@ def ising(
     """Sample equilibrium states of the 2-D Ising model from independent Markov chains.
 
     size          width of a square lattice, or (height, width)
-    temperatures  T in units of J / k_B where J = 1; `chains` independent chains run at each
-    samples       states kept of each chain, UPDATES_BETWEEN_STATES apart, after WARM_UP updates
+    temperatures  T in units of J / k_B where J = 1; `chains` independent chains run at each T
+    samples       number of states kept of each chain, UPDATES_BETWEEN_STATES apart, after WARM_UP updates
     coupling      J: positive for a ferromagnet, negative for an antiferromagnet
 
     An update is one cluster sweep (Swendsen-Wang) and three Metropolis sweeps. Cluster sweeps avoid critical slowing

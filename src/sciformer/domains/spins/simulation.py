@@ -52,9 +52,9 @@ class IsingLattices(SimulatedTable):
     coupling: float = 1.0
     """Coupling J: 1 for a ferromagnet (default), -1 for an antiferromagnet."""
     split: Split = Split(valid=0.1, test=0.2, by="chain")
-    """Shares of the validation and test parts, split by Markov chain."""
+    """Split by Markov chain into train, valid and test (default: valid 0.1, test 0.2)."""
     cache: str = "runs/cache"
-    """Cache folder of simulated states (default: runs/cache; empty: no cache)."""
+    """Cache folder of simulated states (default: runs/cache). With an empty name, nothing is cached."""
 
     def check(self) -> None:
         check_coupling(self.coupling)

@@ -47,7 +47,7 @@ class ReadOptions:
     wanted: tuple[str, ...] = ()
     channels: int | None = None
     alone: bool = False
-    """Whether a file is one of several, so that a short stack is the channels of one image."""
+    """Whether there are several files, so that a short stack is the channels of one image."""
 
 
 class BadFiles(list[tuple[str, UserError]]):
