@@ -173,10 +173,7 @@ def run_of(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
 
 
 def parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
-    """Tensors that share the memory of a byte buffer.
-
-    They are no views of it, because a compiler would trace views to their base.
-    """
+    """Tensors in the memory of a byte buffer (no views, which a compiler would trace)."""
     storage = run.untyped_storage()
     return [
         torch.empty(0, dtype=tensor.dtype, device=run.device).set_(

@@ -100,8 +100,8 @@ class Block(nn.Module):
     mlp_ratio  width of the hidden layer of the MLP divided by `dim`
     dropout    dropout of both branches; also the default of `attention_dropout` (attention weights) and
                `hidden_dropout` (hidden activations of the MLP). `drop_path` drops whole branches
-    residual   whether x is added to the output of each branch; without it (ASTROMER, arXiv 2205.01677) post is
-               x <- norm(attention(x)); x <- norm(mlp(x))
+    residual   whether x is added to the output of each branch; without it (ASTROMER, arXiv 2205.01677) a post-norm
+               block is x <- norm(attention(x)); x <- norm(mlp(x))
     extras     parts of NormFormer (arXiv 2110.09456): `head_scale`, a learned scale of each head; `attention_norm`, a
                norm after attention; `hidden_norm`, a norm inside the MLP; `residual_scale`, a learned scale of the
                residual of the MLP. The Particle Transformer (arXiv 2202.03772) replaces `head_scale` by `output_scale`,
@@ -224,11 +224,11 @@ class ClassBlock(nn.Module):
         return self._ask(token, torch.cat([token, x], 1), slice(0, 1), Sight(valid=valid), look(watch, "attention"))
 
     def packed(self, token: Tensor, x: Tensor, first: Tensor, sight: Sight) -> Tensor:
-        """New class tokens (1, B, D) of packed x (T + B, D); their rows are `first` (B,)."""
+        """New class tokens (1, B, D) for packed x (T + B, D); `first` (B,) are their rows."""
         return self._ask(token, x.index_copy(0, first, token[0])[None], first, sight, None)
 
     def _ask(self, token: Tensor, both: Tensor, place: slice | Tensor, sight: Sight, watch: Watch | None) -> Tensor:
-        """New class tokens from `token`, whose index in `both` is `place`."""
+        """New class tokens from the old `token`; `place` is its index in `both`."""
         block = self.block
         keys = block.attention_norm(both) if block.pre else both
         y = block.attention(token if self.raw_query else keys[:, place], keys, sight, watch=watch)

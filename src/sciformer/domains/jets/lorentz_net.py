@@ -97,8 +97,8 @@ class TokenPairs:
         """Mean (D,), variance (D,) and number of z_ij = a_i + b_j + frame seen_ij.
 
         The moments are over all pairs, without storing z. a and b are (T, D), seen (P, C) is symmetric in i and j,
-        frame is (D, C). Products become sums over tokens: sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i. All terms are centred
-        first.
+        frame is (D, C). Products become sums over tokens, from centred terms:
+        sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i.
         """
         layout = self.layout
         there = layout.rows.new_ones(layout.rows.shape) if layout.valid is None else layout.valid
