@@ -73,7 +73,7 @@ class Stream:
         return Stream({name: column[tokens] for name, column in self.columns.items()}, lengths)
 
     def reorder(self, order: Array) -> Stream:
-        """Permute the tokens by `order` (T,); the lengths stay."""
+        """Permute the tokens by `order` (T,); the lengths do not change."""
         return Stream({name: column[order] for name, column in self.columns.items()}, self.lengths)
 
     def as_one_sample(self) -> Stream:

@@ -90,7 +90,7 @@ class TrunkOptions(Options):
 
     @property
     def reads_both_ways(self) -> bool:
-        """Whether half of the width comes from a backward pass over the tokens."""
+        """Whether half of the width comes from reading the tokens in reverse order."""
         return False
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> nn.Module:

@@ -73,7 +73,7 @@ class FirstPool(nn.Module):
 class LastPool(nn.Module):
     """Last real token, for recurrent trunks; 0 without tokens.
 
-    With `bidirectional` the second half of the width comes from the first real token, where the backward pass ends.
+    With `bidirectional` the second half of the width comes from the first real token, where the reverse direction ends.
     """
 
     def __init__(self, bidirectional: bool = False) -> None:

@@ -40,7 +40,7 @@ class Simulation(Data):
     recipe_keys: ClassVar[tuple[str, ...]] = ()
     """Keys only for training, which are not options of `sciformer simulate`."""
     class_files: ClassVar[Mapping[str, str]] = {}
-    """File name of each class, for `--by-class FOLDER` (default: the option does not exist)."""
+    """File name of each class, for `--by-class FOLDER` (default: none, so that the option does not exist)."""
 
     number: int = Field(default=20_000, ge=1)
     """Number of samples for training, or to write to a file (default: 20,000)."""
@@ -304,7 +304,7 @@ def load_or_make(path: Path | None, make: Callable[[], Table], write: bool = Tru
 
 
 def _packed(table: Table) -> dict[str, Array]:
-    """Plain arrays of a piece; lists become flat values, with their lengths once."""
+    """Plain arrays of a piece: flat values of the lists, and each `lengths` array once."""
     columns = {name: column.values if isinstance(column, Lists) else column for name, column in table.items()}
     lists = {name: column.lengths for name, column in table.items() if isinstance(column, Lists)}
     return columns | ({LENGTHS: next(iter(lists.values())), LISTS: np.array(list(lists))} if lists else {})

@@ -153,7 +153,7 @@ class Discriminate(Classify):
         return super().figures(outputs, samples) | rejection_figures(self, outputs, samples)
 
     def summarises_by_median(self, name: str) -> bool:
-        """True for rejections, which vary by factors between seeds."""
+        """True for rejections: they vary strongly between seeds."""
         return _is_rejection(name)
 
     def summary_note(self, names: Iterable[str]) -> str:

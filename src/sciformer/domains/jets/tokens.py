@@ -241,7 +241,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return np.repeat(stream.lengths > 1, stream.lengths)
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
-        """Columns without hidden particles; jets and angles follow from visible ones."""
+        """Columns of the visible particles; jets and angles are computed from them."""
         for feature in self.column_features:
             if feature.looks_around((*self.jet, *self.plane)):
                 raise UserError(

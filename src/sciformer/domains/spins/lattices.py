@@ -2,8 +2,8 @@
 
     E = -J sum_<ij> b_ij s_i s_j,   s_i = +-1,   P(s) ~ exp(-E / T)   (k_B = 1)
 
-The sum runs over the bonds of every spin to its right and its lower neighbour. The boundary condition defines these at
-the border; b_ij is 1 except for:
+The sum runs over the bonds of every spin to its right and its lower neighbour. The boundary condition defines the
+neighbours at the border; b_ij is 1 if nothing else is stated:
 
     periodic      the last column is left of the first, the last row above the first
     skewed        helical: right of the last spin of a row is the first spin of the next row, and right of the very last

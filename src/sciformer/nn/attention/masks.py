@@ -285,7 +285,7 @@ class Sight:
         return self.pattern
 
     def allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
-        """Mask of allowed pairs, broadcastable to (B, 1, N, M); None if all are allowed."""
+        """Mask of allowed pairs, broadcastable to (B, 1, N, M); None if it hides nothing."""
         return self.once(("allowed", n, m), lambda: self._allowed(n, m, device))
 
     def _allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:

@@ -217,7 +217,7 @@ class RecurrentOptions(DepthOptions, PositionOptions):
     cell: ClassVar[str] = "rnn"
 
     bidirectional: bool = True
-    """Read the sequence in both directions (default: true); never in decoders."""
+    """Read the sequence in both directions (default: true). Decoders always read forward only."""
     position: str = "auto"
     """Position code. auto (default): none, because the trunk reads the tokens in their order."""
 

@@ -287,7 +287,7 @@ def _single_image(path: Path, options: ReadOptions) -> ImageSet:
 
 
 def _array_sets(path: Path, options: ReadOptions) -> list[tuple[str, ImageSet]]:
-    """Image sets of an array file; empty for a single image (read like a picture)."""
+    """Image sets of an array file; an empty list if it has a single image."""
     file = open_arrays(path)
     made = find_image_arrays(file, options)
     if any(one.single for _, one in made):

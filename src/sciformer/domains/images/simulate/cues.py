@@ -32,7 +32,7 @@ BLOT_WAVES = 12  # plane waves summed for blots
 
 
 class Cues(SimulatedImages):
-    """Textured shapes: `label` is the class of the shape, `texture` the other class.
+    """Images of textured shapes, with the classes of shape (`label`) and `texture`.
 
     Shape and texture match in a share `agree` of the images in train and valid (default: all), in no image of test, and
     in every image of the part `agree`. See `sciformer.domains.images.simulate.cues` for details.
