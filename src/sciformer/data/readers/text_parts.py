@@ -101,7 +101,7 @@ class Parts(TaggedFiles):
         return Memory(self.table(files, training=False))
 
     def divided(self, table: Table) -> dict[str, Rows]:
-        """Rows of each part drawn from the training files; equal texts stay in one part."""
+        """Split the rows of the training files into parts; equal texts stay in one part."""
         split = self.split.less(self.valid, self.test)
         for key in ("by", "stratify"):
             if name := getattr(split, key):

@@ -55,7 +55,7 @@ def display_limits(image: Array) -> tuple[Array, Array]:
 
 
 def to_rgb(image: Array, ends: tuple[Array, Array]) -> Array:
-    """Convert to RGB in [0, 1]: three channels become colours, others a grey mean."""
+    """Convert three channels to RGB in [0, 1], or the mean of the channels to grey."""
     low, high = ends
     shown = _display_channels(image)
     level = np.clip((shown - low) / np.maximum(high - low, 1e-12), 0, 1)

@@ -75,7 +75,7 @@ class TokenPairs:
         self.count = others.clamp(min=1)[:, None]
 
     def pair_values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """Gather token values of i and j (P, ...); arbitrary for padding pairs."""
+        """Gather token values of i and j (P, ...); padding pairs get arbitrary values."""
         if self.packed:
             return take(first, self.left), take(second, self.right)
         batch, n = self.layout.rows.shape

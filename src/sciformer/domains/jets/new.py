@@ -171,7 +171,7 @@ def _file_layout(path: Path) -> Layout:
 
 
 def _guess_axes(file: TableFile) -> dict[str, list[str]]:
-    """Guess the names of an array (n, particles, 4) from its values."""
+    """Guess names for the last axis of an array (n, particles, 4) from its values."""
     for stem in {name[:-2] for name in file.columns if name.endswith("_0")}:
         names = [f"{stem}_{number}" for number in range(4)]
         if not all(file.columns.get(name) == "list" for name in names) or f"{stem}_4" in file.columns:

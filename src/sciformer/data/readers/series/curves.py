@@ -47,7 +47,7 @@ def form_of(path: Path) -> Format:
 
 
 def open_curves(path: Path, given: Names, layout: Layout = LAYOUT) -> CurveFile:
-    """Open a file of any format, at its first table with times and values."""
+    """Open the first table of a file, of any format, that has times and values."""
     form, trouble = form_of(path), list[UserError]()
     file = opened(path, layout) if form.name == "Parquet" else open_file(path, layout, form)
     for table in file.tables():

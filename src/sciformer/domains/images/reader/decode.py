@@ -120,7 +120,7 @@ class ImageHeader(NamedTuple):
 
 
 def pillow() -> Any:
-    """Import `PIL.Image`, or raise an error with the extra to install."""
+    """Import `PIL.Image`, or raise an error that names the extra to install."""
     return require("PIL.Image", "PNG, JPEG and TIFF files", "'sciformer[images]'")
 
 

@@ -127,7 +127,7 @@ class ImageSet(Scan):
         return np.array([self.paths[row] for row in rows.tolist()] if self.paths else [str(self.path)] * len(rows))
 
     def read(self, rows: Array, fit: Resizer) -> Iterator[Array | UserError]:
-        """Read the pixels (height, width, channels) of each row, or the error of its file."""
+        """Pixels (height, width, channels) of each row, or the error in reading them."""
         if self.cube is None:
 
             def pixels(path: Path) -> Array:

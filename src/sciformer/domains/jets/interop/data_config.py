@@ -370,7 +370,7 @@ class Translation:
         self.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: padding does not change the results")
 
     def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, FeatureScaling]]:
-        """Names and standardisations of input variables; not applied if `plain`, but noted."""
+        """Names and standardisations of input variables; noted as unused if `plain`."""
         found = []
         for one in as_list((group or {}).get("vars")):
             name, *rest = [str(one)] if not isinstance(one, list) else [str(one[0]), *one[1:]]
