@@ -67,7 +67,7 @@ class Simulation(Data):
         return Arrays(kind="arrays")
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Output files, one for each class in `class_files`, each with its section."""
+        """Map from the output file of each class (`class_files`) to its section."""
         raise NotImplementedError
 
     def read(self, files: Sequence[str | Path]) -> Source:
@@ -237,7 +237,7 @@ class SimulatedSequence(Simulation):
             yield self.make(min(self.rows_per_write, self.number - first), first)
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Output files in a folder, one for each class, with sections of equal shares."""
+        """Map from the output file of each class to a section with its share of samples."""
         names = [self.class_names()[number] for number in self.class_numbers()]
         if self.number < len(names):
             message = f"number must be at least {len(names)}, one for each class, not {self.number}"

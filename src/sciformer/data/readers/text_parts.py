@@ -46,7 +46,7 @@ class Parts(TaggedFiles):
     """Invalid UTF-8 (default: strict). strict: refuse the file. replace: read invalid bytes as U+FFFD, with a note."""
 
     def open(self, log: Any = None) -> Splits:
-        """Read the files of every part; split the training files for parts without files."""
+        """Read the files of each part; split the training files if a part has no files."""
         names = self.named()
         train = self.table(names.pop("train"))
         if not rows_of(train):

@@ -89,7 +89,7 @@ class Discriminate(Classify):
         return super().measured + [title for title, *_ in self._working_points()]
 
     def _working_points(self) -> list[tuple[str, str, float]]:
-        """List (name of the score, class, signal efficiency)."""
+        """List of (name of the score, class, signal efficiency)."""
         found = []
         for name in self.signals:
             after = f"_{name}" if len(self.classes) > 2 else ""

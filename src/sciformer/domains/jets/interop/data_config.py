@@ -491,7 +491,7 @@ OPERATORS["true_divide"] = ast.Div
 
 
 def translate_formula(text: Any) -> str:
-    """Translate a formula of weaver; refuse unsupported parts by name."""
+    """Translate a formula of weaver; an unsupported part is an error that names it."""
     made = _unparse(_parse(text))
     Formula(made)
     return made
