@@ -73,11 +73,11 @@ class Stream:
         return Stream({name: column[tokens] for name, column in self.columns.items()}, lengths)
 
     def reorder(self, order: Array) -> Stream:
-        """Permute the tokens by `order` (T,); the lengths stay."""
+        """Permute the tokens by `order` (T,); the lengths do not change."""
         return Stream({name: column[order] for name, column in self.columns.items()}, self.lengths)
 
     def as_one_sample(self) -> Stream:
-        """Concatenate all samples to a single sample."""
+        """Concatenate all samples into a single sample."""
         return Stream(self.columns, self.lengths.sum(keepdims=True))
 
     def with_columns(self, **columns: Column) -> Stream:
@@ -116,7 +116,7 @@ class Batch:
         return replace(self, streams={stream: self.streams[stream]})
 
     def take(self, rows: Array) -> Batch:
-        """Select samples by row; `count` is reset."""
+        """Select samples by row; `count` and `room` are reset."""
         streams = {name: stream.take(rows) for name, stream in self.streams.items()}
         samples = {name: column[rows] for name, column in self.samples.items()}
         ids = self.ids[rows] if len(self.ids) else self.ids
@@ -146,7 +146,7 @@ class Batch:
 
         width    pad every stream to this number of tokens, for fixed shapes; if packed, the total of all samples
         rows     pad the batch with empty samples to this number of rows; `real` is False for them
-        moves    whether the tensors go to another device next; that device then computes the packed layout
+        moves    whether the tensors are then copied to another device, which computes the packed layout itself
         shares   store the coordinates `at` once, as (N, A), if they are equal in all samples
         """
         device = torch.device(device)

@@ -67,7 +67,7 @@ class ModelInputs:
         return self.placed(iter(_sent(list(self.tensors()), device)))
 
     def placed(self, moved: Iterator[Tensor]) -> ModelInputs:
-        """A copy with other tensors, in the order of `tensors`."""
+        """A copy with the tensors `moved`, in the order of `tensors`."""
         views = {}
         for name, view in self.streams.items():
             columns, valid = {key: next(moved) for key in view.columns}, view.valid
@@ -97,11 +97,11 @@ class ModelInputs:
             yield self.real
 
     def counted(self, loss: Tensor) -> Tensor:
-        """Loss (B,) with 0 for padding rows."""
+        """Loss (B,), set to 0 for padding rows."""
         return loss if self.real is None else loss.masked_fill(~self.real, 0)
 
     def gathered(self, rows: Tensor) -> tuple[Tensor, slice]:
-        """Gather rows (B, ...) of all ranks with gradients; also the slice of this rank."""
+        """Rows (B, ...) of all ranks, with gradients, and the slice of this rank's rows."""
         if self.real is not None:
             rows = rows[self.real]
         return gather_rows(rows) if self.divided else (rows, slice(0, len(rows)))
@@ -173,7 +173,7 @@ def run_of(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
 
 
 def parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
-    """Tensors in a shared byte buffer, but no views of it: a compiler would trace views to their base."""
+    """Tensors in the memory of a byte buffer (no views, which a compiler would trace)."""
     storage = run.untyped_storage()
     return [
         torch.empty(0, dtype=tensor.dtype, device=run.device).set_(
@@ -203,7 +203,7 @@ def filled(column: Array, rows: int) -> Array:
 
 
 def packed_view(stream: Stream, device: torch.device, width: int | None, most: int | None, lay: bool) -> StreamView:
-    """Packed columns (T, ...); `width` pads their end and bounds the longest length."""
+    """Packed columns (T, ...); with `width`, padded at the end to a fixed total length."""
     lengths, columns = stream.lengths, stream.columns
     total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0
     pairs = int((lengths.astype(np.int64) * (lengths + 1) // 2).sum())
@@ -216,7 +216,7 @@ def packed_view(stream: Stream, device: torch.device, width: int | None, most: i
 
 
 def padded_view(stream: Stream, device: torch.device, wide: int, masked: bool, shares: bool) -> StreamView:
-    """Padded columns (B, wide, ...), without a mask if none is needed or `masked`."""
+    """Padded columns (B, wide, ...); a mask only if lengths differ, or if `masked`."""
     lengths = stream.lengths
     if not masked and len(lengths) and (lengths == wide).all():
         shaped = {name: c.reshape(len(lengths), wide, *c.shape[1:]) for name, c in stream.columns.items()}

@@ -34,10 +34,10 @@ LOCKS: dict[int, Lock] = {}  # one per process: a forked process must not wait f
 class Dataset:
     """Tokenised samples of a source: `dataset.batch(ids)`.
 
-    windows   rule for cutting a stream into windows, by its name; at most one stream. The other streams of a window
-              are uncut. Without windows, samples are complete; but with several streams, a stream longer than the
-              window of its tokens is truncated, and `shortened` counts these samples. Loose windows start where
-              `rng` of `dataset.batch(ids, rng)` draws; without `rng` in the middle.
+    windows   {stream: rule} for cutting at most one stream into windows. The other streams of a window are uncut.
+              Without windows, samples are complete; but with several streams, a stream longer than the window of its
+              tokens is truncated, and `shortened` counts these samples. `rng` of `dataset.batch(ids, rng)` draws the
+              starts of loose windows; without `rng` they are in the middle.
     near      number of pieces kept in memory; inside `reading`, up to two more are loaded ahead
     labels    columns of lists with a label for each word (or each token, if tokens are not parts of words). The
               lists stay with the samples. The first token of a word has the index of its label in the column `item`,
@@ -148,7 +148,7 @@ class Dataset:
         return np.concatenate([index.whole_lengths for index in self.indices.values()])
 
     def _counted(self, which: int) -> Array:
-        """Tokens per sample: 0 summed over the streams, 1 in the longest stream."""
+        """Tokens per sample: the sum over the streams (0), or the longest stream (1)."""
         if self.waits:
             counts = next(iter(self.tokens.values())).count_tokens(partial(known_column, self.source))
             if counts is not None:

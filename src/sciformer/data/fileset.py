@@ -42,7 +42,7 @@ class TaggedFiles(Data):
     """Files with optional class tags, CLASS:FILE, for train, valid and test."""
 
     files: list[str] = Field(default_factory=list)
-    """Training files: names or globs; CLASS:FILE gives all samples of the files a class."""
+    """Training files: names or globs; CLASS:FILE sets the class of all samples in the files."""
     valid: list[str] = Field(default_factory=list)
     """Validation files, to choose the best model (default: samples of `files`, by `split`)."""
     test: list[str] = Field(default_factory=list)
@@ -117,7 +117,7 @@ def check_tags(files: Sequence[Tagged]) -> None:
 
 @dataclass(frozen=True)
 class Words:
-    """Column of strings, encoded as different values and an index per sample."""
+    """Column of strings, stored as distinct strings and one index per sample."""
 
     words: Array
     numbers: Array
@@ -209,7 +209,7 @@ class FilePlan:
         raise NotImplementedError
 
     def aligned(self) -> Self:
-        """A copy that leaves out no samples."""
+        """A copy that keeps every sample, also empty samples."""
         raise NotImplementedError
 
     def without(self, names: Collection[str]) -> Self:
@@ -255,7 +255,7 @@ def stretches(edges: Array, rows: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def known_columns(scans: Sequence[Scan], name: str, unit: str = "samples") -> Array:
-    """A column of all samples, from the scans."""
+    """Values of a column for all samples, from the scans."""
     if lacking := [scan.path for scan in scans if name not in scan.columns]:
         message = f"{lacking[0]} has no column `{name}`, needed to split the {unit}"
         raise UserError(message, key="data.split", file=lacking[0])
@@ -263,9 +263,9 @@ def known_columns(scans: Sequence[Scan], name: str, unit: str = "samples") -> Ar
 
 
 def note_missing_columns(scans: Sequence[Scan], asked: Collection[str], notes: list[str], but: str = "") -> list[str]:
-    """Optional columns (except `but`) missing in some files.
+    """Names of the optional columns (except `but`) that some or all files lack.
 
-    A note is added for columns missing in only some files, and for missing columns in `asked`.
+    A note is added if only some of the files lack a column, or if the column is in `asked`.
     """
     names = list(dict.fromkeys(name for scan in scans for name in scan.lacks if name != but))
     for name in names:
@@ -277,7 +277,7 @@ def note_missing_columns(scans: Sequence[Scan], asked: Collection[str], notes: l
 
 
 def note_overlaps(groups: Mapping[str, Any], what: str) -> list[str]:
-    """Notes on samples of other parts that are also in the training files, by their ids."""
+    """Notes on samples of other parts whose ids are also in the training files."""
     known = set(groups["train"].tolist())
     counts = {part: sum(one in known for one in own.tolist()) for part, own in groups.items() if part != "train"}
     shares = {part: f"{count:,} of {len(groups[part]):,} {what}" for part, count in counts.items() if count}
@@ -316,7 +316,7 @@ class FileSet(TaggedFiles):
         raise NotImplementedError
 
     def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
-        """Notes on samples left out, where `kept` of `total` are used."""
+        """Notes on samples left out; `kept` of `total` samples are used."""
         return []
 
     def find(self, names: Sequence[str | Path]) -> list[Tagged]:

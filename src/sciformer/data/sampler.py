@@ -23,7 +23,7 @@ class BatchSampler:
     """Shuffled batches of fixed size; `order(epoch, step)` returns sample ids.
 
     count    number of samples in the dataset
-    batch    number of samples in a global batch; an epoch drops the (random) rest
+    batch    number of samples in a global batch; an epoch drops the remaining samples, which are random
     lengths  (count,) sample lengths, for batches of similar length, sorted within windows of `window` batches
              (default: batches of mixed length)
     chunks   sizes of the pieces of data larger than memory: pieces are shuffled, then samples within groups of
@@ -60,7 +60,7 @@ class BatchSampler:
         """Number of batches per epoch."""
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room | None:
-        """Fixed rows and width of the batch of any rank; None if they vary."""
+        """Number of rows and width of the batch of each rank; None if they vary."""
         return None
 
     def shapes(self, multiple: int) -> int:
@@ -87,7 +87,7 @@ class BatchSampler:
             first = stop
 
     def ahead(self, epoch: int, step: int) -> Integers:
-        """Pieces needed around this step, then next; empty for a single piece."""
+        """Pieces of the group of this step, then of the next group; empty for one piece."""
         if len(self.chunks) == 1:
             return self.chunks[:0]
         group = self._group(epoch, step)
@@ -96,7 +96,7 @@ class BatchSampler:
         return np.concatenate([self._turn(epoch)[group - self.near : group], after])
 
     def _group(self, epoch: int, step: int) -> int:
-        """Index of the first piece after the group of this step, in the order of the epoch."""
+        """End of the group of this step, as an index into the pieces of the epoch."""
         place = self.count * step // self.batches
         return (int(np.searchsorted(self._ends(epoch), place, "right")) // self.near + 1) * self.near
 
@@ -188,7 +188,7 @@ class TokenBudgetSampler(BatchSampler):
         self.made: tuple[int, Integers, Integers] = (-1, none, none)  # cached epoch
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room:
-        """Fixed rows and width of batches of this width."""
+        """Fixed number of rows and width of the batch of this step."""
         kind = self.which[self._epoch(epoch)[1][step]]
         return -(-int(self.rows[kind]) // world), int(self.kinds[kind])
 
@@ -240,11 +240,11 @@ class PackedSampler(BatchSampler):
         self.made: tuple[int, Integers, Integers] = (-1, self.cuts, self.cuts)  # cached epoch
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room:
-        """Rows, rounded up to few different numbers, and tokens of the batch."""
+        """Number of rows, rounded up to few different values, and number of tokens."""
         return int(rounded(np.array([-(-len(self(epoch, step)) // world)]), 64)[0]), -(-self.tokens // world)
 
     def shapes(self, multiple: int) -> int:
-        """Two, because the number of samples varies little."""
+        """Two batch shapes, because the number of samples varies little."""
         return 2
 
     def __call__(self, epoch: int, step: int) -> Integers:
@@ -260,7 +260,7 @@ class PackedSampler(BatchSampler):
 
 
 def rounded(widths: Integers, multiple: int | None = None) -> Integers:
-    """Round widths up to a multiple (default: to few different values); at least 1."""
+    """Round widths (at least 1) up to a multiple (default: to few different values)."""
     widths = np.maximum(1, widths)
     if multiple is None:
         octave = np.frexp(widths - 1)[1].astype(np.int64)  # 2 ** (octave - 1) < width <= 2 ** octave

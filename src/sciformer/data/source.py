@@ -199,7 +199,7 @@ def fingerprint_files(paths: Sequence[Path]) -> dict[str, str]:
 
 
 def locate(name: str) -> str:
-    """Absolute path of a file or glob; the file itself keeps its name if it is a link."""
+    """Absolute path of a file or glob; only links in the folder part are resolved."""
     path = Path(name).expanduser()
     marked = [number for number, part in enumerate(path.parts) if any(mark in part for mark in GLOB_CHARACTERS)]
     if path.exists() or not marked:

@@ -71,7 +71,7 @@ class Split(BaseModel):
 
     @property
     def lot(self) -> int:
-        """Seed for other draws of the same split, such as few labels per class."""
+        """Seed of further random draws for this split, such as few labels per class."""
         if self.folds is None:
             return self.seed
         return int(key(self.seed, "fold", self.folds, self.fold)[0] >> np.uint64(1))
@@ -85,7 +85,7 @@ class Split(BaseModel):
     def of_table(self, table: Mapping[str, Any], count: int, rows: Rows | None = None) -> dict[str, Rows]:
         """Split a table by its own columns.
 
-        rows   (count,) subset of rows to split; the result counts within it (default: all rows)
+        rows   (count,) subset of rows to split (default: all rows); the result has indices into this subset
         """
         columns: dict[str, Any] = {}
         for where, name in (("by", self.by), ("stratify", self.stratify)):
@@ -154,7 +154,7 @@ def _drawn(ids: Rows, stratum: Rows | None, word: Any) -> Rows:
 
 
 def _picked(order: Rows, count: int, even: bool) -> Rows:
-    """Pick `count` ids: the first, or at even steps for equal fractions of the strata."""
+    """Pick the first `count` ids, or ids at even steps for equal shares of the strata."""
     if not even or count >= len(order):
         return order[:count]
     return order[((np.arange(count) + 0.5) * len(order) / max(1, count)).astype(np.int64)]

@@ -127,7 +127,7 @@ def unravel(number: Array, shapes: Array) -> list[Array]:
 def truncate(stream: Stream, far: float, prefix: int = 0) -> Stream:
     """Keep tokens within the distance `far` of the first token of their sample.
 
-    The distance is that of `at` if it has one axis, otherwise that of the token positions.
+    The distance is measured in `at` if it has one axis, otherwise in token positions.
 
     prefix   number of tokens at the beginning of each sample that are always kept
     """

@@ -26,7 +26,7 @@ def make_folder(path: Path, advice: str = OUT_HINT) -> Path:
 
 
 def check_name(path: Path, endings: Sequence[str], what: str = "a file") -> None:
-    """Check the suffix of an output file, and that it is not a folder, before the work."""
+    """Check early that an output file has a valid suffix and is not a folder."""
     if path.is_dir():
         hint = f"Give {what} in it: {path / f'NAME{endings[0]}'}"
         raise UserError(f"'{path}' is a folder, not {what} to write", hint=hint, file=path)
@@ -49,7 +49,7 @@ def check_new(path: Path, overwrite: bool) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Check that a file can be written, before the work."""
+    """Check early that a file can be written."""
     if path.is_dir():
         raise UserError(f"{path} is a folder, not a file to write", file=path)
     make_folder(path.parent)
@@ -60,7 +60,7 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def atomic_write(path: Path, advice: str = OUT_HINT) -> Iterator[Path]:
-    """Temporary path beside a file: renamed to it at the end, removed after an error."""
+    """Context with a temporary path: renamed to `path` at the end, removed on error."""
     try:
         with _rename_at_end(path.with_name(f".{path.name}.{os.getpid()}.partial"), path) as partial:
             yield partial

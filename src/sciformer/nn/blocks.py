@@ -100,8 +100,8 @@ class Block(nn.Module):
     mlp_ratio  width of the hidden layer of the MLP divided by `dim`
     dropout    dropout of both branches; also the default of `attention_dropout` (attention weights) and
                `hidden_dropout` (hidden activations of the MLP). `drop_path` drops whole branches
-    residual   whether x is added to the output of each branch; without it (ASTROMER, arXiv 2205.01677) post is
-               x <- norm(attention(x)); x <- norm(mlp(x))
+    residual   whether x is added to the output of each branch; without it (ASTROMER, arXiv 2205.01677) a post-norm
+               block is x <- norm(attention(x)); x <- norm(mlp(x))
     extras     parts of NormFormer (arXiv 2110.09456): `head_scale`, a learned scale of each head; `attention_norm`, a
                norm after attention; `hidden_norm`, a norm inside the MLP; `residual_scale`, a learned scale of the
                residual of the MLP. The Particle Transformer (arXiv 2202.03772) replaces `head_scale` by `output_scale`,

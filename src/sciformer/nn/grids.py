@@ -46,7 +46,7 @@ class Grid:
     def of(
         cls, places: Shape, n: int, valid: Tensor | None, cell: Tensor | None, at: Tensor | None, training: bool
     ) -> Grid:
-        """Grid of tokens at `cell`, or else at integer positions `at`.
+        """Grid of tokens at `cell` (default: at the integer positions `at`).
 
         With `cell`, images may differ in size. A training always uses the largest size, `places`, because a smaller
         size would need a device sync.

@@ -98,7 +98,7 @@ def coordinates(at: Tensor, x: Tensor, layout: Layout) -> Tensor:
 
 
 def take(run: Tensor, rows: Tensor) -> Tensor:
-    """Rows of flat tokens (T, ...), 0 for row T; gradients are deterministic."""
+    """Select rows of flat tokens (T, ...), 0 for index T; gradients are deterministic."""
     wide = torch.cat([run, run.new_zeros(1, *run.shape[1:])])
     if wide.dim() == 2 and wide.is_floating_point():
         return F.embedding(rows, wide)

@@ -90,7 +90,7 @@ class BatchNorm(nn.Module):
     def affine(self, found: tuple[Tensor, Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
         """Scale and shift (D,) of y = scale x + shift.
 
-        found  mean, variance and row count of a batch; None means the running statistics
+        found  mean, variance and row count of a batch (None: use the running statistics)
         """
         mean, variance = self.running_mean, self.running_var
         if found is not None:

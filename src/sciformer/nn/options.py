@@ -28,8 +28,8 @@ class TokenForm(NamedTuple):
     kind         kind of the tokens, for errors
     width        width of an embedded token
     axes         number of coordinates of a token
-    grid_shape   number of token positions, or shape of their grid; None if positions are not counted
-    raster       function that returns height, width and channels of an image patch (an empty tuple without patches)
+    grid_shape   number of token positions, or shape of their grid; None if the number is not fixed
+    raster       function that returns height, width and channels of an image patch (empty for other tokens)
     initial_std  standard deviation of embedded tokens before training
     leading      number of tokens without a position in front, for example a class token
     """
@@ -60,7 +60,7 @@ class PositionOptions(Options):
         return False
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
-        """Position code for trunk width `dim`; `heads` is None without attention."""
+        """Position code for trunk width `dim`; `heads` is None if there is no attention."""
         raise NotImplementedError
 
 
@@ -90,7 +90,7 @@ class TrunkOptions(Options):
 
     @property
     def reads_both_ways(self) -> bool:
-        """Whether half of the width comes from a backward pass over the tokens."""
+        """Whether half of the width comes from reading the tokens in reverse order."""
         return False
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> nn.Module:

@@ -73,7 +73,7 @@ class FirstPool(nn.Module):
 class LastPool(nn.Module):
     """Last real token, for recurrent trunks; 0 without tokens.
 
-    With `bidirectional` the second half of the width comes from the first real token, where the backward pass ends.
+    With `bidirectional` the second half of the width comes from the first real token, where the reverse direction ends.
     """
 
     def __init__(self, bidirectional: bool = False) -> None:
@@ -125,7 +125,7 @@ def prepended(
 ) -> tuple[Tensor, Valid, Tensor | None]:
     """Prepend a token (D,) or (B, D) at coordinate 0 to tokens, mask and coordinates.
 
-    Coordinates (N, A) with N = B and A = N are read as (B, N): expand such coordinates to (B, N, A) first.
+    Coordinates (N, A) are read as (B, N) if N = B and A = N; expand them to (B, N, A) in this case.
     """
     check_layout(x, valid)
     if isinstance(valid, Ragged):
@@ -178,7 +178,7 @@ class ClassAttention(nn.Module):
         return self.norm(token[:, 0])
 
     def _packed(self, x: Tensor, ragged: Ragged) -> Tensor:
-        """Class attention of packed sequences, with a row for the class token before each."""
+        """Class attention of packed sequences, with the class token in front of each."""
         check_layout(x, ragged)
         count = len(ragged)
         longer = ragged.longer()
@@ -213,7 +213,7 @@ class AttentionPool(nn.Module):
 
 
 class RecurrentPool(nn.Module):
-    """Last state of `depth` layers of a `kind` (arXiv 2205.01677); 0 without tokens."""
+    """Last state of `depth` recurrent layers (arXiv 2205.01677); 0 without tokens."""
 
     def __init__(self, dim: int, kind: str = "lstm", depth: int = 2, dropout: float = 0.0) -> None:
         super().__init__()

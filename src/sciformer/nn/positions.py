@@ -29,7 +29,7 @@ Periods = tuple[float, float]
 
 
 class Position(nn.Module):
-    """No position code: tokens are a set. Base class of all position codes.
+    """No position code (tokens are a set), and base class of all position codes.
 
     `axes` is the number of coordinates. `inside` is True if the code acts inside attention; trunks without attention
     refuse it.
@@ -95,7 +95,7 @@ class Position(nn.Module):
         return None
 
     def columns(self, at: Tensor) -> Tensor:
-        """Coordinates as (..., N, A); an error for a wrong number of axes."""
+        """Coordinates as (..., N, A); a wrong number of axes is an error."""
         if self.axes == 1 and ((at.dim() < 3 and at.shape[-1:] != (1,)) or at.dim() < 2):
             at = at[..., None]
         if at.shape[-1] != self.axes:
@@ -182,7 +182,7 @@ class Sinusoidal(AddedCode):
     """PE(p, 2i) = sin(p / base^(2i / d)),  PE(p, 2i + 1) = cos(p / base^(2i / d)).
 
     p may be any real number (arXiv 1706.03762: integers). With several axes, each axis has an equal share of the width.
-    With `periods` (shortest, longest) the periods of the sinusoids are spaced evenly in the logarithm between these.
+    With `periods` (shortest, longest) the periods of the sinusoids are spaced evenly in the logarithm.
     """
 
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0, periods: Periods | None = None) -> None:
@@ -276,7 +276,7 @@ def checked(periods: Periods | None) -> Periods | None:
 class Fourier(Position):
     """Learned Fourier features: PE(p) = W [sin(2 pi F p); cos(2 pi F p)] (arXiv 2106.02795).
 
-    For real-valued times or positions, also irregular ones. The initial frequencies F are normal with standard
+    For real-valued times or positions; they may be irregular. The initial frequencies F are normal with standard
     deviation `scale`; choose about 1 / (shortest relevant distance). With `periods` (shortest, longest) they are
     1 / period, evenly spaced in the logarithm. Subtract the mean from large coordinates first.
     """

@@ -362,7 +362,7 @@ def _exponent(node: ast.expr, text: str) -> None:
 
 
 def function(node: ast.expr) -> str:
-    """Name of a function; empty for other nodes."""
+    """Name of the function that a node refers to; empty for other nodes."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in PREFIXES:
         return FUNCTION_ALIASES.get(node.attr, node.attr)
     return FUNCTION_ALIASES.get(node.id, node.id) if isinstance(node, ast.Name) else ""

@@ -40,7 +40,7 @@ class Simulation(Data):
     recipe_keys: ClassVar[tuple[str, ...]] = ()
     """Keys only for training, which are not options of `sciformer simulate`."""
     class_files: ClassVar[Mapping[str, str]] = {}
-    """File name of each class, for `--by-class FOLDER` (default: the option does not exist)."""
+    """File name of each class, for `--by-class FOLDER` (default: none, so that the option does not exist)."""
 
     number: int = Field(default=20_000, ge=1, le=10**10)
     """Number of samples to train on, or to write (default: 20,000)."""
@@ -67,11 +67,11 @@ class Simulation(Data):
         return Arrays(kind="arrays")
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Section of each class, by its file, for simulations with `class_files`."""
+        """Map from the output file of each class (`class_files`) to its section."""
         raise NotImplementedError
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """Samples of .npz files written by `sciformer simulate`, or of other files."""
+        """Samples of .npz files; `file_reader` reads other formats."""
         if files and all(str(name).endswith(".npz") for name in files):
             return Arrays(kind="arrays").read(files)
         return self.file_reader().read(files)
@@ -132,7 +132,7 @@ class SimulatedSequence(Simulation):
     version: ClassVar[int] = 1
     """Version of the simulation; a new version gives other samples for the same seed."""
     rows_per_chunk: ClassVar[int] = 1024
-    """Samples per chunk, which has its own random generator; another value gives other samples."""
+    """Samples per chunk. Each chunk has its own random generator, so another value gives other samples."""
     known_classes: ClassVar[tuple[str, ...]] = ()
     """All classes, from which the key `classes` selects; empty if samples have no class."""
     rows_per_write: ClassVar[int] = 4096
@@ -145,7 +145,7 @@ class SimulatedSequence(Simulation):
     test: int | None = Field(default=None, ge=0)
     """Number of test samples, for the final evaluation (default: a tenth of `number`)."""
     chunk_size: int | None = Field(default=None, ge=16)
-    """Samples per piece (default: 4096, or as the simulation sets it); training shuffles across several pieces."""
+    """Samples per piece (default: 4,096, if the simulation sets no other); training shuffles across several pieces."""
     cache: str = ""
     """Folder that caches simulated pieces for later runs (default: no cache)."""
 
@@ -244,7 +244,7 @@ class SimulatedSequence(Simulation):
             yield self.make(min(self.rows_per_write, self.number - first), first)
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Section of each class with its share of the samples, by its file in a folder."""
+        """Map from the output file of each class to a section with its share of samples."""
         names = [self.class_names()[number] for number in self.class_numbers()]
         if self.number < len(names):
             message = f"number must be at least {len(names)}, one for each class, not {self.number}"
@@ -311,7 +311,7 @@ def load_or_make(path: Path | None, make: Callable[[], Table], write: bool = Tru
 
 
 def _packed(table: Table) -> dict[str, Array]:
-    """Plain arrays of a piece; lists become flat values, with their lengths once."""
+    """Plain arrays of a piece: flat values of the lists, and each `lengths` array once."""
     columns = {name: column.values if isinstance(column, Lists) else column for name, column in table.items()}
     lists = {name: column.lengths for name, column in table.items() if isinstance(column, Lists)}
     return columns | ({LENGTHS: next(iter(lists.values())), LISTS: np.array(list(lists))} if lists else {})

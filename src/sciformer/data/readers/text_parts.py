@@ -42,10 +42,10 @@ class Parts(TaggedFiles):
     split: Split = Split(valid=0.1, test=0.0)
     """Split of `files` into train, valid and test, for parts without files (default: valid 0.1, test 0)."""
     errors: Errors = "strict"
-    """Invalid UTF-8: strict refuses the file; replace counts invalid bytes as U+FFFD (default: strict)."""
+    """Invalid UTF-8 (default: strict). strict: refuse the file. replace: read invalid bytes as U+FFFD, with a note."""
 
     def open(self, log: Any = None) -> Splits:
-        """Read the files of every part; split the training files for parts without files."""
+        """Read the files of each part; split the training files if a part has no files."""
         names = self.named()
         train = self.table(names.pop("train"))
         if not rows_of(train):
@@ -86,7 +86,7 @@ class Parts(TaggedFiles):
         return Memory(self.table(files, training=False))
 
     def divided(self, table: Table) -> dict[str, Rows]:
-        """Rows of each part drawn from the training files; equal texts stay in one part."""
+        """Split the rows of the training files into parts; equal texts stay in one part."""
         split = self.split.less(self.valid, self.test)
         for key in ("by", "stratify"):
             if name := getattr(split, key):

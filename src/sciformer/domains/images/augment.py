@@ -67,7 +67,7 @@ class Augmentation:
         return fits and set(self.augment) <= {"flip", "turn"}
 
     def permute_patches(self, patches: Array, shape: Shape, channels: int, rng: SampleRandom) -> Array:
-        """Augment patches (T, pixels) by permuting pixels: one copy instead of five."""
+        """Augment patches (T, pixels) by permuting pixels, with a single copy of the data."""
         size = channels * patches.dtype.itemsize
         kind = np.dtype(f"u{size}") if size in (1, 2, 4, 8) else np.dtype((np.void, size))
         pixels = np.ascontiguousarray(patches).view(kind).reshape(len(rng.ids), -1)
@@ -163,7 +163,7 @@ def resample(images: Array, centre: Array, zoom: Array, angle: Array | None = No
 
 
 def _neighbour_pixels(line: Array, size: int, periodic: bool, exact: Any) -> tuple[Array, Array, Array]:
-    """Indices of both neighbour pixels on a line, and the weight of the second."""
+    """Indices of the two nearest pixels on a line, and the weight of the second pixel."""
     low = np.floor(line + 1e-5)  # integer positions need no interpolation
     part = np.maximum(line - low, 0).astype(exact)
     index = low.astype(np.int64)

@@ -22,17 +22,17 @@ SECOND_CUE = "texture"  # column of the second cue; the first is the label
 
 
 class CueBias(NamedTuple):
-    """Numbers of predictions for each cue, over samples with conflicting cues."""
+    """Number of predictions that follow each cue, over samples with conflicting cues."""
 
     first: int
     second: int
     neither: int
     classes: dict[str, tuple[int, int]]
-    """For each class of the first cue: predictions that follow the first and the second cue."""
+    """For each class of the first cue: numbers of predictions that follow the first cue and the second cue."""
 
     @property
     def value(self) -> float:
-        """Share of the first cue among predictions of either cue; nan if none."""
+        """Share of the first cue among predictions of either cue; nan without predictions."""
         return self.first / (self.first + self.second) if self.first + self.second else float("nan")
 
     @property
@@ -42,7 +42,7 @@ class CueBias(NamedTuple):
 
 
 def cue_bias(predicted: ArrayLike, first: ArrayLike, second: ArrayLike) -> CueBias:
-    """Count predictions (n,) for each cue (n,), over samples with conflicting cues."""
+    """Count predictions (n,) that follow each cue (n,), where both cues conflict."""
     answer, one, other = (np.asarray(each).astype(str) for each in (predicted, first, second))
     if not answer.shape == one.shape == other.shape or answer.ndim != 1:
         shapes = f"{answer.shape}, {one.shape} and {other.shape}"
@@ -55,7 +55,7 @@ def cue_bias(predicted: ArrayLike, first: ArrayLike, second: ArrayLike) -> CueBi
 
 
 def draw_bias(found: Mapping[str, CueBias], first: str, second: str) -> Figure:
-    """Plot the cue bias of each model or part: dots for classes, a bar for all."""
+    """Plot the cue bias of each model or part: dots for classes, a bar for the total."""
     figure, axes = style.new_axes()
     figure.set_size_inches(5.5, 1.1 + 0.45 * len(found))
     for i, bias in enumerate(found.values()):

@@ -19,7 +19,7 @@ MISSING_COLOUR = (0.80, 0.86, 0.92)  # of NaN pixels
 
 
 def draw_image(axes: Axes, image: Array, shade: Array | None) -> None:
-    """Draw an image (H, W, channels) under weights (H, W), redder if larger."""
+    """Draw an image (H, W, channels) with an overlay of weights (H, W) in red."""
     span = (-0.5, image.shape[1] - 0.5, image.shape[0] - 0.5, -0.5)
     axes.imshow(to_rgb(image, display_limits(image)), extent=span, interpolation="nearest")
     if shade is not None:
@@ -55,7 +55,7 @@ def display_limits(image: Array) -> tuple[Array, Array]:
 
 
 def to_rgb(image: Array, ends: tuple[Array, Array]) -> Array:
-    """Convert to RGB in [0, 1]: three channels as colours, else their mean in grey."""
+    """Convert three channels to RGB in [0, 1], or the mean of the channels to grey."""
     low, high = ends
     shown = _display_channels(image)
     level = np.clip((shown - low) / np.maximum(high - low, 1e-12), 0, 1)

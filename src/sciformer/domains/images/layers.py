@@ -38,7 +38,7 @@ class Pixels(nn.Module):
 class Stem(nn.Module):
     """Convolutional stem: 3 x 3 convolutions with stride 2 (arXiv 2106.14881).
 
-        x <- act(norm(conv(x))), then x <- W x + b for the one vector left for each patch
+        x <- act(norm(conv(x))), then x <- W x + b for the vector that remains of each patch
 
     The number of channels doubles with each convolution up to D / 2, and is at least `MIN_STEM_CHANNELS`. Differences
     to the paper: LayerNorm over channels replaces BatchNorm, and activations outside an image are set to 0, so that

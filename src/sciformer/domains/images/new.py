@@ -123,7 +123,7 @@ def _describe_images(shapes: Array, varying: bool) -> str:
 
 
 def _class_or_value_column(name: str, column: Array) -> Array:
-    """Known entries of a column; integers with too many values become floats."""
+    """Known values of a column; integers become floats if there are too many values."""
     known = column[~is_missing(column)]
     whole = known.dtype.kind in "iu" and name.lower() not in IDENTIFIER_NAMES
     return known.astype(np.float64) if whole and _too_many_classes(known) else known
@@ -216,7 +216,7 @@ def _group_column(flat: dict[str, Array], count: int) -> str:
 def find_question(flat: dict[str, Array], count: int, given: Given, along: bool = False) -> guess.Question:
     """Choose the objective: classify, regress, or reconstruct masked patches.
 
-    along   plot the predictions against a column of values, for example a temperature
+    along   whether to plot the predictions against a column of values, such as a temperature
     """
     most = min(guess.MAX_CLASSES, max(2, count // 5))
     sizes = {name: len(np.unique(column)) for name, column in flat.items() if guess.is_discrete(column)}

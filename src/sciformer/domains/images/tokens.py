@@ -61,8 +61,8 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     """Target of masked patches (default: pixels). `pixels`: the normalised pixels. `patch`: the pixels normalised by
     mean and standard deviation of their patch, as in masked autoencoders."""
     stretch: Literal["none", "asinh", "log", "sqrt"] = "none"
-    """Stretch of raw values before scaling, odd in x (default: none): asinh(x / softening), log(1 + x / softening),
-    sqrt(x)."""
+    """Stretch of the absolute value x of a pixel before scaling (default: none): asinh(x / softening),
+    log(1 + x / softening) or sqrt(x). The sign is kept."""
     softening: float = Field(default=1.0, gt=0)
     """Softening of asinh and log in units of the data; larger values are compressed (default: 1)."""
     scale: Literal["channel", "image", "none"] = "channel"
@@ -192,7 +192,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def initial_std(self) -> float:
-        """Initial std of learned positions: small for periodic images, where all are equivalent."""
+        """Initial std of learned positions; small for periodic images, whose positions are equivalent."""
         return 0.02 if self.periodic else 0.5
 
     def tokenize(self, table: Table) -> Stream:

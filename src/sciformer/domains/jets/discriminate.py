@@ -92,7 +92,7 @@ class Discriminate(Classify):
         return super().measured + [title for title, *_ in self._working_points()]
 
     def _working_points(self) -> list[tuple[str, str, float]]:
-        """List (name of the score, class, signal efficiency)."""
+        """List of (name of the score, class, signal efficiency)."""
         found = []
         for name in self.signals:
             after = f"_{name}" if len(self.classes) > 2 else ""
@@ -160,7 +160,7 @@ class Discriminate(Classify):
         return super().figures(outputs, samples) | rejection_figures(self, outputs, samples)
 
     def summarises_by_median(self, name: str) -> bool:
-        """True for rejections, which vary by factors between seeds."""
+        """True for rejections: they vary strongly between seeds."""
         return _is_rejection(name)
 
     def summary_note(self, names: Iterable[str]) -> str:

@@ -24,7 +24,7 @@ ROWS_AT_ONCE = 4096  # rows that fit into the CPU cache
 
 @dataclass
 class Kinematics:
-    """Momenta of particles and of their jets, inputs of kinematic features (T,)."""
+    """Momenta of particles and of their jets, the input of kinematic features."""
 
     vector: Array  # (T, 4) px, py, pz, E
     plane: Array  # (T, 2) deta and dphi
@@ -62,11 +62,11 @@ class Feature(BaseModel):
     formula: str = ""
     """Formula over columns of the data, instead of a column."""
     change: Literal["", "tanh"] = ""
-    """Function applied to the column: tanh, or none (default)."""
+    """Function applied to the column: tanh or none (default: none)."""
     centre: float | None = 0.0
-    """Value subtracted (default: 0); null: median of the training data."""
+    """Value subtracted (default: 0). null means the median of the training data."""
     scale: float | None = 1.0
-    """Factor (default: 1); null: 1 / s, with 68 % of the training data within s of the median."""
+    """Factor (default: 1). null means 1 / s, with 68 % of the training data within s of the median."""
     clip: tuple[float, float] | None = None
     """Lower and upper limit after scaling (default: none)."""
 
@@ -87,7 +87,7 @@ class Feature(BaseModel):
         return tuple(Formula(self.formula).names) if self.formula else (self.column or self.name,)
 
     def looks_around(self, shared: Collection[str]) -> bool:
-        """Whether it depends on other particles: reduction, index or `shared` column."""
+        """Whether other particles enter: by a reduction, an index or a `shared` column."""
         if set(self.needs) & set(shared):
             return True
         parts = list(ast.walk(parsed(self.formula))) if self.formula else []
@@ -171,7 +171,7 @@ def relative_kinematics(vector: Array, jet: Array) -> Array:
 
 
 def turn_particle(vector: Array, jet: Array, deta: float, dphi: float) -> Array:
-    """Rotate a particle (4,) to angles from its jet (4,); pT and mass stay the same."""
+    """Rotate a particle (4,) to new angles from its jet (4,); pT and mass are kept."""
     px, py, pz, energy = vector.astype(np.float64)
     pt, mass2 = np.hypot(px, py), energy**2 - px**2 - py**2 - pz**2
     eta, phi = jet[1] + deta * (-1 if jet[1] < 0 else 1), jet[2] + dphi

@@ -75,7 +75,7 @@ class TokenPairs:
         self.count = others.clamp(min=1)[:, None]
 
     def pair_values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """Gather token values of i and j (P, ...); arbitrary for padding pairs."""
+        """Gather token values of i and j (P, ...); padding pairs get arbitrary values."""
         if self.packed:
             return take(first, self.left), take(second, self.right)
         batch, n = self.layout.rows.shape
@@ -96,9 +96,9 @@ class TokenPairs:
     def moments(self, a: Tensor, b: Tensor, seen: Tensor, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (D,), variance (D,) and number of z_ij = a_i + b_j + frame seen_ij.
 
-        Over all pairs, without storing z. a and b are (T, D), seen (P, C) is symmetric in i and j, frame is (D, C).
-        Products become sums over tokens: sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i. All terms are centred
-        first.
+        The moments are over all pairs, without storing z. a and b are (T, D), seen (P, C) is symmetric in i and j,
+        frame is (D, C). Products become sums over tokens, from centred terms:
+        sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i.
         """
         layout = self.layout
         there = layout.rows.new_ones(layout.rows.shape) if layout.valid is None else layout.valid

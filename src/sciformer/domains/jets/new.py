@@ -191,7 +191,7 @@ def _file_layout(path: Path, keys: EventFiles) -> Layout:
 
 
 def _guess_axes(file: TableFile) -> dict[str, list[str]]:
-    """Guess the names of an array (n, particles, 4) from its values."""
+    """Guess names for the last axis of an array (n, particles, 4) from its values."""
     for stem in {name[:-2] for name in file.columns if name.endswith("_0")}:
         names = [f"{stem}_{number}" for number in range(4)]
         if not all(file.columns.get(name) == "list" for name in names) or f"{stem}_4" in file.columns:
@@ -321,7 +321,7 @@ ColumnKinds = Mapping[str, str]  # kind of each column: `list` or `value`
 
 
 class ParticleColumns(NamedTuple):
-    """Particle columns of a file: momenta (`parts`), and all by suffix (`own`)."""
+    """Columns of particles: momenta (`parts`), and all columns by suffix (`own`)."""
 
     name: str
     parts: dict[str, str]

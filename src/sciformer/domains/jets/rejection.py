@@ -129,7 +129,7 @@ def _jensen_shannon(p: Floats, q: Floats) -> float:
 def _signal_and_background(
     probabilities: Floats, label: Integers, signal: int, background: int
 ) -> tuple[Floats, NDArray[np.bool_]] | None:
-    """Score and signal flag of two classes; None for nan or a missing class."""
+    """Score and signal flag of two classes; None if scores are nan or a class is missing."""
     p, truth = classes(probabilities, label)
     if not numbers(p) or not {signal, background} <= set(np.unique(truth).tolist()):
         return None

@@ -75,7 +75,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     """Columns with 1 for particles of a type, used in drawings and as a target for hidden particles."""
     features: FeatureSetName | list[Feature] = "full"
     """Input features: kin (7, from momenta), kinpid (13, with charge and type), full (17, with impact parameters;
-    default), or a list of names or {name, column, formula, centre, scale, clip}: clip((x - centre) scale)."""
+    default), or a list of names and of {name, column, formula, centre, scale, clip} for clip((x - centre) scale)."""
     max_tokens: int = Field(default=128, ge=1)
     """Maximum number of particles per jet, the highest pT first (default: 128)."""
     at: Literal["plane", "vector"] = "plane"
@@ -83,13 +83,13 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     embed: Literal["layers", "linear", "features"] = "layers"
     """Embedding of the features: layers (an MLP of `widths`; default), linear (one matrix), or features (none)."""
     widths: tuple[int, ...] = (128, 512)
-    """Widths of the hidden layers of the embedding."""
+    """Widths of the hidden layers of the embedding (default: 128, 512)."""
     pair_features: tuple[PairName, ...] = PAIR_FEATURES
     """Pair features that bias attention: ln_kt, ln_z, ln_delta, ln_m2 (default: all; [] for no bias)."""
     pair_widths: tuple[int, ...] = (64, 64, 64)
-    """Widths of the hidden layers from pair features to attention heads."""
+    """Widths of the hidden layers from pair features to attention heads (default: 64, 64, 64)."""
     pair_last: bool = True
-    """Activation after the last pair layer (default: true, in weaver use_pre_activation_pair: false)."""
+    """Activation after the last pair layer (default: true). In weaver: `use_pre_activation_pair: false`."""
     pair_bias: bool = True
     """Biases in the pair layers (default: true)."""
 
@@ -148,7 +148,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         self.state.update(centre=centre.tolist(), scale=(1 / np.where(wide > 0, wide, 1)).tolist())
 
     def tokenize(self, table: Table) -> Stream:
-        """Columns `vector` (T, 4), `plane` (T, 2), `jet` (T, 4), `type` (T,), `raw` (T, K)
+        """Columns `vector` (T, 4), `plane` (T, 2), `jet` (T, 4), `type` (T,), `raw` (T, K).
 
         `jet` is pT, eta, phi and E; `raw` has the K features that are not kinematic.
         """
@@ -206,7 +206,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return stream.reorder(np.lexsort((-pt2, stream.sample))) if rises.any() else stream
 
     def _type(self, table: Table, count: int) -> Array:
-        """Particle type (T,): index of the largest type column, len(types) if none."""
+        """Particle type (T,): index of the largest type column; len(types) if all are 0."""
         kind, largest = np.full(count, len(self.types), np.int8), np.zeros(1, np.int8)
         if all(name in table for name in self.types):
             for number, name in enumerate(self.types):
@@ -242,7 +242,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return np.repeat(stream.lengths > 1, stream.lengths)
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
-        """Columns without hidden particles; jets and angles follow from visible ones."""
+        """Columns of the visible particles; jets and angles are computed from them."""
         for feature in self.column_features:
             if feature.looks_around((*self.jet, *self.plane)):
                 raise UserError(

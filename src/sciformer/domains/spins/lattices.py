@@ -2,8 +2,8 @@
 
     E = -J sum_<ij> b_ij s_i s_j,   s_i = +-1,   P(s) ~ exp(-E / T)   (k_B = 1)
 
-The sum runs over the bonds of every spin to its right and its lower neighbour. The boundary condition defines these at
-the border; b_ij is 1 except for:
+The sum runs over the bonds of every spin to its right and its lower neighbour. The boundary condition defines the
+neighbours at the border; b_ij is 1 if nothing else is stated:
 
     periodic      the last column is left of the first, the last row above the first
     skewed        helical: right of the last spin of a row is the first spin of the next row, and right of the very last
@@ -231,8 +231,8 @@ def ising(
     """Sample equilibrium states of the 2-D Ising model from independent Markov chains.
 
     size          width of a square lattice, or (height, width)
-    temperatures  T in units of J / k_B where J = 1; `chains` independent chains run at each
-    samples       states kept of each chain, UPDATES_BETWEEN_STATES apart, after WARM_UP updates
+    temperatures  T in units of J / k_B where J = 1; `chains` independent chains run at each T
+    samples       number of states kept of each chain, UPDATES_BETWEEN_STATES apart, after WARM_UP updates
     coupling      J: positive for a ferromagnet, negative for an antiferromagnet
 
     An update is one cluster sweep (Swendsen-Wang) and three Metropolis sweeps. Cluster sweeps avoid critical slowing

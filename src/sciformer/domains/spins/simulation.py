@@ -52,7 +52,7 @@ class IsingLattices(SimulatedTable):
     coupling: float = 1.0
     """Coupling J: 1 for a ferromagnet (default), -1 for an antiferromagnet."""
     split: Split = Split(valid=0.1, test=0.2, by="chain")
-    """Shares of the validation and test parts, split by Markov chain."""
+    """Split by Markov chain into train, valid and test (default: valid 0.1, test 0.2)."""
     cache: str = "runs/cache"
     """Cache folder of simulated states (default: runs/cache; empty: no cache)."""
     neutral_keys: ClassVar[tuple[str, ...]] = ("cache",)

@@ -41,7 +41,7 @@ class TableWriter:
         raise NotImplementedError
 
     def close(self, about: Mapping[str, Array]) -> None:
-        """Finish the file; `about` has arrays on the whole table, if the format can store them."""
+        """Finish the file; `about` has arrays that describe the whole table."""
         raise NotImplementedError
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ def recognise(path: Path) -> tuple[Format | None, bytes]:
 
 
 def as_text(column: Array) -> Array:
-    """A column with bytes, lists and other objects converted to strings; numbers stay."""
+    """Convert bytes, lists and other objects of a column to strings; numbers stay."""
     if column.dtype.kind not in "OS":
         return column
 

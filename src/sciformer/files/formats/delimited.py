@@ -136,7 +136,7 @@ def _cell(value: Any) -> str:
 
 
 def typed(cells: Sequence[str]) -> Array:
-    """Convert cells to integers, floats (empty: NaN) or strings, the first that fits."""
+    """Convert cells to integers, floats (empty cells: NaN) or strings, as they fit."""
     if cells and all(INTEGER_PATTERN.fullmatch(cell) for cell in cells):
         return np.array([int(cell) for cell in cells], np.int64)
     if any(cells) and all(not cell or REAL_PATTERN.fullmatch(cell) for cell in cells):
@@ -147,7 +147,7 @@ def typed(cells: Sequence[str]) -> Array:
 
 
 def measured(cells: Sequence[str]) -> Array:
-    """Convert cells of measurements to integers, floats (missing: NaN) or strings.
+    """Convert measurements to integers, floats (missing values: NaN) or strings.
 
     Numbers with leading zeros, or with more digits than a float holds, are identifiers and stay strings.
     """

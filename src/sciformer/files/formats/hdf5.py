@@ -211,7 +211,7 @@ class HDF5Writer(TableWriter):
             self.file.create_dataset(name, (0, *rest), kind, maxshape=(None, *rest), chunks=(64, *rest))
 
     def add(self, table: Table) -> None:
-        """Append to the datasets; checks the disk first, as a full disk corrupts HDF5."""
+        """Append to the datasets if the disk has space, as a full disk corrupts HDF5."""
         columns = flat_arrays(table)
         if shutil.disk_usage(self.path.parent).free < sum(column.nbytes for column in columns.values()) + SPARE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

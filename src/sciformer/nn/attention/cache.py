@@ -88,7 +88,7 @@ def _chosen(kept: Tensor | None, index: Tensor, fixed: bool) -> Tensor | None:
 
 
 def _fresh(x: Tensor, valid: Tensor | None) -> Tensor:
-    """Mask (B, N) of the new tokens x (B, N, D)."""
+    """Mask (B, N) of the valid new tokens x (B, N, D)."""
     return torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if valid is None else valid
 
 

@@ -31,7 +31,7 @@ class Compress(nn.Module):
             nn.init.normal_(weight, std=self.whole**-0.5)  # mixtures have the variance of keys and values
 
     def forward(self, k: Tensor, v: Tensor, at: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mixtures (B, G, count, E) of keys and values (B, G, N, E) at (B or 1, N, A)."""
+        """Mixtures (B, G, count, E) of keys and values (B, G, N, E) at `at` (B or 1, N, A)."""
         mixture = self.table.code(at)
         if self.first is not None:
             mixture = torch.cat([self.first.expand(mixture.shape[0], -1, -1), mixture[:, self.lead :]], 1)
@@ -49,7 +49,7 @@ class Compress(nn.Module):
 
 
 def compress_error(what: str) -> UserError:
-    """Error for `compress` together with anything but full self-attention."""
+    """Error for `compress` without full self-attention, or with a pair bias."""
     return UserError(f"compress needs full self-attention without a pair bias, not {what}")
 
 

@@ -40,7 +40,7 @@ class Pattern:
         raise NotImplementedError
 
     def reach(self) -> AttentionDistance:
-        """Largest attention distance to the left and to the right, in tokens."""
+        """Largest distance between query and visible key, to the left and to the right."""
         return math.inf, math.inf
 
     def mask(self, n: int, m: int, start: int | Tensor = 0, device: torch.device | None = None) -> Tensor:
@@ -244,7 +244,7 @@ class Sight:
         return self.once("dense bias", bias.flat) if isinstance(bias, PairBias) else bias
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
-        """Value of `make()`, stored under `key` (under a compiler, made at every call)."""
+        """Value of `make()`, cached under `key` (no cache while a compiler traces)."""
         if torch.compiler.is_compiling():  # sizes in a key would cause a recompilation for every length
             return make()
         if key not in self.prepared:
@@ -276,7 +276,7 @@ class Sight:
                 raise UserError(f"Documents needs a batch of 1 with {queries} queries and {keys} keys, not {found}")
 
     def simplified(self, n: int, m: int) -> Pattern:
-        """The pattern, or FULL if it hides none of m keys from n queries."""
+        """The pattern, or FULL if all n queries can see all m keys."""
         start = self.start
         if isinstance(self.pattern, (Causal, Window)) and isinstance(start, int):
             left, right = self.pattern.reach()
@@ -285,7 +285,7 @@ class Sight:
         return self.pattern
 
     def allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
-        """Mask of allowed pairs, broadcastable to (B, 1, N, M); None if all are allowed."""
+        """Mask of allowed pairs, broadcastable to (B, 1, N, M); None if it hides nothing."""
         return self.once(("allowed", n, m), lambda: self._allowed(n, m, device))
 
     def _allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:

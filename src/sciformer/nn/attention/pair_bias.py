@@ -105,7 +105,7 @@ class PairBias:
         return self._at(starts[:, None] + square(ragged.position), same)[None]
 
     def after(self) -> PairBias:
-        """Bias for sequences with one more token in front; the bias of its pairs is 0."""
+        """Bias after prepending a token to each sequence; pairs with this token have 0."""
         old, longer = self.ragged, self.ragged.longer()
         triangle = Triangle(longer)
         i, j = longer.position[triangle.rows] - 1, longer.position[triangle.columns] - 1
@@ -141,7 +141,7 @@ class PairEmbedding(nn.Module):
         self.last = last
 
     def forward(self, pairs: Tensor, real: Tensor | None = None) -> Tensor:
-        """Bias (..., H) of pairs (..., F); norms ignore pairs with `real` (...) False."""
+        """Bias (..., H) of pairs (..., F); norms ignore pairs where `real` (...) is False."""
         x = self.norm(pairs, real)
         for k, (layer, norm) in enumerate(zip(self.layers, self.norms), 1):
             x = norm(layer(x), real)

@@ -61,12 +61,12 @@ class ConformerArguments(AttentionArguments, total=False):
 
 
 class ConformerBlock(nn.Module):
-    """Astroconformer block: attention, then convolutions f = LineConv (2309.16316).
+    """Astroconformer block (arXiv 2309.16316): attention, then convolutions f.
 
         post:  x <- norm(x + attention(x));   x <- norm(x + f(x)) for each convolution
         pre:   x <- x + attention(norm(x));   x <- x + f(norm(x)) for each convolution
 
-    width    width of the convolutions, in tokens
+    width    width of the convolutions f (LineConv), in tokens
     """
 
     def __init__(

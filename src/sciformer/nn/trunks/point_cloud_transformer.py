@@ -88,9 +88,9 @@ class PointCloudTransformer(FlatTrunk):
 
 
 class PointCloudTransformerOptions(NeighbourOptions):
-    """`trunk: point_cloud_transformer`: EdgeConv blocks of `widths`, offset attention.
+    """`trunk: point_cloud_transformer`: EdgeConv blocks, then offset attention.
 
-    By default there are two EdgeConv blocks of width dim / 2.
+    `widths` are those of the EdgeConv blocks (default: two blocks of width dim / 2).
     """
 
     def build_trunk(

@@ -111,7 +111,7 @@ class Recurrent(PaddedTrunk):
         position: Position | None = None,
         forget_bias: float = 0.0,
     ) -> None:
-        """Make the layers; `forget_bias` is that of `Cell`."""
+        """Make the layers; `forget_bias` is passed to every cell, see `Cell`."""
         super().__init__()
         one_of("the recurrent layer", kind, LAYERS)
         self.kind, self.directions = kind, 2 if bidirectional else 1
@@ -217,7 +217,7 @@ class RecurrentOptions(DepthOptions, PositionOptions):
     cell: ClassVar[str] = "rnn"
 
     bidirectional: bool = True
-    """Read the sequence in both directions (default: true); never in decoders."""
+    """Read the sequence in both directions (default: true). Decoders always read forward only."""
     position: str = "auto"
     """Position code. auto (default): none, because the trunk reads the tokens in their order."""
 

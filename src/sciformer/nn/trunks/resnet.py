@@ -20,7 +20,7 @@ from .deep_sets import WidthOptions
 class ResidualUnit(nn.Module):
     """x <- s(x) + f(f(x)) with f = relu(BatchNorm(conv)) of kernel size 3.
 
-    s is x, or a convolution of kernel size 1 if width or stride require it. The first f and s have the `stride`.
+    s is x, or a convolution of kernel size 1 if width or stride require it. The inner f and s have the `stride`.
     """
 
     def __init__(self, inputs: int, dim: int, stride: int) -> None:

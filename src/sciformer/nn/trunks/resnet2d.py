@@ -168,7 +168,7 @@ class Inside:
 
 
 def _strides(side: int, stages: int) -> list[int]:
-    """Strides of stem, pooling and later stages on one axis; their product is `side`."""
+    """Strides of stem, pooling and later stages along an axis; the product is `side`."""
     power = side.bit_length() - 1
     if side != 1 << power or power > stages + 1:
         most = 1 << (stages + 1)

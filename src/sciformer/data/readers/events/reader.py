@@ -70,7 +70,7 @@ class EventFiles(FileSet):
     select: str = ""
     """Selection: a formula that is true for the samples to keep (default: keep all)."""
     select_new: str | None = None
-    """Selection for prediction on other files; empty keeps all samples (default: `select`)."""
+    """Selection for prediction on other files (default: `select`). An empty formula keeps all samples."""
     classes: dict[str, str] = Field(default_factory=dict)
     """Class names, each with a column or formula that is true for its samples: {one: is_one, other: is_two + is_three}.
     They set the column `label`. Each sample must have exactly one class (default: none)."""
@@ -421,8 +421,8 @@ def finite(
 ) -> tuple[dict[str, Column], int, int]:
     """Remove invalid list entries from a table.
 
-    Invalid are entries that are not finite in some column, entries below 0 in a `positive` column, and entries after
-    the first `most`. Also returns the number of non-finite entries, and of negative entries among the rest.
+    An entry is invalid if it is not finite in some column, if it is below 0 in a `positive` column, or if it is after
+    the first `most` entries. Also returns the number of non-finite entries, and of negative entries among the rest.
     """
     made, dropped, negative = dict(table), 0, 0
     groups: dict[int, dict[str, Lists]] = {}  # columns of lists that share their lengths

@@ -70,7 +70,7 @@ class Reweight(BaseModel):
         return Weights(self, names, table, int((~inside).sum()))
 
     def _capped(self, factor: Array, sums: Array) -> Array:
-        """Scale factors to a mean of 1, capped at `cap` if possible."""
+        """Factors of the bins, scaled to a mean weight of 1 and capped at `cap` if possible."""
         total, fixed = sums.sum(), np.zeros(factor.shape, bool)
         while True:
             free = (factor * sums)[~fixed].sum()
@@ -84,7 +84,7 @@ class Reweight(BaseModel):
             factor[over] = self.cap
 
     def bins(self, x: Array, y: Array) -> Array:
-        """Bin number of each sample, -1 outside."""
+        """Bin number of each sample, -1 outside the edges."""
         places = []
         for values, edges in ((x, self.x_edges), (y, self.y_edges)):
             place = np.searchsorted(edges, values, side="right") - 1
@@ -96,7 +96,7 @@ class Reweight(BaseModel):
 
 @dataclass(frozen=True)
 class Weights:
-    """Fitted weights (classes, x bins, y bins), and the number of samples outside."""
+    """Fitted weights (classes, x bins, y bins); number of samples outside the edges."""
 
     section: Reweight
     names: Array

@@ -163,7 +163,7 @@ def numbers(values: Array, kind: Any) -> Array:
 
 
 def truths(values: Any) -> Array:
-    """Convert flags to booleans: true are numbers other than 0, and <, true, yes, ..."""
+    """Convert flags to booleans: numbers other than 0, and <, true, yes, ... are true."""
     values = np.asarray(values)
     if values.dtype.kind in "biuf":
         return np.nan_to_num(values) != 0

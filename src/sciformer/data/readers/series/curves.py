@@ -47,7 +47,7 @@ def form_of(path: Path) -> Format:
 
 
 def open_curves(path: Path, given: Names, layout: Layout = LAYOUT) -> CurveFile:
-    """Open a file of any format, at its first table with times and values."""
+    """Open the first table of a file, of any format, that has times and values."""
     form, trouble = form_of(path), list[UserError]()
     file = opened(path, layout) if form.name == "Parquet" else open_file(path, layout, form)
     for table in file.tables():
@@ -153,7 +153,7 @@ class CurveFile:
 
     @property
     def header(self) -> dict[str, Any]:
-        """Header values of a single object; otherwise empty."""
+        """Header values if the file has a single object; otherwise empty."""
         return self._header if self.single else {}
 
     # Objects in a long table
@@ -277,7 +277,7 @@ class CurveFile:
         return Lists(np.frombuffer("".join(names.tolist()).encode("utf-32-le"), "<U1"), time.lengths)
 
     def _spelled(self) -> bool:
-        """Whether bands are strings with a letter per observation, in the first rows."""
+        """Whether bands are strings with one letter per observation (from the first rows)."""
         if not (self.listed and self.names.band and not self.columns[self.names.band].listed):
             return False
         found = self.table.read([self.names.band, self.names.time], 0, min(self.rows, max(1, int(self.edges[1]))))

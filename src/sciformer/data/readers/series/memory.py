@@ -132,7 +132,7 @@ def _arrays(
 
 
 def _each(entry: Any, count: int) -> Any:
-    """One entry per point, from a string of letters or from a single value."""
+    """One value per point, from a string with a letter per point or a single value."""
     if isinstance(entry, str) and len(entry) == count:
         return np.array(list(entry))
     return entry if np.ndim(entry) else np.full(count, entry)

@@ -51,7 +51,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Names:
-    """Column names by role, of objects and observations; empty if there is no column."""
+    """Column name of each role; empty if no column has this role."""
 
     time: str = ""
     value: str = ""
@@ -63,7 +63,7 @@ class Names:
     quality: str = ""
 
     def used(self) -> dict[str, str]:
-        """Roles with a column, and the name of the column."""
+        """Roles that have a column, with the name of the column."""
         return {role: name for role, name in vars(self).items() if name}
 
 
@@ -73,7 +73,7 @@ def plain(name: str) -> str:
 
 
 def find(name: str, names: Iterable[str]) -> list[str]:
-    """Columns that match a name exactly, ignoring case, or by their inner name."""
+    """Columns that match a name: exactly, else ignoring case, else by their inner name."""
     known = list(names)
     if name in known:
         return [name]
@@ -152,7 +152,7 @@ def error_of(value: str, names: Iterable[str]) -> str:
 
 
 def hits(usual: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Columns that match the first common name that matches any column."""
+    """Columns that match a common name; earlier names in `usual` take precedence."""
     known = list(names)
     return next((found for one in usual if (found := [name for name in known if plain(name) == one])), [])
 
@@ -178,7 +178,7 @@ def _worded(name: str, role: str, path: Path | str) -> UserError:
 
 
 def _unclear(role: str, found: Sequence[str], names: Iterable[str], path: Path | str) -> UserError:
-    """`UserError` for several columns, or no column, with a common name."""
+    """`UserError` if several columns, or no column, have a common name."""
     known = list(names)
     shown = ", ".join(known[:12]) + (f" and {len(known) - 12:,} more" if len(known) > 12 else "")
     message = f"{path} has no column with a common name for {WORDS[role]}: its columns are {shown or 'none'}"

@@ -76,7 +76,8 @@ class SeriesFiles(FileSet):
     error: str = ""
     """Column of the uncertainties of the values (default: by common names)."""
     band: str = ""
-    """Column of the bands: a name for each point, a string with a letter for each point, or a name for the object."""
+    """Column of the bands (default: by common names). Its values are a name for each point, a string with a letter for
+    each point, or a name for the object."""
     limit: str = ""
     """Column of flags, true for upper limits (default: by common names)."""
     label: str = ""
@@ -260,7 +261,7 @@ class Plan(FilePlan):
         return clean(raw, self.rules, file.path, counts)
 
     def _more(self, file: CurveFile, tag: str) -> dict[str, str]:
-        """Further columns to return, with their names in the file ("" for `objects`)."""
+        """Further columns to return, with their names in the file ("" if in `objects`)."""
         kinds, roles = file.kinds, {*file.names.used(), *file.told, "id"}
         outside = self.objects.columns if self.objects is not None else {}
         if tag or (self.objects is not None and self.objects.label):

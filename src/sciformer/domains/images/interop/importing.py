@@ -67,7 +67,7 @@ def recognises(source: Path) -> bool:
 
 
 def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """Import an image model with a recipe that normalises pixels as in its training."""
+    """Import an image model; the recipe normalises pixels as in its training."""
     notes: list[str] = []
     found, config = _read_model(source, changes or {}, notes)
     if found.decoder is not None:

@@ -120,7 +120,7 @@ class ImageHeader(NamedTuple):
 
 
 def pillow() -> Any:
-    """Import `PIL.Image`, or raise an error with the extra to install."""
+    """Import `PIL.Image`, or raise an error that names the extra to install."""
     return require("PIL.Image", "PNG, JPEG and TIFF files", "'sciformer[images]'")
 
 
@@ -238,7 +238,7 @@ def _channel_pages(image: Any, pixels: int) -> int:
 
 
 def _is_complete(image: Any, file: IO[bytes], size: int) -> bool:
-    """Whether the end of a file exists: PNG or JPEG end marker, last TIFF strip."""
+    """Whether a file is not cut off: it has its end marker or its last TIFF strip."""
     if image.format in ("PNG", "JPEG", "MPO"):
         at = file.tell()
         file.seek(max(0, size - END_MARKER_BYTES))
@@ -251,7 +251,7 @@ def _is_complete(image: Any, file: IO[bytes], size: int) -> bool:
 
 
 def file_digest(file: IO[bytes], size: int) -> int:
-    """Hash of size and bytes of a file; of large files only both ends."""
+    """Hash of the size and bytes of a file; for large files only of both ends."""
     file.seek(0)
     hashed = hashlib.blake2b(str(size).encode(), digest_size=8)
     hashed.update(file.read(2 * DIGEST_BYTES if size <= 2 * DIGEST_BYTES else DIGEST_BYTES))

@@ -170,7 +170,7 @@ def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list
 
 
 def find_label_column(columns: Collection[str], given: str, what: str) -> str:
-    """Name of the class column: as given, or a usual name; empty if none."""
+    """Name of the class column, as given or a usual name; empty without a column."""
     if given:
         one_of(f"data.label, {what},", given, columns, key="data.label")
         return given

@@ -61,7 +61,7 @@ class ImageFiles(FileSet):
     """Name of the class: array, column of a table or keyword of a FITS header (default: a usual name like `label`)."""
     axes: Axes = ""
     """Order of the axes of arrays: n images, h height, w width, c channels (default: guessed from the shape). A short
-    stack in one of several files, or of length `channels`, is read as the channels of one image."""
+    stack is read as the channels of one image if there are several files, or if its length is `channels`."""
     meta: list[str] = Field(default_factory=list)
     """Keywords of FITS headers that are copied to the predictions (default: none). Targets are read in any case."""
     size: int | tuple[int, int] | None = None
@@ -72,14 +72,14 @@ class ImageFiles(FileSet):
     pixels: int = Field(default=1 << 26, ge=1, le=178_956_970)
     """Largest number of pixels of an image; larger images are refused before decoding (default: 67,108,864)."""
     blank: float | None = None
-    """Value that replaces pixels that are not finite (default: none, these pixels are an error). If set, all images are
+    """Value that replaces pixels that are not finite (default: none; such pixels are an error). If set, all images are
     read once before the training to count these pixels."""
     labels_per_class: int | None = Field(default=None, ge=1)
     """Training images per class, drawn with split.seed (default: all). A larger number includes the images of a
     smaller number."""
     bad_files: Literal["stop", "skip"] = "stop"
-    """Reaction to unreadable files (default: stop). `skip` decodes all files before the training and leaves the
-    unreadable files out, with a note."""
+    """Unreadable files (default: stop). `stop`: raise an error. `skip`: decode all files before the training,
+    and leave out the unreadable files with a note."""
     chunk_size: int | None = Field(default=None, ge=16)  # type: ignore[assignment]
     """Images read at a time (default: 64 MiB of pixels). A training keeps several chunks in memory."""
 

@@ -48,7 +48,7 @@ class ReadOptions:
     wanted: tuple[str, ...] = ()
     channels: int | None = None
     alone: bool = False
-    """Whether a file is one of several, so that a short stack is the channels of one image."""
+    """Whether there are several files, so that a short stack is the channels of one image."""
 
 
 class BadFiles(list[tuple[str, UserError]]):
@@ -128,7 +128,7 @@ class ImageSet(Scan):
         return np.array([self.paths[row] for row in rows.tolist()] if self.paths else [str(self.path)] * len(rows))
 
     def read(self, rows: Array, fit: Resizer) -> Iterator[Array | UserError]:
-        """Read the pixels (height, width, channels) of each row, or the error of its file."""
+        """Pixels (height, width, channels) of each row, or the error in reading them."""
         if self.cube is None:
 
             def pixels(path: Path) -> Array:
@@ -288,7 +288,7 @@ def _single_image(path: Path, options: ReadOptions) -> ImageSet:
 
 
 def _array_sets(path: Path, options: ReadOptions) -> list[tuple[str, ImageSet]]:
-    """Image sets of an array file; empty for a single image (read like a picture)."""
+    """Image sets of an array file; an empty list if it has a single image."""
     file = open_arrays(path)
     made = find_image_arrays(file, options)
     if any(one.single for _, one in made):

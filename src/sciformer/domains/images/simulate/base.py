@@ -26,7 +26,7 @@ class SimulatedImages(SimulatedSequence):
     size: int = Field(default=64, ge=16, le=512)
     """Image size in pixels; the field of view does not depend on it (default: 64)."""
     chunk_size: int = Field(default=4096, ge=16)
-    """Images simulated at a time (default: 4,096). A training keeps several chunks in memory and mixes some of them."""
+    """Images simulated at a time (default: 4,096). A training shuffles across several chunks in memory."""
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
         """A column that is known without rendering images, like `image_shape`."""

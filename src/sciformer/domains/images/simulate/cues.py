@@ -32,10 +32,10 @@ BLOT_WAVES = 12  # plane waves summed for blots
 
 
 class Cues(SimulatedImages):
-    """Textured shapes: `label` is the class of the shape, `texture` of the texture.
+    """Images of textured shapes, with the classes of shape (`label`) and `texture`.
 
-    In train and valid a share `agree` of the images has matching cues (default: all); in test no image, and in the part
-    `agree` every image. See `sciformer.domains.images.simulate.cues` for details.
+    Shape and texture match in a share `agree` of the images in train and valid (default: all), in no image of test, and
+    in every image of the part `agree`. See `sciformer.domains.images.simulate.cues` for details.
     """
 
     rows_per_chunk: ClassVar[int] = 256

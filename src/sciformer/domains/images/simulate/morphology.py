@@ -20,7 +20,7 @@ Pair = tuple[float, float]
 DrawProfile = Callable[..., Array]  # renders Sersic profiles, like `sersic.sersic`
 OLD_STAR_COLOURS = (0.9, 1.5)  # magnitude differences between the bluest and the reddest band
 YOUNG_STAR_COLOURS = (0.1, 0.8)
-ARM_WAVES, ARM_SHARPNESS = 2, (1.0, 3.5)  # waves that deform the arms; range of their sharpness
+ARM_WAVES, ARM_SHARPNESS = 2, (1.0, 3.5)  # sinusoids that deform the arms; range of the sharpness of arms
 MAX_CLUMPS, TAIL_BLOBS = 12, 14  # most clumps of an irregular galaxy; blobs of a tidal tail
 
 
@@ -44,7 +44,7 @@ def draw_centres(rng: np.random.Generator, n: int, deviation: float = 1.0) -> Ar
 
 
 def smooth(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, ratio: Pair, index: Pair) -> LightMaps:
-    """Single Sersic profiles; `ratio` is mean and deviation, `index` a range."""
+    """Single Sersic profiles with axis ratio (mean, deviation) and index (range)."""
     q, angle = np.clip(rng.normal(*ratio, n), 0.2, 1.0), rng.uniform(0, TWO_PI, n)
     made = LightMaps(log_uniform(rng, 3.5, 9.0, n), q, angle)
     light = draw(size, rng.uniform(*index, n), made.radius * np.sqrt(q), q, angle, draw_centres(rng, n))
@@ -85,7 +85,7 @@ def spiral(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, barre
     across /= per_image(tilt)
     squared = along**2 + across**2 + np.float32((CUSP_SOFTENING * FIELD_SIDE / size) ** 2)
     theta, far = np.arctan2(across, along), 0.5 * np.log(squared)
-    start, turn = radius * rng.uniform(0.45, 0.85, n), rng.uniform(0, TWO_PI, n)  # where arms begin, and the bar is
+    start, turn = radius * rng.uniform(0.45, 0.85, n), rng.uniform(0, TWO_PI, n)  # start of the arms; angle of the bar
     made = LightMaps(radius, tilt, angle)
     arms = _arms(theta - per_image(turn), far - per_image(np.log(start)), n, barred, rng)
     disk = profile(squared, np.ones(n), radius)

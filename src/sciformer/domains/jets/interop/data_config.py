@@ -293,7 +293,7 @@ class Translation:
             self.objective["weight"] = "weight"
 
     def _reweight(self, weights: dict[str, Any]) -> list[str]:
-        """Set the reweighting in two variables; return class weights as formula factors."""
+        """Set the reweighting in two variables; return formulas of the class weights."""
         edges = as_mapping(weights["reweight_vars"], "weights: reweight_vars")
         if len(edges) != 2:
             self.note(f"`weights: reweight_vars` ({', '.join(map(str, edges))}): needs exactly two variables")
@@ -372,7 +372,7 @@ class Translation:
         self.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: padding does not change the results")
 
     def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, FeatureScaling]]:
-        """Names and standardisations of input variables; `plain` variables need none."""
+        """Names and standardisations of input variables; noted as unused if `plain`."""
         found = []
         for one in as_list((group or {}).get("vars")):
             name, *rest = [str(one)] if not isinstance(one, list) else [str(one[0]), *one[1:]]
@@ -446,7 +446,7 @@ def class_names(columns: list[str]) -> list[str]:
 
 
 def needed_variables(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
-    """Names of all new variables that `names` depend on, themselves included."""
+    """Names of all new variables that `names` depend on, including `names`."""
     found: set[str] = set()
     left = [name for name in names if name in new]
     while left:
@@ -493,7 +493,7 @@ OPERATORS["true_divide"] = ast.Div
 
 
 def translate_formula(text: Any) -> str:
-    """Translate a formula of weaver; refuse unsupported parts by name."""
+    """Translate a formula of weaver; an unsupported part is an error that names it."""
     made = _unparse(_parse(text))
     Formula(made)
     return made

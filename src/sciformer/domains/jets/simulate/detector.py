@@ -6,7 +6,7 @@
     d0, dz          tracks only, in mm, to hypot(0.010, 0.080 / pT) and hypot(0.020, 0.120 / pT)
 
 A jet is a cone of radius 0.8 around the summed momentum of the detected particles (experiments use anti-kT). Particles
-get the mass of their detected type: charged hadrons the pion mass, neutral hadrons none. There is no magnetic field, no
+get the mass of their detected type: charged hadrons the pion mass, neutral hadrons zero. There is no magnetic field, no
 calorimeter granularity and no pile-up.
 """
 

@@ -209,7 +209,7 @@ def _hardest_first(seen: DetectedParticles) -> Floats:
 
 
 def groomed_masses(seen: DetectedParticles, p: Floats, deta: Floats, dphi: Floats, n: int) -> Floats:
-    """Jet masses without sparse regions: cells in 3 x 3 blocks of little pT."""
+    """Jet masses without cells of a grid whose 3 x 3 block has little pT."""
     width = np.float32(GROOMING_CELLS / (2 * JET_RADIUS))
     wide = GROOMING_CELLS + 2  # with a border, so that shifts in memory reach the neighbours
     inside = ((x * width + GROOMING_CELLS / 2).astype(np.int32) for x in (deta, dphi))

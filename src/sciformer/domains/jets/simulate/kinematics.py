@@ -15,7 +15,7 @@ TWO_PI = 2 * np.pi
 
 @dataclass
 class Rows:
-    """Base of dataclasses of arrays with equal length on the last axis."""
+    """Base class of dataclasses whose arrays have equal length on the last axis."""
 
     def __len__(self) -> int:
         return int(getattr(self, fields(self)[-1].name).shape[-1])
@@ -29,7 +29,7 @@ class Rows:
 
 
 def boost(p: Floats, frame: Floats, mass: Floats) -> Floats:
-    """Boost vectors from the rest frame of a particle of momentum `frame` and mass.
+    """Boost four-vectors out of the rest frame of a particle with momentum `frame`.
 
     E' = (E E_f + p . p_f) / m,    p' = p + p_f (E + E') / (E_f + m)
     """

@@ -37,7 +37,7 @@ FLAVOUR_BITS = 3  # bits of the flavour in a tag; the upper bits are the index o
 def shower(p: Floats, tag: Floats, scale: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Shower partons (3, n) from their starting scales; return final partons and tags.
 
-    A tag is `place << FLAVOUR_BITS | flavour`; products inherit the place.
+    A tag is `system << FLAVOUR_BITS | flavour`; products inherit the index of the system.
     """
     t = np.log(np.maximum(scale, MIN_KT) / MIN_KT).astype(np.float32)
     ends = [(p[:, :0], tag[:0])]

@@ -49,11 +49,11 @@ class SystemGroup(NamedTuple):
 
 
 def shower_particles(prongs: Prongs, rng: np.random.Generator, extra: bool = True) -> tuple[ParticleArray, Floats]:
-    """All particles of the jets before the detector, with neutrinos, and vertices.
+    """Particles of the jets before the detector, with neutrinos; and their vertices.
 
     Momenta are in the frame of the jet (see decays.py). Decayed particles are included, with kinds above LAST_STABLE.
 
-    extra    add soft jets from elsewhere in the event
+    extra    whether to add soft jets from elsewhere in the event
     """
     systems, p, tag, scale, tops = _start_systems(prongs, rng, extra)
     p, tag = shower(p, tag, scale, rng)

@@ -34,7 +34,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether sequences are packed, or (on the CPU) blocks cost less than all pairs."""
+    """Whether sequences are packed, or blocks cost less than all pairs (on the CPU)."""
     pattern = request.sight.pattern
     if isinstance(pattern, Documents) or request.q.is_cuda:
         return isinstance(pattern, Documents)

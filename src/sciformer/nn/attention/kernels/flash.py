@@ -58,7 +58,7 @@ def run(request: Request) -> Tensor:
 
 
 def borders(ragged: Ragged) -> Tensor:
-    """Cumulative lengths of the sequences, then of the tail in pieces.
+    """Cumulative lengths of the sequences, followed by the tail cut into pieces.
 
     The tail is included because every row of the output must be written.
     """

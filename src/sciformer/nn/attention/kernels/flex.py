@@ -79,7 +79,7 @@ def _dense_bias(bias: Tensor) -> Modify:
 
 
 def _kind(pattern: Pattern) -> Any:
-    """Cache key of a compiled callable: the pattern, without lengths of sequences."""
+    """Cache key of a compiled callable: the pattern without the sequence lengths."""
     return (Documents, pattern.within) if isinstance(pattern, Documents) else pattern
 
 
@@ -121,7 +121,7 @@ def _kept(pattern: Pattern, n: int, m: int, start: int, device: torch.device) ->
 def build(
     pattern: Pattern, n: int, m: int, start: int | Tensor, valid: Tensor | None, device: torch.device
 ) -> BlockMask:
-    """Make a block mask from the partly allowed and the fully allowed blocks."""
+    """Make a BlockMask from the blocks with some and with all pairs allowed."""
     some, every = open_blocks(pattern, n, m, start, device)
     some, every = some[None, None], every[None, None]
     if valid is not None:

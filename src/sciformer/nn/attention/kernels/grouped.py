@@ -167,7 +167,7 @@ class Group:
 
 
 class Plan:
-    """Groups of packed sets; packed token t is row `back[t]` of the joined groups."""
+    """Groups of packed sets; token t is row `back[t]` of the concatenated groups."""
 
     def __init__(self, ragged: Ragged) -> None:
         self.groups = list(_groups(ragged))

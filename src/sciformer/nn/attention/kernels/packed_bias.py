@@ -104,7 +104,7 @@ def _(x: Tensor, memory: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
     " -> (Tensor, Tensor, Tensor)",
 )
 def attend_packed_backward(up: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of x, memory and bias (empty if missing) from that of the heads."""
+    """Gradients of x, memory and bias (empty if missing), from the gradient of heads."""
     from .packed_bias_triton import backward
 
     return backward(up.to(x.dtype).contiguous(), x, *rest)

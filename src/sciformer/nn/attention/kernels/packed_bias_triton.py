@@ -348,7 +348,7 @@ def _options(width: int, heads: int, longest: int, x: Tensor, bias: Tensor | Non
 
 
 def _chance(p: float) -> tuple[int, float]:
-    """Dropout threshold in units of 2^-24, and the factor of the kept weights."""
+    """Dropout threshold in units of 2^-24, and the scale 1 / (1 - p) of kept weights."""
     return round(p * 2**24), 1 / (1 - p)
 
 

@@ -88,7 +88,7 @@ def no_product(request: Request) -> str | None:
 
 
 def no_triton(x: Tensor) -> str | None:
-    """Reason why a Triton program cannot take this tensor, or None."""
+    """Reason why a Triton kernel does not support this tensor, or None."""
     if HAS_TRITON and (x.is_cuda or TRITON_INTERPRETED) and x.dtype != torch.float64:
         return None
     return "it runs only on CUDA, with Triton, and not in double precision"
