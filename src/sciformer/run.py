@@ -142,7 +142,7 @@ class Run:
         return found
 
     def samples(self, part: str = "test", files: Sequence[str | Path] = ()) -> Dataset:
-        """Samples of other files, or of a part of the data (default: test, valid or train)."""
+        """Samples of other files, or of a part (default: the first of test, valid, train)."""
         if files:
             return self.assembly.read([Path(file) for file in files])
         opened = self.data()

@@ -63,7 +63,7 @@ def new(
     Parameters
     ----------
     files
-        Files or folders. A class can be written before most of them: QCD:qcd.root.
+        Files or folders. For most kinds a class can be written before a name: QCD:qcd.root.
     out
         Recipe to write (default: named after the first file, in the current folder).
     """
@@ -115,7 +115,7 @@ def train(recipe: RecipeName, /, *, options: TrainOptions = TrainOptions()) -> N
 
 
 def _train(recipe: str, options: TrainOptions, init_from: str | None = None) -> None:
-    """Train; `init_from` is the run to fine-tune, empty if the recipe must name it."""
+    """Train a recipe; `init_from` is the run to fine-tune, "" if the recipe names it."""
     plugins = load_plugins(options.plugin)
     made = load_recipe(recipe, {"train.init_from": init_from} if init_from else {})
     if init_from is not None and not made.train.init_from:

@@ -53,7 +53,7 @@ def embed(
 ) -> Embedded:
     """Embedding vectors of samples from files or a table of columns.
 
-    pool    pooling of tokens: mean, max, last, class_token, or model (its own pooling, or mean without one)
+    pool    pooling of tokens: mean, max, last, class_token, or model (the pooling of the model, or mean if it has none)
     unit    scale vectors to length one, so that dot products are cosines
     stream  stream of tokens to pool (default: the stream that the model encodes, else that of the objective)
 

@@ -58,7 +58,7 @@ def evaluate(
 ) -> Evaluation:
     """Loss and metrics of a step (model and objective) on a data set.
 
-    ranks    processes that divide the work (default: none)
+    ranks    processes that divide the work (default: only this process)
     batch    largest number of samples in a training batch; batches here are larger on a GPU (`evaluation_limits`)
     tokens   largest number of tokens of a stream in a batch, with padding (default: no limit)
     carried  tensors that the objective carries from step to step (default: their initial values)

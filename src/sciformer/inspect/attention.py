@@ -203,7 +203,7 @@ def weights_on(look: AttentionMaps, row: int, head: int | None = None) -> dict[s
 
 
 def relative_to_uniform(weights: Floats) -> Floats:
-    """Attention (N,) relative to uniform attention over the tokens with any weight."""
+    """Attention (N,) divided by uniform attention over the tokens of nonzero weight."""
     return np.count_nonzero(weights) * weights
 
 

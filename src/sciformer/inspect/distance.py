@@ -38,7 +38,7 @@ class AttentionDistance(NamedTuple):
 def reach(weights: ArrayLike, distance: ArrayLike, front: int = 0) -> AttentionDistance:
     """Mean attention distance of every head.
 
-        r_h = mean over queries i with any weight of (sum_j a_hij d_ij / sum_j a_hij)
+        r_h = mean over queries i of nonzero weight of (sum_j a_hij d_ij / sum_j a_hij)
 
     weights   (B, H, N, N) of self-attention
     distance  (N, N)

@@ -122,7 +122,7 @@ def noise_left(residual: ArrayLike, noise: ArrayLike) -> float:
 def overlap(inner: ArrayLike, power: ArrayLike, true_power: ArrayLike) -> float:
     """Mean of <found, true> / √(<found, found> <true, true>); 1 is perfect.
 
-    Each product is a sum over points. Samples whose true series is zero everywhere are excluded; nan if none is left. A
+    Each product is a sum over points. Samples whose true series is zero everywhere are excluded; nan if none remains. A
     sample whose found series is zero everywhere counts as 0.
     """
     product = floats("inner", inner)

@@ -30,11 +30,11 @@ class MaskedAutoencoder(Encoder):
     """
 
     decoder_dim: int | None = Field(default=None, ge=1)
-    """Width of the decoder (default: dim)."""
+    """Width of the decoder (default: the value of dim)."""
     decoder_depth: int = Field(default=8, ge=0)
     """Number of blocks of the decoder (default: 8)."""
     decoder_heads: int | None = Field(default=None, ge=1)
-    """Attention heads of the decoder (default: heads)."""
+    """Number of attention heads of the decoder (default: the value of heads)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         """Build the network, without a decoder if the objective hides no tokens."""

@@ -31,7 +31,7 @@ MAX_CLASSES = 10_000
 
 
 class ScoreGroup(NamedTuple):
-    """Scores of one report figure; `labels` has the label of each curve by score name."""
+    """Scores of one report figure; `labels` maps score names to labels of curves."""
 
     title: str
     plural: str
@@ -152,7 +152,7 @@ class Objective(Section):
         return self.kind
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss, and with `outputs` the outputs for the metrics, one per sample."""
+        """Summed loss; if `outputs`, also the outputs for the metrics, one per sample."""
         raise NotImplementedError
 
     def carried(self, tokens: Mapping[str, Tokens]) -> dict[str, Carried]:
@@ -179,7 +179,10 @@ class Objective(Section):
         return outputs
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Merge outputs of windows into `count` samples by `which` (n,) (default: mean)."""
+        """Merge the outputs of windows into outputs of `count` samples (default: mean).
+
+        which  (n,) sample of each window
+        """
         sums = np.zeros((count, *values.shape[1:]))
         np.add.at(sums, which, values)
         return sums / np.bincount(which).reshape(-1, *[1] * (values.ndim - 1))
@@ -273,5 +276,5 @@ class Step(nn.Module):
         return self
 
     def forward(self, inputs: ModelInputs, outputs: bool = False) -> tuple[Tensor, Outputs]:
-        """Summed loss over the batch, and with `outputs` the outputs for the metrics."""
+        """Summed loss over the batch; if `outputs`, also the outputs for the metrics."""
         return self.objective.step(self.model, inputs, outputs)

@@ -185,7 +185,7 @@ class Denoise(Objective):
         return found
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Mean over the windows of a sample; in series, over the windows with that point."""
+        """Mean over the windows of a sample; in series, over the windows with each point."""
         if values.dtype != object:
             return super().merge(values, which, count)
         merged = np.empty(count, object)

@@ -46,7 +46,7 @@ class Document:
     places: dict[Keys, Place]
     whole: Place
     layers: dict[Keys, int] = field(default_factory=dict)
-    """Number of documents below the one that set a key; 0 for missing keys."""
+    """Number of base documents below the document that set a key; 0 for missing keys."""
 
     def where(self, keys: Keys) -> Place:
         """Place of a key, or of the nearest key that contains it."""
@@ -199,7 +199,7 @@ def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> boo
     """Whether the child replaces the keys of the base instead of merging with them.
 
     A new `kind` starts with its own defaults: a `depth` chosen for a decoder may not suit an encoder. A mapping inside
-    a section that is written as {} is emptied.
+    a section is emptied if it is written as {}.
     """
     if keys == ("tokens",) and child:  # one stream over several, or several over one
         streams = all(isinstance(value, dict) and "kind" in value for value in child.values())

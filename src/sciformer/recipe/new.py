@@ -22,7 +22,7 @@ from .registry import find, names
 def new(kind: str, files: Sequence[str | Path], out: str | Path | None = None, *, overwrite: bool = False) -> Path:
     """Write a commented recipe for files of a kind; return its path.
 
-    kind        contents of the files: text, images, ...; can be a file instead, if its name shows the kind
+    kind        kind of the files: text, images, ...; or the first file, if its name shows the kind
     out         .yaml file to write (default: named after the first file, in the current folder)
     overwrite   replace an existing recipe
     """

@@ -70,7 +70,7 @@ class Recipe:
         return _validate(self.source, {**(changes or {}), **more}, where)
 
     def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
-        """Take the values that this recipe does not set from other sections `below`."""
+        """Fill the keys that this recipe does not set with values of the sections `below`."""
         return _validate(document.lay_over(document.from_mapping(below, label), self.source), None, label)
 
     @property

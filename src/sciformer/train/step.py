@@ -99,7 +99,7 @@ class OptimizerStep:
             self._record_halves()
 
     def __call__(self, batch: Batch, number: int, count: float) -> StepResult:
-        """Run step `number` (from 0) on this rank's share; `count` is that of all ranks."""
+        """Run step `number` (from 0) on this rank's share; `count` is the sum over all ranks."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(number, self.total, self.settings) * group.get("scale", 1.0)
         loss = self.gradient(batch, number, count)

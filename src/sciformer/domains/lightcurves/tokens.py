@@ -138,7 +138,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def usual_error(self) -> tuple[float, float] | None:
-        """Mean and deviation of ln(error / scale) in the training data, or None."""
+        """Mean and deviation of ln(error / scale) in training data; None without errors."""
         found = self.state.get("error")
         return None if found is None else (found[0], found[1])
 

@@ -191,7 +191,7 @@ class Bert(Family):
         return links
 
     def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
-        """Export an encoder; without head unless it is a masked language modelling head."""
+        """Export an encoder, with its head if that is a masked language modelling head."""
         refuse_recipe(recipe, self.architecture, self.needs)
         links, notes = self.links(recipe), []
         whole = recipe.model.readout_layer and recipe.objective.kind == "masked"

@@ -162,7 +162,7 @@ def _concatenate_columns(tables: Sequence[TextColumns]) -> TextColumns:
 
 
 def _split_column_name(path: Path, columns: Sequence[str]) -> tuple[str, str]:
-    """The path with `{}` for the column in its name, and the column; or the path and ""."""
+    """Path with `{}` in place of the column, and the column; "" if a name has none."""
     parts = re.split(r"([._-])", path.name)
     found = [number for number, part in enumerate(parts) if part in columns]
     if not found:
