@@ -206,7 +206,7 @@ def train(
             return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
     except UserError:
         if made and ranks.first and not (folder.path / "run.json").exists():
-            shutil.rmtree(folder.path, ignore_errors=True)  # no training was started in it
+            shutil.rmtree(folder.path, ignore_errors=True)  # no training has started there
         raise
 
 

@@ -193,7 +193,7 @@ def write(
     else:
         kept = {} if kept is None else kept
         capacity = max(MIN_CACHE_TOKENS, 1 << (size - 1).bit_length())
-        changes = sum(weight._version for weight in model.parameters())  # after further training it is another model
+        changes = sum(weight._version for weight in model.parameters())  # increases when the weights change
         options = (len(ids), sampling, capacity, pads is not None, compiled)
         key = (id(model), changes, precision, *options)
         if key not in kept:

@@ -42,9 +42,9 @@ def reach(weights: ArrayLike, distance: ArrayLike, front: int = 0) -> AttentionD
 
     weights   (B, H, N, N) of self-attention
     distance  (N, N)
-    front     tokens before the sample's own (a class token); they have no position and are left out
+    front     tokens before the sample's own (a class token); they have no position and are excluded
 
-    The baseline is the distance of uniform attention over the visible keys. A key is visible if any head gives it
+    The baseline is the distance of uniform attention over the visible keys. A key is visible if a head gives it
     weight. A sample without queries gets NaN.
     """
     a, d = to_matrix(weights, 4, "weights", "(B, H, N, M)")[:, :, front:, front:], np.asarray(distance, np.float64)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Outputs = dict[str, Tensor]
 Width = Annotated[int, Field(ge=1)]
-Widths = Width | Annotated[list[Width], Field(min_length=1)]  # of one hidden layer, or of several
+Widths = Width | Annotated[list[Width], Field(min_length=1)]  # of one hidden layer, or of each layer
 ANSWER = "target answer"  # sample column with the truth in the model's form
 CARRIED = "carried "  # prefix of carried tensors among the outputs of a step
 PREFIX = "target "  # prefix of columns with hidden values
@@ -62,7 +62,7 @@ class Objective(Section):
     asks: ClassVar[str] = "encode"
     """Ability required of the model: `encode` a sample (default), `decode` it token by token, or `translate`."""
     lookahead: ClassVar[int] = 0
-    """Tokens needed after the end of a window."""
+    """Number of tokens needed after the end of a window."""
     standard: ClassVar[tuple[str, ...]] = ()
     """Metrics that are used if the recipe names none."""
     whole_batch: ClassVar[bool] = False

@@ -127,9 +127,9 @@ def split(
 ) -> list[Found]:
     """Recipe keys of `data.split` for the parts without files of their own.
 
-    together   unit that is never divided, in words
-    by         column whose equal values stay in one part
-    stratify   column of the class
+    together   plural noun of the units that stay together, for the reason (default: none)
+    by         column whose equal values stay in one part (default: none)
+    stratify   column of the class, for a stratified split (default: none)
     """
     test = (0.1, "for the final evaluation") if count >= MIN_TEST_SAMPLES else (0.0, "too few samples for a test part")
     shares = {"valid": (0.1, "to select the best model"), "test": test}
@@ -225,7 +225,7 @@ def model(count: int, unit: str, sizes: Sizes, dropout: float | None = 0.1) -> l
 def training(count: int, epochs: int, batches: Mapping[int, int], best: str | None = None) -> list[Found]:
     """Recipe keys for batch size, steps and schedule, by the number of samples.
 
-    batches   batch size, by the smallest number of samples
+    batches   {smallest number of samples: batch size}
     best      score that selects the best model
     """
     batch = at_count(batches, count)

@@ -26,7 +26,7 @@ from .validate import SECTIONS, About, classes_of, section_of, unknown_key_error
 from .yaml import Keys, Place
 
 MEASURED_KEYS = ("command", "hardware", "time", "score")
-MAX_BASES = 8  # length of a chain of `base:` at most
+MAX_BASES = 8  # maximum length of a chain of `base:`
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from .weights import digest, load_weights, named_tensors
 # Weights for masked tokens, which only some objectives need.
 OPTIONAL_WEIGHTS = ("entrance.hidden", "entrance.trace.")
 HARMLESS_KEYS = ("model.dropout", "model.attention_dropout", "model.hidden_dropout", "model.drop_path", "model.pool")
-MAX_LISTED = 6  # names listed in a message at most
+MAX_LISTED = 6  # maximum number of names in a message
 
 
 class Pretrained:

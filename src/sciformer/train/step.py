@@ -248,7 +248,10 @@ class OptimizerStep:
         return piece.inputs("cpu", multiple, packed, width, rows, moves=self.device.type != "cpu", shares=True)
 
     def _pieces(self, count: int, share: int) -> list[Any]:
-        """Rows of the micro-batches; with shared weights all ranks have equally many."""
+        """Rows of each micro-batch.
+
+        If weights are sharded, all ranks have the same number of micro-batches.
+        """
         size = self.micro_batch or max(1, count)
         runs = [np.arange(start, min(start + size, count)) for start in range(0, count, size)]
         wanted = -(-share // size) if self.sharded and self.micro_batch else max(1, len(runs))

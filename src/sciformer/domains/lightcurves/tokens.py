@@ -53,8 +53,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     coordinates: ClassVar[tuple[str, ...]] = ("time",)
 
     window: int | None = Field(default=200, ge=1)
-    """Maximum number of tokens per window; longer series are cut into windows (default: 200; null: series stay
-    whole)."""
+    """Maximum number of tokens per window; longer series are cut into windows (default: 200). With null,
+    series stay whole."""
     stride: int | None = Field(default=None, ge=1)
     """Distance in tokens between the starts of training windows (default: one random window of each series per
     epoch)."""
@@ -365,7 +365,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return ObservationReadout(dim, self.patch, self.gaussian, noisy and self.usual_error is not None)
 
     def maskable(self, stream: Stream) -> Array:
-        """Mask of tokens with a value, except limits and single points of a series."""
+        """Mask of tokens with a value, except limits and the only point of a series."""
         refuse_hidden_values(self.periods)
         columns = stream.columns
         may = np.isfinite(columns["value"].reshape(-1, self.patch)).any(1)

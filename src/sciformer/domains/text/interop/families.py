@@ -74,7 +74,7 @@ class Family:
     tied: bool = True
 
     def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
-        """Weights without name prefix, buffers and layers of other tasks."""
+        """Weights by name without prefix; drops buffers and layers of other tasks."""
         found = {name.removeprefix(self.prefix): tensor for name, tensor in tensors.items()}
         drop_weights(found, self.buffers)
         drop_weights(found, self.dropped, notes)

@@ -189,7 +189,7 @@ def find_misalignment(one: Sequence[str], other: Sequence[str], name: str, secon
     for step in sorted({*range(1, min(more, MAX_LINE_SHIFT) + 1), more}):
         moved: NDArray[np.float64] = np.square(long[step : step + len(short)] - short)
         gain = np.concatenate([[0.0], (straight - moved).cumsum()])  # by shifting all lines up to here
-        after = np.maximum.accumulate(gain[::-1])[::-1] - gain  # by shifting the lines from here up to the best place
+        after = np.maximum.accumulate(gain[::-1])[::-1] - gain  # by shifting the lines from here up to the best end
         if after.max() > MIN_AGREEING_LINES * rng:
             place, saved = min(place, int(after.argmax())), max(saved, float(after.max()))
     if straight.sum() - saved > 0.7 * rng * len(short):
