@@ -154,7 +154,7 @@ class Run:
     def predict(self, what: Table | Sequence[str | Path] | str | Path) -> dict[str, Any]:
         """Predictions and sample columns, for files or for a table of columns.
 
-        Classification gives probabilities and classes, regression values and standard deviations.
+        Classification gives probabilities and classes; regression gives values and standard deviations.
         """
         if isinstance(what, Mapping):
             dataset = self.assembly.samples(what)

@@ -33,7 +33,7 @@ KIND_HELP = f"Contents of the files: {', '.join(places('new'))}. Optional if the
 
 @app.command(sort_key=1, help_epilogue="")
 def recipes(name: str | None = None, /) -> None:
-    """List all recipes with paper, data and score; or all keys of one recipe.
+    """List all recipes with paper, data and score, or print all keys of one recipe.
 
     Parameters
     ----------
@@ -155,8 +155,8 @@ def finetune(
     Embedding and trunk are copied from the other run; heads are copied if the objective is the same. The new run also
     takes the vocabulary and all keys of `tokens` and `model` that neither the recipe nor the command line sets. With
     `--train.freeze` only the heads are trained. `--train.layer_decay 0.9` lowers the learning rate of lower blocks;
-    `--train.head_lr_scale 10` raises that of the heads. The new run does not need the other run afterwards. Run the
-    same command again to resume.
+    `--train.head_lr_scale 10` raises the learning rate of the heads. The new run does not need the other run
+    afterwards. Run the same command again to resume.
 
     Parameters
     ----------

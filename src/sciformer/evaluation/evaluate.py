@@ -39,7 +39,7 @@ class Evaluation:
     size: int = 0
     """Number of evaluated samples or windows."""
     notes: tuple[str, ...] = ()
-    """Notes of the reader on samples that it left out."""
+    """Notes of the reader on skipped samples."""
 
 
 @torch.no_grad()

@@ -179,7 +179,7 @@ def write(
     allowed    (V,) mask of tokens that may be written, on the device of the model
     pads       (B,) padded positions before texts of different length; each text and its new tokens must then fit into
                the window
-    precision  data type of the weights (default: that of the model)
+    precision  data type of the weights (default: unchanged)
     compiled   whether to compile a step before its capture; it takes a minute and saves time for long texts
     kept       captured steps for reuse by later calls
     """

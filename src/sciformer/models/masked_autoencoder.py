@@ -62,7 +62,7 @@ class Seen(NamedTuple):
 
 
 class MaskDecoder(nn.Module):
-    """Decoder: its input is W x + b for visible tokens x, a learned vector for hidden ones.
+    """Decoder; its input is W x + b for a visible token x, else a learned vector.
 
     All tokens get their positions. A class token is at position 0, with a learned vector added to it.
     """

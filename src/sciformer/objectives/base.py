@@ -64,7 +64,7 @@ class Objective(Section):
     lookahead: ClassVar[int] = 0
     """Number of tokens needed after the end of a window."""
     standard: ClassVar[tuple[str, ...]] = ()
-    """Metrics that are used if the recipe names none."""
+    """Metrics to use if the recipe names no metrics."""
     whole_batch: ClassVar[bool] = False
     """Whether the loss compares samples with each other (contrastive loss) instead of being a sum over samples. `step`
     then gets the batch in one piece, finds the samples of other ranks in `ModelInputs.gathered`, and returns the same

@@ -27,7 +27,7 @@ class NextToken(Objective):
     standard: ClassVar[tuple[str, ...]] = ("perplexity", "token_accuracy")
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Shift the tokens by one: each token predicts the next."""
+        """Shift the tokens by one: the target of a token is the next token."""
         name = self.asked_stream(batch.streams)
         hides = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`").hides
         return batch.with_columns(shifted(batch.streams[name], hides), name)

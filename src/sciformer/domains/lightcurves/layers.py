@@ -37,7 +37,7 @@ class ObservationEmbedding(nn.Module):
 
 
 class ObservationTrace(nn.Module):
-    """Visible part of a hidden observation: band, and time since the previous one.
+    """Visible part of a hidden observation: band, time since the previous observation.
 
     since  index of the feature with the time since the previous observation, or None if there is no such feature
     """

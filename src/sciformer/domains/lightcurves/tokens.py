@@ -64,8 +64,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     by_band: bool = False
     """Subtract a centre for each band; otherwise differences between bands (colours) are kept (default: false)."""
     scale: Literal["none", "deviation", "learned"] = "learned"
-    """Divisor of values and errors: none, the standard deviation of the visible values in the window (deviation), or
-    half the 68 % range of the training data (learned) (default: learned)."""
+    """Divisor of values and errors (default: learned). learned: half the 68 % range of the training data; deviation:
+    standard deviation of the visible values in the window; none: 1."""
     errors: Literal["none", "input", "weight", "both"] = "input"
     """Use of the errors: none, as input of the model, as weight of the loss of hidden values, or both (default:
     input)."""
@@ -254,7 +254,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return Stream(columns, stream.lengths + more)
 
     def truncate(self, stream: Stream, far: float) -> Stream:
-        """The beginnings of the series, with periods found from these alone."""
+        """Keep the beginning of each series; its periods are found from this part only."""
         return add_phases(super().truncate(stream, far), self)
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:

@@ -194,7 +194,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """The unit, if it is one character or one byte."""
+        """The unit, if it is "characters" or "bytes"; otherwise ""."""
         if self.unit == "bytes" and not self.tokenizer:
             return "bytes"
         return "characters" if self.unit == "characters" else ""

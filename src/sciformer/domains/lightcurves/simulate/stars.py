@@ -4,8 +4,8 @@ Amplitudes and periods follow the literature: pulsators have the percentiles of 
 rotators and red variables have round ranges. With `cadence: asas`, cadence, errors, scatter and outliers were set by
 hand after percentiles of the 3,110 ASAS curves, including all folds of the benchmark. A later comparison by class
 (amplitude, skewness, brightness) changed only coarse numbers: typical magnitudes of classes, depths and widths of
-eclipses, the factor from I to V of delta Scuti stars, the asymmetry of Miras. The simulation contains no ASAS curve,
-and used no period of one.
+eclipses, the factor from I to V of delta Scuti stars, the asymmetry of Miras. The simulation contains no ASAS curve
+and uses no period of an ASAS star.
 """
 
 from __future__ import annotations
