@@ -26,7 +26,7 @@ class RecipeError(UserError):
     """All errors of a recipe, one line each.
 
     errors      each error with its own message, hint, key, file and line
-    problems    the same as texts
+    problems    the same errors as texts
     Key, file, line and hint are taken from the first error.
     """
 

@@ -63,7 +63,7 @@ class Place:
         return replace(self, line=line)
 
     def error(self, message: str, keys: Keys = (), hint: str = "") -> UserError:
-        """Error at this place, with key, file and line; the key ends before a list index."""
+        """Error at this place, with key (without list indices), file and line."""
         end = next((number for number, key in enumerate(keys) if isinstance(key, int)), len(keys))
         key = dotted_key(keys[:end]) or None
         return UserError(f"{self}: {message}", hint=hint, key=key, file=self.file, line=self.line)

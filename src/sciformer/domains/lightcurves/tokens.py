@@ -70,8 +70,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     """Use of the errors: none, as input of the model, as weight of the loss of hidden values, or both (default:
     input)."""
     weighting: Literal["minmax", "chi2"] = "minmax"
-    """Loss weights from errors: minmax(1 / error) + 1e-3 in each window (ASTROMER 2), or chi2 for 1 / error^2; with
-    `gaussian`, chi2 adds the errors to the variance instead (default: minmax)."""
+    """Loss weights from errors (default: minmax). minmax: minmax(1 / error) + 1e-3 in each window (ASTROMER 2); chi2:
+    1 / error^2. If `gaussian` is set, chi2 adds error^2 to the predicted variance instead."""
     gaussian: bool = False
     """Predict hidden values as normal distributions, with a standard deviation (default: false)."""
     times: Literal["position", "differences", "both"] = "position"

@@ -211,7 +211,7 @@ def _correlation_root(name: str) -> Array:
 
 
 def draw_parameters(name: str, n: int, rng: np.random.Generator) -> Array:
-    """Period, amplitude in I, R21, phi21, R31, phi31 (6, n) of stars of a class."""
+    """Period, I-band amplitude, R21, phi21, R31, phi31 (6, n) of stars of a class."""
     normal = _correlation_root(name) @ np.clip(rng.standard_normal((6, n)), -3, 3)
     made = np.empty((6, n))
     for row, (z, table) in enumerate(zip(normal, PERCENTILE_TABLES[name])):
