@@ -83,7 +83,7 @@ def _errors(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None) -> tup
 
 
 def _scores(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> tuple[Floats, Floats]:
-    """Standard scores z = (target − mean) / std, nan for non-finite outputs; and std."""
+    """Standard scores z = (target − mean) / std (nan for non-finite outputs), and std."""
     predicted = floats("mean", mean)
     spread = floats("std", std, predicted.shape)
     truth = finite_floats("target", target, predicted.shape)

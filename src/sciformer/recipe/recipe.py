@@ -161,7 +161,7 @@ def _over_base(child: Document, folder: Path, chain: tuple[str, ...]) -> Documen
 
 
 def _not_found_error(place: Place | None, message: str, hint: str = "", file: str | Path | None = None) -> RecipeError:
-    """Error for a missing recipe; for a base, with the line that names it."""
+    """Error for a missing recipe; for a base, with the line of the `base:` key."""
     if place is not None:
         return RecipeError([place.error(f"base: {message}", ("base",), hint)])
     return RecipeError([UserError(message, hint=hint, file=file)])

@@ -160,7 +160,7 @@ class Pretrained:
 
 
 def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained | None]:
-    """Complete a recipe from its pretrained run; return both (or None for the run).
+    """Complete a recipe from its pretrained run; return recipe, and run or None.
 
     A resumed training finds everything in its own folder, so the pretrained run is not loaded again.
     """

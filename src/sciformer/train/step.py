@@ -152,7 +152,7 @@ class OptimizerStep:
         self.whole_call = torch.compile(self.wrapped, dynamic=False, mode="reduce-overhead")
 
     def close(self) -> None:
-        """Free the compiled step and its CUDA graphs, and no other compiled functions.
+        """Free the compiled step and its CUDA graphs; other compiled functions stay.
 
         The next call compiles the step again.
         """
