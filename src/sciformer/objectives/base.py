@@ -166,8 +166,8 @@ class Objective(Section):
     def precondition(self, model: Any, inputs: ModelInputs, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         """Transform gradients, by name of the weight, between backward pass and clipping.
 
-        Natural gradients and similar methods need it. The gradients belong to the mean loss over all ranks. The batch is in
-        one piece; `inputs.carried` has the values that the step returned.
+        Natural gradients and similar methods need it. The gradients belong to the mean loss over all ranks. The batch
+        is in one piece; `inputs.carried` has the values that the step returned.
         """
         return gradients
 
