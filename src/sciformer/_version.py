@@ -1,3 +1,3 @@
-"""The version, alone in a file so that building the package imports nothing."""
+"""Version of the package, in its own file so that the build imports nothing else."""
 
 __version__ = "0.2.0"

@@ -67,7 +67,7 @@ def _memory_errors() -> Iterator[None]:
 
 
 def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
-    """Stream to cut into windows, {name: tokens}, or {} if samples stay whole."""
+    """Stream that is cut into windows, as {name: tokens}; {} if samples stay whole."""
     kinds = {name: one for name, one in tokens.items() if isinstance(one, Windowed)}
     alone = len(tokens) == 1
     found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}

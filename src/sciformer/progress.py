@@ -48,7 +48,7 @@ class ProgressBar:
     unit    name of the counted things
     show    whether to print anything
     done    count at the start
-    keep    whether the bar stays after the work; without a terminal, short work then prints lines too
+    keep    whether the bar stays after the work; without a terminal, short work then also prints two lines
     """
 
     def __init__(

@@ -506,7 +506,7 @@ def _preprocessing(case: Case) -> Problems:
 
 
 def _edits(case: Case) -> Problems:
-    """Check `drop`, `move` and `change` of single tokens; none may work in place."""
+    """Check that `drop`, `move`, `change` edit a copy of the sample, one token at a time."""
     tokens, stream = case.tokens, case.longest
     n = int(stream.lengths[0])
     first = protocols.prefix_length(tokens)

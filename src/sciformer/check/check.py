@@ -65,7 +65,7 @@ class Checked:
 
     @contextmanager
     def trying(self, what: str) -> Iterator[None]:
-        """Turn an exception inside the context into a problem."""
+        """Context that records an exception as a problem."""
         try:
             yield
         except RecipeError as error:

@@ -153,7 +153,7 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
 
 
 def _steps(engine: Engine, count: int) -> list[int]:
-    """Numbers of the steps to time; a compiled step is timed for one batch shape."""
+    """Indices of the steps to time; if compiled, only steps with one batch shape."""
     order = engine.order
     numbers = range(1, 50 * count) if engine.updater.compiled else range(1, count + 1)
     alike = [number for number in numbers if order.room(*order.at(number)) == order.room(0, 0)]
@@ -210,13 +210,13 @@ def _memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str],
 
 
 def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:
-    """Largest power of two whose activations fit into the memory left."""
+    """Largest batch size, a power of two, whose activations fit into the free memory."""
     fits = int(min(most, max(0.0, left) / max(1.0, found.activation_bytes)))
     return 1 << (fits.bit_length() - 1) if fits else 0
 
 
 def _largest_batch_on_cuda(engine: Engine, most: int, log: Callable[[str], None]) -> int:
-    """Largest power of two for which an uncompiled step does not run out of memory."""
+    """Largest batch size, a power of two, that fits into memory without compilation."""
     size = fits = 1
     dataset, assembly, device = engine.assembly.dataset("train"), engine.assembly, engine.ranks.device
     while size <= most:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cyclopts import CycloptsError
     from rich.console import Console
 
-MAX_LISTED_NAMES = 12  # names listed in a hint at most
+MAX_LISTED_NAMES = 12  # maximum number of names in a hint
 RECIPE_CHANGES: dict[str, Any] = {}  # changed keys of the recipe, from the command line
 
 

@@ -61,7 +61,7 @@ def check_prompts(prompt: str | None, file: Path | None, out: Path | None) -> No
 def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes: Any) -> None:
     """Generate a text for each line of a file, in the order of the lines.
 
-    An empty line has no prompt.
+    An empty line gives a text without a prompt.
     """
     from ..generation.generate import generate_many
 

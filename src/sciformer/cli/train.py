@@ -41,7 +41,7 @@ KIND_HELP = f"Contents of the files: {', '.join(places('new'))}. Optional if the
 
 @app.command(sort_key=1, help_epilogue="")
 def recipes(name: str | None = None, /) -> None:
-    """List all recipes with paper, data and score; or all keys of one recipe.
+    """List all recipes with paper, data and score, or print all keys of one recipe.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def new(
     Parameters
     ----------
     files
-        Files or folders. A class can be written before most of them: QCD:qcd.root.
+        Files or folders. For most kinds a class can be written before a name: QCD:qcd.root.
     out
         Recipe to write (default: named after the first file, in the current folder).
     """
@@ -132,7 +132,7 @@ def train(recipe: RecipeName, /, *, options: TrainOptions = TrainOptions()) -> N
 
 
 def _train(recipe: str, options: TrainOptions, init_from: str | None = None) -> None:
-    """Train; `init_from` is the run to fine-tune, empty if the recipe must name it."""
+    """Train a recipe; `init_from` is the run to fine-tune, "" if the recipe names it."""
     plugins = load_plugins(options.plugin)
     made = load_recipe(recipe, {"train.init_from": init_from} if init_from else {})
     if init_from is not None and not made.train.init_from:
@@ -172,8 +172,8 @@ def finetune(
     Embedding and trunk are copied from the other run; heads are copied if the objective is the same. The new run also
     takes the vocabulary and all keys of `tokens` and `model` that neither the recipe nor the command line sets. With
     `--train.freeze` only the heads are trained. `--train.layer_decay 0.9` lowers the learning rate of lower blocks;
-    `--train.head_lr_scale 10` raises that of the heads. The new run does not need the other run afterwards. Run the
-    same command again to resume.
+    `--train.head_lr_scale 10` raises the learning rate of the heads. The new run does not need the other run
+    afterwards. Run the same command again to resume.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ def predict(
     files
         Files in the format of the training data.
     out
-        Table to write: .csv, .h5, .npz, .parquet or .root, a TTree called tree (default: predictions.csv).
+        Table to write: .csv, .h5, .npz, .parquet, or .root with the TTree `tree` (default: predictions.csv).
     """
     from ..evaluation.predictions import write_predictions
     from ..files.tables import check_table
@@ -134,9 +134,9 @@ def translate(
     out
         File to write (default: standard output).
     beam
-        Beam size (default: that of the recipe).
+        Beam size (default: `objective.beam` of the recipe).
     penalty
-        Exponent of the length penalty (default: that of the recipe).
+        Exponent of the length penalty (default: `objective.penalty` of the recipe).
     alignment
         Figure of the attention alignment of one sentence: .png, .pdf or .svg.
     line
@@ -255,7 +255,7 @@ def generate(
     precision
         Precision of the weights: float32, bfloat16, or auto (default: auto, as in training).
     compile
-        Compile the decoding step on a CUDA device, which takes about a minute (default: if the text is long enough).
+        Compile the decoding step on a CUDA device, which takes about a minute (default: only for long texts).
     """
     wishes: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "repetition": repetition}
     wishes |= {"stop": stop, "beam": beam, "seed": seed, "precision": precision, "compiled": compile}

@@ -67,7 +67,7 @@ class Trial:
     unit: str = ""
     error: str = ""
     labels: str = ""
-    """Training labels per class as text, or `all` (default: empty, without --labels)."""
+    """Number of training labels per class as text, or `all`; empty (default) if --labels is not used."""
     fold: int | None = None
     """Number of the test fold (default: None, without folds)."""
 
@@ -93,7 +93,7 @@ class Row:
         return [trial for trial in self.trials if not trial.error]
 
     def score(self, metric: str, valid: bool = False) -> Figure:
-        """Average and spread of a test score, or with `valid` of a validation score.
+        """Average and spread of a test score; if `valid`, of a validation score.
 
         The average is the mean, or the median if the objective prefers it.
         """

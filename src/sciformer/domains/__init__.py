@@ -1,5 +1,5 @@
-"""Fields of science, a folder each: all that belongs to one alone.
+"""Fields of science, one folder each: the code and recipes of a single field.
 
-Fields are found by listing this folder. Nothing outside of it imports from it: the rest of the library works without
-any of them.
+Fields are found by listing this folder. No module outside this folder imports from it, so the rest of the library works
+without any field.
 """

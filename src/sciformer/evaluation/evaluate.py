@@ -41,7 +41,7 @@ class Evaluation:
     windows: int = 0
     """Number of evaluated windows; 0 if samples were not cut into windows."""
     notes: tuple[str, ...] = ()
-    """Notes of the reader on samples that it left out."""
+    """Notes of the reader on skipped samples."""
 
 
 @torch.no_grad()
@@ -60,7 +60,7 @@ def evaluate(
 ) -> Evaluation:
     """Loss and metrics of a step (model and objective) on a data set.
 
-    ranks    processes that divide the work (default: none)
+    ranks    processes that divide the work (default: only this process)
     batch    largest number of samples in a training batch; batches here are larger on a GPU (`evaluation_limits`)
     tokens   largest number of tokens of a stream in a batch, with padding (default: no limit)
     carried  tensors that the objective carries from step to step (default: their initial values)

@@ -179,7 +179,7 @@ def write(
     allowed    (V,) mask of tokens that may be written, on the device of the model
     pads       (B,) padded positions before texts of different length; each text and its new tokens must then fit into
                the window
-    precision  data type of the weights (default: that of the model)
+    precision  data type of the weights (default: unchanged)
     compiled   whether to compile a step before its capture; it takes a minute and saves time for long texts
     kept       captured steps for reuse by later calls
     """
@@ -193,7 +193,7 @@ def write(
     else:
         kept = {} if kept is None else kept
         capacity = max(MIN_CACHE_TOKENS, 1 << (size - 1).bit_length())
-        changes = sum(weight._version for weight in model.parameters())  # after further training it is another model
+        changes = sum(weight._version for weight in model.parameters())  # increases when the weights change
         options = (len(ids), sampling, capacity, pads is not None, compiled)
         key = (id(model), changes, precision, *options)
         if key not in kept:

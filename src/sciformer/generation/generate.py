@@ -213,7 +213,7 @@ class Author:
         return ["".join(self.line(ids[row]).pieces([one])) for row, one in enumerate(found)]
 
     def line(self, ids: list[int]) -> Line:
-        """Detokenizer of the text after a prompt; with several columns, of a new text."""
+        """Detokenizer of the text after a prompt, or of a new text for several columns."""
         return Line(self.tokens, [] if len(self.tokens.source_columns) > 1 else ids, self.stops, self.end)
 
     def groups(self, ids: list[list[int]], batch: int, alike: bool) -> Iterator[list[int]]:
@@ -253,7 +253,7 @@ class Author:
 
 
 def _precision(run: Run, asked: str) -> torch.dtype | None:
-    """Data type of the model: as asked for; with auto, that of the training if on CUDA."""
+    """Data type of the weights; for auto, as in training on CUDA, else None (no change)."""
     settings = run.recipe.train
     if asked != "auto":
         settings = settings.model_copy(update={"precision": asked})

@@ -64,7 +64,7 @@ def eval_mode(step: Any) -> Iterator[None]:
 
 
 def watch(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Watch:
-    """Encode a stream (default: the only one) and record maps (B, H, N, M) by name.
+    """Encode a stream (default: the only stream); record maps (B, H, N, M) by name.
 
     Maps are in order of depth. Trunks without attention (recurrent, convolution) record none, except for a pooling by
     attention. Linformer trunks record none either, because they attend to mixtures of tokens.
@@ -88,7 +88,7 @@ def watch(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Watc
 def attention_maps(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> AttentionMaps:
     """Attention maps over samples, masked and normalised as in an evaluation.
 
-    stream   stream of the tokens (default: the only one)
+    stream   stream of the tokens (default: the only stream)
 
     With several streams, the name of a map begins with its stream, `NAME.blocks.0.attention`, or with the streams of
     queries and keys, `NAME to OTHER`.
@@ -209,7 +209,7 @@ def weights_on(look: AttentionMaps, row: int, head: int | None = None) -> dict[s
 
 
 def relative_to_uniform(weights: Floats) -> Floats:
-    """Attention (N,) relative to uniform attention over the tokens with any weight."""
+    """Attention (N,) divided by uniform attention over the tokens of nonzero weight."""
     return np.count_nonzero(weights) * weights
 
 

@@ -40,13 +40,13 @@ class AttentionDistance(NamedTuple):
 def reach(weights: ArrayLike, distance: ArrayLike, front: int = 0) -> AttentionDistance:
     """Mean attention distance of every head.
 
-        r_h = mean over queries i with any weight of (sum_j a_hij d_ij / sum_j a_hij)
+        r_h = mean over queries i of nonzero weight of (sum_j a_hij d_ij / sum_j a_hij)
 
     weights   (B, H, N, N) of self-attention
     distance  (N, N)
-    front     tokens before the sample's own (a class token); they have no position and are left out
+    front     tokens before the sample's own (a class token); they have no position and are excluded
 
-    The baseline is the distance of uniform attention over the visible keys. A key is visible if any head gives it
+    The baseline is the distance of uniform attention over the visible keys. A key is visible if a head gives it
     weight. A sample without queries gets NaN.
     """
     a, d = to_matrix(weights, 4, "weights", "(B, H, N, M)")[:, :, front:, front:], np.asarray(distance, np.float64)

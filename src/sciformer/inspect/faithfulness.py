@@ -116,7 +116,7 @@ class Faithfulness(NamedTuple):
     shares   (S,) removed shares of the tokens of a sample
     change   (B, S) by method: attention, rollout, attribution, gradient, random, least attended
     flipped  (S,) by method: share of samples whose most likely class changed; empty for regression
-    ratio    area below the mean change, divided by that of random tokens, and its jackknife error over samples
+    ratio    area below the mean change, divided by the area for random tokens, and its jackknife error over samples
     removed  whether tokens were removed; otherwise they were blanked
     """
 
@@ -251,7 +251,7 @@ def remove_tokens(tokens: Tokens, batch: Batch, out: Flags, removed: bool, name:
 
 
 def ratios(shares: Floats, change: Mapping[str, Floats]) -> dict[str, tuple[float, float]]:
-    """Area below the mean change, divided by that of random tokens, and its error."""
+    """Area below the mean change divided by the area for random tokens, and its error."""
     x = np.append(0.0, shares)
     area = {way: np.trapezoid(np.pad(each, ((0, 0), (1, 0))), x) for way, each in change.items()}
     return {way: _ratio(each, area[RANDOM_WAY]) for way, each in area.items() if way != RANDOM_WAY}

@@ -43,7 +43,7 @@ def follow(layers: Sequence[Floats], rows: Sequence[Floats], tokens: int, asks: 
 
     layers  (N, N) matrices of self-attention; N includes tokens in front
     rows    (1 + tokens,) weights of a pooling query on itself and on the tokens
-    asks    token of the prediction without a pooling query: class (in front), first, last, or mean (of all)
+    asks    if there is no pooling query: token of the prediction, class (in front), first, last, or mean (of all)
     """
     joint = chain(layers) if len(layers) else np.eye(tokens)
     front = len(joint) - tokens

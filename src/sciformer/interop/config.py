@@ -43,7 +43,7 @@ class Config:
         return UserError(message, hint=hint, file=self.file)
 
     def get(self, key: str, default: Any = ABSENT, *kinds: type) -> Any:
-        """Value of a key of one of the types `kinds` (default: int); null means absent."""
+        """Value of a key; its type is one of `kinds` (default: int); null means absent."""
         self.asked.add(key)
         value = self.values.get(key)
         if value is None:

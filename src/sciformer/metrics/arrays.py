@@ -42,7 +42,7 @@ def finite_floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = 
 
 
 def weights(weight: ArrayLike | None, n: int) -> Floats:
-    """Check sample weights (n,): none negative, and not all zero (default: ones)."""
+    """Check sample weights (n,): not negative, and not all zero (default: all 1)."""
     array = np.ones(n) if weight is None else finite_floats("weight", weight, (n,))
     if array.min() < 0 or array.sum() == 0:
         found = f"but range from {array.min():g} to {array.max():g}"

@@ -83,7 +83,7 @@ def _errors(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None) -> tup
 
 
 def _scores(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> tuple[Floats, Floats]:
-    """Standard scores z = (target − mean) / std, nan for non-finite outputs; and std."""
+    """Standard scores z = (target − mean) / std (nan for non-finite outputs), and std."""
     predicted = floats("mean", mean)
     spread = floats("std", std, predicted.shape)
     truth = finite_floats("target", target, predicted.shape)
@@ -122,7 +122,7 @@ def noise_left(residual: ArrayLike, noise: ArrayLike) -> float:
 def overlap(inner: ArrayLike, power: ArrayLike, true_power: ArrayLike) -> float:
     """Mean of <found, true> / √(<found, found> <true, true>); 1 is perfect.
 
-    Each product is a sum over points. Samples whose true series is zero everywhere are excluded; nan if none is left. A
+    Each product is a sum over points. Samples whose true series is zero everywhere are excluded; nan if none remains. A
     sample whose found series is zero everywhere counts as 0.
     """
     product = floats("inner", inner)

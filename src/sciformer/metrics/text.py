@@ -72,12 +72,12 @@ class Found(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """right / predicted; 0 if predicted is 0, nan if true is 0 too."""
+        """right / predicted. If predicted is 0: 0, or nan if true is also 0."""
         return self.right / self.predicted if self.predicted else 0.0 if self.true else NAN
 
     @property
     def recall(self) -> float:
-        """right / true; 0 if true is 0, nan if predicted is 0 too."""
+        """right / true. If true is 0: 0, or nan if predicted is also 0."""
         return self.right / self.true if self.true else 0.0 if self.predicted else NAN
 
     @property

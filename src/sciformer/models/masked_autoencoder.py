@@ -34,7 +34,7 @@ class MaskedAutoencoder(Encoder):
     decoder_depth: int = Field(default=8, ge=0, le=1000)
     """Number of blocks of the decoder (default: 8)."""
     decoder_heads: int | None = Field(default=None, ge=1)
-    """Attention heads of the decoder (default: heads)."""
+    """Number of attention heads of the decoder (default: the value of heads)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         """Build the network, without a decoder if the objective hides no tokens."""
@@ -62,7 +62,7 @@ class Seen(NamedTuple):
 
 
 class MaskDecoder(nn.Module):
-    """Decoder: its input is W x + b for visible tokens x, a learned vector for hidden ones.
+    """Decoder; its input is W x + b for a visible token x, else a learned vector.
 
     All tokens get their positions. A class token is at position 0, with a learned vector added to it.
     """

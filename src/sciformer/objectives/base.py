@@ -33,7 +33,7 @@ MAX_CLASSES = 10_000
 
 
 class ScoreGroup(NamedTuple):
-    """Scores of one report figure; `labels` has the label of each curve by score name."""
+    """Scores of one report figure; `labels` maps score names to labels of curves."""
 
     title: str
     plural: str
@@ -66,9 +66,9 @@ class Objective(Section):
     asks: ClassVar[str] = "encode"
     """Ability required of the model: `encode` a sample (default), `decode` it token by token, or `translate`."""
     lookahead: ClassVar[int] = 0
-    """Tokens needed after the end of a window."""
+    """Number of tokens needed after the end of a window."""
     standard: ClassVar[tuple[str, ...]] = ()
-    """Metrics that are used if the recipe names none."""
+    """Metrics to use if the recipe names no metrics."""
     whole_batch: ClassVar[bool] = False
     """Whether the loss compares samples with each other (contrastive loss) instead of being a sum over samples. `step`
     then gets the batch in one piece, finds the samples of other ranks in `ModelInputs.gathered`, and returns the same
@@ -160,7 +160,7 @@ class Objective(Section):
         return self.kind
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss, and with `outputs` the outputs for the metrics, one per sample."""
+        """Summed loss; if `outputs`, also the outputs for the metrics, one per sample."""
         raise NotImplementedError
 
     def carried(self, tokens: Mapping[str, Tokens]) -> dict[str, Carried]:
@@ -174,8 +174,8 @@ class Objective(Section):
     def precondition(self, model: Any, inputs: ModelInputs, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         """Transform gradients, by name of the weight, between backward pass and clipping.
 
-        For natural gradients and similar methods. The gradients belong to the mean loss over all ranks. The batch is in
-        one piece; `inputs.carried` has the values that the step returned.
+        Natural gradients and similar methods need it. The gradients belong to the mean loss over all ranks. The batch
+        is in one piece; `inputs.carried` has the values that the step returned.
         """
         return gradients
 
@@ -187,7 +187,10 @@ class Objective(Section):
         return outputs
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Merge outputs of windows into `count` samples by `which` (n,) (default: mean)."""
+        """Merge the outputs of windows into outputs of `count` samples (default: mean).
+
+        which  (n,) sample of each window
+        """
         sums = np.zeros((count, *values.shape[1:]))
         np.add.at(sums, which, values)
         return sums / np.bincount(which).reshape(-1, *[1] * (values.ndim - 1))
@@ -294,5 +297,5 @@ class Step(nn.Module):
         return self
 
     def forward(self, inputs: ModelInputs, outputs: bool = False) -> tuple[Tensor, Outputs]:
-        """Summed loss over the batch, and with `outputs` the outputs for the metrics."""
+        """Summed loss over the batch; if `outputs`, also the outputs for the metrics."""
         return self.objective.step(self.model, inputs, outputs)

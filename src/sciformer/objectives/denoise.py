@@ -23,7 +23,7 @@ from .base import ANSWER, Objective, Outputs, Rows, Widths, missing_truth
 from .classify import Balance, Classify
 
 CENTRE, SCALE = "centre of values", "scale of values"  # token columns: values are scaled to (value - centre) / scale
-ASKED_TOKENS, OWN_TOKENS = "asked", "own"  # token columns: is the truth known; is it no prefix token
+ASKED_TOKENS, OWN_TOKENS = "asked", "own"  # token columns: truth known; no prefix token
 NOISE = "target noise"  # sample column with the sum of (value - truth)^2
 
 
@@ -189,7 +189,7 @@ class Denoise(Objective):
         return found
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Mean over the windows of a sample; in series, over the windows with that point."""
+        """Mean over the windows of a sample; in series, over the windows with each point."""
         if values.dtype != object:
             return super().merge(values, which, count)
         merged = np.empty(count, object)

@@ -38,8 +38,8 @@ class Masked(Objective):
     mask_ratio: float = Field(default=0.15, gt=0, le=1)
     """Share of the tokens that are masked and predicted, at least one in each sample (default: 0.15)."""
     mask: str = ""
-    """Named mask (default: random tokens). last: the end of each sample, for a forecast. Tokens may define further
-    masks, for example patches have the mask centre, for inpainting."""
+    """Named mask (default: random tokens). last: the end of each sample, for a forecast. Tokens may define
+    further masks; for example, patches define centre, for inpainting."""
     random: float = Field(default=0.0, ge=0, le=1)
     """Share of the masked tokens that are replaced by random tokens (BERT: 0.1; default: 0)."""
     same: float = Field(default=0.0, ge=0, le=1)

@@ -27,7 +27,7 @@ class NextToken(Objective):
     standard: ClassVar[tuple[str, ...]] = ("perplexity", "token_accuracy")
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Shift the tokens by one: each token predicts the next."""
+        """Shift the tokens by one: the target of a token is the next token."""
         name = self.asked_stream(batch.streams)
         hides = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`").hides
         return batch.with_columns(shifted(batch.streams[name], hides), name)
@@ -44,7 +44,7 @@ class NextToken(Objective):
 def ask_tokens(
     readout: Readout, hidden: Tensor, view: StreamView, outputs: bool, smoothing: float = 0.0
 ) -> tuple[Tensor, Outputs]:
-    """Summed loss of the targets; with `outputs` also sums per sample.
+    """Summed loss of the targets; if `outputs`, also sums per sample.
 
     Targets are the columns of the view named «target ...». Its column `asked`, if present, marks the tokens that count.
     The outputs are without smoothing.

@@ -119,7 +119,7 @@ class Regress(Objective):
         return {"value": QuantileHead(dim, count, len(self.quantiles), len(self.quantiles) // 2, *more)}
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Outputs in the units of the data, in double precision for Julian dates."""
+        """Outputs in the units of the data, in double precision (needed by Julian dates)."""
         mean, deviation = (np.asarray(self.state[key], np.float64) for key in ("mean", "deviation"))
         found = {**outputs, "mean": outputs["mean"] * deviation + mean, "std": outputs["std"] * deviation}
         if "quantiles" in outputs:

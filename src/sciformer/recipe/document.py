@@ -28,7 +28,7 @@ class RecipeError(UserError):
     """All errors of a recipe, one line each; of a hopeless recipe the first MAX_PROBLEMS.
 
     errors      each error with its own message, hint, key, file and line
-    problems    the same as texts
+    problems    the same errors as texts
     Key, file, line and hint are taken from the first error.
     """
 
@@ -208,7 +208,7 @@ def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> boo
     """Whether the child replaces the keys of the base instead of merging with them.
 
     A new `kind` starts with its own defaults: a `depth` chosen for a decoder may not suit an encoder. A mapping inside
-    a section that is written as {} is emptied.
+    a section is emptied if it is written as {}.
     """
     if keys == ("tokens",) and child:  # one stream over several, or several over one
         streams = all(isinstance(value, dict) and "kind" in value for value in child.values())

@@ -6,8 +6,8 @@
         simulation={"jets": ".simulate.jets:Jets"},
     )
 
-Every folder below `domains/` has a `FIELD` in its `__init__.py`, and so has the folder of a plugin. Values are places
-`module:attribute`, relative to that folder. They are imported when a name is used, so that listing the fields is fast.
+Every folder below `domains/` has a `FIELD` in its `__init__.py`, and so has the folder of a plugin. Values are import
+paths `module:attribute`, relative to that folder. Modules are imported when a name is used, so listing fields is fast.
 Nothing else in the library names a field.
 """
 
@@ -92,13 +92,13 @@ def package_of(field: str) -> str:
 
 
 def places(what: str) -> dict[str, str]:
-    """Name -> absolute place `module:attribute` of all fields at an extension point."""
+    """Name -> absolute path `module:attribute`, of all fields at an extension point."""
     found = [(home, *named) for home, one in fields().items() for named in getattr(one, what).items()]
     return {name: f"{package_of(home)}{place}" for home, name, place in found}
 
 
 def load(place: str) -> Any:
-    """Import the object at an absolute place `module:attribute`."""
+    """Import the object at an absolute path `module:attribute`."""
     module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)
 

@@ -99,9 +99,9 @@ def split(
 ) -> list[Found]:
     """Recipe keys of `data.split` for the parts without files of their own.
 
-    together   unit that is never divided, in words
-    by         column whose equal values stay in one part
-    stratify   column of the class
+    together   plural noun of the units that stay together, for the reason (default: none)
+    by         column whose equal values stay in one part (default: none)
+    stratify   column of the class, for a stratified split (default: none)
     """
     shares = _shares_to_split(parts, count)
     reason = {"valid": "to select the best model", "test": "for the final evaluation"}
@@ -229,7 +229,7 @@ def training(
 ) -> list[Found]:
     """Recipe keys for batch size, steps and schedule, by the number of samples.
 
-    batches   batch size, by the smallest number of samples
+    batches   {smallest number of samples: batch size}
     best      score that selects the best model
     parts     parts with files of their own; the other parts are split off (see `split`)
     """

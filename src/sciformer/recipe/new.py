@@ -37,7 +37,7 @@ def new(
 ) -> Path:
     """Write a commented recipe for files of a kind; return its path.
 
-    kind        contents of the files: text, images, ...; can be a file instead, if its name shows the kind
+    kind        kind of the files: text, images, ...; or the first file, if its name shows the kind
     out         .yaml file to write (default: named after the first file, in the current folder)
     changes     recipe keys to use as they are, {"data.time": "HJD"}; the other keys are guessed around them
     overwrite   replace an existing recipe

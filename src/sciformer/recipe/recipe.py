@@ -27,7 +27,7 @@ from .validate import SECTIONS, About, classes_of, section_of, unknown_key_error
 from .yaml import Keys, Place
 
 MEASURED_KEYS = ("command", "hardware", "time", "score")
-MAX_BASES = 8  # length of a chain of `base:` at most
+MAX_BASES = 8  # maximum length of a chain of `base:`
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Recipe:
         return _validate(self.source, {**(changes or {}), **more}, where)
 
     def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
-        """Take the values that this recipe does not set from other sections `below`."""
+        """Fill the keys that this recipe does not set with values of the sections `below`."""
         return _validate(document.lay_over(document.from_mapping(below, label), self.source), None, label)
 
     @property
@@ -166,7 +166,7 @@ def _over_base(child: Document, folder: Path, chain: tuple[str, ...]) -> Documen
 
 
 def _not_found_error(place: Place | None, message: str, hint: str = "", file: str | Path | None = None) -> RecipeError:
-    """Error for a missing recipe; for a base, with the line that names it."""
+    """Error for a missing recipe; for a base, with the line of the `base:` key."""
     if place is not None:
         return RecipeError([place.error(f"base: {message}", ("base",), hint)])
     return RecipeError([UserError(message, hint=hint, file=file)])

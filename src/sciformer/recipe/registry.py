@@ -207,7 +207,7 @@ def _composed(
 
 
 def built_in(point: str) -> dict[str, str]:
-    """Name -> place of the objects of the library and its fields."""
+    """Name -> import path of the objects of the library and its fields."""
     own = {**SHARED_PLACES[point], **places(point)}
     return {**own, **built_in("simulation")} if point == "data" else own
 

@@ -17,9 +17,9 @@ from ..errors import UserError
 
 Keys = tuple[str | int, ...]
 
-MAX_ALIASES = 50  # anchors and aliases per file at most
-MAX_DEPTH = 40  # nesting at most
-MAX_NODES = 100_000  # nodes at most, after expanding aliases
+MAX_ALIASES = 50  # maximum number of anchors and aliases per file
+MAX_DEPTH = 40  # maximum nesting
+MAX_NODES = 100_000  # maximum number of nodes, after expanding aliases
 
 NUMBER_PATTERN = re.compile(r"[-+]?([0-9]+(_[0-9]+)*(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 INTEGER_PATTERN = re.compile(r"[-+]?[0-9]+(_[0-9]+)*|0x[0-9a-fA-F]+|0o[0-7]+")
@@ -64,7 +64,7 @@ class Place:
         return replace(self, line=line)
 
     def error(self, message: str, keys: Keys = (), hint: str = "") -> UserError:
-        """Error at this place, with key, file and line; the key ends before a list index."""
+        """Error at this place, with key (without list indices), file and line."""
         end = next((number for number, key in enumerate(keys) if isinstance(key, int)), len(keys))
         key = dotted_key(keys[:end]) or None
         return UserError(f"{self}: {message}", hint=hint, key=key, file=self.file, line=self.line)

@@ -111,7 +111,7 @@ class Tokens(Section):
         return None
 
     def distance(self, stream: Stream) -> Array | None:
-        """Distances (N, N) between tokens of one sample (default: from `at` or the order)."""
+        """Distances (N, N) of tokens in one sample (default: from `at`, else the order)."""
         count = int(stream.lengths.sum())
         at = stream.columns["at"].reshape(count, -1) if "at" in stream.columns else np.arange(count)[:, None]
         at = at.astype(np.float64)

@@ -146,7 +146,7 @@ class Maskable(Ability):
 
 
 def mask_last(stream: Stream, share: float) -> Array:
-    """Mask (T,) of this share of the tokens at the end of each sample, at least one."""
+    """Mask (T,) of the last tokens of each sample: this share of them, at least one."""
     count = np.maximum(1, np.round(share * stream.lengths)).astype(np.int64)
     return np.asarray(stream.position >= np.repeat(stream.lengths - count, stream.lengths))
 

@@ -1,10 +1,10 @@
 """Atomic checkpoints: safetensors and JSON files, with a manifest of their hashes.
 
     step-0000040/weights.safetensors, optimizer.safetensors, ..., state.json, manifest.json
-    latest                       name of the newest checkpoint, for people; loading looks at the folders
+    latest                       name of the newest checkpoint, for people; `load` lists the folders instead
 
 A checkpoint is written under another name, synced, hashed, renamed and synced: at every instant the older or the newer
-one is complete. The hashes detect a flipped bit, which safetensors does not. Nothing here unpickles.
+checkpoint is complete. The hashes detect a flipped bit, which safetensors does not. Nothing here unpickles.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def save(
 
 
 def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -> Checkpoint | None:
-    """Load the newest intact checkpoint, or that of `step`; None if there is none.
+    """Load the newest intact checkpoint (None if none exists), or that of `step`.
 
     A damaged checkpoint is reported through `log`, and the one before it is tried.
     """

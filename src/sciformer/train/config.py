@@ -55,7 +55,7 @@ class Train(Section):
     """Learning rate schedule after warmup (default: cosine, down to `min_lr_ratio`). inverse_sqrt: 1 / sqrt(step).
     flat: constant for the fraction `flat` of all steps, then an exponential decay to `min_lr_ratio`."""
     min_lr_ratio: float = Field(default=0.1, ge=0, le=1)
-    """Final learning rate over the peak, for the schedules cosine and flat (default: 0.1)."""
+    """Final learning rate divided by the peak, for the schedules cosine and flat (default: 0.1)."""
     flat: float = Field(default=0.7, ge=0, le=1)
     """Fraction of the steps before the decay of `schedule: flat` (default: 0.7)."""
     betas: tuple[float, float] = (0.9, 0.95)
@@ -90,7 +90,7 @@ class Train(Section):
     evaluate_every: int | None = Field(default=None, ge=1)
     """Steps between evaluations (default: a tenth of all steps)."""
     save_every: int | None = Field(default=None, ge=1)
-    """Steps between checkpoints (default: as evaluate_every)."""
+    """Steps between checkpoints (default: the value of evaluate_every)."""
     log_every: int = Field(default=10, ge=1)
     """Steps between lines of the log (default: 10)."""
     keep: int = Field(default=2, ge=1)

@@ -32,7 +32,7 @@ from .weights import digest, load_weights, named_tensors
 # Weights for masked tokens, which only some objectives need.
 OPTIONAL_WEIGHTS = ("entrance.hidden", "entrance.trace.")
 HARMLESS_KEYS = ("model.dropout", "model.attention_dropout", "model.hidden_dropout", "model.drop_path", "model.pool")
-MAX_LISTED = 6  # names listed in a message at most
+MAX_LISTED = 6  # maximum number of names in a message
 
 
 class Pretrained:
@@ -160,7 +160,7 @@ class Pretrained:
 
 
 def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained | None]:
-    """Complete a recipe from its pretrained run; return both (or None for the run).
+    """Complete a recipe from its pretrained run; return recipe, and run or None.
 
     A resumed training finds everything in its own folder, so the pretrained run is not loaded again.
     """

@@ -84,7 +84,7 @@ def scales(names: Iterable[str], settings: Train) -> dict[str, float]:
         depth[found["stack"]] = max(depth.get(found["stack"], 0), int(found["number"]) + 1)
 
     def below(name: str) -> int:
-        """Number of blocks above a parameter."""
+        """Number of blocks between a parameter and the heads."""
         if name in blocks:
             return depth[blocks[name]["stack"]] - 1 - int(blocks[name]["number"])
         for stack, count in depth.items():

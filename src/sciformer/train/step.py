@@ -101,7 +101,7 @@ class OptimizerStep:
             self._record_halves()
 
     def __call__(self, batch: Batch, number: int, count: float) -> StepResult:
-        """Run step `number` (from 0) on this rank's share; `count` is that of all ranks."""
+        """Run step `number` (from 0) on this rank's share; `count` is the sum over all ranks."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(number, self.total, self.settings) * group.get("scale", 1.0)
         loss = self.gradient(batch, number, count)
@@ -154,7 +154,7 @@ class OptimizerStep:
         self.whole_call = torch.compile(self.wrapped, dynamic=False, mode="reduce-overhead")
 
     def close(self) -> None:
-        """Free the compiled step and its CUDA graphs, and no other compiled functions.
+        """Free the compiled step and its CUDA graphs; other compiled functions stay.
 
         The next call compiles the step again.
         """
@@ -250,7 +250,10 @@ class OptimizerStep:
         return piece.inputs("cpu", multiple, packed, width, rows, moves=self.device.type != "cpu", shares=True)
 
     def _pieces(self, count: int, share: int) -> list[Any]:
-        """Rows of the micro-batches; with shared weights all ranks have equally many."""
+        """Rows of each micro-batch.
+
+        If weights are sharded, all ranks have the same number of micro-batches.
+        """
         size = self.micro_batch or max(1, count)
         runs = [np.arange(start, min(start + size, count)) for start in range(0, count, size)]
         wanted = -(-share // size) if self.sharded and self.micro_batch else max(1, len(runs))

@@ -23,7 +23,7 @@ MAX_MARKERS = 400  # above this number of points, markers are smaller
 class SeriesView:
     """One series as plotted: times, values and errors (N, P), NaN for missing values.
 
-    band, hidden, limit, asked  (N,) for each token: band number; hidden; upper limit; to be predicted
+    band, hidden, limit, asked  (N,) of each token: number of its band; masks: hidden, upper limit, to be predicted
     """
 
     time: Array

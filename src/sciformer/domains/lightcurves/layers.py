@@ -12,7 +12,7 @@ from ...tokens.protocols import Readout
 
 
 class ObservationEmbedding(nn.Module):
-    """x = W u + b + B[band] for features u; E[entry] + z S[entry] for extra tokens z.
+    """x = W u + b + B[band] for features u; E[entry] + z S[entry] for extra values z.
 
     bands    number of bands, with a vector for each if there are several
     entries  rows of E and S; row 0 means observations and is unused
@@ -37,9 +37,9 @@ class ObservationEmbedding(nn.Module):
 
 
 class ObservationTrace(nn.Module):
-    """Visible part of a hidden observation: band, and time since the previous one.
+    """Visible part of a hidden observation: band, time since the previous observation.
 
-    since  index of the feature with the time since the previous observation; None: not used
+    since  index of the feature with the time since the previous observation, or None if there is no such feature
     """
 
     def __init__(self, dim: int, bands: int, since: int | None) -> None:
@@ -76,7 +76,7 @@ class ObservationReadout(Readout):
         self.spread = nn.Linear(dim, size) if gaussian else None
 
     def gaussian(self, hidden: Tensor) -> Gaussian:
-        """Mean and deviation (..., P); the deviation is 0 without a Gaussian."""
+        """Mean and deviation (..., P); for the plain form, the deviation is 0."""
         mean = self.mean(hidden).float()
         if self.spread is None:
             return Gaussian(mean, torch.zeros_like(mean))

@@ -156,7 +156,7 @@ class PeriodSearch:
     number        number of periods, from the best peaks
     shortest      shortest period, in units of time
     longest       longest period (default: the span of the series)
-    oversampling  frequencies per width of a peak, 1 / span
+    oversampling  number of frequencies in the width of a peak (1 / span)
     """
 
     number: int = 1
@@ -179,7 +179,7 @@ class PeriodSearch:
 class FoundPeriods(NamedTuple):
     """Periods (k,), the best first; NaN with power 0 if a series has fewer.
 
-    epoch  a time of maximum of the series folded with twice the period
+    epoch  time of a maximum of the series, folded with twice the period
     power  share of the variance explained by a sine of this period
     """
 
@@ -238,7 +238,7 @@ def _kernel_transform() -> Array:
 
 
 def periodogram(time: Array, value: Array, error: Array | None = None, search: PeriodSearch | None = None) -> ArrayPair:
-    """Frequencies, and the share of the weighted variance explained by a sine."""
+    """Frequencies, and share of the weighted variance that a sine explains at each."""
     search = search or PeriodSearch()
     span = float(np.ptp(time)) if len(time) else 0.0
     if not span > 0:
@@ -262,7 +262,7 @@ def periodogram(time: Array, value: Array, error: Array | None = None, search: P
 
 
 def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Array:
-    """Indices of the highest maxima, in falling order, more than `apart` apart."""
+    """Indices of the highest maxima, highest first, at distances above `apart`."""
     padded = np.concatenate([[-1], power, [-1]])
     inner = np.flatnonzero((power >= padded[:-2]) & (power > padded[2:]))
     if len(inner) > (most := 40 * number):
@@ -347,7 +347,7 @@ def _refine_frequencies(time: Array, z: Array, w: Array, frequency: Array, step:
 
 
 def _times_of_maximum(time: Array, z: Array, w: Array, frequency: Array, number: int) -> Array:
-    """Times of maximum, within half a cycle of 0, of the folded series."""
+    """Time of the maximum of each folded series, within half a cycle of 0."""
     amplitudes, _ = fit_harmonics(time, z, w, frequency, number)
     phase = np.arange(-64, 64) / 128
     turn = np.exp(-2j * np.pi * np.outer(np.arange(1, number + 1), phase))

@@ -21,7 +21,7 @@ class Level(NamedTuple):
 
 
 def group_means(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
-    """Means of `seen` values (T, P) in `count` groups (0 if empty), and their numbers."""
+    """Mean of the `seen` values (T, P) of each group (0 if empty), and their number."""
     some = values if (whole := bool(seen.all())) else np.where(seen, values, 0.0)
     of_token = some[:, 0] if values.shape[1] == 1 else some.sum(1)
     number = np.bincount(group, minlength=count) * values.shape[1] if whole else np.bincount(group, seen.sum(1), count)
@@ -29,7 +29,7 @@ def group_means(values: Array, seen: Array, group: Array, count: int) -> tuple[A
 
 
 def group_medians(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
-    """Medians of `seen` values (T, P) in groups (0 if empty), and their numbers."""
+    """Median of the `seen` values (T, P) of each group (0 if empty), and their number."""
     which, flat = np.repeat(group, values.shape[1])[seen.ravel()], values[seen]
     number = np.bincount(which, minlength=count)
     if not len(flat):
@@ -149,7 +149,7 @@ def cut_patches(points: Stream, size: int, cadence: float, gaps: bool) -> Stream
 
 
 def _slot_means(values: Array, place: Array, total: int) -> Array:
-    """Means of values at places 0 .. total - 1; NaN for empty places."""
+    """Mean of the finite values in each slot 0 .. total - 1; NaN for empty slots."""
     known = np.isfinite(values)
     number = np.bincount(place[known], minlength=total)
     sums = np.bincount(place[known], values[known].astype(np.float64), total)

@@ -53,8 +53,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     coordinates: ClassVar[tuple[str, ...]] = ("time",)
 
     window: int | None = Field(default=200, ge=1)
-    """Maximum number of tokens per window; longer series are cut into windows (default: 200; null: series stay
-    whole)."""
+    """Maximum number of tokens per window; longer series are cut into windows (default: 200). With null,
+    series stay whole."""
     stride: int | None = Field(default=None, ge=1)
     """Distance in tokens between the starts of training windows (default: one random window of each series per
     epoch)."""
@@ -64,14 +64,14 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     by_band: bool = False
     """Subtract a centre for each band; otherwise differences between bands (colours) are kept (default: false)."""
     scale: Literal["none", "deviation", "learned"] = "learned"
-    """Divisor of values and errors: none, the standard deviation of the visible values in the window (deviation), or
-    half the 68 % range of the training data (learned) (default: learned)."""
+    """Divisor of values and errors (default: learned). learned: half the 68 % range of the training data; deviation:
+    standard deviation of the visible values in the window; none: 1."""
     errors: Literal["none", "input", "weight", "both"] = "input"
     """Use of the errors: none, as input of the model, as weight of the loss of hidden values, or both (default:
     input)."""
     weighting: Literal["minmax", "chi2"] = "minmax"
-    """Loss weights from errors: minmax(1 / error) + 1e-3 in each window (ASTROMER 2), or chi2 for 1 / error^2; with
-    `gaussian`, chi2 adds the errors to the variance instead (default: minmax)."""
+    """Loss weights from errors (default: minmax). minmax: minmax(1 / error) + 1e-3 in each window (ASTROMER 2); chi2:
+    1 / error^2. If `gaussian` is set, chi2 adds error^2 to the predicted variance instead."""
     gaussian: bool = False
     """Predict hidden values as normal distributions, with a standard deviation (default: false)."""
     times: Literal["position", "differences", "both"] = "position"
@@ -147,7 +147,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def usual_error(self) -> tuple[float, float] | None:
-        """Mean and deviation of ln(error / scale) in the training data, or None."""
+        """Mean and deviation of ln(error / scale) in training data; None without errors."""
         found = self.state.get("error")
         return None if found is None else (found[0], found[1])
 
@@ -263,7 +263,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return Stream(columns, stream.lengths + more)
 
     def truncate(self, stream: Stream, far: float) -> Stream:
-        """The beginnings of the series, with periods found from these alone."""
+        """Keep the beginning of each series; its periods are found from this part only."""
         return add_phases(super().truncate(stream, far), self)
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
@@ -374,7 +374,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return ObservationReadout(dim, self.patch, self.gaussian, noisy and self.usual_error is not None)
 
     def maskable(self, stream: Stream) -> Array:
-        """Mask of tokens with a value, except limits and single points of a series."""
+        """Mask of tokens with a value, except limits and the only point of a series."""
         refuse_hidden_values(self.periods)
         columns = stream.columns
         may = np.isfinite(columns["value"].reshape(-1, self.patch)).any(1)

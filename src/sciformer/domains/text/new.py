@@ -323,14 +323,14 @@ MIN_ALIGNED_LINES = 8  # smallest number of lines for a correlation
 
 
 class NamePattern(NamedTuple):
-    """File names that differ in one part: its values, and names with `{}` instead."""
+    """File names that differ in one part: values of the part, names with `{}` instead."""
 
     values: list[str]
     names: list[str]
 
 
 def find_name_pattern(paths: Sequence[Path]) -> NamePattern | None:
-    """Find the part in which file names differ, the same in all sets, or None."""
+    """Part in which file names differ, with equal values in all sets, or None."""
     words = [re.split(r"([._-])", path.name) for path in paths]
     for place in range(1, max(map(len, words)) + 1, 2):
         sets: dict[str, list[str]] = {}

@@ -41,7 +41,7 @@ def tokenizers_package() -> Any:
 
 
 class Subwords(Coder):
-    """Coder of subwords; special tokens added by the file itself are left out."""
+    """Coder of subwords; special tokens that the tokenizer.json adds are left out."""
 
     def __init__(self, text: str, names: TokenNames, learned: bool) -> None:
         """Load a tokenizer.json; if `learned`, a special token's name in a text is plain text."""
@@ -224,7 +224,7 @@ def text_batches(texts: list[Any]) -> Iterator[list[Any]]:
 
 @contextmanager
 def all_threads() -> Iterator[None]:
-    """Let `tokenizers` use all cores, unless in a worker process or set by the user."""
+    """Let `tokenizers` use all cores, except in a worker or if the user has set it."""
     if PARALLELISM_VARIABLE in os.environ and not _SET_VARIABLES:
         yield
         return

@@ -46,9 +46,9 @@ class Text(Textual, Maskable, Exportable, Editable):
     """Columns to learn the vocabulary from (default: `column`). Streams with the same `learn` share one
     vocabulary."""
     vocabulary: int | None = Field(default=None, ge=1)
-    """Size of the vocabulary, special tokens included. Words: the most frequent (default: all). Subwords: default
-    10,000. Characters, bytes, `tokenizer`: padded to this size (default: no padding; multiples of 64 are fast on a
-    GPU)."""
+    """Size of the vocabulary, special tokens included. Words: the most frequent are kept (default: all words).
+    Subwords: number of learned tokens (default: 10,000). Characters, bytes and `tokenizer`: the vocabulary is padded to
+    this size (default: no padding; multiples of 64 are fast on a GPU)."""
     minimum: int = Field(default=1, ge=1)
     """Minimum frequency (default: 1): rarer words are unknown; rarer pairs of subwords are not merged (at least 2)."""
     begin: bool = False
@@ -58,8 +58,8 @@ class Text(Textual, Maskable, Exportable, Editable):
     lines: bool = False
     """Words only: make each line end an end token, as in WikiText (default: false)."""
     join: bool = False
-    """Concatenate all texts and cut windows across them, as GPT-2 does; `end` separates the texts. Default: false,
-    windows of single texts, so that no token attends to another text."""
+    """Concatenate all texts and cut windows across them, as GPT-2 does; `end` separates the texts. Default: false, a
+    window has tokens of one text only, so no token attends to another text."""
     lower: bool = False
     """Convert text to lower case (default: false)."""
     unicode_form: Literal["none", "nfc", "nfkc"] = "none"
@@ -72,7 +72,7 @@ class Text(Textual, Maskable, Exportable, Editable):
     context: int = Field(default=256, ge=1)
     """Maximum tokens of a window, the context length of the model (default: 256)."""
     step: int | None = Field(default=None, ge=1)
-    """Stride of the training windows in tokens (default: 1, any start; in large texts the context length)."""
+    """Stride of the training windows in tokens (default: 1, or the context length for large texts)."""
     tie: bool = True
     """Tie the weights of the last layer to the embedding (default: true)."""
     bias: bool = False
@@ -194,7 +194,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """The unit, if it is one character or one byte."""
+        """The unit, if it is "characters" or "bytes"; otherwise ""."""
         if self.unit == "bytes" and not self.tokenizer:
             return "bytes"
         return "characters" if self.unit == "characters" else ""

@@ -69,7 +69,7 @@ class Coder:
 
 
 class CharacterCoder(Coder):
-    """Coder of characters or bytes; unknown, mask, and if `framed` begin, end, separator come last."""
+    """Coder of characters or bytes. The last ids are unknown and mask; if `framed`, also begin, end and separator."""
 
     words = False
 

@@ -205,7 +205,7 @@ def _range(panels: Sequence[Matrix], low: float | None, high: float | None) -> t
 
 
 def _figure(shape: tuple[int, ...], rows: Labels, columns: Labels, lines: int = 1, wide: int = 1) -> Figure:
-    """Empty figure with room for `lines` rows of `wide` panels of one shape, and labels."""
+    """Empty figure with room for `lines` rows of `wide` equal panels and their labels."""
     cell = CELL_INCHES if lines * wide * math.prod(shape) <= MAX_WRITTEN_CELLS else 0.8 * CELL_INCHES
     cell = min(cell, MAX_PANEL_INCHES / max(shape), MAX_PAGE_INCHES / (wide * shape[1]))
     left, below = (0.3 + 0.08 * max(map(len, labels or ["00"])) for labels in (rows, columns))

@@ -253,7 +253,7 @@ def draw_residuals(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> Figure
 def draw_steps(
     steps: Sequence[str], curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], xlabel: str, ylabel: str
 ) -> Figure:
-    """Plot a line with error bars for each name, at steps without a common scale.
+    """Plot a line with error bars for each name, at evenly spaced steps.
 
     curves  {name: (means, spreads)}, with one entry for each step; NaN is left out
     """

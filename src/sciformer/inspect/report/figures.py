@@ -69,7 +69,7 @@ def _attention_figures(
 def _by_stream(
     data: Assembly, numbers: dict[str, Any], make: Callable[[str, dict[str, Any]], Iterator[Picture]]
 ) -> Iterator[Picture]:
-    """Yield the figures of every stream; with several, names start with the stream."""
+    """Figures of every stream; if there are several, names start with the stream."""
     for stream in data.tokens:
         if len(data.tokens) == 1:
             yield from make(stream, numbers)

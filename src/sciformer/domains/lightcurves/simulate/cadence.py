@@ -16,7 +16,7 @@ HALF_NIGHT, MAX_RUN_DAYS = 0.2, 0.3  # days: half of the observed part of a nigh
 
 @dataclass(frozen=True)
 class Epochs:
-    """Times (T,) of all curves end to end, each sorted, and `lengths` (n,)."""
+    """Concatenated times (T,) of all curves, each sorted, and their `lengths` (n,)."""
 
     time: Array
     lengths: Array
@@ -70,7 +70,7 @@ def asas_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
 def _night_times(
     step: Array, lengths: Array, season: Array, again: Array, origin: float, rng: np.random.Generator
 ) -> Epochs:
-    """Times from steps (T,) in nights; a share `again` repeats the previous night."""
+    """Times from steps (T,) in nights; a share `again` of them stays in the same night."""
     n, total = len(lengths), len(step)
     starts = lengths.cumsum() - lengths
     stay = rng.random(total) < np.repeat(again, lengths)
@@ -96,7 +96,7 @@ def _night_times(
 def regular_epochs(n: int, points: int, step: float, rng: np.random.Generator, every: float) -> tuple[Array, Array]:
     """Regular times (N,), `step` days apart, and a mask (n, N) of points per curve.
 
-    With `every` above 0, there is a gap of 1 to 2 days every `every` days, and 0.3 % of the single points are missing.
+    If `every` is above 0, there is a gap of 1 to 2 days every `every` days, and 0.3 % of all points are missing.
     """
     time, kept = np.arange(points) * step, np.ones((n, points), bool)
     if not every:

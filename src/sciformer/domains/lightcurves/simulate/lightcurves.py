@@ -65,13 +65,13 @@ class LightCurves(SimulatedSequence):
     """Cadence of stars. survey: 3 to 8 years, a median of 120 points, errors that grow with magnitude; asas: at most
     250 points, errors of about 0.036 mag and extra scatter, as in ASAS (default: survey)."""
     points: int = Field(default=0, ge=0)
-    """Points per curve: the median (survey), the maximum (asas), or the number before gaps (regular series) (default:
-    0, which means 120 for survey, 250 for asas, 4,000 for oscillators, 1,200 for transits, 4,096 for signals)."""
+    """Points per curve. survey: median (default: 120); asas: maximum (default: 250); regular series: number before gaps
+    (default: 4,000 for oscillators, 1,200 for transits, 4,096 for signals). 0 means these defaults."""
     bands: list[str] = Field(default_factory=lambda: list(supernovae.BANDS))
     """Bands of supernovae (default: g, r, i, z)."""
     unit: Literal["magnitude", "flux"] = "magnitude"
-    """Unit of supernova values (default: magnitude, with upper limits). flux: in microjansky, may be negative; adds the
-    column `clean` of values without noise."""
+    """Unit of supernova values (default: magnitude, with upper limits). flux: values in microjansky, which may be
+    negative, and a column `clean` of values without noise."""
     gaps: bool = True
     """Whether the regular series of oscillators and transits have gaps of some days (default: true)."""
     snr: tuple[float, float] = (8.0, 50.0)

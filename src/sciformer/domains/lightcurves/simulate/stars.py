@@ -2,10 +2,10 @@
 
 Amplitudes and periods follow the literature: pulsators have the percentiles of the OGLE-III catalogue, in V; binaries,
 rotators and red variables have round ranges. With `cadence: asas`, cadence, errors, scatter and outliers were set by
-hand after percentiles of the 3,110 ASAS curves, including all folds of the benchmark. A second look, class by class
-(amplitude, skewness, brightness), changed only coarse numbers: typical magnitudes of classes, depths and widths of
-eclipses, the factor from I to V of delta Scuti stars, the asymmetry of Miras. The simulation contains no ASAS curve,
-and used no period of one.
+hand after percentiles of the 3,110 ASAS curves, including all folds of the benchmark. A later comparison by class
+(amplitude, skewness, brightness) changed only coarse numbers: typical magnitudes of classes, depths and widths of
+eclipses, the factor from I to V of delta Scuti stars, the asymmetry of Miras. The simulation contains no ASAS curve
+and uses no period of an ASAS star.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def miras(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def semiregular(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Semiregular red giants: two or three variable periods, the strongest returned."""
+    """Semiregular red giants: two or three variable periods; returns the strongest."""
     n = len(epochs.lengths)
     period, amplitude = log_uniform(rng, 40, 350, n), log_uniform(rng, 0.1, 1.0, n)
     total = np.zeros(len(epochs.time))
@@ -211,7 +211,7 @@ def _correlation_root(name: str) -> Array:
 
 
 def draw_parameters(name: str, n: int, rng: np.random.Generator) -> Array:
-    """Period, amplitude in I, R21, phi21, R31, phi31 (6, n) of stars of a class."""
+    """Period, I-band amplitude, R21, phi21, R31, phi31 (6, n) of stars of a class."""
     normal = _correlation_root(name) @ np.clip(rng.standard_normal((6, n)), -3, 3)
     made = np.empty((6, n))
     for row, (z, table) in enumerate(zip(normal, PERCENTILE_TABLES[name])):
@@ -325,7 +325,7 @@ def binaries(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def rotators(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Spotted rotators (alpha2 Canum Venaticorum, ACV): one or two waves per rotation."""
+    """Spotted rotators (alpha2 Canum Venaticorum, ACV): sinusoid and second harmonic."""
     n = len(epochs.lengths)
     period, amplitude = log_uniform(rng, 0.6, 15, n), log_uniform(rng, 0.02, 0.12, n)
     second = np.where(rng.random(n) < 0.4, rng.uniform(0.3, 1.2, n), rng.uniform(0, 0.25, n))

@@ -40,7 +40,7 @@ HUBBLE_CONSTANT, MATTER_DENSITY = 70.0, 0.3
 
 @dataclass(frozen=True)
 class LightModel:
-    """Time scales of the light model, in one band or in all (n, ...)."""
+    """Parameters of the light model: (n,) for one band, or (n, bands) for all bands."""
 
     start: Array
     rise: Array
@@ -94,7 +94,7 @@ def supernovae(label: Array, rng: np.random.Generator, bands: tuple[str, ...], u
 def draw_candidates(
     label: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str
 ) -> tuple[dict[str, Array | Lists], Array]:
-    """Random candidates of these classes, and a mask of those with enough detections."""
+    """Random candidates of these classes, and whether each has enough detections."""
     n = len(label)
     depth = rng.uniform(19.6, 21.5, n)
     mean, spread = _of_class(PEAK_MAGNITUDES, label).T
@@ -139,7 +139,7 @@ def _of_class(table: dict[str, Any], label: Array) -> Array:
 def _band_models(
     label: Array, redshift: Array, peak: Array, bands: tuple[str, ...], rng: np.random.Generator
 ) -> tuple[LightModel, Array]:
-    """Light models in each band, and their factors (n, bands) in microjansky."""
+    """Light models in each band, and their amplitudes A (n, bands) in microjansky."""
     n, wave = len(label), np.array([WAVELENGTHS[band] for band in bands])
     low, high = np.moveaxis(_of_class(PARAMETER_RANGES, label), -1, 0)  # (n, 4)
     rise, gamma, fall, beta = (low + (high - low) * rng.random((n, 4))).T
@@ -159,7 +159,7 @@ def _band_models(
 
 
 def _draw_visits(n: int, bands: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Curve, night and band of each visit; bands differ in rhythm, weather is common."""
+    """Curve, night and band of each visit; bands have own cadences, but one weather."""
     clear = rng.random((n, SURVEY_NIGHTS)) < rng.uniform(0.5, 0.9, (n, 1))
     rhythm = rng.choice([2, 3, 4, 5, 7], (n, 1, bands))
     beat = (np.arange(SURVEY_NIGHTS)[None, :, None] + rng.integers(0, 7, (n, 1, bands))) % rhythm == 0

@@ -1,4 +1,4 @@
-"""Transits of planets: limb-darkened, on spotted stars, with stars without planet.
+"""Planets in transit across limb-darkened, spotted stars, and stars without planet.
 
 The missing light is the share of the disk behind the planet (exact for two disks) times the brightness there,
 

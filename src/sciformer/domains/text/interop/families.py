@@ -74,7 +74,7 @@ class Family:
     tied: bool = True
 
     def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
-        """Weights without name prefix, buffers and layers of other tasks."""
+        """Weights by name without prefix; drops buffers and layers of other tasks."""
         found = {name.removeprefix(self.prefix): tensor for name, tensor in tensors.items()}
         drop_weights(found, self.buffers)
         drop_weights(found, self.dropped, notes)
@@ -191,7 +191,7 @@ class Bert(Family):
         return links
 
     def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
-        """Export an encoder; without head unless it is a masked language modelling head."""
+        """Export an encoder, with its head if that is a masked language modelling head."""
         refuse_recipe(recipe, self.architecture, self.needs)
         links, notes = self.links(recipe), []
         whole = recipe.model.readout_layer and recipe.objective.kind == "masked"

@@ -35,8 +35,8 @@ class Lines(Parts):
     renames_columns: ClassVar[bool] = True
 
     split: Split = Split()
-    """Fractions of `files` for validation and test, where `valid` or `test` names no files; equal texts stay in one
-    part."""
+    """Fractions of `files` for validation and test; ignored for a part with files of its own (`valid`, `test`). Equal
+    texts stay in one part."""
     format: Format = "auto"
     """File format (default: auto, by the suffix .tsv, .csv or .jsonl, also with .gz, else by the first lines)."""
     columns: list[str] = Field(default_factory=list)
@@ -49,8 +49,8 @@ class Lines(Parts):
     """Training files of each class, one text per line: {neg: [rt.neg.gz], pos: [rt.pos.gz]}. In `files`, `valid` and
     `test`, `{}` is replaced by each class name (default: none)."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Training samples per class (default: all), drawn with split.seed and the fold; a larger number includes the
-    samples of a smaller number."""
+    """Training samples per class (default: all), drawn with split.seed and the fold. A larger number keeps the
+    samples of a smaller number and adds more."""
 
     def named(self) -> dict[str, list[str]]:
         """File names of every part; files of `classes` are training files."""

@@ -162,7 +162,7 @@ def _concatenate_columns(tables: Sequence[TextColumns]) -> TextColumns:
 
 
 def _split_column_name(path: Path, columns: Sequence[str]) -> tuple[str, str]:
-    """The path with `{}` for the column in its name, and the column; or the path and ""."""
+    """Path with `{}` in place of the column, and the column; "" if a name has none."""
     parts = re.split(r"([._-])", path.name)
     found = [number for number, part in enumerate(parts) if part in columns]
     if not found:
@@ -189,7 +189,7 @@ def find_misalignment(one: Sequence[str], other: Sequence[str], name: str, secon
     for step in sorted({*range(1, min(more, MAX_LINE_SHIFT) + 1), more}):
         moved: NDArray[np.float64] = np.square(long[step : step + len(short)] - short)
         gain = np.concatenate([[0.0], (straight - moved).cumsum()])  # by shifting all lines up to here
-        after = np.maximum.accumulate(gain[::-1])[::-1] - gain  # by shifting the lines from here up to the best place
+        after = np.maximum.accumulate(gain[::-1])[::-1] - gain  # by shifting the lines from here up to the best end
         if after.max() > MIN_AGREEING_LINES * rng:
             place, saved = min(place, int(after.argmax())), max(saved, float(after.max()))
     if straight.sum() - saved > 0.7 * rng * len(short):

@@ -21,8 +21,8 @@ class TextFiles(Parts):
     """Documents of UTF-8 text files, without labels."""
 
     documents: Literal["file", "line", "paragraph"] = "file"
-    """Unit of text: a file (default), a line, or a paragraph (lines between empty lines). `split` takes the end of the
-    text for file, and random lines or paragraphs otherwise."""
+    """Unit of text: a file (default), a line, or a paragraph (lines between empty lines). For file, `split`
+    takes the end of the whole text; for line and paragraph, random units."""
     chunk_size: int = Field(default=1 << 24, ge=1 << 10)
     """Bytes read at a time (default: 16 MiB). Longer files are read in pieces and need not fit into memory; gzip files
     must fit."""
