@@ -31,6 +31,17 @@ def test_pictures_come_back(tmp_path, form, image):
     assert found.dtype == np.uint8
 
 
+@pytest.mark.parametrize("form", ["gif", "webp"])
+def test_an_animation_is_its_first_frame_and_is_counted(tmp_path, form):
+    frames = [Image.fromarray(np.full((6, 9), value, np.uint8)).convert("RGB") for value in (0, 128, 255)]
+    frames[0].save(tmp_path / f"a.{form}", save_all=True, append_images=frames[1:])
+    frames[1].save(tmp_path / f"b.{form}")
+    splits = opened([tmp_path], truth=(), split=SPLIT)
+    images = splits.sources["train"].load(0)["image"]
+    assert sorted(int(image.mean().round()) for image in images) == [0, 128]
+    assert any("1 pictures are animations" in note for note in splits.notes)
+
+
 @pytest.mark.parametrize("form", ["png", "tif"])
 def test_sixteen_bits_of_grey_stay(tmp_path, form):
     picture(tmp_path / f"a.{form}", DEEP)

@@ -17,8 +17,8 @@ from ....data.columns import Array
 from ....errors import UserError
 from ....files.packages import broken, require
 
-FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "PPM", "WEBP")
-PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".pgm", ".ppm", ".webp")
+FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "PPM", "GIF", "WEBP")
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".pgm", ".ppm", ".gif", ".webp")
 PILLOW_MODES = {  # Pillow mode -> mode to convert to, number of channels, dtype
     **dict.fromkeys(("1", "L", "LA", "La"), ("L", 1, "uint8")),
     **dict.fromkeys(("RGB", "RGBA", "RGBa", "RGBX", "P", "PA", "CMYK", "YCbCr", "LAB", "HSV"), ("RGB", 3, "uint8")),
@@ -106,6 +106,7 @@ class ImageHeader(NamedTuple):
     size      bytes of the file
     digest    hash of the file, to find duplicates
     reduced   whether Pillow reads only 8 of 16 bits for each colour
+    animated  whether the picture is an animation, of which only the first frame is read
     cards     keywords of a FITS header
     """
 
@@ -116,6 +117,7 @@ class ImageHeader(NamedTuple):
     size: int
     digest: int
     reduced: bool = False
+    animated: bool = False
     cards: dict[str, Any] | None = None
 
 
@@ -140,7 +142,9 @@ def read_header(path: Path, pixels: int, deep: bool = False) -> ImageHeader:
             raw = str(image.tile[0][3] if image.tile else "")
             reduced = ";16" in raw and dtype == "uint8"
             whole = _is_complete(image, file, size)
-        found = ImageHeader(height, width, channels * pages, dtype, size, file_digest(file, size), reduced)
+            animated = bool(getattr(image, "is_animated", False)) and image.format != "TIFF"
+        digest = file_digest(file, size)
+        found = ImageHeader(height, width, channels * pages, dtype, size, digest, reduced, animated)
     if deep or not whole:
         decode_image(path, pixels)
     return found

@@ -34,11 +34,11 @@ class ImageFiles(FileSet):
     Columns: `image`; `label`, the class, if known; `file`, the file name; `entry`, the row in an array; and all other
     columns of tables and arrays under their own names.
 
-    Pictures (PNG, JPEG, TIFF, BMP, PPM, WebP) are decoded with Pillow. The EXIF orientation is applied, palettes become
-    colours, transparency is dropped. Grey pictures keep 16 bits; colour pictures are read with 8 bits. Grey TIFF pages
-    of one size become channels; otherwise the first page is read. Tables (CSV, TSV, JSON lines, Parquet) have a column
-    `path` or `file` with file names relative to the table. Arrays are read from NPY, NPZ, HDF5, FITS and the idx files
-    of MNIST, with the labels stored beside them.
+    Pictures (PNG, JPEG, TIFF, BMP, PPM, GIF, WebP) are decoded with Pillow. The EXIF orientation is applied, palettes
+    become colours, transparency is dropped. Grey pictures keep 16 bits; colour pictures are read with 8 bits. Grey TIFF
+    pages of one size become channels; otherwise the first page is read. Of an animation the first frame is read. Tables
+    (CSV, TSV, JSON lines, Parquet) have a column `path` or `file` with file names relative to the table. Arrays are
+    read from NPY, NPZ, HDF5, FITS and the idx files of MNIST, with the labels stored beside them.
 
     Pixels are read in chunks; before the training only headers are read. Identical images are kept in the same part.
     """

@@ -251,7 +251,9 @@ def _file_set(
     known = [card for card in (cards[0] if cards else {}) if all(card in one for one in cards)]
     columns |= {card: np.array([one[card] for one in cards]) for card in known if card not in columns}
     kinds = {look.dtype: paths[row] for row, look in reversed(looks.items())}
-    reduced = sum(look.reduced for look in headers)
+    reduced, animated = (sum(getattr(look, name) for look in headers) for name in ("reduced", "animated"))
+    notes = [f"{reduced:,} pictures have 16 bits for each colour; Pillow reads only 8."] if reduced else []
+    notes += [f"{animated:,} pictures are animations; only their first frame is read."] if animated else []
     return ImageSet.of(
         path,
         columns,
@@ -261,7 +263,7 @@ def _file_set(
         options=options,
         paths=[str(paths[row]) for row in kept],
         bytes=[look.size for look in headers],
-        notes=[f"{reduced:,} pictures have 16 bits for each colour; Pillow reads only 8."] if reduced else [],
+        notes=notes,
     )
 
 
