@@ -3,6 +3,7 @@
 import json
 import shutil
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -179,6 +180,14 @@ def test_a_part_on_another_scale_is_noted_before_the_training(tmp_path):
     assert [note.startswith("In the part valid:") and "`image`" in note for note in notes] == [True]
 
 
+def test_other_data_than_those_of_the_pretrained_run_are_noted(run):
+    made, folder = run
+    pretrained = SimpleNamespace(state=made.assembly.state())
+    for name, count in (("images", 0), ("new", 0), ("float", 1)):
+        recipe = made.recipe.change({"data.files": [str(folder / f"{name}.npz")]})
+        assert len(Assembly.open(recipe, pretrained=pretrained).profile_notes) == count
+
+
 # A smaller drift
 
 
@@ -280,6 +289,7 @@ def test_the_profile_is_part_of_the_run_and_stays(run):
     assert stored["columns"]["image"]["dtype"] == "uint8"
     assert stored["columns"]["label"]["values"] == 48
     assert stored["tokens"] == {"": [4] * 11} or [4] * 11 in stored["tokens"].values()
+    assert next(iter(made.assembly.compare().usual_ranges()))[:2] == ("image", "uint8")  # for the card of an ONNX model
     again = go(made.recipe, made.path)
     assert again.assembly.profile == stored
     assert len(json.dumps(stored)) < 50_000

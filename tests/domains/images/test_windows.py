@@ -83,7 +83,7 @@ def test_an_image_has_the_mean_answer_of_its_windows(recipe, tmp_path):
     assert np.ptp(apart, axis=0).max() > 1e-4
     vectors = [embed(run, {"image": one}).vectors for one in (image, *windows)]
     np.testing.assert_allclose(vectors[0], np.mean(vectors[1:], 0), atol=1e-5)
-    assert len(run.predict(several(channels=1))["probabilities"]) == 6
+    assert len(run.predict(several(channels=1), watch=run.assembly.compare(accept_drift=True))["probabilities"]) == 6
     assert run.evaluate().scores["accuracy"] >= 0
     with refuses():
         truncated_scores(run, [1.0])
