@@ -128,10 +128,10 @@ class Assembly:
         return made
 
     def _fit_objective(self) -> None:
-        """Fit the objective, and check the other parts.
+        """Fit the objective on the training data, and check the validation and test parts.
 
-        The profile of the training data is made, and the other parts are compared with it, from the pieces that are
-        loaded here: at least one of each part.
+        Both steps load at least one piece of each part. These pieces also give the profile of the training data, and
+        the other parts are compared with it.
         """
         assert self.splits is not None
         builder = ProfileBuilder(self.tokens.values(), self.objective.required_columns)

@@ -107,7 +107,7 @@ def load_plugins(paths: tuple[Path, ...]) -> list[Plugin]:
 
 
 def parse_columns(pairs: tuple[str, ...]) -> dict[str, str]:
-    """Names of columns in other files, from the words OURS=THEIRS of --map."""
+    """Parse the options --map OURS=THEIRS: {our column: column in the file}."""
     found: dict[str, str] = {}
     for pair in pairs:
         ours, _, theirs = pair.partition("=")

@@ -296,7 +296,7 @@ class Dataset:
         return batch
 
     def _cut(self, piece: int, streams: dict[str, Stream]) -> dict[str, Stream]:
-        """Truncate streams to the windows of their tokens, except the windowed stream."""
+        """Truncate each stream to its maximum length, except the stream that is cut into windows."""
         made, long = dict(streams), np.zeros(len(next(iter(streams.values()))), bool)
         for name, stream in streams.items():
             tokens = self.tokens[name]

@@ -109,7 +109,7 @@ def parts_of(names: Sequence[str]) -> list[str]:
 
 
 def _bare(name: str) -> str:
-    """A name without suffixes, marks and shard number."""
+    """File name without suffixes, wildcards and shard number."""
     part, name = part_of(name), re.sub(r"[*?{}\[\]]+", "", name)
     while (match := re.search(rf"(?<=.){FILE_SUFFIX.pattern}$", name)) and part_of(name[: match.start()]) == part:
         name = name[: match.start()]

@@ -208,9 +208,10 @@ def hash_samples(streams: Mapping[str, Stream]) -> Array:
 
 
 class ProfileBuilder:
-    """Makes the profile of the training data from pieces as they are loaded.
+    """Profile of the training data, built from pieces as they are loaded.
 
-    columns  columns of the tokens with their invariance, and of the objective
+    tokens     token kinds; their columns are profiled, with the invariance of each
+    objective  further columns, which the objective reads
     """
 
     def __init__(self, tokens: Iterable[Tokens], objective: Iterable[str]) -> None:
@@ -459,7 +460,7 @@ def _find_factor(level: Array, dtype: np.dtype[Any], about: Mapping[str, Any], l
 
 
 def _largest(dtype: np.dtype[Any]) -> float:
-    """Largest number of an integer type with a fixed range of pixels; 1 of other types."""
+    """Maximum pixel value of an unsigned 8- or 16-bit dtype; 1 for other dtypes."""
     return float(np.iinfo(dtype).max) if dtype.kind == "u" and dtype.itemsize <= 2 else 1.0
 
 

@@ -42,7 +42,7 @@ class Line:
             yield piece
 
     def close(self) -> str:
-        """Return the text that was held back, because no stop string follows."""
+        """Return the text held back; at the end of a text no stop string can follow."""
         return self.held + self.letters.rest()
 
 

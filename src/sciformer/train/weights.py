@@ -48,7 +48,7 @@ def load_into(
 
 
 def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Write weights.safetensors into the folder `model` of a run atomically, with metadata (`about`), and seal it."""
+    """Write weights and metadata (`about`) to weights.safetensors, and record its hash."""
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
     header = {"format": str(FORMAT), "about": json.dumps(about)}
     try:

@@ -80,7 +80,7 @@ class Simulation(Data):
         return self.file_reader().from_frame(what)
 
     def with_columns(self, columns: Mapping[str, str]) -> Any:
-        """The reader of other files, in which some columns have other names."""
+        """Reader of files whose columns are renamed by `columns`; the simulation itself without renaming."""
         return self.file_reader().with_columns(columns) if columns else self
 
     def open(self, log: Any = None, write: bool = True) -> Splits:

@@ -1,4 +1,4 @@
-"""Layers of observations: embedding, visible part of hidden observations, readout."""
+"""Layers of observations: embedding, embedding of hidden observations, readout."""
 
 from __future__ import annotations
 

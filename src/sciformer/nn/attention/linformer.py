@@ -50,7 +50,7 @@ class Compress(nn.Module):
 
 def compress_error(what: str) -> UserError:
     """Error for `compress` without full self-attention, or with a pair bias."""
-    return UserError(f"compress needs full self-attention without a pair bias, not {what}")
+    return UserError(f"compress cannot be used with {what}", hint="It needs full self-attention.")
 
 
 def compress_keys(

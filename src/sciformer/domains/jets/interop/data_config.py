@@ -475,7 +475,7 @@ def as_mapping(value: Any, where: str) -> dict[str, Any]:
 
 
 def _feature_key(feature: Feature) -> Any:
-    """Definition of a feature for comparison; the name counts only if kinematic."""
+    """Key that is equal for equal features: kinematic features by name, others by definition."""
     what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
     return what, feature.centre, feature.scale, feature.clip
 

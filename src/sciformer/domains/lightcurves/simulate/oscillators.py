@@ -82,7 +82,7 @@ def draw_stars(name: str, n: int, rng: np.random.Generator) -> StellarSpectra:
 
 
 def oscillators(label: Array, rng: np.random.Generator, points: int, gaps: bool) -> dict[str, Array | Lists]:
-    """Table of curves; `label` are indices of CLASSES."""
+    """Simulate light curves of oscillating stars; `label` holds indices of CLASSES."""
     points, n = points or DEFAULT_POINTS, len(label)
     clean, known = np.empty((n, points), np.float32), {name: np.empty(n) for name in ("logg", "heat", "numax", "dnu")}
     for number, name in enumerate(CLASSES):

@@ -58,9 +58,9 @@ def run(request: Request) -> Tensor:
 
 
 def borders(ragged: Ragged) -> Tensor:
-    """Cumulative lengths of the sequences, followed by the tail cut into pieces.
+    """Cumulative sequence lengths; padding at the end counts as further sequences.
 
-    The tail is included because every row of the output must be written.
+    The kernel has to write every row of its output, also those of padding.
     """
     longest = max(1, ragged.longest)
     ends = torch.cat([ragged.ends.new_zeros(1), ragged.ends])
