@@ -65,7 +65,7 @@ class Checked:
 
     @contextmanager
     def trying(self, what: str) -> Iterator[None]:
-        """Context that records an exception as a problem."""
+        """Context manager that records an exception as a problem."""
         try:
             yield
         except RecipeError as error:
@@ -163,7 +163,7 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
 
 
 def _count_bad_samples(checked: Checked, part: str, first: Batch, unit: str) -> None:
-    """Count samples with NaN or infinity; some models accept them."""
+    """Count samples with NaN or infinity, which some models accept."""
     tokens = bad_samples(Batch(first.streams, {}, first.ids))
     if tokens:
         checked.bad[part] = tokens
@@ -191,7 +191,7 @@ def _tokens(checked: Checked, assembly: Assembly, stream: str, own: bool) -> Non
 
 
 def _small_table(table: Table, count: int) -> dict[str, Any] | None:
-    """First `count` samples, repeated if there are fewer, with truncated texts."""
+    """First `count` samples with truncated texts; repeats samples if there are fewer."""
     if not rows_of(table):
         return None
     small: dict[str, Any] = dict(select(table, np.arange(count) % rows_of(table)))

@@ -153,7 +153,7 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
 
 
 def _steps(engine: Engine, count: int) -> list[int]:
-    """Indices of the steps to time; if compiled, only steps with one batch shape."""
+    """Indices of the steps to time; for a compiled model, all of the same batch shape."""
     order = engine.order
     numbers = range(1, 50 * count) if engine.updater.compiled else range(1, count + 1)
     alike = [number for number in numbers if order.room(*order.at(number)) == order.room(0, 0)]
@@ -216,7 +216,7 @@ def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:
 
 
 def _largest_batch_on_cuda(engine: Engine, most: int, log: Callable[[str], None]) -> int:
-    """Largest batch size, a power of two, that fits into memory without compilation."""
+    """Largest batch size, a power of two, that fits into GPU memory, uncompiled."""
     size = fits = 1
     dataset, assembly, device = engine.assembly.dataset("train"), engine.assembly, engine.ranks.device
     while size <= most:

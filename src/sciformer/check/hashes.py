@@ -1,6 +1,7 @@
-"""SHA-256 of data files, in a list that `sha256sum -c` reads too: a bit that flips later is found.
+"""List of SHA-256 hashes of data files, in the format of `sha256sum -c`.
 
-HDF5, Parquet and FITS files have no checksum of their own by default: a flipped bit is another number.
+The list reveals bits that flip later. HDF5, Parquet and FITS files have no checksum of their own by default, so a
+flipped bit silently changes a number.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def hash_of(path: Path) -> str:
 
 
 def read_hashes(listed: Path) -> dict[Path, str]:
-    """Hashes of a list, by absolute path."""
+    """Read a list of hashes as {absolute path: hash}."""
     known = {}
     for number, line in enumerate(listed.read_text("utf-8", "replace").splitlines(), 1):
         if not (match := LINE.fullmatch(line)):

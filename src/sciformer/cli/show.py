@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def read_measured() -> dict[str, dict[str, Any]]:
-    """Measured scores by id, as recorded for this release."""
+    """Measured scores of the recipes by id, as recorded for this release."""
     path = importlib.resources.files("sciformer.recipe") / "measured.json"
     found: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
     return found

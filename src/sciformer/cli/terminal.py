@@ -46,12 +46,12 @@ def log(text: str) -> None:
 
 
 def for_stdout(text: str) -> str:
-    """Text of a model or a file for stdout: unchanged, except on a terminal, which it must not control."""
+    """Text for stdout, without control characters if stdout is a terminal."""
     return printable(text) if sys.stdout.isatty() else text
 
 
 def open_streams() -> None:
-    """Make stdout and stderr take any text: also if they are closed, or of ASCII."""
+    """Make stdout and stderr accept any text, even if they are closed or ASCII only."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller: >&-
@@ -110,7 +110,7 @@ def next_steps(*commands: str, path: Path) -> str:
 
 
 def discard_output() -> None:
-    """Send buffered output to /dev/null after the reader closed the pipe, or if its disk is full."""
+    """Send buffered output to /dev/null, after a closed pipe or on a full disk."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:

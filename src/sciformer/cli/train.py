@@ -240,7 +240,7 @@ def compare(
 
 
 def _load_compared(names: tuple[str, ...], rivals: bool) -> list[Recipe]:
-    """Recipes to compare: the given ones, or one recipe with its rivals or its changed copy."""
+    """Recipes to compare; a single recipe comes with rivals or a changed copy."""
     from ..compare.rivals import changed_rival, split_changes
     from ..compare.rivals import rivals as rivals_of
 

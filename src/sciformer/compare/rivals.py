@@ -1,4 +1,4 @@
-"""Rivals of a recipe: other models on the same data, with the same tokens, objective and training."""
+"""Rivals of a recipe: other models for its data, tokens, objective and training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARED_SECTIONS = ("data", "train")  # changes of these sections belong to all r
 
 
 def split_changes(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Changes for all recipes (data and training), and those that make a rival."""
+    """Split changes: data and training for all recipes, all other keys for a rival."""
     shared = {key: value for key, value in changes.items() if key.partition(".")[0] in SHARED_SECTIONS}
     return shared, {key: value for key, value in changes.items() if key not in shared}
 
@@ -36,10 +36,10 @@ def changed_rival(recipe: Recipe, changed: Recipe, keys: Mapping[str, Any]) -> R
 
 
 def rivals(recipe: Recipe, log: Callable[[str], None] = log_nothing) -> list[Recipe]:
-    """Shipped recipes of the same field, with the data, tokens, objective and training of this recipe.
+    """Shipped models of the same field, as recipes for the data of this recipe.
 
-    There is one rival for each other trunk: the recipe whose model, built for these data, is nearest in size. Its
-    embedding and head come along.
+    The rivals have the data, tokens, objective and training of this recipe, with their own embedding and head. There
+    is one rival for each other trunk: the recipe whose model, built for these data, is nearest in size.
     """
     if len(recipe.streams) > 1:
         raise UserError("recipes with several streams have no rivals", hint="Name the recipes to compare.")
@@ -64,14 +64,14 @@ def rivals(recipe: Recipe, log: Callable[[str], None] = log_nothing) -> list[Rec
 
 
 def _field_of(recipe: Recipe) -> str:
-    """Field whose tokens a recipe has; empty for several streams or tokens of a plugin file."""
+    """Field that defines the tokens of a recipe; "" for several streams or plugins."""
     kinds = [tokens.kind for tokens in recipe.streams.values()]
     found = [name for name, field in fields().items() if len(kinds) == 1 and kinds[0] in field.tokens]
     return found[0] if found else ""
 
 
 def _fits(other: Recipe, recipe: Recipe) -> bool:
-    """Whether the model of another recipe can answer the question, and is another trunk."""
+    """Whether another recipe has the same kind of model, with another trunk."""
     return other.model.kind == recipe.model.kind and other.model.trunk != recipe.model.trunk
 
 

@@ -93,7 +93,7 @@ class Row:
         return [trial for trial in self.trials if not trial.error]
 
     def score(self, metric: str, valid: bool = False) -> Figure:
-        """Average and spread of a test score; if `valid`, of a validation score.
+        """Average and spread of a test score, or of a validation score if `valid`.
 
         The average is the mean, or the median if the objective prefers it.
         """
@@ -297,7 +297,7 @@ def _find_differences(planned: Sequence[tuple[Trial, Recipe]], found: Comparison
 
 
 def _irrelevant_keys(recipe: Recipe) -> list[str]:
-    """Keys of the compared sections that belong to the model, or change nothing."""
+    """Keys of data, tokens and objective that belong to the model or have no effect."""
     several = isinstance(recipe.tokens, dict)
     parts = {"data": recipe.data, "objective": recipe.objective}
     parts |= {f"tokens.{name}" if several else "tokens": tokens for name, tokens in recipe.streams.items()}
@@ -305,7 +305,7 @@ def _irrelevant_keys(recipe: Recipe) -> list[str]:
 
 
 def section_differences(recipes: Mapping[str, Recipe]) -> list[str]:
-    """Differences of data, tokens and objective from the first recipe, with their consequence."""
+    """Describe differences in data, tokens and objective from the first recipe."""
     (name, base), *others = recipes.items()
     warnings = []
     for other, recipe in others:

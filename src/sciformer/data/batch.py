@@ -116,7 +116,7 @@ class Batch:
         return replace(self, streams={stream: self.streams[stream]})
 
     def take(self, rows: Array) -> Batch:
-        """Select samples by row; `count` and `room` are reset."""
+        """Select samples by row number; the result has no `count` and no `room`."""
         streams = {name: stream.take(rows) for name, stream in self.streams.items()}
         samples = {name: column[rows] for name, column in self.samples.items()}
         ids = self.ids[rows] if len(self.ids) else self.ids
@@ -128,7 +128,7 @@ class Batch:
         return sum(int(stream.lengths.sum()) for stream in self.streams.values())
 
     def widest(self, packed: bool = False) -> int:
-        """Length of the longest sample; if packed, total length of the largest stream."""
+        """Tokens of the longest sample or, if packed, of the largest stream in total."""
         lengths = [stream.lengths for stream in self.streams.values()]
         return max((int(some.sum() if packed else some.max()) for some in lengths if len(some)), default=0)
 
@@ -146,7 +146,7 @@ class Batch:
 
         width    pad every stream to this number of tokens, for fixed shapes; if packed, the total of all samples
         rows     pad the batch with empty samples to this number of rows; `real` is False for them
-        moves    whether the tensors are then copied to another device, which computes the packed layout itself
+        moves    whether the tensors will be copied to another device; the packed layout is then computed on that device
         shares   store the coordinates `at` once, as (N, A), if they are equal in all samples
         """
         device = torch.device(device)
@@ -222,7 +222,7 @@ def describe(samples: Mapping[str, Array]) -> dict[str, str]:
 
 
 def _short(text: str) -> str:
-    """Shorten a long string to the file name of a path, or else to its last characters."""
+    """Shorten a long path to its file name, and another long string to its end."""
     if len(text) <= MAX_SHOWN_LETTERS:
         return text
     name = text.rpartition("/")[2]

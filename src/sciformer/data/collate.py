@@ -67,7 +67,7 @@ class ModelInputs:
         return self.placed(iter(_sent(list(self.tensors()), device)))
 
     def placed(self, moved: Iterator[Tensor]) -> ModelInputs:
-        """A copy with the tensors `moved`, in the order of `tensors`."""
+        """A copy that holds the tensors `moved`, given in the order of `tensors()`."""
         views = {}
         for name, view in self.streams.items():
             columns, valid = {key: next(moved) for key in view.columns}, view.valid
@@ -79,7 +79,7 @@ class ModelInputs:
         return replace(self, streams=views, samples=samples, real=real)
 
     def shape(self) -> tuple[Any, ...]:
-        """Layout and shapes; batches with equal values run the same kernels."""
+        """Hashable key of layout and shapes; batches with equal keys run the same kernels."""
         names = tuple((name, *view.columns) for name, view in self.streams.items())
         every = [view.valid for view in self.streams.values()]
         laid = tuple((v.total, v.longest, v.pairs) if isinstance(v, Ragged) else v is None for v in every)
@@ -87,7 +87,7 @@ class ModelInputs:
         return names, laid, sizes, tuple(self.samples), self.real is None
 
     def tensors(self) -> Iterator[Tensor]:
-        """All tensors; for packed streams only `lengths`, since the rest is derived."""
+        """All tensors; of a packed layout only `lengths`, which define the layout."""
         for view in self.streams.values():
             yield from view.columns.values()
             if view.valid is not None:
@@ -101,7 +101,7 @@ class ModelInputs:
         return loss if self.real is None else loss.masked_fill(~self.real, 0)
 
     def gathered(self, rows: Tensor) -> tuple[Tensor, slice]:
-        """Rows (B, ...) of all ranks, with gradients, and the slice of this rank's rows."""
+        """Gather rows (B, ...) of all ranks, with gradients; also return the own slice."""
         if self.real is not None:
             rows = rows[self.real]
         return gather_rows(rows) if self.divided else (rows, slice(0, len(rows)))

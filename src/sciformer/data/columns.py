@@ -29,7 +29,7 @@ class Lists:
         return Lists(self.values[self.places(rows)], self.lengths[rows])
 
     def places(self, rows: Array) -> Array:
-        """Indices of the values of these rows."""
+        """Indices into `values` of all entries of these rows."""
         starts, lengths = (self.lengths.cumsum() - self.lengths)[rows], self.lengths[rows]
         return np.repeat(starts - (lengths.cumsum() - lengths), lengths) + np.arange(int(lengths.sum()))
 

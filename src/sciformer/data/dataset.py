@@ -35,7 +35,7 @@ class Dataset:
     """Tokenised samples of a source: `dataset.batch(ids)`.
 
     windows   {stream: rule} for cutting at most one stream into windows. The other streams of a window are uncut.
-              Without windows, samples are complete; but with several streams, a stream longer than the window of its
+              Without windows, samples are complete; but with several streams, a stream longer than the context of its
               tokens is truncated, and `shortened` counts these samples. `rng` of `dataset.batch(ids, rng)` draws the
               starts of loose windows; without `rng` they are in the middle.
     near      number of pieces kept in memory; inside `reading`, up to two more are loaded ahead
@@ -93,18 +93,18 @@ class Dataset:
 
     @property
     def count_in_words(self) -> str:
-        """Number of samples, and of their windows if there are more."""
+        """Number of samples as text; with windows, for example "100 (250 windows)"."""
         windows = f" ({len(self):,} windows)" if len(self) != self.samples else ""
         return f"{self.samples:,}{windows}"
 
     @property
     def unit(self) -> str:
-        """What an id of `batch` numbers: samples, or windows of them."""
+        """Unit that the ids of `batch` count: samples or windows."""
         return "samples" if self.windows is None else "windows"
 
     @property
     def shortened(self) -> int:
-        """Number of samples truncated to the window of their tokens."""
+        """Number of samples truncated to the maximum number of tokens."""
         return sum(self.short.values())
 
     @property
@@ -224,7 +224,7 @@ class Dataset:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Context in which a thread loads the pieces announced by `expect`."""
+        """Context manager with a thread that loads the pieces announced by `expect`."""
         if len(self.sizes) < 2 or self.pool is not None:
             yield
             return
@@ -248,7 +248,7 @@ class Dataset:
                 self.coming[piece] = self.pool.submit(self._made, piece)
 
     def _bring(self, pieces: Iterable[int]) -> None:
-        """Load these pieces; the thread and the caller share loaded pieces."""
+        """Load these pieces into the memory shared by the thread and the caller."""
         missing = [piece for piece in pieces if piece not in self.kept]
         if self.pool is None or not missing or len(missing) > self.near:
             return

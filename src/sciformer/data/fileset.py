@@ -1,7 +1,7 @@
 """Base classes of file readers: find, scan and split files, and read them in pieces.
 
-A new reader is a `FileSet`, the section of a recipe, with a `FilePlan` that converts rows of a file to a table. Samples
-left out are counted and reported in notes.
+A new reader is a `FileSet`, the section of a recipe, with a `FilePlan` that converts rows of a file to a table. Skipped
+samples are counted and reported in notes.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class FilePlan:
         raise NotImplementedError
 
     def aligned(self) -> Self:
-        """A copy that keeps every sample, also empty samples."""
+        """A copy of the plan that keeps empty samples."""
         raise NotImplementedError
 
     def without(self, names: Collection[str]) -> Self:
@@ -263,7 +263,7 @@ def known_columns(scans: Sequence[Scan], name: str, unit: str = "samples") -> Ar
 
 
 def note_missing_columns(scans: Sequence[Scan], asked: Collection[str], notes: list[str], but: str = "") -> list[str]:
-    """Names of the optional columns (except `but`) that some or all files lack.
+    """Optional columns (except `but`) that are missing in at least one file.
 
     A note is added if only some of the files lack a column, or if the column is in `asked`.
     """
@@ -277,7 +277,7 @@ def note_missing_columns(scans: Sequence[Scan], asked: Collection[str], notes: l
 
 
 def note_overlaps(groups: Mapping[str, Any], what: str) -> list[str]:
-    """Notes on samples of other parts whose ids are also in the training files."""
+    """Notes on validation or test samples whose ids are also in the training files."""
     known = set(groups["train"].tolist())
     counts = {part: sum(one in known for one in own.tolist()) for part, own in groups.items() if part != "train"}
     shares = {part: f"{count:,} of {len(groups[part]):,} {what}" for part, count in counts.items() if count}
@@ -312,7 +312,7 @@ class FileSet(TaggedFiles):
     """Samples per chunk (default: 4,096); training shuffles across several chunks in memory."""
 
     def plan(self, training: bool) -> Any:
-        """Plan for reading the training files, or other files (validation, test, prediction)."""
+        """Plan for reading files, for training or for evaluation and prediction."""
         raise NotImplementedError
 
     def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
@@ -333,7 +333,7 @@ class FileSet(TaggedFiles):
         """Check a part after its files are scanned; raise an error if it is unusable."""
 
     def agree(self, plan: Any, scans: Sequence[Scan], notes: list[str], training: bool) -> Any:
-        """Adapt the plan to files with different columns."""
+        """Adapt the plan to the columns that the files have in common."""
         return plan.without(note_missing_columns(scans, (), notes))
 
     def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
@@ -372,7 +372,7 @@ class FileSet(TaggedFiles):
         return {part: self._scan_part(plan, files, log, notes, part) for part, files in named.items()}
 
     def scan_others(self, plan: Any, files: Sequence[str | Path], notes: list[str]) -> list[Scan]:
-        """Scan files that are not split; an unreadable file is an error."""
+        """Scan files for evaluation or prediction; an unreadable file is an error."""
         return [plan.scan(path, tag, self.rows_per_scan()) for tag, path in self.find(files)]
 
     def pieces(self, plan: Any, parts: Sequence[Part], mixed: bool = True, notes: Sequence[str] = ()) -> FilePieces:
@@ -401,11 +401,11 @@ class FileSet(TaggedFiles):
         return Splits(order_parts(dict[str, Source](sources)), self.fingerprint(every), notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """Samples of other files, in order; labels may be missing."""
+        """Samples of files for prediction, in order; labels may be missing."""
         return self._others(files, self.plan(training=False))
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
-        """All samples of other files, in order, including empty samples."""
+        """All samples of files for prediction, in order, including empty samples."""
         return self._others(files, self.plan(training=False).aligned())
 
     def _others(self, files: Sequence[str | Path], plan: Any) -> Source:

@@ -114,7 +114,7 @@ def load(
 
 
 def _here(fetch: Fetch, first: int, last: int, log: Callable[[str], None]) -> Generator[Batch]:
-    """Batches prepared in this process; logs once if preparation is slow."""
+    """Yield batches prepared in this process; log once if preparation is slow."""
     watched = range(first + TIMED_STEPS, first + 2 * TIMED_STEPS)  # the first steps are slow for other reasons
     began = preparing = 0.0
     for step in range(first, last):
@@ -244,7 +244,10 @@ def _sendable(error: Exception) -> Exception:
 
 
 def _processes(fetch: Fetch, first: int, last: int, workers: int) -> Iterator[_Parcel]:
-    """Parcels of all steps. Runs of steps that need the same pieces are dealt to the workers in turn."""
+    """Yield the batches that worker processes prepare, in the order of the steps.
+
+    Consecutive steps that need the same pieces go to the same worker.
+    """
     processes: list[_Worker] = []
     try:
         for place in range(workers):

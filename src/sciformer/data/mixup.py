@@ -12,7 +12,7 @@ MAX_ROUNDS = 200  # rejection rounds; remaining samples get the weight 0.5
 
 
 def partners(dataset: Dataset, rng: SampleRandom) -> tuple[Array, SampleRandom]:
-    """Draw a partner (B,) for each sample, with random numbers for its augmentation.
+    """Draw the id (B,) of a partner of each sample, and random numbers to augment it.
 
     If the data have more pieces than fit in memory, the partner comes from the same piece.
     """

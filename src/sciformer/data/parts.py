@@ -33,7 +33,7 @@ def name_words(name: str) -> list[str]:
 
 
 def part_of(name: str) -> str:
-    """Part (train, valid or test) in a name, or an empty string; test counts first."""
+    """Part in a name: test, valid or train, the first that occurs; "" if none does."""
     found = {PART_WORDS[match[2]] for match in map(PART_WORD.fullmatch, name_words(name)) if match}
     return next((part for part in reversed(STANDARD_PARTS) if part in found), "")
 
@@ -47,8 +47,8 @@ def without_part(name: str) -> str:
 def group_by_part(names: Sequence[str], tags: Sequence[str] = ()) -> dict[str, list[str]]:
     """Group file names by part: train, valid, test, and further test sets by their own names.
 
-    The part is a word in the file name, else in the nearest folder in which the names differ. Beside files named as
-    training data, files without such a word (coco.en) are further test sets.
+    The part is a word in the file name, or else in the nearest folder in which the names differ. If some files are
+    named as training data, files without such a word (coco.en) are further test sets.
 
     tags   class of each file, if classes are given; files of all classes stay in one part
     """
@@ -77,7 +77,7 @@ def group_by_part(names: Sequence[str], tags: Sequence[str] = ()) -> dict[str, l
 
 
 def note_test_files(paths: Iterable[Path | str]) -> list[str]:
-    """Note on training files that are named as test or validation data, beside other files."""
+    """Note if some, but not all, training files are named as test or validation data."""
     names = list(dict.fromkeys(map(str, paths)))
     odd = [name for name in names if part_of(Path(name).name) in ("valid", "test")]
     if not odd or len(odd) == len(names):
@@ -95,7 +95,7 @@ def _levels(names: Sequence[str]) -> list[list[str]]:
 
 
 def _named_levels(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Part of each file, and the name (without suffix and number) that says so."""
+    """Part of each file, and the file or folder name that contains it, without suffix."""
 
     def told(levels: Sequence[str]) -> tuple[str, str]:
         return next(((part, _bare(level)) for level in levels if (part := part_of(level))), ("", _bare(levels[0])))
@@ -104,7 +104,7 @@ def _named_levels(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def parts_of(names: Sequence[str]) -> list[str]:
-    """Part of each file, by its name or a folder in which the names differ; empty if they do not say."""
+    """Part of each file, by its name or by the folders that differ; "" if unknown."""
     return [part for part, _ in _named_levels(names)]
 
 

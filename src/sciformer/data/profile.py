@@ -2,8 +2,8 @@
 
 A profile is plain JSON, stored with the statistics of a run. It is made from the first pieces of the training data as
 they are loaded, with a bounded number of values. Every sample has a location (mean of its values) and a level (mean
-magnitude of its values); their distributions over the samples show whether new data have the same scale, also if they
-are few or of one class only.
+magnitude of its values). Their distributions over the samples show whether new data have the same scale, even if the
+new samples are few or all of one class.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Numbers(NamedTuple):
 
 
 def read_numbers(column: Array | Lists, most_samples: int, most: int) -> Numbers | None:
-    """Evenly spaced samples of a column of numbers, with evenly spaced values; None if it has no numbers.
+    """Evenly spaced samples and values of a numeric column; None if not numeric.
 
     Of each sample at least `MIN_VALUES_OF_SAMPLE` values are taken.
     """
@@ -172,7 +172,7 @@ def _rounded(value: Any) -> float:
 
 
 def hash_samples(streams: Mapping[str, Stream]) -> Array:
-    """Hashes (n,) of the tokens of samples, below 2^53; of samples without tokens, 0.
+    """Hash (n,) of the tokens of each sample, below 2^53; 0 without tokens.
 
     Samples after the first million tokens are left out, and of wide columns some values of each token are used.
     """
@@ -297,7 +297,10 @@ def _describe_codes(name: str, codes: Iterable[float], share: float) -> str:
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference of a column from training: usual values here and there; `factor` is 0 for a smaller drift."""
+    """Usual values of a column in new data (`here`) and in training (`there`).
+
+    `factor` is the ratio of their levels, or 0 if they differ only by a drift.
+    """
 
     column: str
     factor: float
@@ -360,7 +363,7 @@ class Comparison:
         return {DRIFT: np.max(outside, 0).astype(np.float32)} if outside and DRIFT not in table else {}
 
     def describe_overlap(self) -> list[str]:
-        """Note on samples that the model was trained on."""
+        """Note on new samples that are equal to training samples."""
         share = self.matched / max(1, self.comparable)
         if share < MIN_SHARE_RECOGNISED:
             return []
@@ -441,7 +444,7 @@ def _mostly_outside(values: Array, edges: Array, least: float) -> bool:
 
 
 def _find_factor(level: Array, dtype: np.dtype[Any], about: Mapping[str, Any], least: float) -> float:
-    """Factor between the levels of new and of training samples; 0 if they agree or no clean factor fits."""
+    """Unit factor between new and training levels; 0 if they agree or no factor fits."""
     few = min(len(level), about["samples"]) < MIN_SAMPLES
     low, high = (math.log(about["level"][place]) for place in ((LOWEST, HIGHEST) if few else (LOWEST + 1, HIGHEST - 1)))
     new, old = math.log(float(np.median(level))), math.log(about["level"][MIDDLE])

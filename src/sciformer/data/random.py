@@ -38,7 +38,7 @@ def key(*parts: int | str) -> Words:
 
 
 def permute(index: Any, count: int, word: Words) -> Integers:
-    """Image of each index under a keyed permutation of 0 .. count - 1.
+    """Apply a pseudorandom permutation of 0 .. count - 1 to indices.
 
     A Feistel network permutes the range up to the next power of four. Indices that land beyond `count` are permuted
     again until they are inside.

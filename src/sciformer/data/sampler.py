@@ -87,7 +87,7 @@ class BatchSampler:
             first = stop
 
     def ahead(self, epoch: int, step: int) -> Integers:
-        """Pieces of the group of this step, then of the next group; empty for one piece."""
+        """Pieces to load: this step's group, then the next; empty for a single piece."""
         if len(self.chunks) == 1:
             return self.chunks[:0]
         group = self._group(epoch, step)
@@ -240,11 +240,11 @@ class PackedSampler(BatchSampler):
         self.made: tuple[int, Integers, Integers] = (-1, self.cuts, self.cuts)  # cached epoch
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room:
-        """Number of rows, rounded up to few different values, and number of tokens."""
+        """Number of rows, rounded up so that few values occur, and number of tokens."""
         return int(rounded(np.array([-(-len(self(epoch, step)) // world)]), 64)[0]), -(-self.tokens // world)
 
     def shapes(self, multiple: int) -> int:
-        """Two batch shapes, because the number of samples varies little."""
+        """Number of batch shapes: two, because the number of samples varies little."""
         return 2
 
     def __call__(self, epoch: int, step: int) -> Integers:
@@ -260,7 +260,7 @@ class PackedSampler(BatchSampler):
 
 
 def rounded(widths: Integers, multiple: int | None = None) -> Integers:
-    """Round widths (at least 1) up to a multiple (default: to few different values)."""
+    """Round widths (at least 1) up to a multiple (default: so that few values occur)."""
     widths = np.maximum(1, widths)
     if multiple is None:
         octave = np.frexp(widths - 1)[1].astype(np.int64)  # 2 ** (octave - 1) < width <= 2 ** octave

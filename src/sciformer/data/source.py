@@ -121,11 +121,11 @@ class Data(Section):
         return twin
 
     def further_columns(self) -> Collection[str]:
-        """Columns that the section itself uses, besides those of `column_keys`."""
+        """Columns that the section itself uses, besides the columns of `column_keys`."""
         return ()
 
     def with_columns(self, columns: Mapping[str, str]) -> Self:
-        """A copy for files in which some columns have other names, {ours: theirs}."""
+        """A copy for files that name columns differently: {our name: their name}."""
         if not columns:
             return self
         known = [*self.column_keys]
@@ -152,7 +152,7 @@ class Data(Section):
         raise NotImplementedError
 
     def reopen(self, log: Any = None) -> Splits:
-        """Like `open`, for a trained run, perhaps on another machine: writes no files."""
+        """Open the data of a trained run, perhaps on another machine; write no files."""
         return self.open(log)
 
     def absolute_paths(self) -> Self:
@@ -163,7 +163,7 @@ class Data(Section):
         return self.model_copy(update={"files": [locate(name) for name in names]})
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """Read other files of the same format without a split, for `predict`."""
+        """Read files of the same format for `predict`, without a split."""
         raise UserError(f"data.kind {self.kind} simulates its data and cannot read files", key="data.kind")
 
     def from_frame(self, what: Any) -> Table:

@@ -18,7 +18,7 @@ def sample_per_class(
 ) -> Rows:
     """Draw `per_class` training rows of each class, sorted (default: all rows).
 
-    A larger number adds to the rows of a smaller number. The draw of a class is independent of the other classes.
+    A larger number keeps the rows of a smaller number and adds more. The draws of the classes are independent.
 
     labels  (n,) class of every sample
     rows    (m,) rows to draw from
@@ -71,7 +71,7 @@ class Split(BaseModel):
 
     @property
     def lot(self) -> int:
-        """Seed of further random draws for this split, such as few labels per class."""
+        """Seed for draws that depend on the split, such as the labels per class."""
         if self.folds is None:
             return self.seed
         return int(key(self.seed, "fold", self.folds, self.fold)[0] >> np.uint64(1))

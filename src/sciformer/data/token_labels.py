@@ -46,7 +46,7 @@ def labelled(batch: Batch, name: str, table: Table, tokens: Tokens, labels: tupl
 
 
 def _apart(column: Lists) -> Array:
-    """Lists as an array of objects, one array per sample."""
+    """Convert lists to an object array with one array per sample."""
     made, stops = np.empty(len(column), object), column.lengths.cumsum()
     for row, (stop, long) in enumerate(zip(stops, column.lengths)):
         made[row] = column.values[stop - long : stop]

@@ -66,7 +66,7 @@ class Windows(NamedTuple):
 
 
 class WindowIndex:
-    """Index of all windows of samples with shapes (n, A), numbered sample by sample.
+    """Index of the windows of all samples; windows are numbered sample by sample.
 
     beside   (n,) number of tokens in the longest other stream of each sample, uncut in every window
     """

@@ -1,1 +1,1 @@
-"""Files: formats of tables, atomic writes, seals, and optional packages."""
+"""Files: table formats, atomic writes, verified hashes, and optional packages."""

@@ -1,4 +1,4 @@
-"""Limits of memory: the size that a file claims is compared with it before anything is unpacked."""
+"""Memory limits: check the size that a file claims before unpacking it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_memory(path: Path, needed: int, what: str) -> None:
 
 
 def check_stored(path: Path, shape: Sequence[int], itemsize: int, stored: int, what: str) -> None:
-    """Refuse an array that is far larger than its stored bytes: a damaged header, or a bomb."""
+    """Refuse an array far larger than its stored bytes (damaged header or zip bomb)."""
     needed = math.prod(shape) * itemsize
     if needed > MIN_SUSPECT_BYTES and needed > MAX_RATIO * stored:
         message = f"{what} of {path} claims {needed:,} bytes, but {stored:,} are stored"

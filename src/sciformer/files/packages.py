@@ -15,7 +15,7 @@ from ..errors import UserError
 
 @contextmanager
 def reading(path: Path, form: str) -> Iterator[None]:
-    """Turn every exception of a reader or an importer into a `UserError` that names the file.
+    """Context that turns exceptions of a reader into a `UserError` with the file name.
 
     form   name of the format, in "not a complete ... file"
     """

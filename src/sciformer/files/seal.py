@@ -1,4 +1,4 @@
-"""Seals: the size and SHA-256 of files in a manifest, so that a changed byte is found before it is used.
+"""Manifest with size and SHA-256 of files (the «seal»), to detect changed bytes.
 
     manifest.json    {"format": 1, "files": {"recipe.yaml": [{"bytes": 812, "sha256": "..."}], ...}, "sha256": "..."}
 
@@ -28,11 +28,11 @@ Seal = dict[str, Any]  # bytes and sha256
 
 
 class Unsound(Exception):
-    """A file that is missing, damaged or of another kind, with the reason."""
+    """Error: a file is missing, damaged or not a regular file."""
 
 
 class Damaged(UserError):
-    """A file of a run that differs from the file that was written."""
+    """Error: a file of a run differs from the file that was written."""
 
 
 def seal_file(path: Path) -> Seal:
@@ -53,7 +53,7 @@ def is_seal(value: Any) -> bool:
 
 
 def read_verified(path: Path, seals: Sequence[Seal], links: bool = False) -> bytes:
-    """Verify a file against any of its seals; return its bytes, or b"" if it is too large for the memory.
+    """Bytes of a file, verified by hash; b"" if it is too large for the memory.
 
     links    follow a link (the hash decides)
     """
@@ -93,13 +93,13 @@ def parse_object(data: bytes, name: str) -> dict[str, Any]:
 
 
 def run_files(path: Path) -> SealedFolder:
-    """The files of a run that decide an answer."""
+    """Verified files of a run that its predictions depend on."""
     names = ("recipe.yaml", "run.json", "model/statistics.json", "model/calibration.json", "model/weights.safetensors")
     return SealedFolder(path, names, witness="run.json")
 
 
 class SealedFolder:
-    """Files of a folder under one manifest; the folder has a single writer at a time.
+    """Files of a folder, verified by a manifest; only one process may write at a time.
 
     names     files that the folder may have had before it had a manifest
     witness   JSON file that says `"sealed": true` if the folder must have a manifest
@@ -132,18 +132,18 @@ class SealedFolder:
                 raise self._damaged(path, f"{name} cannot be read: {error.strerror or error}") from error
 
     def has(self, name: str) -> bool:
-        """Whether the folder has a file that may be absent; one that is lost, or was never written, is damage."""
+        """Whether an optional file exists; True if it is lost, so that `read` reports it."""
         manifest = self._manifest()
         if manifest is not None and None in manifest.get(name, [None]) and not (self.path / name).exists():
             return False
         return manifest is not None or (self.path / name).exists()
 
     def fits(self, name: str, data: bytes) -> bool:
-        """Whether these are the contents that the manifest asks for."""
+        """Whether `data` has a size and hash that the manifest lists for the file."""
         return seal_bytes(data) in (self._manifest() or {}).get(name, [])
 
     def write(self, files: Mapping[str, bytes | None], anew: bool = False) -> None:
-        """Write files atomically and seal them; None removes a file.
+        """Write files atomically and record their hashes; None removes a file.
 
         anew    start a new manifest if the old one is damaged or lost
         """
@@ -179,7 +179,7 @@ class SealedFolder:
         replace(self.path / MANIFEST, text + "\n")
 
     def _manifest(self) -> dict[str, list[Seal | None]] | None:
-        """Seals by file; None in a folder that never had a manifest."""
+        """Sizes and hashes by file; None in a folder that never had a manifest."""
         path = self.path / MANIFEST
         try:
             with open_regular(path, links=True) as file:

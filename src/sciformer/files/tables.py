@@ -3,7 +3,7 @@
     with create_table(Path("scores.parquet")) as file:
         file.add({"id": ids, "score": scores})
 
-Writes are atomic: after a full disk, an error or a kill, the file is absent or still the older one.
+Writes are atomic: after a full disk, an error or a kill, the file is absent or has its previous content.
 """
 
 from __future__ import annotations

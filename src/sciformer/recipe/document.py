@@ -25,7 +25,7 @@ CODE_KEYS = ("plugin", "import", "_target_", "class_path")  # keys with which ot
 
 
 class RecipeError(UserError):
-    """All errors of a recipe, one line each; of a hopeless recipe the first MAX_PROBLEMS.
+    """All errors of a recipe, one line each, at most MAX_PROBLEMS.
 
     errors      each error with its own message, hint, key, file and line
     problems    the same errors as texts
@@ -84,7 +84,7 @@ def from_mapping(mapping: Mapping[str, Any], label: str) -> Document:
 
 
 def to_plain_values(value: Any) -> Any:
-    """Copy as dicts, lists, texts and numbers; other objects stay as they are."""
+    """Copy a tree as dicts, lists, strings and numbers; keep objects of other types."""
     if isinstance(value, Mapping):
         return {str(to_plain_values(key)): to_plain_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -102,7 +102,10 @@ def flatten(values: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
 
 
 def lay_over(base: Document, child: Document) -> Document:
-    """Merge a document over its base: mappings by key; other values, and mappings with !replace, are replaced."""
+    """Merge a document over its base, key by key.
+
+    Values that are not mappings replace the value of the base, and so do mappings with !replace.
+    """
     replaced: set[Keys] = set()
     values = _merge(base.values, child.values, (), replaced, child.replaced)
     kept = {
@@ -191,7 +194,7 @@ def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys 
 
 
 def _merge(base: Any, child: Any, keys: Keys, replaced: set[Keys], anew: Collection[Keys] = ()) -> Any:
-    """Merge values; keys whose value is the child's are added to `replaced`.
+    """Merge values; add the keys whose value comes from the child to `replaced`.
 
     anew   mappings that are not merged
     """

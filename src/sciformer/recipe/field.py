@@ -92,7 +92,7 @@ def package_of(field: str) -> str:
 
 
 def places(what: str) -> dict[str, str]:
-    """Name -> absolute path `module:attribute`, of all fields at an extension point."""
+    """Map from names to paths `module:attribute`, of all fields at an extension point."""
     found = [(home, *named) for home, one in fields().items() for named in getattr(one, what).items()]
     return {name: f"{package_of(home)}{place}" for home, name, place in found}
 

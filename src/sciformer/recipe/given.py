@@ -1,4 +1,4 @@
-"""Recipe keys that the user gives to `sciformer new`: used as they are, the rest is guessed around them.
+"""Recipe keys that the user gives to `sciformer new`; all other keys are guessed.
 
 given = Given({"data.time": "HJD", "objective.kind": "regress"}, "on the command line")
 given.get("data.time")                                            "HJD"
@@ -48,19 +48,19 @@ class Given(Mapping[str, Any]):
         return len(self.changes)
 
     def listed(self, key: str) -> list[str]:
-        """Names of a key: a list, or a single name; empty if the key is not given."""
+        """Value of a key as a list of strings; empty if the key is not given."""
         value = self.get(key, [])
         return [str(one) for one in value] if isinstance(value, list) else [str(value)]
 
     # Files
 
     def files(self) -> dict[str, list[str]]:
-        """Given files of each part: data.files, data.valid, data.test and data.extra_parts."""
+        """Files that the keys data.files, valid, test and extra_parts give for each part."""
         parts = [*STANDARD_PARTS, *(self.get("data.extra_parts") or {})]
         return {part: found for part in parts if (found := self.listed(f"data.{key_of(part)}"))}
 
     def parts(self, file_names: Sequence[str]) -> dict[str, list[str]]:
-        """Files of each part: the given ones, and other names by their words; see `group_by_part`."""
+        """Files of each part: files given by key, and `file_names` by `group_by_part`."""
         own = self.files()
         told = set(chain(*own.values()))
         rest = {split_tag(name)[1]: name for name in file_names if name not in told}
@@ -80,7 +80,7 @@ class Given(Mapping[str, Any]):
     # Sections
 
     def section(self, cls: Any, guessed: Mapping[str, Any], **fixed: Any) -> Any:
-        """A section with guessed keys, the given keys over them, and fixed keys over both."""
+        """Build a section; fixed keys override given keys, which override guessed keys."""
         name = cls.section
         given = {key: value for key, value in self.source.values.get(name, {}).items() if key not in fixed}
         self.check_kind(name, guessed["kind"])
@@ -108,7 +108,7 @@ class Given(Mapping[str, Any]):
     # Recipe
 
     def complete(self, found: Sequence[Found]) -> dict[str, Any]:
-        """Values of the recipe by dotted key: guesses that go with the given keys, then the given keys."""
+        """Recipe values by dotted key: the given keys, and the guesses that fit them."""
         values = {one.key: one.value for one in self._compatible(found) if one.value is not None}
         if not self.changes:
             Recipe.from_dict(values)
@@ -123,7 +123,7 @@ class Given(Mapping[str, Any]):
         return {key: value for key, value in values.items() if key not in {*below, *gone}} | over
 
     def _compatible(self, found: Sequence[Found]) -> list[Found]:
-        """Guesses without the keys that a given kind does not have."""
+        """Guesses without keys that do not exist for the `kind` that the user gives."""
         kinds = {one.key.partition(".")[0]: one.value for one in found if one.key.endswith(".kind")}
         kept = list(found)
         for section, kind in kinds.items():

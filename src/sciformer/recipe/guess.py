@@ -120,7 +120,7 @@ def split(
 
 
 def _shares_to_split(parts: Collection[str], count: int) -> dict[str, float]:
-    """Shares of the samples for the parts without files of their own."""
+    """Fraction of the samples for each part that has no files of its own."""
     shares = {"valid": 0.1, "test": 0.1 if count >= MIN_TEST_SAMPLES else 0.0}
     return {part: share for part, share in shares.items() if part not in parts}
 
@@ -140,7 +140,7 @@ def list_counts(column: Array) -> str:
 
 
 def rare_classes(column: Array, unit: str) -> list[str]:
-    """Note about classes with too few samples, if there are any."""
+    """Note on classes with too few samples; empty if there are none."""
     counts = np.unique(column, return_counts=True)[1]
     rare = int((counts < MIN_CLASS_SAMPLES).sum())
     note = f"{rare} of {len(counts)} classes have fewer than {MIN_CLASS_SAMPLES} {unit}: too few to train and evaluate."
@@ -169,9 +169,9 @@ Asked = TypeVar("Asked", bound=Any)
 
 
 def choose(given: Given, ways: Mapping[str, Callable[[], Asked | str]]) -> Asked:
-    """First objective that the files allow, or the given one; the reasons against others are notes.
+    """Choose the first objective that the files allow, or the objective of the user.
 
-    ways   kind of objective -> `Question` or the reason why the files do not allow it; the last is always possible
+    ways   kind of objective -> `Question`, or the reason (a note) why the files do not allow it; the last always works
     """
     asked, last = given.get("objective.kind"), list(ways)[-1]
     reasons: list[str] = []
@@ -209,7 +209,7 @@ def masked(unit: str, share: float) -> Question:
 
 
 def at_count(table: Mapping[int, Any], count: int) -> Any:
-    """Entry of a table {smallest count: entry} for a count."""
+    """Look up a count in a table {smallest count: entry}."""
     return table[max(least for least in table if least <= count)]
 
 

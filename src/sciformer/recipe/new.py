@@ -75,7 +75,10 @@ def new(
 
 
 def _expand_folder(file: str, tagged: bool) -> list[str]:
-    """Replace a folder by a glob of its most common file type; folders of parts by one glob each."""
+    """Replace a folder by a glob of its most common file type.
+
+    If it has a subfolder for each part, there is a glob for each subfolder.
+    """
     folder, name = Path(split_tag(file)[1]).expanduser(), file.rstrip("/")
     if not tagged or not folder.is_dir():
         return [file]
@@ -88,7 +91,7 @@ def _expand_folder(file: str, tagged: bool) -> list[str]:
 
 
 def _expand_glob(name: str) -> list[str]:
-    """Replace a glob by its files if their names tell different parts."""
+    """Replace a glob by its files if their names belong to different parts."""
     tag, rest = split_tag(name)
     path = Path(rest).expanduser()
     if path.exists() or not any(mark in rest for mark in GLOB_CHARACTERS):

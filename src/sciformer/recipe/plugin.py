@@ -176,7 +176,7 @@ def _manifest_of(module: ModuleType, folder: Path) -> Field:
 
 
 def _reason(error: BaseException, path: Path) -> tuple[str, int | None]:
-    """Error text with the line of the plugin that caused it, and the line number."""
+    """Error text that names the line of the plugin, and the line number."""
     text = f"{type(error).__name__}: {error}"
     places = [(frame.filename, frame.lineno, frame.line) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError):

@@ -75,7 +75,7 @@ class Recipe:
         return _validate(self.source, {**(changes or {}), **more}, where)
 
     def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
-        """Fill the keys that this recipe does not set with values of the sections `below`."""
+        """Take keys that this recipe does not set from the sections `below`."""
         return _validate(document.lay_over(document.from_mapping(below, label), self.source), None, label)
 
     @property
@@ -88,7 +88,7 @@ class Recipe:
         return {section: _dump_section(getattr(self, section)) for section in SECTIONS}
 
     def to_yaml(self) -> str:
-        """All values, with defaults, as YAML with the help of each key as comment."""
+        """All values, with defaults, as YAML; the help of each key is a comment."""
         classes, _ = classes_of(self.source)
 
         def help_of(keys: Keys) -> str:

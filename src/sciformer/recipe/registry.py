@@ -102,7 +102,7 @@ Registered = TypeVar("Registered")
 
 
 class Options(BaseModel):
-    """Keys of a recipe section: a field is a key, the text below it is its help."""
+    """Keys of a recipe section: each field is a key, the text below it is its help."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     choices: ClassVar[Mapping[str, str]] = {}
@@ -114,7 +114,7 @@ class Options(BaseModel):
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
-        """Further options to add if `chosen` is chosen."""
+        """Classes of options to add to a section in which `chosen` is selected."""
         return ()
 
 
@@ -207,13 +207,13 @@ def _composed(
 
 
 def built_in(point: str) -> dict[str, str]:
-    """Name -> import path of the objects of the library and its fields."""
+    """Map from names to import paths, for objects of the library and its fields."""
     own = {**SHARED_PLACES[point], **places(point)}
     return {**own, **built_in("simulation")} if point == "data" else own
 
 
 def added(point: str) -> dict[str, Any]:
-    """Name -> object registered by plugins."""
+    """Map from names to objects that plugins registered."""
     own = REGISTERED[point]
     return {**own, **REGISTERED["simulation"]} if point == "data" else own
 

@@ -60,7 +60,7 @@ def train_class() -> type[BaseModel]:
 
 
 def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
-    """Classes of the sections with a known kind, and errors about unknown kinds."""
+    """Class of each section with a known kind, and errors about unknown kinds."""
     classes: Classes = {("about",): About}
     problems: list[UserError] = []
     tokens: Any = source.values.get("tokens")
@@ -101,7 +101,7 @@ def without_replaced_keys(source: Document) -> Document:
 
 
 def _kept_keys(source: Document, keys: Keys, cls: Any, latest: int) -> dict[str, Any]:
-    """Keys of a section (and streams), without unknown keys older than its choices."""
+    """Keys of a section, without unknown keys from documents before its last choice."""
     latest = max([latest, *(source.layers.get((*keys, key), 0) for key in cls.choice_keys)])
     kept = {
         key: value
@@ -155,7 +155,7 @@ def section_of(source: Document, keys: Keys, classes: Classes, problems: list[Us
 
 
 def _present_keys(values: Any, location: Collection[str | int], missing: bool) -> Keys:
-    """Keys of a pydantic location, without the names of types in it."""
+    """Keys in the location of a pydantic error, which also contains names of types."""
     keys: Keys = ()
     for number, part in enumerate(location, start=1):
         named = missing and number == len(location) and isinstance(part, str)

@@ -126,7 +126,7 @@ class Loader(*_BASES):  # type: ignore[misc]
 
 
 class _Dumper(yaml.SafeDumper):
-    """One-line YAML, with quotes if YAML 1.1 or 1.2 would not read a text as text."""
+    """One-line YAML; texts that YAML 1.1 or 1.2 would not read as text are quoted."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -142,7 +142,7 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 class Tree:
-    """Plain values of YAML nodes, with the place of every key and all errors found."""
+    """Plain values of YAML nodes, with the line of every key and all errors found."""
 
     def __init__(self, whole: Place, meaning: Callable[[str], Any]) -> None:
         self.whole, self.meaning = whole, meaning

@@ -81,7 +81,7 @@ class Arrays(TaggedFiles):
 
 
 def _with_lists(table: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Combine `hits` and `hits_lengths` to a column of lists."""
+    """Combine arrays such as `hits` and `hits_lengths` to columns of lists."""
     for name in [name for name in table if f"{name}{LENGTHS}" in table]:
         values, lengths = table[name], table.pop(f"{name}{LENGTHS}")
         if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any() or lengths.sum() != len(values):

@@ -1,8 +1,8 @@
 """Formulas over the columns of a table, such as `hypot(px, py) > 0.5`.
 
 A formula is parsed into a syntax tree, which is computed with the operations listed here; nothing is evaluated as
-Python. A column has a number or a list of numbers (`Lists`) for each sample. In an operation on both, the number of a
-sample is repeated for every entry of its list.
+Python. A column has a number or a list of numbers (`Lists`) for each sample. In an operation of both, the
+number is repeated for every entry of the list.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Formula:
         return value
 
     def _over(self, name: str, value: Value, node: ast.expr) -> Array:
-        """Reduce each list to one number."""
+        """Reduce each list to a single number."""
         if isinstance(value, np.ndarray) and value.ndim == 2:
             value = Lists(value.reshape(-1), np.full(len(value), value.shape[1], np.int64))
         if not isinstance(value, Lists):
@@ -239,7 +239,7 @@ class Formula:
 
 
 def _spread(made: Array, there: Array) -> Array:
-    """Scatter numbers to the mask `there`; NaN elsewhere."""
+    """Place numbers where the mask `there` is True; NaN elsewhere."""
     if there.all():
         return made
     found = np.full(len(there), np.nan, np.result_type(made, np.float32))

@@ -51,7 +51,7 @@ class Simulation(Data):
         """Check the combination of keys, before the simulation."""
 
     def describe(self) -> str:
-        """Options as a string for the fingerprint, without the numbers of samples."""
+        """Options as a string for the fingerprint; the sizes of the parts are left out."""
         raise NotImplementedError
 
     def file_size(self) -> int:
@@ -63,7 +63,7 @@ class Simulation(Data):
         raise NotImplementedError
 
     def file_reader(self) -> Data:
-        """Reader of other files with the same kind of samples."""
+        """Reader of files that contain the same kind of samples as the simulation."""
         return Arrays(kind="arrays")
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
@@ -311,7 +311,7 @@ def load_or_make(path: Path | None, make: Callable[[], Table], write: bool = Tru
 
 
 def _packed(table: Table) -> dict[str, Array]:
-    """Plain arrays of a piece: flat values of the lists, and each `lengths` array once."""
+    """Arrays of a piece to store: flat values of lists; shared `lengths` only once."""
     columns = {name: column.values if isinstance(column, Lists) else column for name, column in table.items()}
     lists = {name: column.lengths for name, column in table.items() if isinstance(column, Lists)}
     return columns | ({LENGTHS: next(iter(lists.values())), LISTS: np.array(list(lists))} if lists else {})

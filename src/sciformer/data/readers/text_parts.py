@@ -86,7 +86,7 @@ class Parts(TaggedFiles):
         return Memory(self.table(files, training=False))
 
     def divided(self, table: Table) -> dict[str, Rows]:
-        """Split the rows of the training files into parts; equal texts stay in one part."""
+        """Split the rows of the training files into parts; equal texts stay together."""
         split = self.split.less(self.valid, self.test)
         for key in ("by", "stratify"):
             if name := getattr(split, key):
@@ -105,7 +105,7 @@ class Parts(TaggedFiles):
         return split.divide(rows_of(table), groups, strata)
 
     def overlaps(self, train: Table, others: Mapping[str, Table]) -> list[str]:
-        """Notes on texts of other parts that are also in the training files."""
+        """Notes on validation or test texts that are also in the training files."""
         mine = self.group(train)
         if mine is None:
             return []

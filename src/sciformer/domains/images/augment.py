@@ -178,7 +178,7 @@ def _blend(one: Array, other: Array, part: Array) -> Array:
 
 
 def _wrap_or_mirror(index: Array, size: int, periodic: bool) -> Array:
-    """Map outside indices to inside by a lookup table (faster than a remainder)."""
+    """Map indices outside the image to indices inside it, by a lookup table (fast)."""
     first = int(index.min(initial=0))
     place = np.arange(first, int(index.max(initial=0)) + 1) % (size if periodic or size == 1 else 2 * size)
     return np.where(place < size, place, 2 * size - 1 - place).take(index - first)

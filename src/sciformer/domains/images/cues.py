@@ -32,7 +32,7 @@ class CueBias(NamedTuple):
 
     @property
     def value(self) -> float:
-        """Share of the first cue among predictions of either cue; nan without predictions."""
+        """Share of predictions of the first cue among predictions of either cue, or nan."""
         return self.first / (self.first + self.second) if self.first + self.second else float("nan")
 
     @property
@@ -72,7 +72,7 @@ def draw_bias(found: Mapping[str, CueBias], first: str, second: str) -> Figure:
 
 
 def cue_section(page: Page, found: ReportData) -> None:
-    """Add the cue bias to the report, if a second cue conflicts with the label."""
+    """Add the cue bias to the report if the data have a second, conflicting cue."""
     label, made = getattr(found.objective, "label", ""), {}
     for part, judged in found.judged.items():
         if "probabilities" in judged.outputs and SECOND_CUE in judged.samples and label in judged.samples:

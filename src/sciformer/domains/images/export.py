@@ -1,4 +1,4 @@
-"""Preprocessing of images as a module of tensors, for an exported graph."""
+"""Preprocessing of images as a PyTorch module, for an exported graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STRETCH_MODULES = {
 
 
 class ImagePreprocessing(Preprocessing):
-    """Patches and their positions from images of one size: `Patches.tokenize` and `normalise` in PyTorch."""
+    """`Patches.tokenize` and `normalise` in PyTorch, for images of one size."""
 
     source = "image"
     axes = ("height", "width")
@@ -41,12 +41,12 @@ class ImagePreprocessing(Preprocessing):
         self.register_buffer("deviation", torch.where(deviation > 0, deviation, 1))
 
     def example(self, samples: int, sizes: tuple[int, ...]) -> Tensor:
-        """Random images (samples, height, width, channels) of the scale of the training images."""
+        """Random images (samples, height, width, channels) with the training scale."""
         noise = torch.randn(samples, *sizes, len(self.mean), generator=torch.Generator().manual_seed(sum(sizes)))
         return noise * self.deviation + self.mean
 
     def forward(self, image: Tensor) -> Columns:
-        """Columns and `valid` from images (batch, height, width, channels)."""
+        """Token columns and `valid` mask of images (batch, height, width, channels)."""
         batch, height, width, channels = image.shape
         (high, wide), (down, aside) = self.sides, self.places
         rows, columns = (height + high - 1) // high, (width + wide - 1) // wide

@@ -123,7 +123,7 @@ def _describe_images(shapes: Array, varying: bool) -> str:
 
 
 def _class_or_value_column(name: str, column: Array) -> Array:
-    """Known values of a column; integers become floats if there are too many values."""
+    """Known entries of a column; integers with too many distinct values become floats."""
     known = column[~is_missing(column)]
     whole = known.dtype.kind in "iu" and name.lower() not in IDENTIFIER_NAMES
     return known.astype(np.float64) if whole and _too_many_classes(known) else known
@@ -134,7 +134,7 @@ def _too_many_classes(column: Array) -> bool:
 
 
 def _target_side(shapes: Array, varying: bool) -> int | None:
-    """Side for data.size, if sizes differ or images are large; otherwise None."""
+    """Value of data.size if image sizes differ or images are large; otherwise None."""
     middle = int(np.median(shapes[:, :2].min(1)))
     large = varying or shapes[:, :2].max() > 2 * MAX_SIDE
     return min(MAX_SIDE, max(8, middle - middle % 8)) if large else None
@@ -208,7 +208,7 @@ def _image_column(table: dict[str, Any], found: dict[str, str]) -> str:
 
 
 def _group_column(flat: dict[str, Array], count: int) -> str:
-    """Name of a column of groups: integers or names that repeat."""
+    """Name of a column of integers or names that repeat, to group samples by."""
     possible = (name for name in GROUP_NAMES if name in flat and flat[name].dtype.kind in "iuU")
     return next((name for name in possible if 10 <= len(np.unique(flat[name])) <= count // 2), "")
 

@@ -192,11 +192,11 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def initial_std(self) -> float:
-        """Initial std of learned positions; small for periodic images, whose positions are equivalent."""
+        """Initial std of learned positions; small for periodic images (equal positions)."""
         return 0.02 if self.periodic else 0.5
 
     def tokenize(self, table: Table) -> Stream:
-        """Cut images into patches, in row-major order.
+        """Divide images into patches, in row-major order.
 
         Columns: `patch` (T, pixels times channels) and `at` (T, 2), the row and column on the grid. If shapes vary or
         differ from the training shape, `at` is interpolated to the training grid, and two columns are added: `cell`
@@ -414,5 +414,5 @@ def _cells(stream: Stream) -> Array:
 
 
 def _tokens(starts: Array, length: int) -> Array:
-    """Token numbers of samples of one length that start at `starts`."""
+    """Token indices (samples, length) of samples of equal length, from their `starts`."""
     return np.asarray((starts[:, None] + np.arange(length)).reshape(-1))

@@ -78,7 +78,7 @@ class Discriminate(Classify):
                     raise UserError(message, hint="Write 50 % as 0.5.", key="objective.efficiencies")
 
     def kept(self, name: str) -> list[float]:
-        """Signal efficiencies of a class."""
+        """Signal efficiencies at which the rejection of a class is computed."""
         shares = self.efficiencies.get(name, [0.3, 0.5] if len(self.classes) == 2 else 0.5)
         return shares if isinstance(shares, list) else [shares]
 
@@ -100,7 +100,7 @@ class Discriminate(Classify):
         return found
 
     def _rejections(self, outputs: Mapping[str, Array]) -> dict[str, tuple[str, float, Rejection]]:
-        """Class, requested efficiency and rejection, by name of the score."""
+        """Class, requested efficiency and rejection of each score, by name."""
         pair, place = (outputs["probabilities"], outputs["label"]), self.classes.index
         return {
             title: (name, share, rejection(*pair, place(name), place(self.background), share))
@@ -115,7 +115,7 @@ class Discriminate(Classify):
         }
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
-        """Classes, and a table of rejection, cut and change of the spectrum, by class and efficiency."""
+        """Classes, and a table of rejection, cut and sculpting by class and efficiency."""
         rows: Rows = []
         spectrum = None if samples is None else samples.get(self.spectrum)
         for name, share, one in self._rejections(outputs).values():
@@ -160,7 +160,7 @@ class Discriminate(Classify):
         return super().figures(outputs, samples) | rejection_figures(self, outputs, samples)
 
     def summarises_by_median(self, name: str) -> bool:
-        """True for rejections: they vary strongly between seeds."""
+        """Whether a score is a rejection, which varies strongly between seeds."""
         return _is_rejection(name)
 
     def summary_note(self, names: Iterable[str]) -> str:

@@ -87,7 +87,7 @@ class Feature(BaseModel):
         return tuple(Formula(self.formula).names) if self.formula else (self.column or self.name,)
 
     def looks_around(self, shared: Collection[str]) -> bool:
-        """Whether other particles enter: by a reduction, an index or a `shared` column."""
+        """Whether the feature uses other particles: a reduction, index or `shared` column."""
         if set(self.needs) & set(shared):
             return True
         parts = list(ast.walk(parsed(self.formula))) if self.formula else []

@@ -27,7 +27,7 @@ MIN_DIVISOR = 1e-20
 def particle_kinematics(vector: Tensor) -> Tensor:
     """pT, m^2, mT, rapidity and phi of particles (..., 4), for `pair_features`.
 
-    Input: px, py, pz, E. Output: (..., 7), with two numbers each for rapidity and phi.
+    Input: px, py, pz, E. Output: (..., 7); rapidity and phi take two numbers each.
 
     Small differences of angles, and of E and |p|, would be lost in single precision. So all values are computed in
     double precision, and rapidity and phi are returned as two numbers each: the rounded value and its rounding error.

@@ -123,7 +123,7 @@ def inspect_files(paths: Sequence[Path], keys: EventFiles | None = None, asked: 
     """Find the columns of the first readable file, and sample rows of several files.
 
     keys    given keys of the section `data`
-    asked   columns of jets that the user names
+    asked   columns of jets that the user asks for
     """
     keys = keys or EventFiles(kind="events")
     try:
@@ -223,7 +223,7 @@ class Question(NamedTuple):
 def _find_question(
     table: Table, names: list[str], parts: dict[str, list[str]], keys: EventFiles, given: Given
 ) -> Question:
-    """Classes, from given keys, tags, columns or file names; values if they are given; else hidden particles."""
+    """Choose the objective: classes, else given targets, else hidden particles."""
 
     def classify() -> Question | str:
         return _find_classes(table, names, parts, keys)
@@ -439,7 +439,7 @@ def _track_formulas(table: Table, own: ColumnKinds) -> dict[str, str] | None:
 
 
 def event_columns(kinds: ColumnKinds) -> list[str]:
-    """Columns of jets that may be classes, weights or observers."""
+    """Columns of jets that can serve as classes, weights or observers."""
 
     def wanted(name: str) -> bool:
         known = name.lower() in LABEL_NAMES or name.startswith(CLASS_FLAG_PREFIXES) or _is_weight_name(name)
@@ -471,7 +471,7 @@ def find_label(table: Table) -> str:
 
 
 def find_weight(table: Table) -> tuple[str, str]:
-    """Name of the weight column, or the reason not to use it."""
+    """Name of the weight column, and the reason if it is not used."""
     for name, column in _values_of_jets(table).items():
         if _is_weight_name(name):
             good = column.dtype.kind in "iuf" and bool(np.isfinite(column).all() and (column >= 0).all())

@@ -325,13 +325,13 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return [TYPE_SYMBOLS.get(name.partition("_")[2], name) for name in self.types] + ["?"]
 
     def token_labels(self, stream: Stream) -> list[str]:
-        """Labels with type and pT: π± 34 GeV."""
+        """Label of each particle with its type and pT, such as «π± 34 GeV»."""
         symbols, pt = self.symbols, np.hypot(*stream.columns["vector"].T[:2])
         digits = np.where(pt < 10, 1, 0)
         return [f"{symbols[kind]} {p:.{d}f} GeV" for kind, p, d in zip(stream.columns["type"], pt, digits)]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """Draw deta and dphi: marker by type, area by pT, colour by weight, + at axis."""
+        """Plot particles in deta and dphi: marker by type, area by pT, colour by weight."""
         columns, symbols = sample.stream.columns, self.symbols
         plane, kind, pt = columns["plane"], columns["type"], np.hypot(*columns["vector"].T[:2])
         size = 6 + 240 * np.sqrt(pt / max(float(pt.max(initial=0)), 1e-9)) ** 1.5
@@ -384,7 +384,7 @@ def feature_values(table: Table, feature: Feature, lengths: Array, like: str) ->
 
 
 def check_lengths(column: Lists, lengths: Array, name: str, like: str) -> Lists:
-    """Return the column; refuse lists of another length than in the column `like`."""
+    """Return the column; refuse lists that differ in length from the column `like`."""
     if not np.array_equal(column.lengths, lengths):
         row = int(np.argmax(column.lengths != lengths))
         found = f"{column.lengths[row]} particles in `{name}`, but {lengths[row]} particles in `{like}`"

@@ -23,7 +23,8 @@ MAX_MARKERS = 400  # above this number of points, markers are smaller
 class SeriesView:
     """One series as plotted: times, values and errors (N, P), NaN for missing values.
 
-    band, hidden, limit, asked  (N,) of each token: number of its band; masks: hidden, upper limit, to be predicted
+    band                   (N,) band number of each token
+    hidden, limit, asked   (N,) masks of hidden tokens, upper limits, and tokens to be predicted
     """
 
     time: Array
@@ -83,7 +84,7 @@ def draw_series(
 def draw_hidden_values(
     axes: Axes, one: SeriesView, mean: Array, spread: Array | None, magnitudes: bool, period: float | None = None
 ) -> None:
-    """Plot visible (grey), hidden (hollow) and predicted values (N, P; NaN: none)."""
+    """Plot visible (grey), hidden (hollow) and predicted values (N, P), NaN for none."""
     regular = one.value.shape[1] > 1
     period = None if regular else period  # lines and bands need the order of time
     x = one.x(period)

@@ -1,4 +1,4 @@
-"""Layers of observations: embedding, embedding of hidden observations, readout."""
+"""Layers for observations: embeddings of visible and hidden ones, and a readout."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class ObservationEmbedding(nn.Module):
 
 
 class ObservationTrace(nn.Module):
-    """Visible part of a hidden observation: band, time since the previous observation.
+    """Embedding of what stays visible of a hidden observation: its band and time.
 
-    since  index of the feature with the time since the previous observation, or None if there is no such feature
+    since  index of the feature with the time since the previous observation, None if the feature is not used
     """
 
     def __init__(self, dim: int, bands: int, since: int | None) -> None:

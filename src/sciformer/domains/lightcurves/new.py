@@ -52,7 +52,7 @@ COLUMN_REASONS = {
 
 
 class FoundCurves(NamedTuple):
-    """Contents of the files of light curves."""
+    """Columns, classes and statistics found in files of light curves."""
 
     table: Table
     samples: int

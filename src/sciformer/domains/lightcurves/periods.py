@@ -215,7 +215,7 @@ def trigonometric_sums(x: Array, weights: Array, counts: tuple[int, ...]) -> lis
 
 
 def _phasors(cycles: Array) -> Array:
-    """exp(2 pi i x) from real functions, which is faster."""
+    """exp(2 pi i x), computed as cosine and sine, which is faster."""
     angle = 2 * np.pi * cycles
     made = np.empty(angle.shape, np.complex128)
     made.real, made.imag = np.cos(angle), np.sin(angle)
@@ -262,7 +262,7 @@ def periodogram(time: Array, value: Array, error: Array | None = None, search: P
 
 
 def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Array:
-    """Indices of the highest maxima, highest first, at distances above `apart`."""
+    """Indices of the highest maxima, highest first, more than `apart` from each other."""
     padded = np.concatenate([[-1], power, [-1]])
     inner = np.flatnonzero((power >= padded[:-2]) & (power > padded[2:]))
     if len(inner) > (most := 40 * number):

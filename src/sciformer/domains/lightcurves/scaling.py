@@ -53,7 +53,7 @@ def compute_level(
 
     values  (T, P) in double precision
     band    (T,) for a centre of each band; a band without visible values gets the centre of the sample
-    known   centre and scale of the training data, for option learned and for samples without visible values
+    known   centre and scale of the training data, for the option `learned` and for samples without visible values
     """
     count = int(sample.max(initial=-1)) + 1
     middle = np.full(len(values), known[0] if centre == "learned" else 0.0)

@@ -118,7 +118,10 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def invariances(self) -> dict[str, str]:
-        """Times have no origin; values have none if each series is centred, and no unit if it is also scaled."""
+        """Columns whose shift or scale does not change the tokens: {column: invariance}.
+
+        Times have no origin. If each series is centred, values have no origin; if it is also scaled, they have no unit.
+        """
         unread = {"clean": "scale", "period": "scale"} | ({"error": "scale"} if self.errors == "none" else {})
         if self.centre in ("learned", "none"):
             return {"time": "shift", **unread}
@@ -135,7 +138,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def prefix_tokens(self) -> int:
-        """Number of extra tokens, which every window begins with."""
+        """Number of extra tokens at the start of every window."""
         return len(self.extra)
 
     # Learned properties
@@ -503,7 +506,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 def read_points(table: Table, bands: Sequence[str]) -> Stream:
     """Points of a table that have a value, sorted by time.
 
-    Columns: `value`, `error`, `clean` if known, the time `at`, the number of the `band` among `bands`, and `limit`.
+    Columns: `value`, the time `at`, `error` (NaN if unknown), `limit`, `band` (index in `bands`), `clean` if known.
     """
     time = _list_column(table, "time")
     lengths = time.lengths.astype(np.int64)

@@ -14,7 +14,7 @@ LINE_CELLS, LINE_WIDTH, MAX_WORD_WIDTH = 64, 80, 30  # cells or columns of a lin
 
 
 def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells: bool) -> None:
-    """Draw tokens in lines: characters in equal `cells`, words in their own width."""
+    """Draw tokens in lines: characters in `cells` of equal width, words in their own."""
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 

@@ -323,14 +323,17 @@ MIN_ALIGNED_LINES = 8  # smallest number of lines for a correlation
 
 
 class NamePattern(NamedTuple):
-    """File names that differ in one part: values of the part, names with `{}` instead."""
+    """File names that differ in one place: its values, and the names with `{}` there."""
 
     values: list[str]
     names: list[str]
 
 
 def find_name_pattern(paths: Sequence[Path]) -> NamePattern | None:
-    """Part in which file names differ, with equal values in all sets, or None."""
+    """Find the word in which file names differ (train.en, train.de); None if unclear.
+
+    The words must be the same in all sets of files.
+    """
     words = [re.split(r"([._-])", path.name) for path in paths]
     for place in range(1, max(map(len, words)) + 1, 2):
         sets: dict[str, list[str]] = {}
@@ -356,7 +359,7 @@ def lines_match(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def are_translations(found: NamePattern, errors: Errors = "strict") -> bool:
-    """Whether files of a name pattern are translations."""
+    """Whether the files of a name pattern are translations of each other."""
     if LANGUAGE_CODES.issuperset(found.values):
         return True
     first, second = (read_lines(Path(found.names[0].replace(COLUMN_MARK, value)), errors) for value in found.values[:2])

@@ -44,7 +44,7 @@ class Subwords(Coder):
     """Coder of subwords; special tokens that the tokenizer.json adds are left out."""
 
     def __init__(self, text: str, names: TokenNames, learned: bool) -> None:
-        """Load a tokenizer.json; if `learned`, a special token's name in a text is plain text."""
+        """Load a tokenizer.json; if `learned`, texts cannot contain special tokens."""
         self.text, self.learned = text, learned
         load = tokenizers_package().Tokenizer.from_str
         try:
@@ -98,7 +98,7 @@ class Subwords(Coder):
         return made
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """Encode each word alone; a word that is empty after normalisation has no token."""
+        """Encode each word on its own; a word that normalisation empties has no token."""
         return self._encode_batches(self.tokenizer, [list(words) for words in texts], split=True)
 
     def _encode_batches(self, tokenizer: Any, texts: list[Any], split: bool = False) -> list[Encoded]:
@@ -120,7 +120,7 @@ class Subwords(Coder):
 
     @cached_property
     def onward(self) -> Any:
-        """Tokenizer for later parts of a text: adds no space before the part."""
+        """Tokenizer for all parts of a text but the first; it adds no space at the start."""
         rules = json.loads(self.text)
         steps = (rules.get("normalizer") or {}).get("normalizers", [])
         steps[:] = [step for step in steps if step["type"] != "Prepend" and step.get("pattern") != PREFIX_SPACE_PATTERN]
@@ -130,7 +130,7 @@ class Subwords(Coder):
 
     @cached_property
     def cuts(self) -> bool:
-        """Whether texts cut before a space give the same tokens (tested on examples)."""
+        """Whether a text cut before a space gives the same tokens (tested on examples)."""
         probes = [("a", " b"), ("Ab, 1.", " cd\n ef"), ("x", "  ab\n"), ("x\ny", " ' 12")]
 
         def ids(coder: Any, text: str) -> list[int]:

@@ -189,7 +189,10 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def end_id(self) -> int | None:
-        """Id of the end token of training texts, or None; a tokenizer from a file is assumed to add it."""
+        """Id of the end token of training texts, or None.
+
+        A tokenizer that is read from a file is assumed to add its end token.
+        """
         return self.specials.get("end") if self.end or self.tokenizer else None
 
     @property
@@ -239,7 +242,7 @@ class Text(Textual, Maskable, Exportable, Editable):
         return self.step
 
     def _sound(self, text: str) -> str:
-        """Clean a text for the vocabulary; subword tokenizers normalise it themselves."""
+        """Clean a text for the vocabulary, except for subwords, which normalise it later."""
         if self.tokenizer or self.unit in SUBWORD_UNITS:
             return vocabulary.clean_text(text)
         return vocabulary.clean_text(text, self.unicode_form, self.lower)
@@ -253,7 +256,7 @@ class Text(Textual, Maskable, Exportable, Editable):
         return self.coder.decode(np.asarray(ids, np.int64).reshape(-1))
 
     def tokenize(self, table: Table) -> Stream:
-        """Columns `ids`, `word` (word index, if there are words), `part` (data column index)."""
+        """Columns `ids`, `word` (index of the word, if any), `part` (index of the column)."""
         texts = [self._encode_column(*text_column(table, name)) for name in self.source_columns]
 
         def marker(role: str) -> list[Encoded]:

@@ -69,7 +69,10 @@ class Coder:
 
 
 class CharacterCoder(Coder):
-    """Coder of characters or bytes. The last ids are unknown and mask; if `framed`, also begin, end and separator."""
+    """Coder of characters or bytes; the last ids are special tokens.
+
+    The special tokens are unknown and mask; if `framed`, also begin, end and separator.
+    """
 
     words = False
 

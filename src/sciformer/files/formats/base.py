@@ -101,7 +101,7 @@ def recognise(path: Path) -> tuple[Format | None, bytes]:
 
 
 def as_text(column: Array) -> Array:
-    """Convert bytes, lists and other objects of a column to strings; numbers stay."""
+    """Convert bytes, lists and other objects of a column to strings; keep numbers."""
     if column.dtype.kind not in "OS":
         return column
 
@@ -117,7 +117,7 @@ def as_text(column: Array) -> Array:
 
 @dataclass(frozen=True)
 class Layout:
-    """User settings for reading a file, where the file itself is ambiguous.
+    """User settings for reading a file whose own layout is ambiguous.
 
     tree          name (or number) of the tree or table to read
     mask          array that marks or counts the real entries of padded arrays
@@ -126,7 +126,7 @@ class Layout:
     nested        whether nested columns are read, and missing lists become empty lists
     names         column names of a text file without a header
     usual_names   column names to assume if neither the file nor `names` has any
-    renames       further names of columns, {ours: theirs}
+    renames       further names of columns, {our name: name in the file}
     """
 
     tree: str = ""
@@ -176,7 +176,7 @@ class TableFile:
         self.renamed: dict[str, str] = {}
 
     def rename(self, renames: Mapping[str, str]) -> None:
-        """Give columns further names, {ours: theirs}."""
+        """Make columns also available under our names: {our name: name in the file}."""
         for ours, theirs in renames.items():
             known: tuple[dict[str, Any], ...] = (self.columns, self.kinds, self.others, self.header)
             if not any(theirs in columns for columns in known):

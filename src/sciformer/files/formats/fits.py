@@ -1,4 +1,4 @@
-"""FITS files: their tables, with the values of the headers."""
+"""FITS files: tables, and the values of their headers."""
 
 from __future__ import annotations
 

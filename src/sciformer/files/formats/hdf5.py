@@ -43,9 +43,10 @@ def h5py_package() -> Any:
 
 
 def datasets_of(file: Any, path: Path) -> dict[str, Any]:
-    """Datasets of an open file by name; refuses data in other files, unknown filters and bombs.
+    """Datasets of an open file by name; refuse unsafe datasets.
 
-    External and soft links are not followed. External storage and virtual datasets can name any file of the machine.
+    External and soft links are not followed. External storage and virtual datasets are refused, because they can name
+    any file of the machine; so are unknown filters, and datasets that would unpack to far more bytes than stored.
     """
     h5py, found = h5py_package(), dict[str, Any]()
     file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
@@ -211,7 +212,7 @@ class HDF5Writer(TableWriter):
             self.file.create_dataset(name, (0, *rest), kind, maxshape=(None, *rest), chunks=(64, *rest))
 
     def add(self, table: Table) -> None:
-        """Append to the datasets if the disk has space, as a full disk corrupts HDF5."""
+        """Append to the datasets; refuse if the disk is nearly full, which corrupts HDF5."""
         columns = flat_arrays(table)
         if shutil.disk_usage(self.path.parent).free < sum(column.nbytes for column in columns.values()) + SPARE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -18,10 +18,10 @@ SINGLE_VALUES = (int, float, str, np.integer, np.floating)  # types of header va
 
 
 class MemoryTable(TableFile):
-    """Columns by name, of numbers, strings or lists; unreadable columns are None.
+    """Columns of numbers, strings or lists by name; an unreadable column is None.
 
     units   units of columns, as strings
-    odd     first cell of a mostly numeric column that is not a number, with its line
+    odd     line and text of the first non-numeric cell of each mostly numeric column
     """
 
     in_memory = True

@@ -46,7 +46,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
 
 
 def check_zip(path: Path) -> None:
-    """Refuse an .npz file whose arrays do not fit into memory, or claim more bytes than they have."""
+    """Refuse an .npz file with arrays too large for the memory or their stored bytes."""
     with zipfile.ZipFile(path) as whole:
         members = [member for member in whole.infolist() if member.filename.endswith(".npy")]
         check_memory(path, sum(member.file_size for member in members), "unpacking all arrays")

@@ -61,7 +61,7 @@ def from_arrow(table: Any) -> dict[str, Column]:
 
 
 def _leaves(name: str, kind: Any) -> Iterator[tuple[str, Any]]:
-    """A column, or the columns nested in it, with their types."""
+    """Name and type of a column; of a nested column, of each column inside it."""
     arrow, listed = arrow_package(), _is_list(kind)
     record = kind.value_type if listed else kind
     if not arrow.types.is_struct(record):

@@ -44,7 +44,7 @@ TRUE_CLASSES = "true classes"  # temporary column (n, classes)
 class EventFiles(FileSet):
     """Events in files: numbers and lists of numbers, read in pieces.
 
-    Only the columns in use are read. List entries that are not finite in some column are left out, and so are samples
+    Only the columns in use are read. List entries that are not finite in a column are left out, and so are samples
     without entries; both are counted. Formulas follow `sciformer.data.readers.formula`: hypot(px, py),
     sum(energy) > 500, x[:, 0].
     """
@@ -106,7 +106,7 @@ class EventFiles(FileSet):
         return {*self.observers, *(name for text in texts if text for name in Formula(text).names)}
 
     def with_columns(self, columns: Mapping[str, str]) -> Self:
-        """Formulas of mapped columns are left out, and classes if the label is mapped."""
+        """Drop formulas of renamed columns, and the classes if the label is renamed."""
         new = {name: formula for name, formula in self.new.items() if name not in columns}
         return (
             super()
@@ -150,7 +150,7 @@ class EventFiles(FileSet):
         return notes
 
     def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
-        """Raise an error if all files or all samples of a class are left out."""
+        """Raise an error if a class has lost all its files or all its samples."""
         if LABEL not in self.state.get("truth", ()):
             return
         found = [words for scan in scans if isinstance(words := scan.columns.get(LABEL), Words)]
@@ -334,7 +334,7 @@ class Plan(FilePlan):
     def _trace(
         self, file: TableFile, name: str, why: str, raw: dict[str, str], order: list[str], inside: tuple[str, ...]
     ) -> None:
-        """Collect the columns to read and the formulas to compute for a column."""
+        """Add a column to `raw` or, if it has a formula, to `order`, after its inputs."""
         if name in raw or name in order:
             return
         if name in inside:
@@ -421,8 +421,8 @@ def finite(
 ) -> tuple[dict[str, Column], int, int]:
     """Remove invalid list entries from a table.
 
-    An entry is invalid if it is not finite in some column, if it is below 0 in a `positive` column, or if it is after
-    the first `most` entries. Also returns the number of non-finite entries, and of negative entries among the rest.
+    An entry is invalid if it is not finite in at least one column, if it is negative in a `positive` column, or is
+    after the first `most` entries. Also returns the number of non-finite entries, and of negative entries among the rest.
     """
     made, dropped, negative = dict(table), 0, 0
     groups: dict[int, dict[str, Lists]] = {}  # columns of lists that share their lengths

@@ -96,7 +96,7 @@ class Reweight(BaseModel):
 
 @dataclass(frozen=True)
 class Weights:
-    """Fitted weights (classes, x bins, y bins); number of samples outside the edges."""
+    """Fitted weights (classes, x bins, y bins); number of samples outside the bins."""
 
     section: Reweight
     names: Array

@@ -41,7 +41,7 @@ def clean(table: Mapping[str, Column], rules: Rules, where: Path | str, counts: 
     """Clean the observations of all objects; `quality` is applied and dropped.
 
     table   `time`, `value`, optionally `error`, `band`, `limit`, `quality`, and further lists and columns
-    counts  counter for points found and left out; with selected bands also points per band, as ("band", NAME)
+    counts  counter of points, found and dropped; if bands are selected, also of points per band as ("band", NAME)
     """
     lists = {name: column for name, column in table.items() if isinstance(column, Lists)}
     lengths = lists["time"].lengths

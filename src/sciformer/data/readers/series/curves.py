@@ -212,7 +212,7 @@ class CurveFile:
     # Reading
 
     def read(self, more: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """Columns of all roles, and further columns, of the objects start .. stop - 1."""
+        """Read the columns with a role, and `more` columns, of objects start .. stop - 1."""
         used = self.names.used()
         wanted = list(dict.fromkeys([*used.values(), *(name for name in more if name in self.columns)]))
         found = self.table.read(wanted, start, stop) if self.listed else self._folded(wanted, start, stop)
@@ -277,7 +277,7 @@ class CurveFile:
         return Lists(np.frombuffer("".join(names.tolist()).encode("utf-32-le"), "<U1"), time.lengths)
 
     def _spelled(self) -> bool:
-        """Whether bands are strings with one letter per observation (from the first rows)."""
+        """Whether the first rows have bands as strings with one letter per observation."""
         if not (self.listed and self.names.band and not self.columns[self.names.band].listed):
             return False
         found = self.table.read([self.names.band, self.names.time], 0, min(self.rows, max(1, int(self.edges[1]))))

@@ -178,7 +178,7 @@ def _worded(name: str, role: str, path: Path | str) -> UserError:
 
 
 def _unclear(role: str, found: Sequence[str], names: Iterable[str], path: Path | str) -> UserError:
-    """`UserError` if several columns, or no column, have a common name."""
+    """`UserError` that several columns, or none, have a common name."""
     known = list(names)
     shown = ", ".join(known[:12]) + (f" and {len(known) - 12:,} more" if len(known) > 12 else "")
     message = f"{path} has no column with a common name for {WORDS[role]}: its columns are {shown or 'none'}"

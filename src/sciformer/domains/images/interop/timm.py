@@ -91,7 +91,7 @@ def model_arguments(config: Config) -> Config:
 
 
 def image_geometry(tensors: Mapping[str, Tensor], size: Sequence[int] | None, config: Config) -> ImageGeometry:
-    """Image and patch size: as given, or a square image with a patch per position."""
+    """Image and patch size; without a given size, a square with a patch per position."""
     _, channels, *patch = tensors[f"{TIMM.patches}.weight"].shape
     places = tensors[TIMM.places].shape[-2] if TIMM.places in tensors else 0
     if size is None:

@@ -176,7 +176,7 @@ def decode_image(path: Path, pixels: int, fit: Resizer | None = None) -> Array:
 
 
 def _plain(image: Any) -> Any:
-    """Convert a picture to the mode in `PILLOW_MODES`."""
+    """Convert a picture to one of the modes in `PILLOW_MODES`."""
     target = PILLOW_MODES[image.mode][0]
     return image.convert(target) if target and image.mode != target else image
 
@@ -242,7 +242,7 @@ def _channel_pages(image: Any, pixels: int) -> int:
 
 
 def _is_complete(image: Any, file: IO[bytes], size: int) -> bool:
-    """Whether a file is not cut off: it has its end marker or its last TIFF strip."""
+    """Whether a file is complete, judged by its end marker or its last TIFF strip."""
     if image.format in ("PNG", "JPEG", "MPO"):
         at = file.tell()
         file.seek(max(0, size - END_MARKER_BYTES))

@@ -28,7 +28,7 @@ TABLE_SUFFIXES = (*DELIMITED_SUFFIXES, ".parquet", ".pq")
 
 
 class ImageFile(NamedTuple):
-    """A file, with the part and the class from its folder or name."""
+    """An image file, and the part and class that its folder or name gives."""
 
     path: Path
     part: str = ""
@@ -36,7 +36,7 @@ class ImageFile(NamedTuple):
 
 
 def list_image_files(names: Sequence[str | Path], notes: list[str]) -> list[ImageFile]:
-    """List the image files of names, globs and folders, each file once.
+    """List the image files that names, globs and folders match, each file once.
 
     names   file names, globs or folders; CLASS:NAME sets the class
     notes   list to which notes on skipped files are added
@@ -102,7 +102,7 @@ def _list_folder(folder: Path, notes: list[str]) -> list[ImageFile]:
 
 
 def _folders_of_parts(folders: Sequence[Path]) -> dict[Path, str]:
-    """Part of each folder, if the folders are train and others; empty if they are classes."""
+    """Part of each folder, if they are train and other parts; {} if they are classes."""
     told = {part_of(path.name) for path in folders} - {""}
     if "train" not in told or len(told) == 1:
         return {}

@@ -25,7 +25,7 @@ def images(
 
     what      list of arrays or Pillow pictures; or one array (n, height, width) or (n, height, width, channels)
     size      resize as with the key `data.size`; use the value of the training
-    channels  convert as with the key `data.channels`: 1 makes colour grey, 3 repeats grey
+    channels  convert as with the key `data.channels`: 1 converts colour to grey, 3 repeats grey
     columns   further columns, with one value for each image
     """
     fit = Resizer((size, size) if isinstance(size, int) else size, channels)

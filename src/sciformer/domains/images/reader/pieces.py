@@ -96,7 +96,7 @@ class ImageChunks:
         return np.concatenate([self._column(name, some) for some in self.pieces])
 
     def blanks(self) -> tuple[int, int]:
-        """Number of pixels that are not finite, and of images with such pixels; reads all images."""
+        """Count non-finite pixels, and the images that have them; reads all images."""
         if self.form.dtype.kind != "f":
             return 0, 0
         counts = [int((~np.isfinite(image)).sum()) for some in self.pieces for image in self._read(some)]
@@ -164,5 +164,5 @@ def _mixed_pieces(sets: Sequence[ImageSet], rows: Sequence[Array], piece: int) -
 
 
 def _dealt(one: ImageSet, rows: Array) -> Array:
-    """Order of the rows of a set: random for pictures, sorted for an array."""
+    """Order in which rows of a set are read: random for pictures, sorted for an array."""
     return rows[np.argsort(mix(key("dealt") ^ mix(rows)), kind="stable")] if one.cube is None else rows

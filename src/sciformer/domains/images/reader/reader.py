@@ -154,7 +154,7 @@ class ImageFiles(FileSet):
         return note_overlaps({part: _digests(some) for part, some in scans.items()}, "images")
 
     def fingerprint(self, scans: Sequence[Any]) -> dict[str, str]:
-        """Fingerprints of tables and array files, and one of all pictures."""
+        """Fingerprints of tables and array files, and a common one of all pictures."""
         found = fingerprint_files([path for one in scans for path in one.origin])
         pictures = sorted(row for one in scans for row in zip(one.paths, one.bytes, one.groups.tolist()))
         if pictures:
@@ -176,7 +176,7 @@ class ImageFiles(FileSet):
     def _gather(
         self, plan: ReadOptions, names: Sequence[str | Path], notes: list[str], part: str = "", log: Any = None
     ) -> list[tuple[str, ImageSet]]:
-        """Find the images of files; unreadable files are refused, or left out with a note."""
+        """Find the images in files; an unreadable file is an error or a note."""
         listed: list[str] = []
         entries = list_image_files(names, listed)
         if log is not None and len(entries) > 1000:

@@ -64,7 +64,7 @@ class BadFiles(list[tuple[str, UserError]]):
         return [f"left out {reason.rstrip('.')}." for reason in self.reasons()] + rest
 
     def error(self, total: int, training: bool = True) -> UserError:
-        """Error that lists the files; for a single file its own error."""
+        """Error that lists the unreadable files; for a single file, its own error."""
         if len(self) == 1:
             ((_, error),) = self
             hint = "Or skip unreadable files: --data.bad_files skip" if training else "Or predict without this file."
@@ -171,7 +171,7 @@ def map_files(make: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator
 
 
 def common_dtype(kinds: Mapping[str, object]) -> np.dtype[Any]:
-    """Common dtype of pixels; `kinds` are dtypes, each with an example file."""
+    """Common dtype of pixels; `kinds` maps each dtype to an example file."""
     found = [np.dtype(kind) for kind in kinds]
     if len({kind.kind for kind in found}) > 1 or (found[0].kind != "f" and len(found) > 1):
         words = ", ".join(f"{kind} in {path}" for kind, path in zip(found, kinds.values()))

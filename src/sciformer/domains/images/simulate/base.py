@@ -29,7 +29,7 @@ class SimulatedImages(SimulatedSequence):
     """Images simulated at a time (default: 4,096). A training shuffles across several chunks in memory."""
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
-        """A column that is known without rendering images, like `image_shape`."""
+        """A column that is known without rendering images, such as `image_shape`."""
         if name == "image_shape":
             return np.full((count, 2), self.size, np.int32)
         return super().known_column(name, count, part)

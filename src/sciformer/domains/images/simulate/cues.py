@@ -34,8 +34,8 @@ BLOT_WAVES = 12  # plane waves summed for blots
 class Cues(SimulatedImages):
     """Images of textured shapes, with the classes of shape (`label`) and `texture`.
 
-    Shape and texture match in a share `agree` of the images in train and valid (default: all), in no image of test, and
-    in every image of the part `agree`. See `sciformer.domains.images.simulate.cues` for details.
+    Shape and texture have the same class in a share `agree` of the images in train and valid (default: all), in no
+    image of test, and in every image of the part `agree`. See `sciformer.domains.images.simulate.cues` for details.
     """
 
     rows_per_chunk: ClassVar[int] = 256

@@ -108,7 +108,7 @@ def spiral(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, barre
 
 
 def _arms(theta: Array, far: Array, n: int, barred: bool, rng: np.random.Generator) -> Array:
-    """Spiral arms (n, H, W) with mean 1; `far` is log(r / end of the bar)."""
+    """Spiral arms (n, H, W) with mean 1; `far` is ln(r / r0) of `spiral`."""
     count = per_image(np.full(n, 2) if barred else rng.choice([2, 2, 2, 3, 4], n))
     way, pitch = np.where(rng.random(n) < 0.5, 1, -1), np.radians(rng.uniform(10, 32, n))
     wound = theta - per_image(way / np.tan(pitch)) * far

@@ -54,7 +54,7 @@ def render_blobs(size: int, x: Array, y: Array, width: Array, flux: Array, field
 def render_blurred_blobs(
     size: int, x: Array, y: Array, width: Array, flux: Array, seeing: Array, field: float = FIELD_SIDE
 ) -> Array:
-    """Render round Gaussians as `blur` would show them, with PSF width `seeing` (n,)."""
+    """Render round Gaussians that are blurred by a PSF of width `seeing` (n,)."""
     wide = np.concatenate([np.hypot(width, seeing[:, None] * factor) for _, factor in PSF_GAUSSIANS], 1)
     shares = np.concatenate([flux * share for share, _ in PSF_GAUSSIANS], -1)
     return render_blobs(size, np.tile(x, (1, 2)), np.tile(y, (1, 2)), wide, shares, field)

@@ -324,7 +324,7 @@ class Translation:
         return ["(" + " + ".join(f"{value} * ({classes[named[name]]})" for name, value in counts.items()) + ")"]
 
     def _inputs(self) -> None:
-        """Translate the first set of particles into tokens; note all other sets."""
+        """Translate the first set of particles into tokens; list other sets in the notes."""
         inputs = as_mapping(self.options["inputs"], "inputs")
         groups: dict[str, dict[str, Any]] = {}
         for name, value in inputs.items():
@@ -372,7 +372,7 @@ class Translation:
         self.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: padding does not change the results")
 
     def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, FeatureScaling]]:
-        """Names and standardisations of input variables; noted as unused if `plain`."""
+        """Names and standardisations of input variables; if `plain`, note them as unused."""
         found = []
         for one in as_list((group or {}).get("vars")):
             name, *rest = [str(one)] if not isinstance(one, list) else [str(one[0]), *one[1:]]
@@ -475,7 +475,7 @@ def as_mapping(value: Any, where: str) -> dict[str, Any]:
 
 
 def _feature_key(feature: Feature) -> Any:
-    """Key that is equal for equal features: kinematic features by name, others by definition."""
+    """Key to compare features: name of a kinematic feature, definition of any other."""
     what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
     return what, feature.centre, feature.scale, feature.clip
 

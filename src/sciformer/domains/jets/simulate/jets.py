@@ -60,7 +60,7 @@ BRANCHES = (
 class Jets(SimulatedSequence):
     """Simulated jets of the ten classes of JetClass.
 
-    Columns have the names of its branches; `label` is the class. The module docstring describes the model.
+    Columns are named like the branches of JetClass; `label` is the class. The module docstring describes the model.
     """
 
     noun: ClassVar[str] = "jets"
@@ -93,7 +93,7 @@ class Jets(SimulatedSequence):
         return truncate_jets(super().make(count, first, part), self.most)
 
     def tables(self, suffix: str) -> Iterator[Table]:
-        """Tables for a file; ROOT files have no `label`, only label_QCD etc."""
+        """Tables to write to a file; ROOT files have label_QCD etc. instead of `label`."""
         for table in self.make_tables():
             yield {name: column for name, column in table.items() if suffix != ".root" or name != "label"}
 

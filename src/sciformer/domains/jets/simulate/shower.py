@@ -50,7 +50,7 @@ def shower(p: Floats, tag: Floats, scale: Floats, rng: np.random.Generator) -> t
 def _descend(
     p: Floats, tag: Floats, t: Floats, rng: np.random.Generator, ends: list[tuple[Floats, Floats]]
 ) -> tuple[Floats, Floats, Floats]:
-    """Evolve each parton to its next scale; append finished partons to `ends`."""
+    """Evolve each parton to its next scale; append partons that are done to `ends`."""
     flavour = tag & (1 << FLAVOUR_BITS) - 1
     drawn = rng.random(len(t), np.float32)
     squared = t * t + SCALE_STEPS.take(flavour) * np.log1p(-drawn)

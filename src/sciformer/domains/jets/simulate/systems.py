@@ -49,7 +49,7 @@ class SystemGroup(NamedTuple):
 
 
 def shower_particles(prongs: Prongs, rng: np.random.Generator, extra: bool = True) -> tuple[ParticleArray, Floats]:
-    """Particles of the jets before the detector, with neutrinos; and their vertices.
+    """Particles of the jets before the detector (also neutrinos), and their vertices.
 
     Momenta are in the frame of the jet (see decays.py). Decayed particles are included, with kinds above LAST_STABLE.
 

@@ -1,4 +1,4 @@
-"""Observing times: nights in seasons with weather, or a regular grid with gaps."""
+"""Observing times: clear nights in seasons, or a regular grid with gaps."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def asas_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
 def _night_times(
     step: Array, lengths: Array, season: Array, again: Array, origin: float, rng: np.random.Generator
 ) -> Epochs:
-    """Times from steps (T,) in nights; a share `again` of them stays in the same night."""
+    """Times from steps (T,) in nights; a share `again` are repeat visits in one night."""
     n, total = len(lengths), len(step)
     starts = lengths.cumsum() - lengths
     stay = rng.random(total) < np.repeat(again, lengths)

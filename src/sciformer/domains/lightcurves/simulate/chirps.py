@@ -82,7 +82,7 @@ def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -
 def signals(
     label: Array, rng: np.random.Generator, points: int, snr: tuple[float, float], white: bool
 ) -> dict[str, Array | Lists]:
-    """Table of windows with a signal or noise alone; `label` are indices of CLASSES."""
+    """Simulate windows with a signal or noise alone; `label` holds indices of CLASSES."""
     points, n = points or DEFAULT_POINTS, len(label)
     points += points % 2
     time = np.arange(points) * STEP_SECONDS

@@ -29,7 +29,7 @@ CurveShape = tuple[Array, Array, Array]
 
 
 def stars(label: Array, rng: np.random.Generator, cadence: str, points: int) -> Table:
-    """Table of curves; `label` (n,) are indices of CLASSES."""
+    """Simulate light curves of stars; `label` (n,) holds indices of CLASSES."""
     order, n, like_asas = np.argsort(label, kind="stable"), len(label), cadence == "asas"
     label = label[order]
     epochs = (asas_epochs if like_asas else survey_epochs)(n, rng, points)
@@ -93,7 +93,7 @@ def miras(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def semiregular(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Semiregular red giants: two or three variable periods; returns the strongest."""
+    """Semiregular red giants: two or three variable periods; return the strongest one."""
     n = len(epochs.lengths)
     period, amplitude = log_uniform(rng, 40, 350, n), log_uniform(rng, 0.1, 1.0, n)
     total = np.zeros(len(epochs.time))
@@ -288,7 +288,7 @@ def random_phases(epochs: Epochs, period: Array, rng: np.random.Generator) -> Ar
 
 
 def eclipse_dip(phase: Array, depth: Array, width: Array, power: Array) -> Array:
-    """Eclipse profile around phase 0, zero elsewhere."""
+    """Profile of an eclipse at phase 0, zero outside the eclipse."""
     away = np.abs(phase - np.rint(phase)) / width
     made = np.zeros(len(phase))
     near = np.flatnonzero(away < 3)

@@ -159,7 +159,7 @@ def _band_models(
 
 
 def _draw_visits(n: int, bands: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Curve, night and band of each visit; bands have own cadences, but one weather."""
+    """Curve, night and band of each visit; each band has its cadence, all one weather."""
     clear = rng.random((n, SURVEY_NIGHTS)) < rng.uniform(0.5, 0.9, (n, 1))
     rhythm = rng.choice([2, 3, 4, 5, 7], (n, 1, bands))
     beat = (np.arange(SURVEY_NIGHTS)[None, :, None] + rng.integers(0, 7, (n, 1, bands))) % rhythm == 0

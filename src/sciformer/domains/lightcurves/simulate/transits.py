@@ -23,7 +23,7 @@ NOISE_RANGE, SPOT_RANGE = (0.1, 1.5), (0.05, 3.0)  # thousandths
 
 
 def transits(label: Array, rng: np.random.Generator, points: int, gaps: bool) -> dict[str, Array | Lists]:
-    """Table of curves; `label` are indices of CLASSES."""
+    """Simulate curves with or without transits; `label` holds indices of CLASSES."""
     points, n = points or DEFAULT_POINTS, len(label)
     time, kept = regular_epochs(n, points, STEP_DAYS, rng, DAYS_BETWEEN_GAPS if gaps else 0)
     planet = label == CLASSES.index("transit")

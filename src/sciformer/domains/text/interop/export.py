@@ -36,7 +36,7 @@ def write(run: Run, folder: Folder) -> list[str]:
 
 
 def nearest_family(run: Run) -> Family:
-    """The most similar family; its own check then names unsupported keys."""
+    """Family most similar to the recipe; its `write` reports unsupported keys."""
     model = run.recipe.model
     if model.kind == "encoder":
         return BERT

@@ -42,7 +42,7 @@ class Family:
     embedding, positions, norm   names of these layers; positions is "" if they are not learned
     blocks       prefix of a block, with {} for its index
     block        our layers of a block -> their layers, after the prefix `blocks`
-    fixed        keys of the configuration with their supported values
+    fixed        keys of the configuration that must have certain values, with these values
     keys         keys of the configuration for the size of the model
     model        keys of our section `model` common to the family
     context      key and default of the context length
@@ -313,7 +313,7 @@ class Llama(Family):
     """
 
     def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
-        """Weights with zero biases added, if only some layers have biases."""
+        """Weights by name; missing biases are added as zeros if other layers have biases."""
         found = super().canonical_names(tensors, config, notes)
         if any(name.endswith("_proj.bias") for name in found):
             lacking = [name for name in found if name.endswith("_proj.weight") and name[:-6] + "bias" not in found]

@@ -1,4 +1,4 @@
-"""Labelled texts: one per row of TSV, CSV or JSON, or one file per class."""
+"""Labelled texts: a text per row of TSV, CSV or JSON, or a file per class."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Parallel(Parts):
         return found
 
     def _pairs(self, given: Mapping[str, str], some: bool = False) -> TextColumns:
-        """Texts of each column; with `some`, a file may have only the first column."""
+        """Texts of each column; if `some`, a file may have only the first column."""
         files = {column: find_files([name], self.what) for column, name in given.items()}
         (one, first), *others = files.items()
         if not one:

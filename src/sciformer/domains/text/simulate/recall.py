@@ -41,7 +41,7 @@ class Recall(SimulatedTable):
     """Fractions for validation and test (default: 0.05 and 0.1)."""
 
     def make(self) -> Table:
-        """Simulate all sequences, of lag + 2 characters each."""
+        """Simulate all sequences; each has lag + 2 characters."""
         drawn = np.random.default_rng(self.seed).integers(self.symbols, size=(self.number, self.lag + 1))
         value = np.array(list(string.ascii_uppercase))[drawn[:, 0]]
         rows = np.empty((self.number, self.lag + 2), "U1")
