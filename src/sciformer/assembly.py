@@ -157,7 +157,7 @@ class Assembly:
 
     @contextmanager
     def _watched(self, part: str, watch: Watch) -> Iterator[Dataset]:
-        """Samples of a part, of which `watch` sees at least one piece."""
+        """Yield the dataset of a part; then load a piece for `watch` if none was loaded."""
         assert self.splits is not None
         source = self.splits.sources[part]
         dataset = self._datasets[part] = self.samples(source, training=part == "train", watch=watch)
@@ -213,7 +213,10 @@ class Assembly:
         return self._datasets[part]
 
     def compare(self, accept_drift: bool = False, scores: bool = False) -> Comparison | None:
-        """Comparison of new data with the training data, as `watch` of their samples; None without a profile."""
+        """Comparison of new data with the training data, an argument `watch`.
+
+        None if the training data have no profile.
+        """
         return None if self.profile is None else Comparison(self.profile, self.tokens.values(), accept_drift, scores)
 
     def samples(
@@ -246,7 +249,7 @@ class Assembly:
         return tokens.make_windows(lookahead, stride, "tail" if whole else "full")
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Numbers of samples of each part, and of windows of the parts with more windows than samples."""
+        """Number of samples of each part; also of windows, where the two numbers differ."""
         datasets = {part: self.dataset(part) for part in self.parts()}
         windows = {part: len(dataset) for part, dataset in datasets.items() if len(dataset) != dataset.samples}
         found = {"samples": {part: dataset.samples for part, dataset in datasets.items()}}
@@ -281,7 +284,7 @@ class Assembly:
             return self.objective.carried(self.tokens)
 
     def source(self, files: Sequence[str | Path], aligned: bool = False) -> Source:
-        """Open other files of the same format; only their sizes are read.
+        """Open files in the format of the training data; only their sizes are read.
 
         aligned   keep empty samples
         """
@@ -297,5 +300,5 @@ class Assembly:
             raise error.with_fields(hint=f"{hint} {advice}".strip()) from error
 
     def read(self, files: list[str] | list[Path], watch: Watch | None = None) -> Dataset:
-        """Samples of other files of the same format."""
+        """Read samples from files in the format of the training data."""
         return self.samples(self.source(files), watch=watch)

@@ -54,7 +54,7 @@ class UserError(ValueError):
         return {name: getattr(self, name) for name in names}
 
     def with_fields(self, **fields: Any) -> UserError:
-        """Return a copy with other fields: `error.with_fields(hint="...")`."""
+        """Return a copy with changed fields: `error.with_fields(hint="...")`."""
         return UserError(**{**self.fields, **fields})
 
     def __reduce__(self) -> tuple[Any, ...]:

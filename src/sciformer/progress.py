@@ -22,13 +22,13 @@ class PrintableConsole(Console):
     """Console whose text cannot control the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Segments to print, without control characters in texts of others."""
+        """Segments to print, with control characters in their text made visible."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
 class ProgressConsole(PrintableConsole):
-    """Console without output after its reader closed the pipe, as `head` does."""
+    """Console that stops printing when the reader (such as `head`) closes the pipe."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         super().__init__(file=file or sys.stderr, highlight=False, soft_wrap=True)
@@ -45,10 +45,10 @@ class ProgressBar:
         with ProgressBar(len(samples), "samples") as bar: bar.add(100)
 
     total   total count
-    unit    name of the counted things
+    unit    name of the counted objects
     show    whether to print anything
     done    count at the start
-    keep    whether the bar stays after the work; without a terminal, short work then also prints two lines
+    keep    whether the bar stays at the end; without a terminal, the first and the last line are then always printed
     """
 
     def __init__(

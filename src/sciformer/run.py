@@ -41,7 +41,7 @@ from .train.weights import load_into, load_weights
 class Run:
     """A run folder: `Run("runs/mine")`. Files are read on first use.
 
-    columns   names of columns in other files than those of the training, {ours: theirs}
+    columns   names of columns in new files: {name in the training data: name in the new files}
     """
 
     def __init__(
@@ -140,9 +140,9 @@ class Run:
         limit: int | None = None,
         accept_drift: bool = False,
     ) -> Evaluation:
-        """Evaluate on a part of the run's data, or on other files of the same format.
+        """Evaluate on a part of the run's data, or on new files of the same format.
 
-        accept_drift   evaluate also if a column of the files has another scale than in training
+        accept_drift   evaluate even if the scale of a column differs from the training data
         """
         watch = self.assembly.compare(accept_drift) if files else None
         dataset = self.samples(part, files, watch)
@@ -155,7 +155,7 @@ class Run:
         return found
 
     def samples(self, part: str = "test", files: Sequence[str | Path] = (), watch: Comparison | None = None) -> Dataset:
-        """Samples of other files, or of a part of the data (default: test, else valid)."""
+        """Samples of new files, or of a part of the data (default: test, else valid)."""
         if files:
             return self.assembly.read([Path(file) for file in files], watch)
         opened = self.data()
@@ -165,12 +165,12 @@ class Run:
         return opened.dataset(part)
 
     def predict(self, what: Any, accept_drift: bool = False, watch: Comparison | None = None) -> dict[str, Any]:
-        """Predictions for files, a table of columns or a data frame, beside the sample columns.
+        """Predictions for files, a table or a data frame, and the sample columns.
 
-        Classification gives probabilities and classes, regression values and standard deviations. `drift` is the share
-        of the values of a sample that are outside the range of the training data, in its worst column.
+        Classification gives probabilities and classes; regression gives values and standard deviations. `drift` is the
+        share of the values of a sample that are outside the range of the training data, in its worst column.
 
-        accept_drift   predict also if a column has another scale than in training
+        accept_drift   predict even if the scale of a column differs from the training data
         watch          comparison with the training data that collects the notes of several calls (default: notes
                        become warnings)
         """
@@ -309,7 +309,7 @@ def _open(
 ) -> tuple[dict[str, Any], Assembly]:
     """Read run.json of a run to resume, and open the data; refuse changes.
 
-    A damaged recipe.yaml or statistics.json is accepted if the file to be written now has the hash of the manifest.
+    A damaged recipe.yaml or statistics.json is accepted if the text to be written now has the hash in the manifest.
     """
     recipe, pretrained = load_pretrained(recipe, folder)
     begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint, changes are allowed

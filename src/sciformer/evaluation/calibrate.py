@@ -78,7 +78,7 @@ def forget(run: Run) -> bool:
 
 
 def calibrate_run(run: Run, part: str, undo: bool, console: Console) -> None:
-    """Calibrate a run, or undo it; print the scores and write the report."""
+    """Calibrate a run, or remove its calibration; print scores and write the report."""
     from ..cli.show import plain_table
 
     if undo:

@@ -58,7 +58,7 @@ def embed(
     pool    pooling of tokens: model (its own; mean if it has none), mean, max, last or class_token
     unit    scale vectors to length one, so that products are cosines
     stream  stream of tokens to pool (default: the stream that the model encodes, or that of the objective)
-    accept_drift  embed also if a column has another scale than in training
+    accept_drift  embed even if the scale of a column differs from the training data
     log     receives notes on data unlike the training data (default: they become warnings)
 
     Samples keep their order. A sample longer than the context is read in windows. Mean and max are over all its tokens;

@@ -230,7 +230,7 @@ def _to_arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: di
 def _merge_windows(
     outputs: dict[str, Array], samples: dict[str, Array], assembly: Assembly
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Merge the outputs of windows by sample; objectives on tokens keep the windows."""
+    """Merge the outputs of windows by sample, except for an objective on tokens."""
     windows = samples.get(WINDOW)
     samples = {name: column for name, column in samples.items() if name not in ADDED_COLUMNS}
     if windows is None or assembly.objective.unit == "tokens":
@@ -245,7 +245,7 @@ def _flat_columns(samples: dict[str, Array]) -> dict[str, Array]:
 
 
 def _sort_by_id(parts: list[Part]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Sort outputs and sample columns by id, except columns of other lengths."""
+    """Sort outputs and sample columns by id; skip columns without one row per id."""
     back = np.argsort(np.concatenate([np.zeros(0, np.int64), *(ids for *_, ids in parts)]), kind="stable")
     outputs, samples = (concatenate_columns(found) for found in ([p[0] for p in parts], [p[1] for p in parts]))
     for found in (outputs, samples):

@@ -37,7 +37,7 @@ def write_predictions(
     Large data are read, predicted and written in pieces. Returns the number of samples.
 
     show           show a progress bar
-    accept_drift   predict also if a column has another scale than in training
+    accept_drift   predict even if the scale of a column differs from the training data
     """
     watch = run.assembly.compare(accept_drift, scores=True)
     told: list[str] = []

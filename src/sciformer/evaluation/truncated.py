@@ -70,7 +70,7 @@ def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
 
 
 def draw_truncated(found: Sequence[TruncatedScores]) -> Figure:
-    """Plot classification scores against distance; without any, the first metric."""
+    """Plot the classification scores, or else the first metric, against distance."""
     from ..inspect.plots.curves import Band, draw_along
     from ..inspect.plots.style import name_in_words
     from ..metrics import METRICS

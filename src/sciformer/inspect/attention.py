@@ -163,7 +163,7 @@ def even_steps(count: int, wanted: int) -> Array:
 
 
 def sample_ids(count: int, wanted: int) -> Array:
-    """At most `wanted` evenly spaced samples, without the first and the last of sorted data."""
+    """Indices of at most `wanted` samples: centres of equal parts of 0 .. count - 1."""
     wanted = min(count, wanted)
     return ((np.arange(wanted) + 0.5) * count / max(1, wanted)).astype(np.int64)
 
@@ -235,9 +235,10 @@ def sample_name(batch: Batch, row: int, objective: Any) -> str:
 
 
 def draw_attention(look: AttentionMaps, assembly: Assembly, row: int, form: str = "") -> Figure:
-    """Draw a sample, and again with the attention its tokens receive in some maps.
+    """Draw a sample, then once per map, coloured by the attention its tokens receive.
 
-    The colour shows the excess over uniform attention; a map whose largest excess is below 10 % stays plain.
+    At most MAX_DRAWN_MAPS maps are drawn, evenly spaced. The colour shows the excess over uniform attention; it is
+    left out if the largest excess is below 10 %.
 
     form   alternative drawing of the tokens (default: the usual drawing)
     """
@@ -247,7 +248,7 @@ def draw_attention(look: AttentionMaps, assembly: Assembly, row: int, form: str 
 
 
 def draw_excess(assembly: Assembly, sample: Batch, times: Mapping[str, Floats], unit: str, form: str = "") -> Figure:
-    """Draw a sample, and again for each title with the excess of its weights over 1."""
+    """Draw a sample, then once per title, coloured by the excess of weights over 1."""
     panels: list[Panel] = [("sample", sample, None)]
     for name, weights in times.items():
         excess, most = excess_over(weights)

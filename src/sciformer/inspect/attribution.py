@@ -36,7 +36,10 @@ from .rollout import follow, follow_samples
 
 
 class Attributed(NamedTuple):
-    """Attributions (N,) of the tokens of each sample; `attention` may be empty."""
+    """Attributions (N,) of the tokens of each sample, by attention and by gradient.
+
+    `attention` is empty if the stream has no attention maps to explain its prediction.
+    """
 
     attention: list[Floats]
     gradient: list[Floats]
@@ -55,7 +58,7 @@ def prepare_inputs(step: Any, assembly: Assembly, batch: Batch) -> StreamView:
 
 
 def model_answers(model: Any, view: StreamView, record: Watch | None = None) -> tuple[Tensor, bool]:
-    """Predictions of samples, and whether they are values.
+    """Predictions of samples, and True for regression (False for classes).
 
     Classes: log odds (B, classes) of each class against all others, which do not saturate like probabilities.
     Regression: values (B, values) in standard deviations of the training data.

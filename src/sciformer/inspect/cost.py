@@ -104,7 +104,7 @@ def training_cost(run: Run, data: Assembly) -> tuple[Cost, Batch]:
 
 
 def samples_seen(run: Run, size: int) -> float:
-    """Training samples or windows seen by a run, for a training part of `size` of them."""
+    """Number of samples or windows that a run has seen; the training part has `size`."""
     steps = max((record.get("step", 0) for record in run.records), default=0)
     settings = run.recipe.train
     return steps * (min(settings.batch, size) if settings.tokens is None else size / run.about["batches"])
@@ -183,7 +183,7 @@ def _describe_start(source: dict[str, Any] | None) -> str | None:
 
 
 def section(page: Page, run: Run, data: Assembly | None, numbers: dict[str, Any]) -> None:
-    """Write the section on cost: facts of the log, and counts if the data exist."""
+    """Write the section on cost: speed from the log, and counts if the data exist."""
     page.section("Cost")
     about, settings = run.about, run.recipe.train
     facts = {"Time": duration(about.get("seconds", 0.0)), "Parameters": f"{about.get('parameters', 0):,}"}

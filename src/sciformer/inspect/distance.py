@@ -65,7 +65,7 @@ def _mean_distance(a: Floats, d: Floats) -> Floats:
 
 
 def attention_distances(look: AttentionMaps, assembly: Assembly) -> dict[str, AttentionDistance]:
-    """Attention distance of every self-attention map; empty without distances."""
+    """Attention distance by self-attention map; {} if tokens have no distances."""
     tokens, stream = assembly.tokens[look.stream], look.seen.stream
     maps = self_attention(look)
     found: dict[str, list[AttentionDistance]] = {name: [] for name in maps}

@@ -32,9 +32,9 @@ MAX_OPERATIONS = 1e11  # FLOPs for the test in a report: some seconds on one cor
 
 
 def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row: int) -> Figure:
-    """Draw a sample, and again with the token scores of every method.
+    """Draw a sample, then once per method, coloured by the token scores.
 
-    The colour shows the excess over the mean score; a method whose largest excess is below 10 % stays plain.
+    The colour shows the excess over the mean score; it is left out if the largest excess is below 10 %.
     """
     weights = {WAY_NAMES.get(way, way): np.clip(np.nan_to_num(scores[row]), 0, None) for way, scores in ways.items()}
     times = {name: each / each.mean() if each.sum() > 0 else each for name, each in weights.items()}
@@ -270,7 +270,7 @@ def _ratio(top: Floats, bottom: Floats) -> tuple[float, float]:
 
 @torch.no_grad()
 def _answers(step: Any, assembly: Assembly, batch: Batch) -> tuple[Floats, bool]:
-    """Log odds (B, classes) or values (B, values), and whether they are values."""
+    """Predictions and True for regression: values (B, V), or log odds (B, classes)."""
     with eval_mode(step):
         found, values = model_answers(step.model, prepare_inputs(step, assembly, batch))
     return np.asarray(found.double().cpu().numpy()), values

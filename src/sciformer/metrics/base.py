@@ -40,7 +40,7 @@ def metric(better: Better, needs: tuple[str, ...], help: str, class_samples: int
     better  whether a higher or a lower value is better; `neither`: no model is selected by this metric
     needs   outputs of an objective; the arguments of the function have the same names
     help    short description of the metric
-    class_samples   samples that two classes must have, or the value says nothing and is not shown (default: 0)
+    class_samples   samples that at least two classes must have, for the value to be shown (default: 0)
     """
 
     def decorate(function: Function) -> Function:

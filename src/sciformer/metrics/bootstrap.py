@@ -1,4 +1,4 @@
-"""How far a score depends on the samples at hand: bootstrap intervals, and classes with too few samples."""
+"""Bootstrap intervals of scores, and scores with too few samples per class."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def score_intervals(outputs: Mapping[str, Any], names: Iterable[str], seed: int 
 
 
 def too_few_samples(outputs: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Metrics that say nothing, because fewer than two classes have `class_samples` samples."""
+    """Names of metrics for which fewer than two classes have `class_samples` samples."""
     if "label" not in outputs:
         return []
     counts = np.bincount(np.asarray(outputs["label"], np.int64))
@@ -56,7 +56,7 @@ def format_interval(ends: tuple[float, float] | None) -> str:
 
 
 def _rows_of_numbers(metric: Metric, outputs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Inputs of a metric, if they are numbers with one row for each of enough samples."""
+    """Inputs of a metric; None if not numeric, of unequal lengths, or too short."""
     if any(name not in outputs for name in metric.needs):
         return None
     inputs = {name: np.asarray(outputs[name]) for name in metric.needs}

@@ -121,7 +121,7 @@ class ClassScores(NamedTuple):
 
 
 def class_scores(probabilities: ArrayLike, label: ArrayLike) -> ClassScores | None:
-    """Precision, recall, F1 and support of every class; None if a probability is not finite."""
+    """Precision, recall, F1, support of each class; None for non-finite probabilities."""
     p, truth = classes(probabilities, label)
     if not numbers(p):
         return None

@@ -76,7 +76,7 @@ def crossing(
 def _cross(places: Floats, total: Floats, count: Floats) -> float:
     """Zero crossing of `total / count` along ascending `places`, or nan.
 
-    If there are several, the crossing that separates the samples best (see `crossing`).
+    If there are several, it is the crossing that separates the samples best (see `crossing`).
     """
     mean = total / count
     off = np.flatnonzero(mean)

@@ -56,7 +56,7 @@ class Model(TrunkChoice, Section):
 
     @classmethod
     def with_choices(cls, values: Mapping[str, Any]) -> type[Self]:
-        """This class with the keys of its trunk and of the trunks of its streams."""
+        """Subclass with the keys of the trunk and of the trunks of the streams."""
         plain: type[Any] = cls.plain or cls
         made = super().with_choices(values)
         streams = {key: own for key, own in values.items() if isinstance(own, Mapping) and key not in made.model_fields}

@@ -192,7 +192,7 @@ class Block(nn.Module):
         return self.attention_out_norm(y)
 
     def join(self, x: Tensor, y: Tensor, norm: nn.Module, ragged: Ragged | None = None) -> Tensor:
-        """Residual sum x + y of a branch y (or only y), normalised if norm_position is post."""
+        """Residual sum x + y of a branch y (or only y), normalised for post-norm."""
         if self.training and self.drops:  # skipping calls without effect saves time in small models
             y = self.drop_path(self.dropout(y), ragged)
         x = x + y if self.residual else y

@@ -1,4 +1,4 @@
-"""Differentiable all-gather of rows, for losses and norms over the batch of all ranks."""
+"""Differentiable all-gather of rows, for losses and norms over all ranks."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Layout:
     ragged  packed layout of the caller, or None
 
     On a CPU the run has no padding. On other devices shapes may not depend on values, so padding stays in the run and
-    `real` marks it. So it does if nothing is real: the blocks must run even then, as ranks wait for each other in them.
+    `real` marks it. It also stays if no token is real: the blocks must run then too, as ranks wait for each other.
     """
 
     def __init__(self, x: Tensor, valid: Valid) -> None:

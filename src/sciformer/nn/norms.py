@@ -117,7 +117,7 @@ class BatchNorm(nn.Module):
 
 
 def moments_over_ranks(mean: Tensor, variance: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean (D,), variance (D,) and count of the rows of all ranks, from those of this rank.
+    """Mean (D,), variance (D,) and count over all ranks, from each rank's own moments.
 
     n = sum_r n_r;   mean = sum_r n_r mean_r / n;   variance = sum_r n_r (variance_r + (mean_r - mean)^2) / n
     """
@@ -130,7 +130,7 @@ def moments_over_ranks(mean: Tensor, variance: Tensor, count: Tensor) -> tuple[T
 
 
 def batch_norms(module: nn.Module, still: Iterable[nn.Module] = ()) -> list[BatchNorm]:
-    """Batch norms of a module that use statistics of the batch in training, outside of the parts `still`."""
+    """Batch norms of a module that use batch statistics, except in the parts `still`."""
     fixed = {part for one in still for part in one.modules()}
     return [part for part in module.modules() if isinstance(part, BatchNorm) and part not in fixed]
 

@@ -276,7 +276,7 @@ def checked(periods: Periods | None) -> Periods | None:
 class Fourier(Position):
     """Learned Fourier features: PE(p) = W [sin(2 pi F p); cos(2 pi F p)] (arXiv 2106.02795).
 
-    For real-valued times or positions; they may be irregular. The initial frequencies F are normal with standard
+    Times or positions may be real-valued and irregular. The initial frequencies F are normal with standard
     deviation `scale`; choose about 1 / (shortest relevant distance). With `periods` (shortest, longest) they are
     1 / period, evenly spaced in the logarithm. Subtract the mean from large coordinates first.
     """

@@ -161,7 +161,7 @@ class Classify(Objective):
         return {"temperature": temperature(outputs["probabilities"], outputs["label"], samples.get(self.weight))}
 
     def calibrated_scores(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, float]:
-        """Log loss with the sample weights; class weights and smoothing belong to the training."""
+        """Log loss with sample weights, without class weights and label smoothing."""
         return {"log_loss": log_loss(outputs["probabilities"], outputs["label"], samples.get(self.weight))}
 
     def headline(self, names: Iterable[str]) -> list[str]:

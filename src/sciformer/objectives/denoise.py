@@ -163,7 +163,7 @@ class Denoise(Objective):
         return found if self.question is None else found | {"probabilities": logits.softmax(-1)}
 
     def _read(self, model: Any, inputs: ModelInputs) -> tuple[Gaussian, Tensor]:
-        """Token values (B, N, P) or (T, P) with deviations, and class logits."""
+        """Means and deviations of token values, (B, N, P) or (T, P), and class logits."""
         encoded = model.encode(inputs.view(self.stream))
         value = model.heads["value"](model.tokens(encoded))
         if not isinstance(value, Gaussian):
@@ -189,7 +189,7 @@ class Denoise(Objective):
         return found
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Mean over the windows of a sample; in series, over the windows with each point."""
+        """Mean over the windows of a sample; for series, point by point."""
         if values.dtype != object:
             return super().merge(values, which, count)
         merged = np.empty(count, object)

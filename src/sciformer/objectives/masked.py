@@ -78,7 +78,7 @@ class Masked(Objective):
         )
 
     def _named(self, tokens: Maskable, stream: Stream, may: Array | None) -> Array:
-        """(T,) mask of the tokens to predict, from the named mask."""
+        """Mask (T,) of the tokens to predict, from the function named `objective.mask`."""
         one_of("objective.mask", self.mask, tokens.masks)
         if self.whole_words:
             raise UserError("objective.whole_words cannot be combined with objective.mask", key="objective.mask")
@@ -138,7 +138,7 @@ class Masked(Objective):
 
 
 def first_of(stream: Stream) -> Array:
-    """(T,) index of the first token of each token's word; without a word, its own index."""
+    """Index (T,) of the first token of each word; of the token itself outside words."""
     word, here = stream.columns["word"], np.arange(int(stream.lengths.sum()))
     if not len(here):
         return here

@@ -44,10 +44,10 @@ class NextToken(Objective):
 def ask_tokens(
     readout: Readout, hidden: Tensor, view: StreamView, outputs: bool, smoothing: float = 0.0
 ) -> tuple[Tensor, Outputs]:
-    """Summed loss of the targets; if `outputs`, also sums per sample.
+    """Summed loss of the targets; if `outputs`, also loss and counts per sample.
 
     Targets are the columns of the view named «target ...». Its column `asked`, if present, marks the tokens that count.
-    The outputs are without smoothing.
+    The outputs do not include label smoothing.
     """
     flat, target = hidden.flatten(0, -2), flat_targets(view, hidden)
     wanted = view.real

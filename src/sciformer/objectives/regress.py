@@ -141,7 +141,7 @@ class Regress(Objective):
         return {"spread": factors}
 
     def calibrated_scores(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, float]:
-        """Negative log likelihood of a Gaussian; the quantiles are fitted to their coverage."""
+        """Negative log likelihood of Gaussians; {} for quantiles (fitted to coverage)."""
         name = "negative_log_likelihood"
         return {} if "quantiles" in outputs else {name: METRICS[name](outputs)}
 

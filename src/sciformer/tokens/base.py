@@ -69,9 +69,10 @@ class Tokens(Section):
 
     @property
     def invariances(self) -> dict[str, str]:
-        """Columns of which tokens ignore a constant (`shift`) or also a factor (`scale`), sample by sample.
+        """Invariance by column: to an offset (`shift`), or to offset and factor (`scale`).
 
-        New data may differ from the training data in it. Columns that no model reads are `scale`.
+        Each sample may have its own offset and factor, so new data may differ from the training data in them. Columns
+        that no model reads are `scale`.
         """
         return {}
 

@@ -129,7 +129,7 @@ class Maskable(Ability):
         raise UserError(f"tokens of `tokens.kind: {self.kind}` cannot be replaced by random tokens", key="tokens.kind")
 
     def visible_part(self, dim: int) -> nn.Module | None:
-        """Module from visible columns of hidden tokens to terms added to the mask vector."""
+        """Module from unhidden columns of masked tokens to terms added to the mask vector."""
         return None
 
     def centre_and_scale(self, stream: Stream) -> tuple[Array, Array]:
@@ -278,7 +278,7 @@ class Gridded(Ability):
 
 
 class Preprocessing(nn.Module):
-    """Columns of tokens from raw samples of one shape, as a module that can be exported.
+    """Exportable module from raw samples of one shape to columns of tokens.
 
     forward   columns of the model, normalised, and the mask `valid`, from a tensor (batch, ...) of raw values
     """

@@ -3,8 +3,8 @@
     step-0000040/weights.safetensors, optimizer.safetensors, ..., state.json, manifest.json
     latest                       name of the newest checkpoint, for people; `load` lists the folders instead
 
-A checkpoint is written under another name, synced, hashed, renamed and synced: at every instant the older or the newer
-checkpoint is complete. The hashes detect a flipped bit, which safetensors does not. Nothing here unpickles.
+A checkpoint is written under a temporary name, synced, hashed, renamed and synced: at every instant the older or the
+newer checkpoint is complete. The hashes detect a flipped bit, which safetensors does not. Nothing here unpickles.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ def save(
     keep: int = 2,
     also: int | None = None,
 ) -> Path:
-    """Write the checkpoint of a step; then remove all but the newest `keep` and that of the step `also`.
+    """Write the checkpoint of a step, then remove old checkpoints.
 
-    Checkpoints of later steps are removed too: the run was resumed from an earlier step.
+    The newest `keep` checkpoints and the checkpoint of step `also` stay. Checkpoints of later steps are removed too,
+    because the run was resumed from an earlier step.
     """
     assert min(step + 1, keep) >= 1, (step, keep)
     assert all(re.fullmatch(r"\w[\w.-]*", stem) for stem in tensors), list(tensors)
@@ -98,7 +99,7 @@ def save(
 def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -> Checkpoint | None:
     """Load the newest intact checkpoint (None if none exists), or that of `step`.
 
-    A damaged checkpoint is reported through `log`, and the one before it is tried.
+    A damaged checkpoint is reported through `log`, and the next older checkpoint is tried.
     """
     there = _find_checkpoints(folder)
     if not there and step is None:
@@ -156,7 +157,10 @@ def _tidy(folder: Path) -> None:
 
 
 def _prune(folder: Path, step: int, keep: int, also: int | None) -> None:
-    """Remove replaced checkpoints, and all but the newest `keep` and that of the step `also`."""
+    """Remove replaced and old checkpoints.
+
+    The newest `keep` checkpoints and the checkpoint of step `also` stay.
+    """
     kept = [*[number for number in steps(folder) if number <= step][-keep:], also]
     for number, path in _find_checkpoints(folder):
         if number not in kept or path.name.startswith("."):

@@ -99,7 +99,10 @@ class Ranks:
         return made[0] if self.first else work()
 
     def wrap(self, step: nn.Module, shard: str) -> nn.Module:
-        """Wrap a step for several ranks: DDP, or FSDP2 with `shard: full`. Batch norms then are over all ranks."""
+        """Wrap a step for several ranks in DDP, or in FSDP2 with `shard: full`.
+
+        Its batch norms then use the statistics of all ranks.
+        """
         for norm in batch_norms(step):
             norm.over_ranks = self.world > 1
         if shard == "full":

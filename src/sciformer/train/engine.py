@@ -311,7 +311,7 @@ class Engine:
         return {name: full_tensor(weight).cpu() for name, weight in kept.items()}
 
     def _check_finite(self) -> None:
-        """Refuse weights that are not finite, before they are saved; a collective call of all ranks."""
+        """Refuse to save weights that are not finite; a collective call of all ranks."""
         weights: dict[str, Tensor] = dict(self.step.model.named_parameters())
         weights |= {f"ema of {name}": average for name, average in self.ema.items()}
         finite = torch.stack([local_tensor(weight).isfinite().all() for weight in weights.values()]).tolist()
@@ -329,7 +329,7 @@ class Engine:
         raise UserError(message, hint=hint, key="train.learning_rate", file=self.folder.path)
 
     def _way_back(self) -> str:
-        """How to resume from the last checkpoint that was evaluated, if it is not the newest one."""
+        """Hint on resuming from the last evaluated checkpoint; empty if it is the newest."""
         there = checkpoint.steps(self.folder.checkpoints)
         if self.sound is None and there:
             return " No checkpoint was evaluated yet: with --fresh the training starts over."
@@ -405,7 +405,7 @@ class Engine:
         return self.number >= self.total or self.early
 
     def repair(self, accepted: bool) -> bool:
-        """Rebuild a damaged best model from the checkpoint of its step; return whether it was intact.
+        """Rebuild a damaged best model from its checkpoint; return whether it was intact.
 
         accepted    if no checkpoint has that step, keep the model of the restored checkpoint as the best one
         """
@@ -428,7 +428,7 @@ class Engine:
         return bool(outcome == "intact")
 
     def _rebuild(self, accepted: bool) -> str:
-        """Whether the best model is intact, rebuilt or lost."""
+        """Rebuild a damaged best model; return `intact`, `rebuilt` or `lost`."""
         try:
             load_weights(self.folder.model)
             return "intact"

@@ -55,7 +55,8 @@ class Pretrained:
     def over(self, recipe: Recipe) -> Recipe:
         """Complete a recipe with the keys of `tokens` and `model` that it does not set.
 
-        The result also names the pretrained run and the hash of its weights. Other tokens are refused.
+        The result also names the pretrained run and the hash of its weights. A recipe with different tokens is
+        refused.
         """
         wanted = recipe.train.init_from_hash
         if wanted not in ("", self.hash):

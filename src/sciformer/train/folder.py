@@ -1,4 +1,4 @@
-"""The folder of a run: paths, lock, log, sealed files."""
+"""The folder of a run: paths, lock, log, and files with recorded hashes."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Folder:
     checkpoints   folder of the checkpoints
     model         folder of the best model
     report        `report.html`
-    files         the files that decide an answer, sealed by `manifest.json`
+    files         the files that determine predictions; `manifest.json` has their hashes
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -128,9 +128,9 @@ class Folder:
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """Create and lock the folder; a folder of other files is refused.
+        """Create and lock the folder; refuse to replace files that are not from a run.
 
-        A folder that was new is removed after a UserError, by the owner of the lock, if no training began in it.
+        After a UserError, a newly created folder is removed again if no training began in it.
         """
         for attempt in range(CLAIM_ATTEMPTS):
             self._check_own()
@@ -162,7 +162,7 @@ class Folder:
             raise UserError(message, hint="Use another --run.", file=self.path)
 
     def _remove_unused(self) -> None:
-        """Remove the folder if it has only what `create` and `lock` make; called under the lock."""
+        """Remove a folder with only the files of `create` and `lock`, while it is locked."""
         if {path.name for path in self.path.iterdir()} <= {".lock", self.checkpoints.name}:
             with suppress(OSError):  # not empty: another process has just created its part again
                 self.checkpoints.rmdir()
@@ -170,7 +170,7 @@ class Folder:
                 self.path.rmdir()
 
     def clear(self) -> None:
-        """Remove the files of a training, and no other files; called under the lock."""
+        """Remove only the files of a training; the caller must hold the lock."""
         for path in [path for name in RUN_FILES for path in self.path.glob(name)]:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -241,7 +241,7 @@ class Folder:
             os.write(descriptor, text.encode())
 
     def _in_use_error(self, text: bytes) -> UserError:
-        """Error that names the process holding the lock, if it is known already."""
+        """Error that the folder is in use; names the process if the lock file `text` does."""
         try:
             owner = json.loads(text)
             pid, host, since = int(owner["pid"]), str(owner["host"]), str(owner["since"])
@@ -262,13 +262,13 @@ class Folder:
         return path
 
     def seal(self, files: Mapping[str, str | None], anew: bool = False) -> None:
-        """Write text files that decide an answer, under the manifest; None removes one."""
+        """Write text files and record their hashes in the manifest; None removes a file."""
         with _as_user_error(f"{', '.join(files)} cannot be written to {self.path}", self.path):
             texts = {name: None if text is None else text.encode() for name, text in files.items()}
             self.files.write(texts, anew)
 
     def read_json(self, name: str) -> Any:
-        """Read a sealed JSON file below the folder."""
+        """Read a JSON file of the folder, after checking its hash in the manifest."""
         path = self.path / name
         data = self.files.read(name)
         try:
@@ -285,7 +285,7 @@ class Folder:
             return {}
 
     def append(self, record: dict[str, Any]) -> None:
-        """Append a record to the log; it survives the process, but not a power failure."""
+        """Append a record to the log, without a sync: a power failure may lose it."""
         assert_plain(record, "record")
         line = json.dumps(record).encode() + b"\n"
         failed = f"the log {self.log} cannot be appended to"

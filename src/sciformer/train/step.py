@@ -281,7 +281,10 @@ def why_one_pass(step: Step) -> str:
 
 
 def check_one_pass(reason: str, objective: Objective, settings: Train, ranks: Ranks) -> None:
-    """Refuse settings that split a batch, if there is a `reason` against it, or weights against the objective."""
+    """Refuse micro-batches or sharded weights that the objective or model cannot use.
+
+    reason   see `why_one_pass`; empty if a batch may be split
+    """
     if reason and settings.micro_batch:
         message = f"train.micro_batch cannot be used, because {reason}"
         hint = "Remove train.micro_batch; a smaller train.batch needs less memory."

@@ -1,4 +1,4 @@
-"""Weights of a trained model in one safetensors file, sealed by the manifest of the run."""
+"""Weights of a trained model in a safetensors file, with its hash in the manifest."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def load_into(
 
 
 def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Write weights and metadata (`about`) to weights.safetensors, and record its hash."""
+    """Write weights and metadata `about` to weights.safetensors, and record its hash."""
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
     header = {"format": str(FORMAT), "about": json.dumps(about)}
     try:
@@ -59,7 +59,10 @@ def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]
 
 
 def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Load the weights in the folder `model` of a run, and their metadata; refuse a changed byte."""
+    """Load the weights and metadata in `folder` (`model` of a run).
+
+    A file that does not match the hash in the manifest is refused.
+    """
     path, files = folder / WEIGHTS, run_files(folder.parent)
     others = [other.name for other in folder.glob("*") if other.suffix in (".pt", ".pth", ".ckpt", ".bin", ".pkl")]
     advice = f"{others[0]} is not opened: files of this type can run code. " if others else ""

@@ -117,9 +117,9 @@ def draw_along(
 
 
 def draw_reliability(curve: Reliability) -> Figure:
-    """Accuracy against confidence with 68 % intervals, beside the diagonal of a calibrated model.
+    """Plot accuracy against confidence, with 68 % intervals and the diagonal.
 
-    A second panel shows a histogram of the confidence.
+    A calibrated model lies on the diagonal. A second panel shows a histogram of the confidence.
     """
     figure = style.new_figure()
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])

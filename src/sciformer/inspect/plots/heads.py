@@ -34,7 +34,7 @@ def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure
     """Attention received by the tokens of one sample: rows are blocks, columns heads.
 
     The blocks of a pooling by attention come last. The title of a panel is the largest attention divided by uniform
-    attention. The colour is the excess over uniform attention, so a uniform head leaves the drawing plain.
+    attention. The colour is the excess over uniform attention, so the drawing of a uniform head has no colour.
     """
     maps = look.watch.attention
     names = [list(maps)[i] for i in even_steps(len(maps), MAX_BLOCKS)]

@@ -1,4 +1,4 @@
-"""Drawings in small panels: smaller marks, fewer ticks, one legend for all panels."""
+"""Drawings in small panels: smaller markers, fewer ticks, one common legend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PANEL_INCHES = 4.0  # side of a full-size drawing
 
 
 def shrink(axes: Axes, side: float) -> None:
-    """Scale marks and lines to a panel of `side` inches."""
+    """Scale markers and lines to a panel of `side` inches."""
     part = min(1.0, side / PANEL_INCHES)
     for marks in axes.collections:
         if isinstance(marks, PathCollection):
@@ -41,9 +41,10 @@ def thin_ticks(axes: Axes, named: bool) -> None:
 
 
 def add_weight_bar(figure: Figure, panels: Sequence[tuple[Axes, Any]]) -> None:
-    """Add a colour bar for the weights of panels, whose colours end at their own largest weight.
+    """Add one colour bar for the weights of all panels, from 0 to «largest».
 
-    Drawings without a colour scale of the weights, such as words on a coloured ground, get none.
+    Each panel has its own largest weight. Drawings without a colour scale of the weights, such as words on a coloured
+    ground, get no colour bar.
     """
     for axes, weights in panels:
         most = 0.0 if weights is None else float(np.max(weights, initial=0.0))
@@ -60,7 +61,7 @@ def add_weight_bar(figure: Figure, panels: Sequence[tuple[Axes, Any]]) -> None:
 def join_legends(figure: Figure, panels: Iterable[Axes], grey: bool = True) -> None:
     """Replace the legends of panels by one legend below all of them.
 
-    grey   draw its marks in grey, for panels whose colours show weights
+    grey   draw the markers of the legend in grey, for panels whose colours show weights
     """
     found: dict[str, Artist] = {}
     for axes in panels:

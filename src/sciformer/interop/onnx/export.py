@@ -5,7 +5,7 @@
                          the names are STREAM.column and STREAM.valid
     preprocessing.json   for programs: how to compute the columns from raw data, and the meaning of the outputs
     README.md            the same for people
-    preprocessing.onnx   maps raw samples (images of any size) to the columns, for tokens that can
+    preprocessing.onnx   maps raw samples (images of any size) to the columns, if the tokens support it
                          and additional files of the tokens, such as a vocabulary
 
 The graph is made by `torch.onnx.export(dynamo=True)`. The older exporter (dynamo=False) is deprecated, does not support
@@ -263,7 +263,7 @@ def _trace_raw(one: StreamInputs, used: Sequence[str]) -> bytes:
 
 
 class _Chosen(nn.Module):
-    """Some columns of a preprocessing: names of outputs by column."""
+    """Preprocessing with only the columns in `names` {column: name of the output}."""
 
     def __init__(self, module: nn.Module, names: dict[str, str]) -> None:
         super().__init__()
@@ -318,7 +318,10 @@ def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> tupl
 
 
 def check_raw(content: bytes, graph: bytes, run: Run, one: StreamInputs) -> float:
-    """Maximum difference of both graphs in sequence to the library, from raw samples of several sizes."""
+    """Maximum difference between the two graphs in sequence and the library.
+
+    It is measured on raw samples of several sizes.
+    """
     import onnxruntime
 
     assert one.raw is not None

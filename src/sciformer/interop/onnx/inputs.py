@@ -136,7 +136,7 @@ def graph_inputs(run: Run) -> Inputs:
 
 
 def prepared(run: Run, dataset: Dataset, most: int) -> Batch:
-    """Prepare the first samples of a dataset as an exported graph reads them, without masks."""
+    """Prepare the first samples of a dataset as input of an exported graph, unmasked."""
     assembly, batch = run.assembly, dataset.batch(np.arange(min(most, len(dataset))))
     if assembly.objective.reads_out:
         streams = {name: assembly.tokens[name].normalise(one) for name, one in batch.streams.items()}
@@ -146,7 +146,10 @@ def prepared(run: Run, dataset: Dataset, most: int) -> Batch:
 
 
 def places_between(run: Run, stream: str) -> bool:
-    """Whether the model takes positions between those of the training, as samples of other sizes have."""
+    """Whether the model accepts real-valued positions between integer positions.
+
+    Samples of a different size than in training have them.
+    """
     table = exported_tokens(run)[stream].example()
     if table is None or len(run.assembly.tokens) > 1:
         return False

@@ -167,7 +167,7 @@ class Either(Combination):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Documents(Pattern):
-    """Block-diagonal mask of packed sequences, with the rule `within` inside each sequence.
+    """Block-diagonal mask of packed sequences; the rule `within` acts inside each.
 
     Here i and j are indices of packed tokens. For cross-attention the keys have their own layout, `keys`.
     """
