@@ -194,14 +194,13 @@ class Run:
         """
         if isinstance(what, Mapping):
             return Memory(what)
-        reader = data_with_columns(self.recipe)
         if is_frame(what):
-            return Memory(reader.from_frame(what))
+            return Memory(data_with_columns(self.recipe).from_frame(what))
         files = [what] if isinstance(what, (str, Path)) else what
         if not isinstance(files, Sequence) or not all(isinstance(file, (str, Path)) for file in files):
             kind = type(what).__name__
             raise UserError(f"samples are file names, a table {{column: array}} or a data frame, not {kind}")
-        return (reader.aligned if aligned else reader.read)([Path(file) for file in files])
+        return self.assembly.source(list(files), aligned)
 
     def report(self) -> Path:
         """Write report.html and return its path."""

@@ -335,9 +335,8 @@ def test_a_run_without_a_profile_still_answers(run, tmp_path):
     made, folder = run
     old = tmp_path / "old"
     shutil.copytree(made.path, old)
-    path = old / "model" / "statistics.json"
-    state = json.loads(path.read_text())
+    state = made.folder.read_json("model/statistics.json")
     del state["profile"]
-    path.write_text(json.dumps(state))
+    Run(old).folder.seal({"model/statistics.json": json.dumps(state)})
     assert "drift" not in Run(old).predict(folder / "float.npz")
     assert Run(old).evaluate(files=[folder / "images.npz"]).notes == ()

@@ -96,7 +96,7 @@ def test_from_a_folder_to_answers_with_names(tmp_path, capsys):
     with open("predictions.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["file"] for row in rows] == ["new/b.png", "new/a.png"]
-    assert set(rows[0]) == {"file", "class", "score_cat", "score_dog"}
+    assert set(rows[0]) == {"file", "class", "score_cat", "score_dog", "drift"}
     (tmp_path / "new" / "b.png").write_bytes(b"broken")
     assert main(["predict", "runs/pets", "new", "--quiet", "--out", "more.csv"]) == 2
     assert "new/b.png" in capsys.readouterr().err

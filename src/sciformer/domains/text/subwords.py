@@ -44,7 +44,7 @@ class Subwords(Coder):
     """Coder of subwords; special tokens that the tokenizer.json adds are left out."""
 
     def __init__(self, text: str, names: TokenNames, learned: bool) -> None:
-        """Load a tokenizer.json; if `learned`, texts cannot contain special tokens."""
+        """Load a tokenizer.json; if `learned`, names of special tokens in texts are plain text."""
         self.text, self.learned = text, learned
         load = tokenizers_package().Tokenizer.from_str
         try:

@@ -421,8 +421,8 @@ def finite(
 ) -> tuple[dict[str, Column], int, int]:
     """Remove invalid list entries from a table.
 
-    An entry is invalid if it is not finite in at least one column, if it is negative in a `positive` column, or is
-    after the first `most` entries. Also returns the number of non-finite entries, and of negative entries among the rest.
+    An entry is invalid if it is not finite in at least one column, if it is negative in a `positive` column, or if it
+    is after the first `most` entries. Also returns the numbers of non-finite entries, and of negative ones in the rest.
     """
     made, dropped, negative = dict(table), 0, 0
     groups: dict[int, dict[str, Lists]] = {}  # columns of lists that share their lengths
