@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import one_of
-from ..metrics.bootstrap import TOO_FEW, TOO_FEW_NOTE, format_interval, too_few_samples
 from ..recipe import describe, recipes
 from .terminal import next_steps
 
@@ -64,6 +63,8 @@ def evaluate_run(
     run: Run, part: str | None, files: Sequence[Path], console: Console, accept_drift: bool = False
 ) -> None:
     """Print the scores of the best model on files or on a part of the data."""
+    from ..metrics.bootstrap import TOO_FEW, TOO_FEW_NOTE, format_interval, too_few_samples
+
     parts: dict[str, int] = run.about.get("samples", {})
     if part is None:
         part = next((name for name in ("test", "valid") if name in parts), "train")
@@ -145,6 +146,8 @@ def show_run(run: Run, console: Console) -> None:
 
 
 def _cell(value: float | None, too_few: bool) -> str:
+    from ..metrics.bootstrap import TOO_FEW
+
     return "" if value is None else TOO_FEW if too_few else f"{value:.4f}"
 
 
