@@ -276,9 +276,9 @@ def test_an_alignment_is_of_what_was_read(edges):
 @pytest.mark.parametrize(
     ("name", "changes", "key", "mentions"),
     [
-        ("text/transformer-tiny", {"tokens.target.begin": False}, "tokens.begin", ["begin"]),
-        ("text/transformer-tiny", {"tokens.target.end": False}, "tokens.end", ["end"]),
-        ("text/gpt-translate", {"tokens.end": False}, "tokens.end", ["end"]),
+        ("text/transformer-tiny", {"tokens.target.begin": False}, "tokens.begin", ["tokens.begin is false"]),
+        ("text/transformer-tiny", {"tokens.target.end": False}, "tokens.end", ["tokens.end is false"]),
+        ("text/gpt-translate", {"tokens.end": False}, "tokens.end", ["tokens.end is false"]),
         ("text/seq2seq-gru", {"model.depth": 0}, "model.depth", [1, 0]),
         ("text/seq2seq-gru", {"model.score": "location", "model.longest": 9}, "model.longest", [512, 9]),
     ],

@@ -156,7 +156,7 @@ def test_batches_of_nothing(objective):
         (Decoder, {"trunk": "convolution"}, "text", "next_token", "model.trunk", ["convolution"]),
         (Decoder, {"trunk": "conformer"}, "text", "next_token", "model.trunk", ["conformer"]),
         (Encoder, {"trunk": "deep_sets", "pool": "blocks"}, "text", "classify", "model.pool", ["blocks"]),
-        (Encoder, {"position": "rotary", "periods": (9, 1)}, "text", "classify", None, ["periods", 9]),
+        (Encoder, {"position": "rotary", "periods": (9, 1)}, "text", "classify", None, ["periods", "9 and 1"]),
         (Decoder, {}, "text", "classify", "model.kind", ["encode", "classify", "model.kind: m"]),
         (Decoder, {}, "text", "masked", "model.kind", ["encode", "masked"]),
         (Encoder, {}, "text", "next_token", "model.kind", ["decode", "next_token", "model.kind: m"]),

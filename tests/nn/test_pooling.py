@@ -54,7 +54,7 @@ def test_the_mean_of_blocks_is_its_equation_and_padding_stays_out():
     torch.testing.assert_close(pool(tail, nn.Ragged(LENGTHS, total=17)), found)
     found.square().sum().backward()
     assert (pool.weight.grad != 0).all()
-    with refuses(3, 2):
+    with refuses("3 hidden states", 2):
         pool(states[:2], ragged)
 
 

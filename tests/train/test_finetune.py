@@ -98,7 +98,7 @@ def test_what_is_left_open_is_theirs(runs, lines):
     ("changes", "key", "mentions", "hint"),
     [
         ({"model__dim": 16}, "model.dim", ["model.dim is 16", "8"], ""),
-        ({"model__depth": 1}, "model.depth", ["model.depth is 1", "2", "trunk.blocks.1", "none"], ""),
+        ({"model__depth": 1}, "model.depth", ["model.depth is 1", "2", "trunk.blocks.1", "none in the recipe"], ""),
         ({"model__depth": 3}, "model.depth", ["model.depth is 3", "2", "trunk.blocks.2", "none in that run"], ""),
         ({"model__position": "rotary"}, "model.position", ["rotary", "auto"], ""),
         ({"model__trunk": "lstm"}, "model.trunk", ["lstm", "transformer"], ""),

@@ -22,8 +22,8 @@ from pydantic import Field
 from ..errors import UserError
 from ..files.formats.base import Column, release, shared
 from .columns import Array, Table, concatenate
-from .parts import note_test_files
 from .random import key, mix
+from .readers.part_names import note_test_files
 from .source import STANDARD_PARTS, Data, Source, Splits, find_files, fingerprint_files, locate, order_parts
 from .split import Split, sample_per_class
 

@@ -62,7 +62,9 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
     device; bfloat16 activations take about half.
     """
     if not len(batch) or not batch.tokens:
-        raise UserError(f"the cost needs at least one sample and one token, not {len(batch)} and {batch.tokens}")
+        raise UserError(
+            f"the cost needs at least one sample and one token, not {len(batch)} samples with {batch.tokens} tokens"
+        )
     twin = copy.deepcopy(step).to("cpu").train()
     twin.zero_grad(set_to_none=True)
     own = {weight.untyped_storage().data_ptr() for weight in [*twin.parameters(), *twin.buffers()]}

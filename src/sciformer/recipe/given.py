@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..data.fileset import key_of, split_tag
-from ..data.parts import group_by_part, part_of
+from ..data.readers.part_names import group_by_part, part_of
 from ..data.source import STANDARD_PARTS
 from ..errors import UserError
 from . import document

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.fileset import split_tag
-from ..data.parts import part_of, parts_of
+from ..data.readers.part_names import part_of, parts_of
 from ..data.source import GLOB_CHARACTERS, find_files
 from ..errors import UserError, one_of
 from .given import Given

@@ -179,7 +179,7 @@ def test_conformance(options, table):
 
 def test_shapes_that_are_refused():
     table = several()
-    with refuses("`image_shape`"):
+    with refuses("`image_shape`", "(n, 2)"):
         Patches(kind="patches").fit([{"image": table["image"]}])
     wrong = table["image_shape"].copy()
     wrong[2, 0] += 1

@@ -89,9 +89,9 @@ def test_a_trunk_takes_a_bias_of_pairs():
     assert_close(packed, padded)
     for mine, other in zip(*(torch.autograd.grad(out.square().sum(), weights) for out in (packed, padded))):
         assert_close(mine, other)
-    with refuses("PairBias", "Documents"):
+    with refuses("PairBias", "Documents", ragged):
         trunk(ragged.pad(x), ragged.valid, bias=bias)
-    with refuses("PairBias", 4, 2):
+    with refuses("PairBias", "4 heads", "2 heads"):
         trunk(x, ragged, bias=PairBias(bias.values[:, :2], bias.starts, ragged))
 
 

@@ -162,5 +162,5 @@ def test_wrong_layouts_are_answered(trunk, ragged, tokens):
     with refuses("valid", "(1, 18)", "float32"):
         trunk(tokens[None], torch.ones(1, 18))
     if not isinstance(trunk, (nn.Encoder, nn.Decoder)):
-        with refuses(type(trunk).__name__):
+        with refuses(type(trunk).__name__, "(1, 1, 18, 18)"):
             trunk(tokens[None], bias=torch.zeros(1, 1, 18, 18))

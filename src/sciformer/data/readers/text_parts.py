@@ -17,9 +17,9 @@ from ...errors import UserError, one_of
 from ...files.limits import MAX_UNPACKED_BYTES, free_memory
 from ..columns import Array, Table, rows_of
 from ..fileset import TaggedFiles, key_of, note_overlaps
-from ..parts import note_test_files
 from ..source import Chosen, Memory, Source, Splits, find_files, fingerprint_files, order_parts
 from ..split import Rows, Split
+from .part_names import note_test_files
 
 CHUNK_BYTES = 1 << 24  # bytes scanned at a time
 MAX_ZERO_SHARE = 0.05  # fraction of zero bytes from which on a file is binary

@@ -61,7 +61,7 @@ def _image_shapes(table: Table, found: Lists) -> Array:
     shapes = table.get("image_shape")
     if shapes is None or isinstance(shapes, Lists) or shapes.shape != (len(found), 2):
         if shapes is None:
-            raise UserError("images of different shapes need the column `image_shape` (height and width)")
+            raise UserError("images of different shapes need the column `image_shape` (n, 2), height and width")
         given = "lists" if isinstance(shapes, Lists) else shapes.shape
         raise UserError(f"the column `image_shape` must have the shape {(len(found), 2)}, not {given}")
     shapes = shapes.astype(np.int64)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...data.columns import Table
-from ...data.parts import part_of
+from ...data.readers.part_names import part_of
 from ...data.readers.text_parts import Errors, read_lines, read_text
 from ...data.source import pieces
 from ...errors import UserError

@@ -260,9 +260,9 @@ class Sight:
             packed = isinstance(self.pattern, Documents) and self.pattern.queries.total == self.bias.ragged.total
             if not packed:
                 found = f"the pattern {type(self.pattern).__name__}"
-                raise UserError(f"a PairBias needs the pattern Documents over the same packed tokens, not {found}")
+                raise UserError(f"a PairBias needs the pattern Documents over its {self.bias.ragged}, not {found}")
             if self.bias.heads not in (1, heads):
-                raise UserError(f"the PairBias has {self.bias.heads} heads, but the attention has {heads}")
+                raise UserError(f"the PairBias has {self.bias.heads} heads, but the attention has {heads} heads")
         elif self.bias is not None:
             b, h, *pair = self.bias.shape if self.bias.dim() == 4 else (0, 0, 0, 0)
             if not self.bias.is_floating_point() or pair != [n, m] or b not in (1, batch) or h not in (1, heads):

@@ -35,7 +35,7 @@ class Trunk(nn.Module):
         """Run the trunk over tokens (B, N, D) or packed (T, D); `more` is passed to `run`."""
         check_layout(x, valid, self.inputs)
         if bias is not None:
-            raise UserError(f"{type(self).__name__} cannot use a pair bias, because it has no attention")
+            raise UserError(f"{type(self).__name__} cannot use a pair bias {tuple(bias.shape)}: it has no attention")
         return self.lay(x, valid, at, watch, **more)
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....data.columns import Array
 from ....data.fileset import split_tag
-from ....data.parts import group_by_part, name_words, part_of
+from ....data.readers.part_names import group_by_part, name_words, part_of
 from ....data.source import find_files
 from ....errors import UserError, one_of
 from ....files.formats.base import Layout, open_file

@@ -14,8 +14,8 @@ import numpy as np
 
 from ....data.columns import Array
 from ....data.fileset import Counts, Scan, Words
-from ....data.parts import part_of, without_part
 from ....data.random import key, mix
+from ....data.readers.part_names import part_of, without_part
 from ....errors import UserError, nearest, one_of
 from . import decode, listing
 from .arrays import ArrayFile, open_arrays

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sciformer.data.parts import group_by_part, part_of, without_part
 from sciformer.data.readers.arrays import Arrays
+from sciformer.data.readers.part_names import group_by_part, part_of, without_part
 from tests.errors import refuses
 
 PARTS = {

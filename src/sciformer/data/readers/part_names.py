@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
-from ..errors import UserError
-from .source import STANDARD_PARTS
+from ...errors import UserError
+from ..source import STANDARD_PARTS
 
 PART_WORDS = {
     **dict.fromkeys(("train", "training", "trn", "trainval"), "train"),
