@@ -1,6 +1,6 @@
 """Neural network modules: attention, transformers, other trunks, poolings, heads.
 
-Modules take plain arguments instead of configuration objects, and depend on no scientific domain.
+Modules take plain arguments instead of configuration objects, and do not depend on any scientific field.
 
 Shapes: B batch, N tokens, M memory tokens, D width, H heads, G key-value heads, E width of a head,
 T packed tokens, A axes. A mask is called `valid` and is True where the token is real.

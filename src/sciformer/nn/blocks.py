@@ -34,9 +34,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class MLP(nn.Module):
-    """y = W_2 act(W_1 x), or with `swiglu` y = W_2 (silu(W_g x) * W_1 x) (arXiv 2002.05202).
+    """MLP with one hidden layer.
 
-    `norm` is applied between the activation and W_2 (NormFormer, arXiv 2110.09456).
+        y = W_2 act(W_1 x)                     with biases if `bias`
+        y = W_2 (silu(W_g x) * W_1 x)          activation `swiglu` (arXiv 2002.05202)
+
+    `norm` is the norm between the activation and W_2 (NormFormer, arXiv 2110.09456).
     """
 
     def __init__(
@@ -98,8 +101,9 @@ class Block(nn.Module):
 
     cross      whether the block attends to a memory, as in a decoder
     mlp_ratio  width of the hidden layer of the MLP divided by `dim`
-    dropout    dropout of both branches; also the default of `attention_dropout` (attention weights) and
-               `hidden_dropout` (hidden activations of the MLP). `drop_path` drops whole branches
+    dropout    dropout rate of the output of each branch; also the default of `attention_dropout` (attention weights)
+               and `hidden_dropout` (hidden activations of the MLP)
+    drop_path  rate of stochastic depth, which drops whole branches
     residual   whether x is added to the output of each branch; without it (ASTROMER, arXiv 2205.01677) a post-norm
                block is x <- norm(attention(x)); x <- norm(mlp(x))
     extras     parts of NormFormer (arXiv 2110.09456): `head_scale`, a learned scale of each head; `attention_norm`, a
@@ -167,7 +171,7 @@ class Block(nn.Module):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Output (B, N, D) for x (B, N, D) with mask `sight` and a memory (B, M, D)."""
+        """Output (B, N, D) from x (B, N, D) with mask `sight`, and a memory (B, M, D)."""
         ragged = None if sight is None else sight.packed
         y = self.attention(
             self.attention_norm(x) if self.pre else x,
@@ -227,10 +231,13 @@ class ClassBlock(nn.Module):
         sight: Sight | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """New class token (B, 1, D) from the old token and x (B, N, D) with `valid` (B, N).
+        """New class token (B, 1, D) from the old class token and x (B, N, D).
 
-        Packed: new class tokens (1, B, D) from the old tokens and x (T + B, D) with free rows `first` (B,), under
-        `sight`. Both layouts are this one call, because FSDP gathers the weights of a block when it is called.
+        valid  (B, N) mask of real tokens
+        first  for packed tokens: x has shape (T + B, D) and the free rows `first` (B,) for the class tokens. The class
+               tokens have shape (1, B, D), and `sight` is the mask
+
+        Both layouts use the same call, because FSDP gathers the weights of a block when the block is called.
         """
         place: slice | Tensor
         if first is None:

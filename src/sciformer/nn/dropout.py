@@ -21,8 +21,8 @@ def dropout(x: Tensor, p: float) -> Tensor:
 def keep(shape: tuple[int, ...], p: float, dtype: torch.dtype) -> Tensor:
     """Dropout mask on the CPU: 0 for a share p of the elements, else 1 / (1 - p).
 
-    PyTorch draws one random number per element, on one core. Here 64 random bits are used for four elements, so the
-    share is a multiple of 2^-16.
+    PyTorch draws one random number per element, on one core. This function draws 64 random bits for four elements, so
+    p is rounded to a multiple of 2^-16.
     """
     count = math.prod(shape)
     words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)

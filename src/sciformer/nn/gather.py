@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class _GatherRows(torch.autograd.Function):
-    """All-gather of rows; backward sums the gradients of this rank's rows over ranks."""
+    """All-gather of rows; the backward pass sums the gradients over ranks."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:
@@ -36,10 +36,11 @@ def own_rows(sizes: list[int]) -> slice:
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def gather_rows(rows: Tensor) -> tuple[Tensor, slice]:
-    """Rows (n, ...) of all ranks, and the slice of this rank; every rank must call it.
+    """Gather rows (n, ...) of all ranks; also return the slice of this rank's rows.
 
-    A loss L of these rows is the same on every rank. Each rank gets the sum over ranks of dL/d(its rows). So the
-    gradients of the weights, averaged over ranks, equal those of one process with all rows.
+    Every rank must call it. A loss L of the gathered rows is the same on every rank. The backward pass gives each rank
+    the sum over ranks of dL/d(rows of this rank). So the gradients of the weights, averaged over ranks, equal the
+    gradients in a single process with all rows.
     """
     sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
     dist.all_gather(sizes, torch.tensor([len(rows)]))
@@ -50,6 +51,6 @@ def gather_rows(rows: Tensor) -> tuple[Tensor, slice]:
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def gather_row(row: Tensor) -> Tensor:
-    """Gather a row (...) of each rank as (ranks, ...); every rank must call it."""
+    """Gather one row (...) from each rank as (ranks, ...); every rank must call it."""
     every: Tensor = _GatherRows.apply(row[None], [1] * dist.get_world_size())
     return every

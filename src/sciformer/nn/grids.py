@@ -14,13 +14,18 @@ Shape = tuple[int, int]
 class Grid:
     """Positions of the tokens of a padded batch on a grid of `shape` (rows, columns).
 
-    Complete samples in row order are only reshaped. Other tokens go to the row and column in `cell`; empty cells are 0.
+    Complete samples in row order are only reshaped. In other samples each token goes to its row and column in `cell`,
+    and empty cells are 0.
 
     real   (B, rows, columns) True where there is a token; None means everywhere
     """
 
     def __init__(self, shape: Shape, n: int, valid: Tensor | None = None, cell: Tensor | None = None) -> None:
-        """`valid` (B, N): mask; `cell` (B or 1, N, 2) or (N, 2): row and column of tokens."""
+        """Find the index of each of n tokens on the grid.
+
+        valid  (B, N) mask of real tokens
+        cell   (B or 1, N, 2) or (N, 2) row and column of each token
+        """
         self.shape = shape
         self.index: Tensor | None = None
         self.real: Tensor | None = None
@@ -46,10 +51,10 @@ class Grid:
     def of(
         cls, places: Shape, n: int, valid: Tensor | None, cell: Tensor | None, at: Tensor | None, training: bool
     ) -> Grid:
-        """Grid of tokens at `cell` (default: at the integer positions `at`).
+        """Grid of tokens at the cells `cell` (default: integer positions `at`).
 
-        With `cell`, images may differ in size. A training always uses the largest size, `places`, because a smaller
-        size would need a device sync.
+        With `cell`, samples may differ in size. Training always uses the largest size, `places`, because finding a
+        smaller size would need a device sync.
         """
         if cell is None:
             whole = at is not None and not at.is_floating_point()
@@ -60,7 +65,7 @@ class Grid:
         return cls((int(rows), int(columns)), n, valid, cell)
 
     def lay(self, x: Tensor) -> Tensor:
-        """(B, N, D) -> (B, rows, columns, D)."""
+        """Scatter tokens (B, N, D) to the grid (B, rows, columns, D)."""
         x = zero_padding(x, self.valid)  # padded tokens share one extra cell
         if self.index is None:
             return x.unflatten(1, self.shape)
@@ -69,7 +74,7 @@ class Grid:
         return laid.scatter(1, index, x)[:, :-1].unflatten(1, self.shape)
 
     def pick(self, laid: Tensor) -> Tensor:
-        """Inverse of `lay`: (B, rows, columns, D) -> (B, N, D), 0 at padding."""
+        """Gather tokens (B, N, D) from the grid (B, rows, columns, D); 0 at padding."""
         x = laid.flatten(1, 2)
         if self.index is not None:
             index = self.index.clamp(max=x.shape[1] - 1)[..., None].expand(len(x), -1, x.shape[-1])

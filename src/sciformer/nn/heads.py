@@ -30,7 +30,10 @@ def _layer(
 
 
 class ClassHead(nn.Module):
-    """Logits (B, classes) of pooled vectors y (B, D): W y + b, or an MLP (`hidden`)."""
+    """Classification head: logits (B, classes) = W y + b of pooled vectors y (B, D).
+
+    With `hidden` (widths of hidden layers) it is an MLP instead.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class ClassHead(nn.Module):
 
 
 class TagHead(ClassHead):
-    """Logits (..., N, tags) of tokens (..., N, D), with the layers of a ClassHead."""
+    """Tagging head like ClassHead: logits (..., N, tags) of tokens (..., N, D)."""
 
 
 class Gaussian(NamedTuple):
@@ -65,7 +68,7 @@ class Gaussian(NamedTuple):
 
 
 class ValueHead(nn.Module):
-    """Values with uncertainty: mean = W y + b, std = softplus(V y + c) + `floor`."""
+    """Regression head with uncertainty: mean W y + b, std softplus(V y + c) + floor."""
 
     def __init__(
         self,
@@ -85,9 +88,9 @@ class ValueHead(nn.Module):
 
 
 class QuantileHead(nn.Module):
-    """Quantiles (B, values, Q) of each value, in increasing order.
+    """Quantile regression head: Q increasing quantiles (B, values, Q) of each value.
 
-    The quantile with index `middle` is W y + b. Softplus steps below and above it give the other quantiles, so that
+    The quantile with index `middle` is W y + b. The other quantiles are softplus steps below and above it, so
     quantiles cannot cross.
     """
 

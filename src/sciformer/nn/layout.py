@@ -19,8 +19,9 @@ class Layout:
     rows    (B, N) index of the flat token at each position of this padded tensor; T at padding
     ragged  packed layout of the caller, or None
 
-    On a CPU the run has no padding. On other devices shapes may not depend on values, so padding stays in the run and
-    `real` marks it. It also stays if no token is real: the blocks must run then too, as ranks wait for each other.
+    On a CPU the flat tokens have no padding. On other devices shapes may not depend on values, so padding stays among
+    the flat tokens and `real` marks it. Padding also stays if no token is real: the blocks must run then too, because
+    ranks wait for each other.
     """
 
     def __init__(self, x: Tensor, valid: Valid) -> None:
@@ -59,7 +60,7 @@ class Layout:
         self.rows = torch.where(self.valid, start + order, self.total)
 
     def flat(self, x: Tensor) -> Tensor:
-        """Flat tokens (T, ...) from the layout of the caller, 0 where there is no token."""
+        """Convert from the layout of the caller to flat tokens (T, ...), 0 at padding."""
         if len(self.given) == 2:
             x = x.flatten(0, 1)
         if self.kept is not None:
@@ -67,7 +68,7 @@ class Layout:
         return zero_padding(x, self.real)
 
     def back(self, run: Tensor) -> Tensor:
-        """Inverse of `flat`: the layout of the caller, 0 where there is no token."""
+        """Convert flat tokens back to the layout of the caller (inverse of `flat`)."""
         if self.kept is not None:
             run = run.new_zeros(self.given.numel(), *run.shape[1:]).index_copy(0, self.kept, run)
         return zero_padding(run, self.real).view(*self.given, *run.shape[1:])
@@ -79,7 +80,7 @@ class Layout:
         return take(run, self.rows)
 
     def unpad(self, square: Tensor) -> Tensor:
-        """Inverse of `pad`; flat rows without a token get arbitrary values."""
+        """Flat tokens of a padded tensor (inverse of `pad`), arbitrary at padding."""
         return square.flatten(0, 1)[self.slots]
 
     def show(self, run: Tensor, name: str, watch: Watch | None) -> None:

@@ -14,10 +14,11 @@ IGNORE_INDEX = -100
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float = 0.0, bias: Tensor | None = None
 ) -> Tensor:
-    """Cross-entropy -ln softmax(W h)[target] (n,) of hidden h (n, D), weight W (V, D).
+    """Cross-entropy of each token for logits W h: -ln softmax(W h)[target].
 
-    It is 0 where the target (n,) is IGNORE_INDEX. With a `bias` b (V,) the logits are W h + b. With label smoothing s
-    the loss is -(1 - s) ln p[target] - s / V sum_v ln p[v] (arXiv 1706.03762).
+    Shapes: hidden vectors h (n, D), weight W (V, D), target (n,), result (n,). The loss is 0 where the target is
+    IGNORE_INDEX. With a `bias` b (V,) the logits are W h + b. With label smoothing s and p = softmax(W h) the loss is
+    -(1 - s) ln p[target] - s / V sum_v ln p[v] (arXiv 1706.03762).
     """
     return _cross_entropy(hidden, weight, bias, target, smoothing, "none")
 
@@ -27,8 +28,8 @@ def total_cross_entropy(
 ) -> Tensor:
     """Sum of `linear_cross_entropy` over all tokens.
 
-    With many tokens and a large vocabulary the logits would be the largest tensor of a training step. With `chunk`,
-    loss and gradients are computed for that number of tokens at a time, and the logits are never all in memory.
+    With many tokens and a large vocabulary the logits would be the largest tensor of a training step. Loss and
+    gradients are therefore computed for `chunk` tokens at a time (0: all tokens at once).
     """
     if not chunk or hidden.shape[0] <= chunk:
         return _cross_entropy(hidden, weight, bias, target, smoothing, "sum")
@@ -51,20 +52,26 @@ def _cross_entropy(
 
 
 def disagreement(first: Tensor, second: Tensor) -> Tensor:
-    """Symmetric KL divergence sum_v (p_v - q_v)(ln p_v - ln q_v) (n,) of two logits (n, V)."""
+    """Symmetric KL divergence (n,) of the distributions p and q of two logits (n, V).
+
+    sum_v (p_v - q_v)(ln p_v - ln q_v)
+    """
     p, q = _exact(first).log_softmax(-1), _exact(second).log_softmax(-1)
     return ((p.exp() - q.exp()) * (p - q)).sum(-1)
 
 
 def _exact(x: Tensor) -> Tensor:
-    """Convert to single precision, or keep double precision."""
+    """Convert to single precision; double precision is kept."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 class _Chunked(torch.autograd.Function):
-    """sum_i -sum_v q_i[v] ln p_i[v] with p_i = softmax(W h_i) and q_i = (1 - s) 1[t_i] + s / V.
+    """Sum of the cross-entropy over all tokens, computed `chunk` tokens at a time.
 
-    dh_i = (p_i - q_i) W,   dW = sum_i (p_i - q_i) h_i
+        loss = -sum_i sum_v q_i[v] ln p_i[v],   p_i = softmax(W h_i),   q_i = (1 - s) 1[t_i] + s / V
+        dh_i = (p_i - q_i) W,   dW = sum_i (p_i - q_i) h_i
+
+    t_i is the target of token i, and s is the label smoothing.
     """
 
     @staticmethod

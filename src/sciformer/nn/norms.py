@@ -39,7 +39,7 @@ class BatchNorm(nn.Module):
     running_mean: Tensor
     running_var: Tensor
     over_ranks: bool = False
-    """Whether a batch is divided over the ranks of the default process group, which then all must call the norm."""
+    """Whether a batch is divided over the ranks of the default process group. All ranks must then call the norm."""
 
     def __init__(self, dim: int, momentum: float = 0.1, epsilon: float = 1e-5) -> None:
         super().__init__()
@@ -88,9 +88,9 @@ class BatchNorm(nn.Module):
         return ((exact - mean.view(shape)) * scale.view(shape) + self.bias.view(shape)).to(x.dtype)
 
     def affine(self, found: tuple[Tensor, Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
-        """Scale and shift (D,) of y = scale x + shift.
+        """Scale and shift (D,) of the norm as y = scale x + shift.
 
-        found  mean, variance and row count of a batch (None: use the running statistics)
+        found  mean, variance and number of rows of a batch (None: use the running statistics)
         """
         mean, variance = self.running_mean, self.running_var
         if found is not None:
@@ -100,14 +100,14 @@ class BatchNorm(nn.Module):
         return scale, self.bias - scale * mean
 
     def _count(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
-        """Update the running statistics from a batch of `count` rows, if it is not empty."""
+        """Update the running statistics from a batch of `count` rows (no change if 0)."""
         some = count.to(mean.dtype).clamp(min=1)
         unbiased = variance * (some / (some - 1).clamp(min=1))
         self._remember(mean, unbiased, self.momentum * (count > 0).to(some.dtype))
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor, share: float | Tensor) -> None:
-        """Update the running statistics of channels with finite mean and variance."""
+        """Move the running statistics by `share` towards a finite mean and variance."""
         fine = mean.isfinite() & variance.isfinite()
         for running, found in ((self.running_mean, mean), (self.running_var, variance)):
             running += torch.where(fine, share * (found.to(running.dtype) - running), 0)
@@ -117,9 +117,9 @@ class BatchNorm(nn.Module):
 
 
 def moments_over_ranks(mean: Tensor, variance: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean (D,), variance (D,) and count over all ranks, from each rank's own moments.
+    """Mean (D,), variance (D,) and count over all ranks, from those of each rank r.
 
-    n = sum_r n_r;   mean = sum_r n_r mean_r / n;   variance = sum_r n_r (variance_r + (mean_r - mean)^2) / n
+    n = sum_r n_r,   mean = sum_r n_r mean_r / n,   variance = sum_r n_r (variance_r + (mean_r - mean)^2) / n
     """
     every = gather_row(torch.cat([mean, variance, count.to(mean.dtype).view(1)]))
     means, variances, counts = every.split([len(mean), len(mean), 1], 1)
@@ -130,13 +130,16 @@ def moments_over_ranks(mean: Tensor, variance: Tensor, count: Tensor) -> tuple[T
 
 
 def batch_norms(module: nn.Module, still: Iterable[nn.Module] = ()) -> list[BatchNorm]:
-    """Batch norms of a module that use batch statistics, except in the parts `still`."""
+    """All batch norms of a module, except in the frozen parts `still`."""
     fixed = {part for one in still for part in one.modules()}
     return [part for part in module.modules() if isinstance(part, BatchNorm) and part not in fixed]
 
 
 class DropPath(nn.Module):
-    """Stochastic depth per sample (arXiv 1603.09382): y = x b / (1 - p), b ~ Bernoulli(1 - p)."""
+    """Stochastic depth per sample (arXiv 1603.09382).
+
+    y = x b / (1 - p),   b ~ Bernoulli(1 - p)
+    """
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -145,7 +148,10 @@ class DropPath(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor, ragged: Ragged | None = None) -> Tensor:
-        """Drop the branch x (B, N, D), or packed (1, T, D) with its layout."""
+        """Drop the branch x (B, N, D) of random samples.
+
+        Packed x (1, T, D) needs its layout `ragged`.
+        """
         if not self.training or self.p == 0:
             return x
         if ragged is None:

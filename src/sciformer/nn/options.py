@@ -1,8 +1,8 @@
-"""Recipe options of trunks, position codes and poolings: base classes.
+"""Recipe options of trunks, positional encodings and poolings: base classes.
 
-A recipe names a trunk by its registered name (`model.trunk: lstm`). The class registered under this name has the keys
-of the trunk as fields and builds it; it is in the file of the trunk. The same holds for position codes and poolings.
-The modules themselves take plain arguments.
+A recipe names a trunk by its registered name (`model.trunk: lstm`). The options class with this name has the keys of
+the trunk as fields, and builds the trunk. It is defined in the file of the trunk. The same holds for positional
+encodings and poolings. The modules themselves take plain arguments.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Width = Annotated[int, Field(ge=1, le=1 << 20)]
 
 
 class TokenForm(NamedTuple):
-    """Shape and positions of the tokens read by a trunk.
+    """Width and positions of the input tokens of a trunk.
 
-    kind         kind of the tokens, for errors
+    kind         kind of the tokens in the recipe, for error messages
     width        width of an embedded token
     axes         number of coordinates of a token
     grid_shape   number of token positions, or shape of their grid; None if the number is not fixed
-    raster       function that returns height, width and channels of an image patch (empty for other tokens)
+    raster       function that returns height, width and channels of an image patch; an empty tuple for other tokens
     initial_std  standard deviation of embedded tokens before training
-    leading      number of tokens without a position in front, for example a class token
+    leading      number of first tokens without a position, for example 1 for a class token
     """
 
     kind: str
@@ -52,7 +52,7 @@ class HeadForm(NamedTuple):
 
 
 class PositionOptions(Options):
-    """Options of a position code, registered as `position`."""
+    """Base class of the options of positional encodings (registry `position`)."""
 
     @property
     def turns_values(self) -> bool:
@@ -60,23 +60,23 @@ class PositionOptions(Options):
         return False
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
-        """Position code for trunk width `dim`; `heads` is None if there is no attention."""
+        """Build the encoding for trunk width `dim` (`heads`: None without attention)."""
         raise NotImplementedError
 
 
 class TrunkOptions(Options):
-    """Options of a trunk, registered as `trunk`."""
+    """Base class of the options of trunks (registry `trunk`)."""
 
     can_be_causal: ClassVar[bool] = False
-    """Whether the trunk can be causal, which a decoder needs (default: no)."""
+    """Whether the trunk can be causal, as a decoder must be (default: no)."""
     recurrent: ClassVar[bool] = False
     """Whether the trunk is recurrent, so that its last state represents all tokens."""
     keeps_width: ClassVar[bool] = True
-    """Whether input tokens and all blocks have the width `dim` (default: yes)."""
+    """Whether the width is `dim` from the input to the last block (default: yes)."""
     tokens_interact: ClassVar[bool] = True
-    """Whether tokens see each other (default: yes)."""
+    """Whether the output of a token depends on other tokens (default: yes)."""
     takes_class_token: ClassVar[bool] = False
-    """Whether the first token sees all other tokens (default: no)."""
+    """Whether a class token can be used: the first token sees all other tokens (default: no)."""
 
     dim: int = Field(default=128, ge=1, le=1 << 16)
     """Width of the model (default: 128)."""
@@ -90,20 +90,23 @@ class TrunkOptions(Options):
 
     @property
     def reads_both_ways(self) -> bool:
-        """Whether half of the width comes from reading the tokens in reverse order."""
+        """Whether the trunk is bidirectional: half of its width reads in reverse order."""
         return False
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> nn.Module:
-        """Trunk for these tokens; `memory_dim` is the width of an attended memory, if any."""
+        """Build the trunk; with cross-attention, `memory_dim` is the width of the memory."""
         raise NotImplementedError
 
     def build_decoder(self, form: TokenForm, memory_dim: int, memory_window: int | None) -> nn.Module:
-        """Decoder for a memory of width `memory_dim` and at most `memory_window` tokens."""
+        """Build a decoder for a memory of width `memory_dim`.
+
+        memory_window  maximum number of memory tokens; None means no limit
+        """
         return self.build_trunk(form, causal=True, memory_dim=memory_dim)
 
 
 class DepthOptions(TrunkOptions):
-    """Options of a trunk of `depth` blocks."""
+    """Base class of the options of trunks with `depth` blocks."""
 
     depth: int = Field(default=4, ge=0, le=1000)
     """Number of blocks or layers (default: 4)."""
@@ -114,18 +117,18 @@ class DepthOptions(TrunkOptions):
 
 
 class PoolingOptions(Options):
-    """Options of a pooling, registered as `pooling`."""
+    """Base class of the options of poolings (registry `pooling`)."""
 
     has_weights: ClassVar[bool] = False
-    """Whether the pooling has weights, which an objective without pooling would leave untrained (default: no)."""
+    """Whether the pooling has weights (default: no). An objective without pooling would leave them untrained."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
-        """Pooling of the tokens of width `dim` from this trunk."""
+        """Build the pooling for tokens of width `dim` from this trunk."""
         raise NotImplementedError
 
 
 def needs_attention(name: str, heads: HeadForm | None) -> HeadForm:
-    """Return `heads`, or raise an error if the trunk has no attention."""
+    """Return `heads`; raise an error if the trunk has no attention (None)."""
     if heads is None:
         raise UserError(f"`model.position: {name}` needs a trunk with attention", key="model.position")
     return heads

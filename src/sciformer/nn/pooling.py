@@ -1,6 +1,7 @@
 """Poolings: from the tokens of a sample to one vector.
 
-Every pooling takes padded (B, N, D) or packed (T, D) tokens and returns (B, D), finite also for samples without tokens.
+Every pooling takes padded (B, N, D) or packed (T, D) tokens and returns (B, D). The result is finite also for samples
+without tokens.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .watch import Watch, look
 
 
 class MeanPool(nn.Module):
-    """y = mean of x_i over real tokens; 0 without tokens."""
+    """Mean pooling: y = mean of x_i over real tokens; 0 without tokens."""
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         sums = _sum(x, valid)
@@ -37,7 +38,7 @@ class MeanPool(nn.Module):
 
 
 class SumPool(nn.Module):
-    """y = sum of x_i over real tokens (arXiv 1703.06114); 0 without tokens."""
+    """Sum pooling: y = sum of x_i over real tokens (arXiv 1703.06114)."""
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         return _sum(x, valid)
@@ -52,7 +53,10 @@ def _sum(x: Tensor, valid: Valid) -> Tensor:
 
 
 class MaxPool(nn.Module):
-    """y_d = max of x_id over real tokens i (arXiv 1408.5882); 0 without tokens."""
+    """Max pooling: y_d = max of x_id over real tokens i (arXiv 1408.5882).
+
+    It is 0 for samples without tokens.
+    """
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         x, mask = _padded(x, valid)
@@ -64,14 +68,14 @@ class MaxPool(nn.Module):
 
 
 class FirstPool(nn.Module):
-    """First real token, for example a special token; 0 without tokens."""
+    """Pooling by the first real token, for example a special token; 0 without tokens."""
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         return _ends(x, valid)[0]
 
 
 class LastPool(nn.Module):
-    """Last real token, for recurrent trunks; 0 without tokens.
+    """Pooling by the last real token, for recurrent trunks; 0 without tokens.
 
     With `bidirectional` the second half of the width comes from the first real token, where the reverse direction ends.
     """
@@ -98,7 +102,7 @@ def _ends(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor]:
 
 
 class ClassToken(nn.Module):
-    """Learned token before each sequence, read after the trunk (arXiv 1810.04805).
+    """Class token: a learned token before each sequence, read after the trunk (BERT).
 
     x, valid, at = token.prepend(x, valid, at)
     y = token(trunk(x, valid, at=at), valid)
@@ -109,11 +113,11 @@ class ClassToken(nn.Module):
         self.token = nn.Parameter(torch.empty(dim).normal_(std=0.02))
 
     def prepend(self, x: Tensor, valid: Valid = None, at: Tensor | None = None) -> tuple[Tensor, Valid, Tensor | None]:
-        """Tokens, mask and coordinates with the class token first; see `prepended`."""
+        """Prepend the class token to tokens, mask and coordinates; see `prepended`."""
         return prepended(self.token, x, valid, at)
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
-        """Class token (B, D) of tokens made by `prepend`."""
+        """Class token (B, D) of the trunk's output for tokens from `prepend`."""
         check_layout(x, valid)
         if isinstance(valid, Ragged):
             return x[valid.ends - valid.lengths]
@@ -125,7 +129,7 @@ def prepended(
 ) -> tuple[Tensor, Valid, Tensor | None]:
     """Prepend a token (D,) or (B, D) at coordinate 0 to tokens, mask and coordinates.
 
-    Coordinates (N, A) are read as (B, N) if N = B and A = N; expand them to (B, N, A) in this case.
+    If N = B and A = N, coordinates (N, A) would be read as (B, N). In this case pass them as (B, N, A).
     """
     check_layout(x, valid)
     if isinstance(valid, Ragged):
@@ -149,7 +153,7 @@ def prepended(
 
 
 def dropped(x: Tensor, valid: Valid = None) -> Tensor:
-    """Inverse of `prepended`: the tokens (B, N, D) or (T, D) without the first."""
+    """Remove the first token of each sequence, the inverse of `prepended`."""
     if not isinstance(valid, Ragged):
         return x[:, 1:]
     own = valid.longer(-1)
@@ -157,7 +161,10 @@ def dropped(x: Tensor, valid: Valid = None) -> Tensor:
 
 
 class ClassAttention(nn.Module):
-    """Class token after `depth` class-attention blocks (arXiv 2103.17239, 2202.03772)."""
+    """Pooling by class attention: a class token after `depth` class-attention blocks.
+
+    arXiv 2103.17239 (CaiT), 2202.03772 (Particle Transformer).
+    """
 
     def __init__(
         self, dim: int, heads: int, depth: int = 2, *, raw_query: bool = False, **options: Unpack[BlockArguments]
@@ -178,7 +185,7 @@ class ClassAttention(nn.Module):
         return self.norm(token[:, 0])
 
     def _packed(self, x: Tensor, ragged: Ragged) -> Tensor:
-        """Class attention of packed sequences, with the class token in front of each."""
+        """Class attention of packed sequences, with a class token before each sequence."""
         check_layout(x, ragged)
         count = len(ragged)
         longer = ragged.longer()
@@ -192,9 +199,11 @@ class ClassAttention(nn.Module):
 
 
 class AttentionPool(nn.Module):
-    """y = norm(s + attention(query = s, keys and values = x)) (arXiv 1810.00825).
+    """Attention pooling with learned queries s (arXiv 1810.00825).
 
-    The queries s are learned. Returns (B, D) for one query, (B, seeds, D) for several.
+        y = norm(s + attention(query = s, keys and values = x))
+
+    The result is (B, D) for one query, and (B, seeds, D) for several queries.
     """
 
     def __init__(self, dim: int, heads: int, seeds: int = 1, norm: str = "layer") -> None:
@@ -213,7 +222,7 @@ class AttentionPool(nn.Module):
 
 
 class RecurrentPool(nn.Module):
-    """Last state of `depth` recurrent layers (arXiv 2205.01677); 0 without tokens."""
+    """Recurrent pooling: last state of `depth` layers (ASTROMER); 0 without tokens."""
 
     def __init__(self, dim: int, kind: str = "lstm", depth: int = 2, dropout: float = 0.0) -> None:
         super().__init__()
@@ -224,9 +233,10 @@ class RecurrentPool(nn.Module):
 
 
 class BlockPool(nn.Module):
-    """y = sum_l w_l mean_i x_li over input and outputs of blocks (arXiv 2502.02717).
+    """Weighted mean over blocks: y = sum_l w_l mean_i x_li (arXiv 2502.02717).
 
-    w is the softmax of learned numbers, one for each of the `states`; means are over real tokens.
+    x_l are the `states` of a trunk: its input, and the output of each block. The weights w are the softmax of learned
+    numbers, and means are over real tokens i.
     """
 
     def __init__(self, states: int) -> None:
@@ -317,7 +327,7 @@ class AttentionPoolOptions(PoolingOptions):
 
 
 class BlockPoolOptions(PoolingOptions):
-    """`pool: blocks`: learned mean of the input and every block's output (ASTROMER 2)."""
+    """`pool: blocks`: weighted mean of input and outputs of all blocks (ASTROMER 2)."""
 
     has_weights: ClassVar[bool] = True
 

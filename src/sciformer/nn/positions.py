@@ -1,8 +1,8 @@
-"""Position codes: learned, sinusoidal, rotary, Fourier, relative bias, modulation.
+"""Positional encodings: learned, sinusoidal, rotary, Fourier, relative and others.
 
-A position code has three methods, and trunks with attention call all of them:
+A positional encoding has three methods, and trunks with attention call all of them:
 
-    embed(x, at)             add the code to the embedding before the first block
+    embed(x, at)             add the encoding to the embedding before the first block
     rotation(at, dtype)      rotation of queries and keys inside every attention
     bias(at, memory_at)      bias of the attention scores
 
@@ -29,17 +29,17 @@ Periods = tuple[float, float]
 
 
 class Position(nn.Module):
-    """No position code (tokens are a set), and base class of all position codes.
+    """Base class of positional encodings; itself no encoding, for sets of tokens.
 
-    `axes` is the number of coordinates. `inside` is True if the code acts inside attention; trunks without attention
-    refuse it.
+    axes    number of coordinates of a token
+    inside  whether the encoding acts inside attention; trunks without attention cannot use it then
     """
 
     axes: int = 1
     inside: bool = False
 
     def fits(self, dim: int, heads: int, head_dim: int) -> None:
-        """Check that the trunk has the widths that this code was made for."""
+        """Check that width and heads of the trunk match those of this encoding."""
         for name, found in (("dim", dim), ("heads", heads), ("head_dim", head_dim)):
             made_for = getattr(self, name, found)
             if made_for != found:
@@ -48,14 +48,14 @@ class Position(nn.Module):
                 )
 
     def fits_without_attention(self, dim: int, trunk: nn.Module) -> None:
-        """Check that this code can be used in a trunk of width `dim` without attention."""
+        """Check that a trunk of width `dim` without attention can use this encoding."""
         if self.inside:
             message = f"{type(self).__name__} acts inside attention, but {type(trunk).__name__} has no attention"
-            raise UserError(message, hint="Choose a position code that is added to the tokens.")
+            raise UserError(message, hint="Choose a positional encoding that is added to the tokens.")
         self.fits(dim, 1, dim)
 
     def place(self, n: int, start: int | Tensor, device: torch.device) -> Tensor:
-        """Default coordinates of the tokens start, start + 1, ..."""
+        """Default coordinates of n tokens: start, start + 1, ..."""
         if self.axes > 1:
             message = f"{type(self).__name__} needs coordinates on {self.axes} axes"
             raise UserError(message, hint="Pass at=grid((height, width)).")
@@ -64,7 +64,7 @@ class Position(nn.Module):
     def locate(self, x: Tensor, at: Tensor | None, real: Tensor | None = None, start: int | Tensor = 0) -> Tensor:
         """Coordinates (B or 1, N, A) of the tokens x (B, N, D), 0 at padding.
 
-        at    (N,) or (B, N) on one axis, (N, A) or (B, N, A) on several (default: 0, 1, 2, ...)
+        at    (N,) or (B, N) with one axis, (N, A) or (B, N, A) with A axes (default: start, start + 1, ...)
         real  (B, N) mask of real tokens
         """
         batch, n = x.shape[:2]
@@ -83,7 +83,7 @@ class Position(nn.Module):
         return at if real is None else at.masked_fill(~real[..., None], 0)
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
-        """Add the position code to x (B, N, D)."""
+        """Add the positional encoding to x (B, N, D)."""
         return x
 
     def rotation(self, at: Tensor, dtype: torch.dtype) -> Rotation | None:
@@ -106,7 +106,7 @@ class Position(nn.Module):
 def grid(shape: tuple[int, ...], span: tuple[int, ...] | None = None) -> Tensor:
     """Coordinates (N, A) of the N cells of a grid, row by row.
 
-    With `span`, the cells are spread evenly over a grid of the shape `span`, so that codes learned on that grid can be
+    With `span`, the cells are spread evenly over a grid of the shape `span`. So positions learned on that grid can be
     used for images of other sizes.
     """
     lines = [torch.arange(size) for size in shape]
@@ -116,10 +116,10 @@ def grid(shape: tuple[int, ...], span: tuple[int, ...] | None = None) -> Tensor:
 
 
 class AddedCode(Position):
-    """Abstract additive position code: x <- x + PE(p)."""
+    """Abstract additive positional encoding: x <- x + PE(p)."""
 
     def code(self, at: Tensor) -> Tensor:
-        """Code (..., N, D) of coordinates (..., N), or (..., N, A) with several axes."""
+        """Encoding PE (..., N, D) of coordinates (..., N), or (..., N, A) with A axes."""
         raise NotImplementedError
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
@@ -127,10 +127,13 @@ class AddedCode(Position):
 
 
 class Learned(AddedCode):
-    """Learned positions PE(p) = table[p]; `shape` is their number, or a grid shape.
+    """Learned positional encoding PE(p) = table[p].
 
-    At real-valued coordinates, the codes of neighbouring positions are interpolated. The initial table is normal with
-    standard deviation `scale`. It should be that of the embedded tokens: a much smaller code would have no effect.
+    shape  number of positions, or shape of their grid
+    scale  initial standard deviation of the table; best equal to that of the embedded tokens, because a much smaller
+           encoding would have no effect
+
+    At real-valued coordinates, the rows of neighbouring positions are interpolated.
     """
 
     def __init__(self, dim: int, shape: int | tuple[int, ...], scale: float = 0.02) -> None:
@@ -171,7 +174,7 @@ class Learned(AddedCode):
 
 
 def _ravel(at: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Index (...) in row-major order of the cells `at` (..., A) of a grid."""
+    """Row-major index (...) of the cells `at` (..., A) of a grid of this shape."""
     index = at[..., 0]
     for axis, size in enumerate(shape[1:], 1):
         index = index * size + at[..., axis]
@@ -179,10 +182,12 @@ def _ravel(at: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 class Sinusoidal(AddedCode):
-    """PE(p, 2i) = sin(p / base^(2i / d)),  PE(p, 2i + 1) = cos(p / base^(2i / d)).
+    """Sinusoidal positional encoding (arXiv 1706.03762).
 
-    p may be any real number (arXiv 1706.03762: integers). With several axes, each axis has an equal share of the width.
-    With `periods` (shortest, longest) the periods of the sinusoids are spaced evenly in the logarithm.
+        PE(p, 2i) = sin(p / base^(2i / d)),   PE(p, 2i + 1) = cos(p / base^(2i / d))
+
+    The position p may be any real number. With several axes, each axis has an equal share d of the width. With
+    `periods` (shortest, longest) the periods of the sinusoids are spaced evenly in the logarithm.
     """
 
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0, periods: Periods | None = None) -> None:
@@ -200,9 +205,12 @@ class Rotary(Position):
     """RoPE: rotate the pair (x_2i, x_2i+1) at position p by p / base^(2i / d).
 
     The product of query and key then depends only on the difference of their positions (arXiv 2104.09864). p may be any
-    real number. With several axes, each axis has an equal share of the head. `pairs="halves"` rotates (x_i, x_i+d/2)
-    instead, as LLaMA does. With `periods` (shortest, longest) the periods are spaced evenly in the logarithm over the
-    pairs of all `heads`, so that no two heads have the same periods. `share` is the rotated fraction of a head.
+    real number. With several axes, each axis has an equal share d of the head.
+
+    pairs    neighbours: pairs (x_2i, x_2i+1); halves: pairs (x_i, x_i+d/2), as in LLaMA
+    periods  shortest and longest period; periods are spaced evenly in the logarithm over the pairs of all `heads`, so
+             that no two heads have the same periods
+    share    rotated fraction of a head
     """
 
     inside = True
@@ -231,7 +239,10 @@ class Rotary(Position):
             self.heads = self.spread  # checked against the trunk in `fits`
 
     def rotation(self, at: Tensor, dtype: torch.dtype) -> Rotation:
-        """Cosines and sines (B or 1, 1 or H, N, E / 2), in single precision or better."""
+        """Cosines and sines (B or 1, 1 or H, N, E / 2) of the rotation angles.
+
+        They are in single precision, or in `dtype` if it is more precise.
+        """
         at = self.columns(at)
         at = at if at.dim() == 3 else at[None]
         angle = angles(at, 2 * self.turned * self.spread, self.base, self.periods)  # (B, N, A, pairs of all heads)
@@ -253,9 +264,10 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
 
 
 def angles(at: Tensor, dim: int, base: float, periods: Periods | None = None) -> Tensor:
-    """Angles p / base^(2i / dim) for i < dim / 2, in double precision except on MPS.
+    """Angles p / base^(2i / dim) of positions p for i < dim / 2.
 
-    With `periods`: 2 pi p / P_i, with P_i from the shortest to the longest, evenly spaced in the logarithm.
+    With `periods` the angles are 2 pi p / P_i, where the periods P_i go from the shortest to the longest, evenly spaced
+    in the logarithm. The angles are in double precision, except on MPS.
     """
     exact = torch.float32 if at.device.type == "mps" else torch.float64
     power = torch.arange(0, dim, 2, dtype=exact, device=at.device) / dim
@@ -267,18 +279,20 @@ def angles(at: Tensor, dim: int, base: float, periods: Periods | None = None) ->
 
 
 def checked(periods: Periods | None) -> Periods | None:
-    """Return `periods`, or raise an error if they are not a range."""
+    """Return `periods`; raise an error unless 0 < shortest < longest."""
     if periods is not None and not 0 < periods[0] < periods[1]:
         raise UserError(f"periods must be 0 < shortest < longest, not {periods[0]:g} and {periods[1]:g}")
     return periods
 
 
 class Fourier(Position):
-    """Learned Fourier features: PE(p) = W [sin(2 pi F p); cos(2 pi F p)] (arXiv 2106.02795).
+    """Learned Fourier features (arXiv 2106.02795).
 
-    Times or positions may be real-valued and irregular. The initial frequencies F are normal with standard
-    deviation `scale`; choose about 1 / (shortest relevant distance). With `periods` (shortest, longest) they are
-    1 / period, evenly spaced in the logarithm. Subtract the mean from large coordinates first.
+        PE(p) = W [sin(2 pi F p); cos(2 pi F p)]
+
+    Times or positions p may be real-valued and irregular. The initial frequencies F are normal with standard deviation
+    `scale`; choose about 1 / (shortest relevant distance). With `periods` (shortest, longest) the initial frequencies
+    are evenly spaced in the logarithm instead. Subtract the mean from large coordinates first.
     """
 
     def __init__(
@@ -302,7 +316,9 @@ class Fourier(Position):
 
 
 class RelativeBias(Position):
-    """Learned bias_ij = table[head, clip(p_j - p_i, -span, span)], similar to arXiv 1910.10683.
+    """Learned relative position bias, similar to T5 (arXiv 1910.10683).
+
+        bias_ij = table[head, clip(p_j - p_i, -span, span)]
 
     p is an integer position in a sequence or, with several axes, on a grid.
     """
@@ -323,10 +339,12 @@ class RelativeBias(Position):
 
 
 class UnpairedSinusoidal(AddedCode):
-    """PE(p, j) = sin(a_j) for even j, cos(a_j) for odd j, with a_j = p / base^(2j / d).
+    """Sinusoidal positional encoding of ASTROMER (arXiv 2205.01677).
 
-    Position code of ASTROMER (arXiv 2205.01677). Every channel has its own frequency, from 1 down to 1 / base^2. With
-    several axes, each axis has an equal share of the width.
+        PE(p, j) = sin(a_j) for even j, cos(a_j) for odd j,   a_j = p / base^(2j / d)
+
+    Every channel j has its own frequency, from 1 down to 1 / base^2. With several axes, each axis has an equal share d
+    of the width.
     """
 
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0) -> None:
@@ -348,7 +366,8 @@ class Modulation(Position):
 
         s(p) = sum_k  u_k sin(2 pi k p / longest) + v_k cos(2 pi k p / longest),   k = 1 ... harmonics
 
-    s and b are learned Fourier series of each channel. With several axes, the series of all axes are added.
+    s and b are learned Fourier series of the time p for each channel. With several axes, the series of all axes are
+    added.
     """
 
     def __init__(self, dim: int, axes: int = 1, longest: float = 1000.0, harmonics: int = 12) -> None:
@@ -372,7 +391,7 @@ class Modulation(Position):
 
 
 class AutoPositionOptions(PositionOptions):
-    """`position: auto`: learned or sinusoidal; no code for trunks without attention."""
+    """`position: auto`: learned or sinusoidal; none for trunks without attention."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
         if heads is None:
@@ -383,7 +402,7 @@ class AutoPositionOptions(PositionOptions):
 
 
 class NoPositionOptions(PositionOptions):
-    """`position: none`: no code, for a set of tokens or a trunk that uses their order."""
+    """`position: none`: no positional encoding (sets, or trunks with their own order)."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> None:
         return None
@@ -393,25 +412,25 @@ class LearnedOptions(PositionOptions):
     """`position: learned`: a learned table of positions."""
 
     position_scale: float | None = Field(default=None, gt=0)
-    """Initial standard deviation of learned positions (default: that of the token embeddings; 0.02 in the published
-    ViT)."""
+    """Initial standard deviation of learned positions (default: standard deviation of the token embeddings; 0.02 in the
+    published ViT)."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Learned:
         if form.grid_shape is None:
             raise UserError(
-                f"`tokens.kind: {form.kind}` has no fixed number of positions, which `model.position: learned` needs",
+                f"`model.position: learned` needs a fixed number of positions, but `tokens.kind: {form.kind}` has none",
                 key="model.position",
             )
         return Learned(dim, form.grid_shape, self.position_scale or form.initial_std)
 
 
 class PeriodOptions(PositionOptions):
-    """Options of position codes with a range of periods."""
+    """Base class of the options of positional encodings with a range of periods."""
 
     periods: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
-    """Shortest and longest period of the sinusoids, in units of the coordinates (default: depends on the position
-    code). Periods between them are evenly spaced in the logarithm; modulation uses the longest period divided by 1, 2,
-    3, ... Rotary spreads the periods over the heads. Fourier uses them as initial values."""
+    """Shortest and longest period of the sinusoids, in units of the coordinates (default: depends on the positional
+    encoding). Periods between them are evenly spaced in the logarithm; modulation uses the longest period divided by 1,
+    2, 3, ... Rotary spreads the periods over the heads. Fourier uses the periods as initial values."""
 
 
 class SinusoidalOptions(PeriodOptions):
@@ -432,7 +451,7 @@ class RotaryOptions(PeriodOptions):
     """`position: rotary`: RoPE, a rotation of queries and keys."""
 
     rotary_base: float = Field(default=10_000.0, gt=1)
-    """Base of the rotary frequencies (default: 10,000); ignored if `periods` is set."""
+    """Base of the rotary frequencies (default: 10,000); not used if `periods` is set."""
     rotary_share: float = Field(default=1.0, gt=0, le=1)
     """Fraction of each head that is rotated (default: 1)."""
     rotary_values: bool = False

@@ -16,10 +16,9 @@ class Ragged:
     inside    (T,) True where the token belongs to a sequence
 
     T (`total`) may be larger than the sum of the lengths, because GPUs work best with fixed shapes. The tokens after
-    the last sequence (tail) get the sample index B, and are masked and dropped. On a GPU, pass `total`, the `longest`
-    length and, for models with pair biases, the number of `pairs` (i, j), j <= i; upper bounds are enough. Then no
-    device sync is needed. With `lay=False` only the lengths are stored, for a layout that is made again on another
-    device.
+    the last sequence get the sample index B, and are masked and dropped. On a GPU, pass `total`, the `longest` length
+    and, for models with pair biases, the number of `pairs` (i, j), j <= i; upper bounds are enough. Then no device sync
+    is needed. With `lay=False` only the lengths are stored: the full layout is then made on another device.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Ragged:
 
     @property
     def longest(self) -> int:
-        """Length N of the padded layout."""
+        """Length N of the padded layout: the longest sequence, or an upper bound."""
         if self._longest is None:
             self._longest = int(self.lengths.max()) if len(self) else 0
         return self._longest
@@ -78,12 +77,12 @@ class Ragged:
         return torch.arange(self.longest, device=self.lengths.device) < self.lengths[:, None]
 
     def longer(self, count: int = 1) -> Ragged:
-        """Layout of the same sequences with `count` more tokens each."""
+        """Layout after each sequence has become longer by `count` tokens."""
         longest = None if self._longest is None else self._longest + count
         return Ragged(self.lengths + count, self.total + count * len(self), longest)
 
     def pad(self, flat: Tensor) -> Tensor:
-        """Convert packed (T, ...) to padded (B, N, ...), 0 at padding."""
+        """Convert packed tokens (T, ...) to padded tokens (B, N, ...), 0 at padding."""
         if flat.shape[0] != self.total:
             raise UserError(f"there are {flat.shape[0]} packed tokens, but Ragged has {self.total}")
         if self.total == 0:
@@ -93,7 +92,7 @@ class Ragged:
         return zero_padding(flat[index.clamp(max=self.total - 1)], self.valid)
 
     def flatten(self, dense: Tensor) -> Tensor:
-        """Convert padded (B, N, ...) to packed (T, ...), the inverse of `pad`."""
+        """Convert padded tokens (B, N, ...) to packed tokens (T, ...); inverse of `pad`."""
         index = torch.where(self.inside, self.sample * self.longest + self.position, 0)
         if dense.shape[0] * dense.shape[1] == 0:
             return dense.new_zeros(self.total, *dense.shape[2:])

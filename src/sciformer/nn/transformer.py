@@ -43,16 +43,18 @@ class TransformerArguments(BlockArguments, total=False):
 
 
 class Transformer(nn.Module):
-    """Position code, `depth` blocks of width `dim` with `heads` heads, and a norm.
+    """Transformer: positional encoding, `depth` blocks of width `dim`, and a norm.
 
-    position  position code; None means no code, for a set of tokens
+    heads     number of attention heads
+    position  positional encoding; None means no encoding, for a set of tokens
     pattern   attention pattern over positions in a sequence
     cross     whether every block also attends to a memory of width `memory_dim` (default: `dim`)
     drop_path rate of stochastic depth at the last block; it grows linearly with depth
     embedding_norm  whether tokens with their positions are normalised before the first block (BERT)
     last_norm       whether a norm follows the last block; only for norm_position pre
-    Further options are those of Block (norm_position, norm, activation, mlp_ratio, dropout, extras, residual) and of
-    Attention (kv_heads, head_dim, score, length, qk_norm, bias, epsilon, kernel, compress, places, lead).
+    options         options of Block (norm_position, norm, activation, mlp_ratio, dropout, extras, residual) and of
+                    Attention (kv_heads, head_dim, score, length, qk_norm, bias, epsilon, kernel, compress, places,
+                    lead)
 
     Initial weights are normal with standard deviation 0.02, divided by sqrt(2 depth) for the output matrices of
     attention and MLP (GPT-2).
@@ -131,7 +133,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Run the blocks over the tokens x (B, N, D) or packed (T, D).
 
-        at      coordinates of the tokens: (N,) or (B, N) on a line, (N, A) or (B, N, A) on A axes; packed (T,), (T, A)
+        at      coordinates of the tokens: (N,) or (B, N) on a line, (N, A) or (B, N, A) with A axes; packed: (T,) or
+                (T, A)
         bias    (B or 1, heads or 1, N, M) pair bias of the self-attention of every block; or a PairBias if packed
         memory  (B, M, D') or packed (S, D'), with its own `memory_valid`; with a cache, needed only at the first step
         cache   keys and values of earlier tokens; x then holds only the new tokens
@@ -168,7 +171,7 @@ class Transformer(nn.Module):
         return x if ragged is None else x[0]
 
     def _packed_place(self, ragged: Ragged, device: torch.device) -> Tensor:
-        """Default coordinates 0, 1, 2, ... in each packed sequence."""
+        """Default coordinates of packed tokens: 0, 1, 2, ... in each sequence."""
         places = self.position.place(ragged.longest, 0, device)
         if not len(places):
             return places.new_zeros(ragged.total, *places.shape[1:])
@@ -183,7 +186,7 @@ class Transformer(nn.Module):
         cache: Cache | None,
         pattern: Pattern,
     ) -> Tensor | PairBias | None:
-        """Sum of the pair bias of the caller and the bias of the position code."""
+        """Sum of the given pair bias and the bias of the positional encoding."""
         if bias is not None:
             batch, n, _ = x.shape
             keys = n if cache is None else cache.capacity or cache.length + n
@@ -208,7 +211,7 @@ class Transformer(nn.Module):
             return kept[0], Sight(valid=cache.memory_valid)
         if memory is None:
             if self.cross:
-                raise UserError("the memory is missing, which a trunk with cross=True needs", hint="Pass memory.")
+                raise UserError("a trunk with cross=True needs a memory, but none is given", hint="Pass memory.")
             return None, None
         if not self.cross:
             message = f"a trunk made without cross=True cannot use a memory (of shape {tuple(memory.shape)})"
@@ -328,7 +331,7 @@ def check_layout(x: Tensor, valid: Valid, dim: int | None = None) -> None:
 
 
 class AttentionTrunkOptions(DepthOptions, PositionOptions):
-    """Options of trunks with attention in every block."""
+    """Base class of the options of trunks with attention in every block."""
 
     choices: ClassVar[dict[str, str]] = {"position": "position"}
 
@@ -347,7 +350,8 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     """Norms of a block before attention and MLP (pre, as in GPT-2; default) or after each residual sum (post, as in
     the transformer of 2017)."""
     embedding_norm: bool = False
-    """Normalise tokens with their positions before the first block, as BERT does (default: false)."""
+    """Normalise embedded tokens, with their positional encoding, before the first block, as BERT does (default:
+    false)."""
     last_norm: bool = True
     """Normalise after the last block (default: true); only for norm_position pre."""
     qk_norm: Literal["none", "layer", "rms"] = "none"
@@ -362,8 +366,9 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     window: int | None = Field(default=None, ge=0)
     """Attention window: number of tokens on each side that a token attends to (default: all tokens)."""
     position: str = "auto"
-    """Position code. auto (default): learned if the number of positions is fixed, else sinusoidal. unpaired: sinusoidal
-    with its own frequency for each channel (ASTROMER); modulation: scale and shift by Fourier series (TimeModAttn)."""
+    """Positional encoding. auto (default): learned if the number of positions is fixed, else sinusoidal. unpaired:
+    sinusoidal with a different frequency for each channel (ASTROMER); modulation: scale and shift by Fourier series
+    (TimeModAttn)."""
 
     def attention_options(self, form: TokenForm) -> dict[str, Any]:
         """Keyword arguments of a trunk with attention, except its size."""
@@ -399,13 +404,14 @@ class TransformerOptions(AttentionTrunkOptions):
     """Residual connections around attention and MLP (default: true); ASTROMER 1 has none."""
     extras: tuple[Literal["head_scale", "output_scale", "attention_norm", "hidden_norm", "residual_scale"], ...] = ()
     """Extra parts of a block from NormFormer (default: none). head_scale: a learned scale of each head before
-    the output layer; output_scale: the same after the output layer (Particle Transformer); attention_norm: a norm after
-    attention; hidden_norm: a norm inside the MLP; residual_scale: a learned scale of the residual of the MLP."""
+    the output layer; output_scale: a learned scale of each part of the output after this layer (Particle Transformer);
+    attention_norm: a norm after attention; hidden_norm: a norm inside the MLP; residual_scale: a learned scale of the
+    residual of the MLP."""
     compress: int | None = Field(default=None, ge=1)
     """Number of learned mixtures of tokens that replace keys and values, as in Linformer (default: all tokens)."""
 
     def block_options(self) -> dict[str, Any]:
-        """Keyword arguments for blocks like those of this trunk, without dropout."""
+        """Keyword arguments of this trunk's blocks, without dropout."""
         names = ("kv_heads", "head_dim", "mlp_ratio", "activation", "norm", "norm_position", "residual", "qk_norm")
         return {name: getattr(self, name) for name in (*names, "bias", "extras")} | {"epsilon": self.norm_epsilon}
 
@@ -413,7 +419,7 @@ class TransformerOptions(AttentionTrunkOptions):
         options = self.attention_options(form)
         if self.compress is not None:
             if form.grid_shape is None:
-                message = f"`tokens.kind: {form.kind}` has no fixed number of positions, which model.compress needs"
+                message = f"model.compress needs a fixed number of positions, but `tokens.kind: {form.kind}` has none"
                 raise UserError(message, key="model.compress")
             options |= {"compress": self.compress, "places": form.grid_shape, "lead": form.leading}
         names = ("drop_path", "mlp_ratio", "activation", "extras", "residual", "hidden_dropout")

@@ -46,12 +46,14 @@ class Attention(nn.Module):
 
     kv_heads    heads of keys and values: H (default), 1 (multi-query, arXiv 1911.02150) or any divisor of H
                 (grouped-query, arXiv 2305.13245)
-    score       content, additive, location, general, dot or scaled_dot; `length` is the longest memory of location
+    score       content, additive, location, general, dot or scaled_dot; `length` is the maximum number of keys for
+                location
     qk_norm     `layer`, `rms` or `none`: normalise each head's queries and keys (arXiv 2302.05442)
-    turn_values rotate the values too, and the heads back: head_h = R_i^-1 sum_j a_ij R_j v_j (arXiv 2310.10375). With
-                many frequencies, each head is then a spectrum of the tokens around token i
+    turn_values rotate the values too, and rotate the output of each head back: head_h = R_i^-1 sum_j a_ij R_j v_j
+                (arXiv 2310.10375). With many frequencies, each head is then a spectrum of the tokens around token i
     head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise they are 1
-    bias        whether projections, and norms of queries and keys, have biases; `epsilon` is that of the norms
+    bias        whether projections, and norms of queries and keys, have biases
+    epsilon     epsilon of the norms of queries and keys
     kernel      auto (the fastest), or a name in `kernels.KERNELS`
     compress    number of learned mixtures of the tokens that replace the keys and values (Linformer, arXiv 2006.04768);
                 `places` is the number of token positions, `lead` the number of first tokens without a position
@@ -116,7 +118,7 @@ class Attention(nn.Module):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Attention (B, N, D) of queries x (B, N, D) to the memory (B, M, D) or to x.
+        """Attention of queries x (B, N, D) to the memory (B, M, D), or to x; (B, N, D).
 
         sight     visible keys and the bias of the scores
         rotation  rotation of queries and keys by their positions (`Rotary`)
@@ -177,7 +179,7 @@ class Attention(nn.Module):
             raise UserError(f"tokens must have shape (B, N, {self.dim}), not {tuple(x.shape)}")
 
     def _key(self, k: Tensor) -> Tensor:
-        """Keys prepared for the score; a score other than a product needs a copy per head."""
+        """Keys prepared for the score; repeated for every head if the score is no product."""
         return self.score.key(k if self.score.fused else repeat_heads(k, self.heads))
 
     def _project(self, x: Tensor, rows: slice) -> Tensor:

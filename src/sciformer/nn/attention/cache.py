@@ -25,7 +25,10 @@ class Store:
         return start + n
 
     def extend(self, k: Tensor, v: Tensor, start: int | Tensor) -> tuple[Tensor, Tensor]:
-        """Store k and v (B, G, N, E) from position `start` on; return all (B, G, M, E)."""
+        """Store new keys and values from index `start`; return all keys and values.
+
+        Shapes: new keys k and values v (B, G, N, E), all keys and values (B, G, M, E).
+        """
         if self.capacity is None:
             assert isinstance(start, int)
             if self.keys is not None and self.values is not None:
@@ -62,10 +65,10 @@ class Store:
 
 
 def _joined(kept: Tensor, new: Tensor, start: int) -> Tensor:
-    """First `start` stored keys or values, then the new ones: (B, G, M', E).
+    """Append new keys or values after the first `start` stored rows: (B, G, M', E).
 
     In a long text, copying all stored keys for every new token would cost more than the token itself. Without
-    gradients, the tensor therefore has spare room at its end.
+    gradients, the returned tensor therefore has spare room at its end for later tokens.
     """
     whole = start + new.shape[2]
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
@@ -80,7 +83,7 @@ def _joined(kept: Tensor, new: Tensor, start: int) -> Tensor:
 
 
 def _chosen(kept: Tensor | None, index: Tensor, fixed: bool) -> Tensor | None:
-    """Rows `index` of a stored tensor; fixed buffers keep their address for CUDA graphs."""
+    """Rows `index` of a stored tensor; a fixed buffer is changed in place."""
     if kept is None:
         return None
     rows = kept.index_select(0, index)
@@ -88,7 +91,7 @@ def _chosen(kept: Tensor | None, index: Tensor, fixed: bool) -> Tensor | None:
 
 
 def _fresh(x: Tensor, valid: Tensor | None) -> Tensor:
-    """Mask (B, N) of the valid new tokens x (B, N, D)."""
+    """Mask (B, N) of new tokens x (B, N, D): `valid`, or all True."""
     return torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if valid is None else valid
 
 
@@ -97,7 +100,7 @@ class Cache:
 
     A growing cache is the default. With `capacity` it is fixed: buffers are allocated at the first step and written in
     place, and the position advances on the device. A decoding step can then be compiled or captured as a CUDA graph.
-    `length` on the host does not count the steps of a graph or a compiled call.
+    `length` is counted on the host, so it does not include the steps of a CUDA graph or a compiled call.
     """
 
     def __init__(self, depth: int, capacity: int | None = None) -> None:
@@ -116,7 +119,11 @@ class Cache:
         return bool(self.blocks) and self.blocks[0].memory is not None
 
     def begin(self, x: Tensor, valid: Tensor | None) -> tuple[int | Tensor, Tensor | None]:
-        """Position of the first new token of x (B, N, D), and mask (B, M) of all keys."""
+        """Position of the first new token, and mask (B, M) of all keys.
+
+        x      (B, N, D) new tokens
+        valid  (B, N) mask of the new tokens; None means that all are real
+        """
         batch, n, _ = x.shape
         kept = self.blocks[0].keys if self.blocks else None
         if kept is not None and len(kept) != batch:
@@ -140,7 +147,10 @@ class Cache:
         return self.slot, self.valid
 
     def place(self, at: Tensor, batch: int) -> Tensor:
-        """Append coordinates `at` (B or 1, N, A) of new tokens; return all (B, M, A)."""
+        """Append coordinates `at` of new tokens; return the coordinates of all tokens.
+
+        Shapes: `at` (B or 1, N, A), result (B, M, A).
+        """
         at = at.expand(batch, -1, -1)
         if self.capacity is None:
             at = at if self.at is None else torch.cat([self.at, at], 1)
@@ -154,7 +164,7 @@ class Cache:
         return self.at
 
     def finish(self, n: int) -> None:
-        """Advance by n tokens; called after all blocks have stored their keys."""
+        """Advance the position by n tokens, after all blocks have stored their keys."""
         if self.capacity is None:
             self.valid, self.at = self.pending
             self.length += n
@@ -165,7 +175,7 @@ class Cache:
             self.length += n
 
     def reset(self) -> None:
-        """Empty a fixed cache in place; replace a growing cache by a new one instead."""
+        """Empty a cache of fixed capacity in place; for a growing cache, make a new cache."""
         assert self.capacity is not None
         self.length = 0
         for kept in (self.slot, self.valid):

@@ -13,12 +13,14 @@ from .masks import Documents, Full, Sight
 
 
 class Compress(nn.Module):
-    """k'_m = s sum_j E[p_j, m] k_j,  v'_m = s sum_j F[p_j, m] v_j  for m < `count`.
+    """Linformer projection of keys and values to `count` mixtures (arXiv 2006.04768).
 
-    Linformer (arXiv 2006.04768). p_j is the position of token j, on a line or a grid of `places`; E and F are learned
-    and shared by the heads. For real coordinates, rows of E and F are interpolated. s is the number of positions
-    divided by the number of tokens (1 for complete samples), so that samples of all sizes give mixtures of the same
-    scale. The first `lead` tokens of a sequence have no position; each has its own rows of E and F.
+        k'_m = s sum_j E[p_j, m] k_j,   v'_m = s sum_j F[p_j, m] v_j   for m < count
+
+    p_j is the position of token j, on a line or a grid of `places`; E and F are learned and shared by the heads. For
+    real-valued coordinates, rows of E and F are interpolated. s is the number of positions divided by the number of
+    tokens (1 for complete samples), so that samples of all sizes give mixtures of the same scale. The first `lead`
+    tokens of a sequence have no position; each of them has its own rows of E and F.
     """
 
     def __init__(self, count: int, places: int | tuple[int, ...], lead: int = 0) -> None:
@@ -31,7 +33,11 @@ class Compress(nn.Module):
             nn.init.normal_(weight, std=self.whole**-0.5)  # mixtures have the variance of keys and values
 
     def forward(self, k: Tensor, v: Tensor, at: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mixtures (B, G, count, E) of keys and values (B, G, N, E) at `at` (B or 1, N, A)."""
+        """Mixtures (B, G, count, E) of keys and values (B, G, N, E).
+
+        at     (B or 1, N, A) coordinates of the tokens
+        valid  (B, N) mask of real tokens; None means that all are real
+        """
         mixture = self.table.code(at)
         if self.first is not None:
             mixture = torch.cat([self.first.expand(mixture.shape[0], -1, -1), mixture[:, self.lead :]], 1)
@@ -49,7 +55,7 @@ class Compress(nn.Module):
 
 
 def compress_error(what: str) -> UserError:
-    """Error for `compress` without full self-attention, or with a pair bias."""
+    """Error if `compress` is combined with `what`, which it does not support."""
     return UserError(f"compress cannot be used with {what}", hint="It needs full self-attention.")
 
 

@@ -1,7 +1,7 @@
 """Attention masks: patterns over positions, padding masks and biases.
 
 A pattern is a rule over two positions: query i may see key j where `allows(i, j)` is True. Rules combine with `&` and
-`|`. Kernels use the dense mask of a rule, its attention distance, or evaluate it block by block.
+`|`. A kernel uses the dense mask of a rule or its attention distance, or evaluates the rule block by block.
 
     Causal() & Window(128)        the last 128 tokens
     Window(64) | Global(1)        a window, and a class token that sees all tokens and is seen by all
@@ -40,11 +40,11 @@ class Pattern:
         raise NotImplementedError
 
     def reach(self) -> AttentionDistance:
-        """Largest distance between query and visible key, to the left and to the right."""
+        """Largest distance from a query to a visible key, to the left and to the right."""
         return math.inf, math.inf
 
     def mask(self, n: int, m: int, start: int | Tensor = 0, device: torch.device | None = None) -> Tensor:
-        """Mask (n, m) for queries at start, start + 1, ... and keys at 0, 1, ..."""
+        """Mask (n, m) of queries at positions start, start + 1, ... and keys at 0, 1, ..."""
         i = torch.arange(n, device=device)[:, None] + start
         return self.allows(i, torch.arange(m, device=device)[None, :])
 
@@ -100,7 +100,10 @@ class Window(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Strided(Pattern):
-    """Strided attention: |i - j| < stride or (i - j) mod stride = 0 (arXiv 1904.10509)."""
+    """Strided attention (arXiv 1904.10509).
+
+    |i - j| < stride or (i - j) mod stride = 0
+    """
 
     stride: int
 
@@ -115,7 +118,7 @@ class Strided(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Global(Pattern):
-    """Global tokens, the first `count` (arXiv 2004.05150): i < count or j < count."""
+    """Global attention of the first `count` tokens (arXiv 2004.05150): i or j < count."""
 
     count: int
     uniform = False
@@ -167,9 +170,9 @@ class Either(Combination):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Documents(Pattern):
-    """Block-diagonal mask of packed sequences; the rule `within` acts inside each.
+    """Block-diagonal mask of packed sequences, with a rule `within` each sequence.
 
-    Here i and j are indices of packed tokens. For cross-attention the keys have their own layout, `keys`.
+    Here i and j are indices of packed tokens. For cross-attention the keys have a layout of their own, `keys`.
     """
 
     queries: Ragged
@@ -183,7 +186,7 @@ class Documents(Pattern):
 
     @property
     def memory(self) -> Ragged:
-        """Layout of the keys (default: that of the queries)."""
+        """Layout of the keys (default: the layout of the queries)."""
         return self.queries if self.keys is None else self.keys
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
@@ -234,12 +237,12 @@ class Sight:
 
     @property
     def packed(self) -> Ragged | None:
-        """Layout of packed queries; None if they are padded."""
+        """Layout of the queries if they are packed; None if they are padded."""
         return self.pattern.queries if isinstance(self.pattern, Documents) else None
 
     @property
     def dense_bias(self) -> Tensor | None:
-        """The bias as a dense tensor (B or 1, H or 1, N, M), or None."""
+        """Bias as a dense tensor (B or 1, H or 1, N, M), or None."""
         bias = self.bias
         return self.once("dense bias", bias.flat) if isinstance(bias, PairBias) else bias
 
@@ -252,7 +255,7 @@ class Sight:
         return self.prepared[key]
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
-        """Check the shapes of mask and bias for B samples, H heads, N queries, M keys."""
+        """Check the shapes of mask and bias for a `batch` with n queries and m keys."""
         if self.valid is not None and (self.valid.dtype != torch.bool or self.valid.shape != (batch, m)):
             found = f"{self.valid.dtype} of shape {tuple(self.valid.shape)}"
             raise UserError(f"`valid` must be boolean of shape {(batch, m)}, True where the key is real, not {found}")

@@ -50,7 +50,7 @@ class Triangle:
 
 
 def unravel(place: Tensor) -> tuple[Tensor, Tensor]:
-    """Row i and column j <= i of the index i (i + 1) / 2 + j in a triangle."""
+    """Row i and column j <= i of a triangle, from the index i (i + 1) / 2 + j."""
     i = ((8 * place.double() + 1).sqrt() / 2 - 0.5).long()
     i = i - (i * (i + 1) // 2 > place).long()  # the square root may be rounded across an integer
     i = i + ((i + 1) * (i + 2) // 2 <= place).long()
@@ -58,7 +58,7 @@ def unravel(place: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def square(i: Tensor) -> Tensor:
-    """Triangle index (n, n) of each pair of positions i (n,), the same for both orders."""
+    """Triangle index (n, n) of each pair of positions i (n,); symmetric."""
     high, low = torch.maximum(i[:, None], i), torch.minimum(i[:, None], i)
     return high * (high + 1) // 2 + low
 
@@ -105,7 +105,7 @@ class PairBias:
         return self._at(starts[:, None] + square(ragged.position), same)[None]
 
     def after(self) -> PairBias:
-        """Bias after prepending a token to each sequence; pairs with this token have 0."""
+        """Bias after a token is prepended to each sequence; its pairs have bias 0."""
         old, longer = self.ragged, self.ragged.longer()
         triangle = Triangle(longer)
         i, j = longer.position[triangle.rows] - 1, longer.position[triangle.columns] - 1
@@ -121,9 +121,9 @@ class PairBias:
 
 
 class PairEmbedding(nn.Module):
-    """Pair bias b = f_K(... f_1(norm(u))) of features u (arXiv 2202.03772).
+    """Pair bias b = f_K(... f_1(norm(u))) from pair features u (arXiv 2202.03772).
 
-    The layers are f_k(x) = gelu(norm(W_k x + c_k)). Norms are over the pairs of the batch.
+    The layers are f_k(x) = gelu(norm(W_k x + c_k)). The norms are batch norms over all pairs of the batch.
 
     widths  widths of the layers; the last width is the number of heads
     last    whether the last layer has an activation
@@ -141,7 +141,7 @@ class PairEmbedding(nn.Module):
         self.last = last
 
     def forward(self, pairs: Tensor, real: Tensor | None = None) -> Tensor:
-        """Bias (..., H) of pairs (..., F); norms ignore pairs where `real` (...) is False."""
+        """Bias (..., H) from pair features (..., F); `real` (...) masks pairs for norms."""
         x = self.norm(pairs, real)
         for k, (layer, norm) in enumerate(zip(self.layers, self.norms), 1):
             x = norm(layer(x), real)

@@ -16,7 +16,7 @@ from ...errors import UserError, one_of
 
 
 class Score(nn.Module):
-    """Abstract score(q, k); the default comparison is scale * q k^T."""
+    """Abstract alignment score of queries and keys (default: scale * q k^T)."""
 
     fused: bool = True
 
@@ -25,7 +25,7 @@ class Score(nn.Module):
         return q
 
     def key(self, k: Tensor) -> Tensor:
-        """Key prepared for the comparison; computed once, also in step-by-step decoding."""
+        """Key prepared for the comparison; decoding prepares every key only once."""
         return k
 
     def scale(self, dim: int) -> float:
@@ -41,20 +41,22 @@ class Score(nn.Module):
 
 
 class Dot(Score):
-    """score(q, k) = q . k (Luong 2015, arXiv 1508.04025)."""
+    """Dot-product score(q, k) = q . k (Luong 2015, arXiv 1508.04025)."""
 
 
 class ScaledDot(Score):
-    """score(q, k) = q . k / sqrt(E) (Vaswani 2017, arXiv 1706.03762)."""
+    """Scaled dot-product score(q, k) = q . k / sqrt(E) (arXiv 1706.03762)."""
 
     def scale(self, dim: int) -> float:
         return dim**-0.5 if dim else 1.0
 
 
 class Content(Score):
-    """score(q, k) = beta cos(q, k) = beta q . k / (|q| |k|) (Graves 2014, arXiv 1410.5401).
+    """Content-based score: scaled cosine similarity (Graves 2014, arXiv 1410.5401).
 
-    The sharpness beta is learned for each head and starts at 1. Norms |q| and |k| are at least 1e-3, so that the
+        score(q, k) = beta cos(q, k) = beta q . k / (|q| |k|)
+
+    The sharpness beta is learned for each head and starts at 1. The norms |q| and |k| are at least 1e-3, so that the
     gradient of a vector near zero (the first state of a decoder) stays bounded.
     """
 
@@ -72,7 +74,7 @@ class Content(Score):
 
 
 class General(Score):
-    """score(q, k) = q^T W k, with W = 1 at the start (Luong 2015, arXiv 1508.04025)."""
+    """General score(q, k) = q^T W k (arXiv 1508.04025); initial W: identity."""
 
     def __init__(self, dim: int, heads: int = 1) -> None:
         super().__init__()
@@ -83,7 +85,7 @@ class General(Score):
 
 
 class Additive(Score):
-    """score(q, k) = v . tanh(W_q q + W_k k) (Bahdanau 2015, arXiv 1409.0473).
+    """Additive score(q, k) = v . tanh(W_q q + W_k k) (Bahdanau 2015, arXiv 1409.0473).
 
     The matrix W_a of the paper is [W_q, W_k]. Queries and keys are compared pair by pair, which needs E times
     the memory of a product.
@@ -109,9 +111,9 @@ class Additive(Score):
 
 
 class Location(Score):
-    """score(q, k_j) = (W q)_j at the position j (Luong 2015, arXiv 1508.04025).
+    """Location-based score(q, k_j) = (W q)_j (Luong 2015, arXiv 1508.04025).
 
-    W has one row for each of `length` positions; the content of the keys is not used.
+    j is the position of the key, and W has a row for each of `length` positions. The content of the keys is not used.
     """
 
     fused = False
@@ -143,7 +145,7 @@ SCORES: dict[str, type[Score]] = {
 
 
 def make_score(name: str, dim: int, heads: int = 1, length: int = 512) -> Score:
-    """Make the score `name` for heads of width `dim`; only location uses `length`."""
+    """Make the score `name` for heads of width `dim`; `length` is for location only."""
     one_of("the score", name, SCORES)
     if name in ("dot", "scaled_dot"):
         return SCORES[name]()

@@ -55,7 +55,10 @@ class FlatTrunk(Trunk):
         return layout.back(self.run(y, place, layout, watch, **more))
 
     def run(self, y: Tensor, at: Tensor | None, layout: Layout, watch: Watch | None) -> Tensor:
-        """Run the blocks over tokens (T, D) at (T, A); `layout.show` records the states."""
+        """Run the blocks over tokens y (T, D) at coordinates `at` (T, A).
+
+        `layout.show` records the hidden states.
+        """
         raise NotImplementedError
 
 
@@ -63,7 +66,8 @@ class PaddedTrunk(Trunk):
     """Abstract trunk over padded tokens (B, N, D), for blocks over sequences or grids."""
 
     run: Callable[..., Tensor]
-    """Method run(x, valid, at, watch, ...) that runs the blocks over x (B, N, D), with further keywords of the call."""
+    """Method run(x, valid, at, watch, ...) that runs the blocks over x (B, N, D). It gets further keywords of the
+    call."""
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
         if isinstance(valid, Ragged):

@@ -24,7 +24,9 @@ from ..watch import Watch, look
 
 
 class LineConv(nn.Module):
-    """y_i = silu(BatchNorm(sum_k W_k x_i+k)), |k| <= kernel // 2, within a sequence.
+    """1D convolution, batch norm and SiLU over the tokens of a sequence.
+
+        y_i = silu(BatchNorm(sum_k W_k x_(i+k))),   |k| <= kernel // 2
 
     Beyond the ends of a sequence, and at padding, x is zero. In packed sequences, neighbours from another sequence are
     zero too.
@@ -39,7 +41,7 @@ class LineConv(nn.Module):
         self.norm = BatchNorm(dim)
 
     def forward(self, x: Tensor, valid: Tensor | None = None, ragged: Ragged | None = None) -> Tensor:
-        """Convolve x (B, N, D) with `valid` (B, N), or packed x (1, T, D) with its layout."""
+        """Convolve x (B, N, D), or packed x (1, T, D) with its layout `ragged`."""
         real = valid if ragged is None else ragged.inside[None]
         reach, n = self.kernel // 2, x.shape[1]
         wide = F.pad(zero_padding(x, real), (0, 0, reach, reach))
@@ -66,7 +68,8 @@ class ConformerBlock(nn.Module):
         post:  x <- norm(x + attention(x));   x <- norm(x + f(x)) for each convolution
         pre:   x <- x + attention(norm(x));   x <- x + f(norm(x)) for each convolution
 
-    width    width of the convolutions f (LineConv), in tokens
+    width         width of each convolution f (LineConv), in tokens
+    convolutions  number of convolutions
     """
 
     def __init__(
@@ -104,7 +107,7 @@ class ConformerBlock(nn.Module):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Output (B, N, D) for x (B, N, D); called like Block, without memory and store."""
+        """Output (B, N, D) from x (B, N, D); call as for Block, without memory or store."""
         assert memory is None
         assert store is None
         valid, ragged = (None, None) if sight is None else (sight.valid, sight.packed)

@@ -18,7 +18,10 @@ from .base import PaddedTrunk
 
 
 class ConvBlock(nn.Module):
-    """x <- x + conv(gelu(norm(conv(gelu(norm(x))))))  (arXiv 1603.05027), with LayerNorm."""
+    """Residual block with LayerNorm: x <- x + conv(gelu(norm(conv(gelu(norm(x)))))).
+
+    Pre-activation residual block of arXiv 1603.05027.
+    """
 
     def __init__(self, dim: int, kernel: int, line: bool, dilation: int, dropout: float) -> None:
         super().__init__()
@@ -28,7 +31,7 @@ class ConvBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """Run the block over x (B, D, ...), on a line or grid with mask `real` (B, 1, ...)."""
+        """Output (B, D, ...) from x (B, D, ...), with mask `real` (B, 1, ...)."""
         y = x
         for norm, conv in zip(self.norms, self.convs):
             y = F.gelu(norm(y.movedim(1, -1))).movedim(-1, 1)
@@ -39,8 +42,9 @@ class ConvBlock(nn.Module):
 class ConvNet(PaddedTrunk):
     """Residual ConvNet of `depth` blocks, on a line or on a grid of this `shape`.
 
-    The receptive field grows on each side by 2 (kernel // 2) dilation tokens per block; block i has the dilation
-    `dilation_growth`^i. Norms act on each token alone, so the output depends neither on padding nor on other samples.
+    Block i has the dilation `dilation_growth`^i. Each block extends the receptive field on each side by
+    2 (kernel // 2) dilation tokens. Norms act on each token alone, so the output depends neither on padding nor on
+    other samples.
     """
 
     columns = ("cell",)
@@ -75,10 +79,10 @@ class ConvNet(PaddedTrunk):
         cell: Tensor | None = None,
         shape: tuple[int, int] | None = None,
     ) -> Tensor:
-        """Run the blocks over tokens (B, N, D), on a grid N = height * width.
+        """Run the blocks over tokens (B, N, D), on a line or a grid.
 
-        cell   row and column of each token, for samples of other shapes than the grid
-        shape  shape of the grid (default: that of the trunk)
+        cell   row and column of each token, for samples that do not fill the grid
+        shape  shape of the grid (default: the shape given to the trunk)
         """
         shape = shape or self.shape
         if line := shape is None:
@@ -101,7 +105,7 @@ class ConvNet(PaddedTrunk):
 
 
 def _cells(y: Tensor, line: bool) -> Tensor:
-    """(B, D, N) on a line, or (B, D, rows, columns) -> (B, rows, columns, D)."""
+    """Move channels last: (B, rows, columns, D). A line (B, D, N) becomes one row."""
     return (y[:, :, None] if line else y).movedim(1, -1)
 
 
@@ -115,7 +119,7 @@ class ConvNetOptions(DepthOptions, PositionOptions):
     dilation_growth: int = Field(default=1, ge=1)
     """Factor by which the dilation grows from block to block (default: 1)."""
     position: str = "auto"
-    """Position code. auto (default): none, because convolutions know the neighbours of a token."""
+    """Positional encoding. auto (default): none, because convolutions use the order of the tokens."""
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ConvNet:
         shape = form.grid_shape if isinstance(form.grid_shape, tuple) and len(form.grid_shape) == 2 else None

@@ -1,4 +1,4 @@
-"""Deep sets: the same MLP for every token, without interaction."""
+"""Deep sets: the same MLP for every token; tokens do not interact."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .base import FlatTrunk
 
 
 class DeepSets(FlatTrunk):
-    """x <- relu(W x + b) for each token, with one layer for each of `widths`.
+    """Deep set: layers x <- relu(W x + b) of the given `widths`, for each token alone.
 
     Followed by a sum over tokens and an MLP, it can represent any function of a set (arXiv 1703.06114, 1810.05165).
     """
@@ -35,7 +35,7 @@ class DeepSets(FlatTrunk):
 
 
 class WidthOptions(DepthOptions):
-    """Options of trunks with a width for each block; input tokens may have any width."""
+    """Base class of the options of trunks with a separate width for each block."""
 
     keeps_width: ClassVar[bool] = False
 

@@ -21,7 +21,9 @@ MAX_EXACT_AXES = 4  # up to here distances come from differences (exact for clos
 
 
 def nearest(at: Tensor, valid: Tensor | None, count: int, itself: bool = False) -> tuple[Tensor, Tensor]:
-    """Indices (B, N, count) of the nearest tokens, nearest first, and their mask.
+    """Indices (B, N, count) of the nearest neighbours, nearest first, and their mask.
+
+    The mask is False where a sample has fewer tokens than `count`.
 
     at      (B, N, A) coordinates of the tokens; padding is ignored
     itself  whether a token counts as its own nearest neighbour
@@ -47,10 +49,12 @@ def nearest(at: Tensor, valid: Tensor | None, count: int, itself: bool = False) 
 
 
 class EdgeConv(nn.Module):
-    """y_i = relu(s(x_i) + mean over neighbours j of f(x_i, x_j - x_i)).
+    """EdgeConv: graph convolution over nearest neighbours (arXiv 1801.07829).
 
-    f is `layers` times [W, BatchNorm, relu] (arXiv 1801.07829, 1902.08570). The shortcut s is x, or [W, BatchNorm] if
-    the width changes; without a shortcut, y_i is the mean. Missing neighbours (in small samples) count as x_j = 0.
+        y_i = relu(s(x_i) + mean over neighbours j of f(x_i, x_j - x_i))
+
+    f consists of `layers` layers [linear, BatchNorm, relu]. The shortcut s(x) is x, or [linear, BatchNorm] of x if the
+    width changes. Without a shortcut, y_i is the mean alone. Missing neighbours (in small samples) count as x_j = 0.
 
     The first layer is W (x_i, x_j - x_i) = (W_1 - W_2) x_i + W_2 x_j, so its products are per token, not per edge.
     """
@@ -76,7 +80,7 @@ class EdgeConv(nn.Module):
         self.change_norm = BatchNorm(dim) if shortcut and inputs != dim else None
 
     def forward(self, x: Tensor, at: Tensor, layout: Layout) -> Tensor:
-        """Convolve flat tokens x (T, D) with neighbours by `at` (T, A); returns (T, D')."""
+        """Output (T, D') from flat tokens x (T, D) at coordinates `at` (T, A)."""
         place, there = nearest(layout.pad(at), layout.valid, self.neighbours, self.itself)
         rows = layout.rows.gather(1, place.flatten(1)).view_as(place)
         near = layout.unpad(torch.where(there, rows, layout.total))  # (T, K) rows of the run
@@ -96,7 +100,7 @@ class EdgeConv(nn.Module):
 
 
 class EdgeConvNet(FlatTrunk):
-    """BatchNorm, then EdgeConv blocks of `widths` (ParticleNet, arXiv 1902.08570).
+    """ParticleNet (arXiv 1902.08570): BatchNorm, then EdgeConv blocks of `widths`.
 
     The first block finds neighbours by the coordinates `at`, or by the input features if there are no coordinates. Each
     later block finds neighbours by the output of the previous block.
@@ -119,7 +123,7 @@ class EdgeConvNet(FlatTrunk):
 
 
 class NeighbourOptions(WidthOptions):
-    """Options of trunks with nearest neighbours."""
+    """Base class of the options of trunks with nearest neighbours."""
 
     neighbours: int = Field(default=16, ge=1)
     """Number of nearest neighbours of each token (default: 16)."""

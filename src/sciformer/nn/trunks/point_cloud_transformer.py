@@ -22,8 +22,8 @@ class OffsetAttention(nn.Module):
 
         a_j = sum_i v_i A_ij / sum_i A_ij,   A_ij = softmax over j of q_i k_j
 
-    Queries, keys and values are BatchNorm(W x); queries and keys have a quarter of the width. Weights are normalised
-    over j by the softmax, then over i by the sum.
+    Queries q, keys k and values v are BatchNorm(W x); queries and keys have a quarter of the width. The weights A are
+    normalised over j by the softmax, then over i by the sum.
     """
 
     def __init__(self, dim: int) -> None:
@@ -35,7 +35,7 @@ class OffsetAttention(nn.Module):
         self.out_norm = BatchNorm(dim)
 
     def forward(self, x: Tensor, layout: Layout, watch: Watch | None = None) -> Tensor:
-        """Output (T, D) for flat tokens x (T, D)."""
+        """Output (T, D) from flat tokens x (T, D)."""
         q, k, v = layout.pad(self.qkv_norm(self.qkv(x), layout.real)).split(self.widths, -1)
         with torch.autocast(x.device.type, enabled=False):
             exact = torch.promote_types(x.dtype, torch.float32)
@@ -54,10 +54,11 @@ class OffsetAttention(nn.Module):
 
 
 class PointCloudTransformer(FlatTrunk):
-    """EdgeConv blocks (`widths`), then `depth` offset attentions (arXiv 2102.05073).
+    """Point cloud transformer: EdgeConv blocks, then `depth` offset attentions.
 
-    The input and all outputs of the attention layers are concatenated and projected to `dim`. The first EdgeConv block
-    finds neighbours by `at`, or else by the input features. A token is a neighbour of itself.
+    `widths` are the widths of the EdgeConv blocks. The input and all outputs of the attention layers are concatenated
+    and projected to `dim` (arXiv 2102.05073). The first EdgeConv block finds neighbours by the coordinates `at`, or by
+    the input features if there are no coordinates. A token is a neighbour of itself.
     """
 
     def __init__(self, inputs: int, dim: int, depth: int = 3, widths: Sequence[int] = (128, 64), neighbours: int = 20):
@@ -90,7 +91,7 @@ class PointCloudTransformer(FlatTrunk):
 class PointCloudTransformerOptions(NeighbourOptions):
     """`trunk: point_cloud_transformer`: EdgeConv blocks, then offset attention.
 
-    `widths` are those of the EdgeConv blocks (default: two blocks of width dim / 2).
+    `widths` are the widths of the EdgeConv blocks (default: two blocks of width dim / 2).
     """
 
     def build_trunk(

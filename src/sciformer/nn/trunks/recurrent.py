@@ -26,13 +26,14 @@ State = tuple[Tensor, ...]
 
 
 def step(kind: str, weights: list[Tensor], x: Tensor, state: State) -> State:
-    """One step of a recurrent cell: the reference for the fast kernels.
+    """Next state of a recurrent cell (reference for the fast kernels).
 
     rnn    h' = tanh(W x + U h + b)
     gru    r, z = sigmoid(W x + U h + b);   n = tanh(W_n x + b_n + r (U_n h + c_n));   h' = (1 - z) n + z h
     lstm   i, f, o = sigmoid(W x + U h + b);   g = tanh(W_g x + U_g h + b_g);   c' = f c + i g;   h' = o tanh(c')
 
-    x (B, D), state (h,) or (h, c), weights [W, U, bias of x, bias of h] with stacked gates, as in torch.nn.
+    Shapes: x (B, D), state (h,) or (h, c). The weights are [W, U, bias of x, bias of h], with stacked gates as in
+    torch.nn.
     """
     of_x = nn.functional.linear(x, weights[0], weights[2])
     of_h = nn.functional.linear(state[0], weights[1], weights[3])
@@ -48,7 +49,7 @@ def step(kind: str, weights: list[Tensor], x: Tensor, state: State) -> State:
 
 
 def open_gate(bias: Tensor, kind: str, hidden: int, forget_bias: float) -> None:
-    """Add `forget_bias` to the bias of the second gate: forget (LSTM) or update (GRU)."""
+    """Add `forget_bias` to the bias of the forget (LSTM) or update gate (GRU)."""
     if forget_bias and kind != "rnn":
         bias.data[hidden : 2 * hidden] += forget_bias
 
@@ -57,7 +58,7 @@ class Cell(nn.Module):
     """One step of an RNN, GRU or LSTM, with the equations of `step`."""
 
     def __init__(self, kind: str, dim: int, hidden: int, forget_bias: float = 0.0) -> None:
-        """Add `forget_bias` to the initial bias of gate f (LSTM) or z (GRU) (Gers 2000)."""
+        """Make the cell; `forget_bias` is added to the bias of gate f (LSTM) or z (GRU)."""
         super().__init__()
         one_of("the recurrent cell", kind, LAYERS)
         self.kind, self.hidden = kind, hidden
@@ -78,7 +79,7 @@ class Cell(nn.Module):
 
 
 class RecurrentCache:
-    """States of all layers of a recurrent trunk, and the memory of a decoder."""
+    """Cache for step-by-step calls: states of all layers, and the memory of a decoder."""
 
     def __init__(self) -> None:
         self.states: list[State] = []
@@ -93,10 +94,11 @@ class RecurrentCache:
 
 
 class Recurrent(PaddedTrunk):
-    """Recurrent network of `depth` layers, in one or both directions (arXiv 1303.5778).
+    """Recurrent network of `depth` layers, in one or two directions.
 
     The output has width `hidden` for each direction (default: `dim` in total). Padding is skipped: the backward
-    direction starts at the last real token. A network of one direction is causal and can continue from a cache.
+    direction starts at the last real token. A network with one direction is causal and can continue from a cache
+    (arXiv 1303.5778).
     """
 
     def __init__(
@@ -142,7 +144,7 @@ class Recurrent(PaddedTrunk):
         watch: Watch | None,
         cache: RecurrentCache | None = None,
     ) -> Tensor:
-        """Run the layers over x (B, N, D), starting from the state of a cache, if any."""
+        """Run the layers over x (B, N, D); with a cache, from its state."""
         if cache is not None and (self.directions == 2 or valid is not None):
             found = "two directions (`bidirectional`)" if self.directions == 2 else "padding (`valid`)"
             raise UserError(f"a cache cannot be used with {found}")
@@ -171,7 +173,10 @@ class Recurrent(PaddedTrunk):
         return RecurrentCache()
 
     def _read(self, layer: nn.Module, x: Tensor, state: State | None) -> tuple[Tensor, State]:
-        """Outputs and last state of a layer in one direction, from the state (B, hidden)."""
+        """Outputs and last state of a layer in one direction.
+
+        state  initial state, each part (B, hidden); None means zeros
+        """
         first = None
         if state is not None:
             parts = tuple(part[None].contiguous() for part in state)
@@ -181,7 +186,7 @@ class Recurrent(PaddedTrunk):
 
 
 class _Order:
-    """Index maps of a padded batch: real tokens first, back again, and reversed."""
+    """Orders of a padded batch: real tokens first, original, or reversed."""
 
     def __init__(self, x: Tensor, valid: Tensor | None) -> None:
         self.valid = valid
@@ -209,7 +214,7 @@ def _take(x: Tensor, index: Tensor) -> Tensor:
 
 
 class RecurrentOptions(DepthOptions, PositionOptions):
-    """`trunk: rnn`, and base of `trunk: gru` and `trunk: lstm`: recurrent layers."""
+    """`trunk: rnn`: simple recurrent layers; base class of the LSTM and GRU options."""
 
     choices: ClassVar[dict[str, str]] = {"position": "position"}
     can_be_causal: ClassVar[bool] = True
@@ -217,9 +222,9 @@ class RecurrentOptions(DepthOptions, PositionOptions):
     cell: ClassVar[str] = "rnn"
 
     bidirectional: bool = True
-    """Read the sequence in both directions (default: true). Decoders always read forward only."""
+    """Read the sequence in both directions (default: true). A decoder always reads only forward."""
     position: str = "auto"
-    """Position code. auto (default): none, because the trunk reads the tokens in their order."""
+    """Positional encoding. auto (default): none, because the trunk reads the tokens in their order."""
 
     @property
     def reads_both_ways(self) -> bool:
@@ -243,8 +248,8 @@ class LSTMOptions(RecurrentOptions):
     cell: ClassVar[str] = "lstm"
 
     forget_bias: float = 0.0
-    """Number added to the initial bias of the forget gate (LSTM) or update gate (GRU) (default: 0). With 1 the memory
-    is longer at the start of training."""
+    """Number added to the initial bias of the forget gate (LSTM) or update gate (GRU); default: 0. With 1 the state
+    changes more slowly at the start of training."""
 
 
 class GRUOptions(LSTMOptions):

@@ -27,8 +27,8 @@ class RecurrentDecoder(nn.Module):
         a_i = softmax_j(score(s_i-1, m_j));   c_i = sum_j a_ij m_j;   s_i = cell([y_i; c_i], s_i-1)   (arXiv 1409.0473)
         out_i = tanh(W [s_i; c_i])                                                                   (arXiv 1508.04025)
 
-    score   content, additive, location, general, dot or scaled_dot; None: no attention, the memory is used only for the
-            initial state
+    score   content, additive, location, general, dot or scaled_dot; None means no attention: the memory is used only
+            for the initial state
     depth   number of stacked cells; the state s of the top cell is the query
     """
 
@@ -57,7 +57,7 @@ class RecurrentDecoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def cache(self) -> RecurrentCache:
-        """Empty cache for step-by-step decoding; `forward` fills it and continues from it."""
+        """Empty cache for step-by-step decoding; pass it to every call."""
         return RecurrentCache()
 
     def forward(
@@ -71,7 +71,7 @@ class RecurrentDecoder(nn.Module):
         cache: RecurrentCache | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Decode inputs x (B, N, D) to outputs (B, N, D), causally and with the memory.
+        """Outputs (B, N, D) for inputs x (B, N, D), with attention to the memory.
 
         memory  (B, M, D') encoder states to attend to; with a cache, needed only at the first step
         start   (B, D') vector for the initial state (default: the mean of the memory, or zeros without memory)
@@ -131,7 +131,7 @@ class RecurrentDecoder(nn.Module):
 
 
 class Memory:
-    """Memory with keys prepared once, for attention with one query at a time."""
+    """Memory of a recurrent decoder, with keys prepared once for all steps."""
 
     def __init__(self, decoder: RecurrentDecoder, memory: Tensor, valid: Valid) -> None:
         check_layout(memory, valid)
@@ -162,13 +162,13 @@ class Memory:
 
 
 class RecurrentDecoderOptions(RecurrentOptions):
-    """Options of a recurrent trunk as the decoder of an encoder-decoder."""
+    """Options of a recurrent decoder in an encoder-decoder."""
 
     score: Literal["none", "content", "additive", "location", "general", "dot", "scaled_dot"] = "additive"
-    """Alignment score of the attention to the source (default: additive). none: no attention, only the initial state
-    comes from the source."""
+    """Alignment score of the attention to the source (default: additive). none: no attention; the decoder gets only its
+    initial state from the source."""
     longest: int = Field(default=512, ge=1)
-    """Largest number of source tokens, for `score: location` (default: 512)."""
+    """Maximum number of source tokens for `score: location` (default: 512)."""
 
     def build_decoder(self, form: TokenForm, memory_dim: int, memory_window: int | None) -> RecurrentDecoder:
         if not self.depth:

@@ -18,9 +18,9 @@ from .deep_sets import WidthOptions
 
 
 class ResidualUnit(nn.Module):
-    """x <- s(x) + f(f(x)) with f = relu(BatchNorm(conv)) of kernel size 3.
+    """Residual unit x <- s(x) + f(f(x)), f = relu(BatchNorm(conv)), kernel size 3.
 
-    s is x, or a convolution of kernel size 1 if width or stride require it. The inner f and s have the `stride`.
+    s(x) is x, or a convolution of kernel size 1 if width or stride require it. The inner f and s have the `stride`.
     """
 
     def __init__(self, inputs: int, dim: int, stride: int) -> None:
@@ -32,7 +32,7 @@ class ResidualUnit(nn.Module):
         self.change: nn.Module = nn.Identity() if same else nn.Conv1d(inputs, dim, 1, stride, bias=False)
 
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """Output (B, D', N') for x (B, D, N); `real` (B, N') is the mask after the stride."""
+        """Output (B, D', N') from x (B, D, N); `real` (B, N') is the output mask."""
         y = x
         for conv, norm in zip(self.convs, self.norms):
             y = convolved(conv, norm, y, real)
@@ -40,16 +40,16 @@ class ResidualUnit(nn.Module):
 
 
 def convolved(conv: nn.Module, norm: nn.Module, x: Tensor, real: Tensor | None) -> Tensor:
-    """relu(BatchNorm(conv(x))) of real tokens, and 0 at padding."""
+    """Convolution, batch norm and relu: relu(BatchNorm(conv(x))), 0 at padding."""
     y = F.relu(norm(conv(x).transpose(1, 2), real), inplace=True).transpose(1, 2)
     return y if real is None else y.masked_fill(~real[:, None], 0)
 
 
 class ResNet(FlatTrunk):
-    """BatchNorm, a convolution, then stages of two units (P-CNN, arXiv 1902.08570).
+    """1D ResNet: BatchNorm, a convolution, then stages of two residual units.
 
-    `widths` are those of the convolution and of each stage. From the second stage on, stages have stride 2, so groups
-    of tokens share one output: with three stages, tokens 0-3, 4-7, 8-11, ...
+    It is the P-CNN of arXiv 1902.08570. `widths` are the widths of the convolution and of each stage. Stages after the
+    first have stride 2, so groups of tokens share one output: with three stages, tokens 0-3, 4-7, 8-11, ...
     """
 
     def __init__(self, inputs: int, widths: Sequence[int]) -> None:
@@ -68,7 +68,7 @@ class ResNet(FlatTrunk):
         place, size = torch.arange(y.shape[2], device=y.device), 1
 
         def spread(y: Tensor) -> Tensor:
-            """Repeat the outputs (B, D, N') of groups for their tokens."""
+            """Repeat the output (B, D, N') of each group for every token of the group."""
             return layout.unpad(y.transpose(1, 2)[:, place // size])
 
         y = convolved(self.stem, self.stem_norm, y, real)
@@ -82,7 +82,7 @@ class ResNet(FlatTrunk):
 
 
 class ResNetOptions(WidthOptions):
-    """`trunk: resnet`: 1D ResNet; `widths` of the first convolution and the stages."""
+    """`trunk: resnet`: 1D ResNet (`widths`: first convolution, then each stage)."""
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ResNet:
         return ResNet(form.width, self.all_widths())

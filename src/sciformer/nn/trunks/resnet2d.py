@@ -1,4 +1,4 @@
-"""ResNet of images; tokens are patches of pixels, assembled to the image."""
+"""ResNet of images: patches of pixels are assembled to the image."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOTTLENECK_EXPANSION = 4  # output width of a bottleneck block divided by its in
 
 
 class ConvNorm(nn.Module):
-    """relu(BatchNorm(conv(x))), without relu if not `active`; 0 outside the image."""
+    """Convolution, batch norm and relu (only if `active`); 0 outside the image."""
 
     def __init__(self, inputs: int, dim: int, kernel: int, stride: Pair = (1, 1), active: bool = True) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class ConvNorm(nn.Module):
         nn.init.kaiming_normal_(self.conv.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """Output (B, D', ...) for x (B, D, ...); `real` (B, 1, ...) masks the output."""
+        """Output (B, D', ...) from x (B, D, ...); `real` (B, 1, ...) is the output mask."""
         y = self.conv(x)
         if real is None and (y.numel() > y.shape[1] or not self.training):
             y = self.norm.plain(y)
@@ -44,10 +44,10 @@ class ConvNorm(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """x <- relu(s(x) + f(x)) (arXiv 1512.03385).
+    """Residual block x <- relu(s(x) + f(x)) (arXiv 1512.03385).
 
-    f has two 3 x 3 convolutions, or with a `bottleneck` 1 x 1, 3 x 3 and 1 x 1. s(x) is x, or a 1 x 1 convolution if
-    width or size change. The first 3 x 3 convolution has the stride.
+    f has two 3 x 3 convolutions, or with `bottleneck` convolutions of 1 x 1, 3 x 3 and 1 x 1. s(x) is x, or a 1 x 1
+    convolution if width or size change. The first 3 x 3 convolution has the stride.
     """
 
     def __init__(self, inputs: int, dim: int, stride: Pair, bottleneck: bool) -> None:
@@ -62,7 +62,10 @@ class ResidualBlock(nn.Module):
         self.change = None if same else ConvNorm(inputs, self.dim, 1, stride, active=False)
 
     def forward(self, x: Tensor, before: Tensor | None, real: Tensor | None) -> Tensor:
-        """Output (B, D', ...) for x (B, D, ...); `before` and `real` mask input and output."""
+        """Output (B, D', ...) from x (B, D, ...).
+
+        before, real  masks (B, 1, ...) of input and output
+        """
         y, inside = x, before
         for layer in self.layers:
             inside = inside if layer.conv.stride == (1, 1) else real
@@ -74,14 +77,14 @@ class ResNet2d(PaddedTrunk):
     """ResNet (arXiv 1512.03385): a stem, then stages of residual blocks.
 
     raster      height, width and channels of the input patches; pixels row by row, channels last
-    places      rows and columns of patches in the images
+    places      number of rows and columns of patches in an image
     stages      number of blocks of each stage
     widths      inner width of each stage
-    bottleneck  blocks of three convolutions, with an output of four times the inner width
+    bottleneck  whether blocks have three convolutions, with an output of four times the inner width
 
-    There is one output vector per patch, so the product of all strides is the side of a patch. Patches of 32 pixels
-    have the strides of the paper: 2 in the stem of 7 x 7, the max pooling, and every stage but the first. For smaller
-    patches, strides are removed in this order: max pooling, stem (which becomes 3 x 3), last stages.
+    There is one output vector per patch, so the product of all strides is the side of a patch. For patches of 32 pixels
+    the strides are those of the paper: 2 in the stem of 7 x 7, in the max pooling, and in every stage except the first.
+    For smaller patches, strides become 1 in this order: max pooling, stem (which becomes 3 x 3), last stages.
     """
 
     columns = ("cell",)
@@ -116,7 +119,7 @@ class ResNet2d(PaddedTrunk):
     ) -> Tensor:
         """Run stem and stages over patches (B, N, pixels).
 
-        cell   row and column of each patch, for images of other shapes than `places` (default: `at`, if integers)
+        cell   row and column of each patch, for images that do not fill `places` (default: `at`, if integers)
         """
         grid = Grid.of(self.places, x.shape[1], valid, cell, at, self.training)
         inside = Inside(grid.real, self.raster)
@@ -137,7 +140,7 @@ class ResNet2d(PaddedTrunk):
         return grid.pick(y.movedim(1, -1))
 
     def _image(self, laid: Tensor) -> Tensor:
-        """(B, rows, columns, pixels) -> (B, channels, height, width)."""
+        """Image (B, channels, height, width) from patches (B, rows, columns, pixels)."""
         high, wide, channels = self.raster
         pixels = laid.unflatten(-1, (high, wide, channels)).transpose(2, 3)
         return pixels.flatten(3, 4).flatten(1, 2).movedim(-1, 1)
@@ -155,7 +158,7 @@ class Inside:
         self.real = self._grown()
 
     def shrunk(self, stride: Pair) -> Tensor | None:
-        """Mask after a layer of this stride."""
+        """Mask of the pixels after a layer with this stride."""
         if stride != (1, 1):
             self.left = self.left[0] // stride[0], self.left[1] // stride[1]
             self.real = self._grown()
@@ -168,7 +171,7 @@ class Inside:
 
 
 def _strides(side: int, stages: int) -> list[int]:
-    """Strides of stem, pooling and later stages along an axis; the product is `side`."""
+    """Strides of stem, pooling and later stages, with product `side`."""
     power = side.bit_length() - 1
     if side != 1 << power or power > stages + 1:
         most = 1 << (stages + 1)
@@ -179,7 +182,7 @@ def _strides(side: int, stages: int) -> list[int]:
 
 
 class ResNet2dOptions(TrunkOptions):
-    """`trunk: resnet2d`: a ResNet of the whole image (needs tokens.embed: none)."""
+    """`trunk: resnet2d`: ResNet over whole images (needs tokens.embed: none)."""
 
     keeps_width: ClassVar[bool] = False
 
@@ -188,7 +191,8 @@ class ResNet2dOptions(TrunkOptions):
     stages: list[Width] = Field(default=[2, 2, 2, 2], min_length=1)
     """Number of blocks in each stage (default: [2, 2, 2, 2])."""
     bottleneck: bool = False
-    """Blocks of three convolutions with an output of four times the inner width, as in ResNet-50 (default: false)."""
+    """Use blocks of three convolutions with an output of four times the inner width, as in ResNet-50 (default:
+    false)."""
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ResNet2d:
         raster, grid = form.raster(), form.grid_shape

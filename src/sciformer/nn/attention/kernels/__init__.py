@@ -1,7 +1,8 @@
 """Attention kernels: a reference implementation, and faster equivalent kernels.
 
-Each kernel is a module with `supports(request)`, which returns None or a reason why not, and `run(request)`.
-`choose` goes from top to bottom and takes the first kernel that supports the request and is worth it (SAVES):
+Each kernel is a module with `supports(request)`, which returns None or the reason why it cannot be used, and
+`run(request)`. `choose` goes from top to bottom and takes the first kernel that supports the request and is faster than
+the kernels below it (`SAVES`):
 
     decode_step   Triton: one query per sequence against a cache of fixed capacity, on CUDA
     packed_bias   Triton: many small packed sequences with a pair bias, on CUDA
@@ -71,7 +72,10 @@ def choose(request: Request) -> str:
 
 
 def compute(request: Request, kernel: str = "auto", watch: Watch | None = None) -> Tensor:
-    """Heads (B, H, N, E) of a kernel (auto: the fastest); `watch` records the weights."""
+    """Attention heads (B, H, N, E) by a kernel (auto: the fastest).
+
+    `watch` records the attention weights.
+    """
     if request.q.shape[2] == 0 or request.k.shape[2] == 0:
         return _empty(request)
     if watch is None or not watch.wants_attention:
@@ -86,7 +90,7 @@ def compute(request: Request, kernel: str = "auto", watch: Watch | None = None) 
 
 
 def _name(kernel: str, request: Request) -> str:
-    """Name of the kernel to run; refuse a kernel that does not support the request."""
+    """Name of the kernel to run; an error if it does not support the request."""
     if kernel == "auto":
         return choose(request)
     one_of("the kernel", kernel, ["auto", *KERNELS])
@@ -113,9 +117,12 @@ def attend(
     dropout: float = 0.0,
     kernel: str = "auto",
 ) -> Tensor:
-    """out_i = sum_j softmax_j(score(q_i, k_j) + bias_ij) v_j over the keys visible by `sight`.
+    """Attention of queries q to keys k and values v.
 
-    q (B, H, N, E), k and v (B, G, M, E) with G dividing H: shared key-value heads. Returns (B, H, N, E).
+        out_i = sum_j softmax_j(score(q_i, k_j) + bias_ij) v_j
+
+    The sum is over the keys that `sight` makes visible. Shapes: q (B, H, N, E); k and v (B, G, M, E), where G divides H
+    (key-value heads are shared); result (B, H, N, E).
     """
     sight = Sight() if sight is None else sight
     if not isinstance(sight, Sight) or not isinstance(score, Score):

@@ -1,4 +1,4 @@
-"""Linear-time attention: windows in blocks with a halo, packed sequences by padding.
+"""Linear-time attention: windows in blocks with a halo, padded packed sequences.
 
 For a window of `left` and `right` tokens, the queries are cut into blocks of b. Block c sees the b + left + right keys
 around it, so N tokens cost N (b + left + right) instead of N^2, forward and backward:
@@ -34,7 +34,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether sequences are packed, or blocks cost less than all pairs (on the CPU)."""
+    """Whether this kernel is faster: packed sequences, or narrow windows on the CPU."""
     pattern = request.sight.pattern
     if isinstance(pattern, Documents) or request.q.is_cuda:
         return isinstance(pattern, Documents)
@@ -78,7 +78,7 @@ def run(request: Request) -> Tensor:
 
 
 class Cut:
-    """Blocks of `size` queries; their keys are block, halo and `count` global tokens."""
+    """Blocks of `size` queries, with keys from block, halo and `count` global tokens."""
 
     def __init__(self, pattern: Pattern, n: int) -> None:
         self.local, count = split(pattern)
@@ -90,12 +90,12 @@ class Cut:
         self.span = self.left + self.size + self.right
 
     def queries(self, q: Tensor) -> Tensor:
-        """(B, H, N, E) -> (B * blocks, H, size, E)."""
+        """Cut queries (B, H, N, E) into blocks (B * blocks, H, size, E)."""
         cut = F.pad(q, (0, 0, 0, self.rest)).unflatten(2, (self.blocks, self.size))
         return cut.transpose(1, 2).flatten(0, 1)
 
     def keys(self, x: Tensor) -> Tensor:
-        """(B, G, N, E) -> (B * blocks, G, count + span, E)."""
+        """Cut keys or values (B, G, N, E) into blocks (B * blocks, G, count + span, E)."""
         around = F.pad(x, (0, 0, self.left, self.right + self.rest)).unfold(2, self.span, self.size)
         around = around.permute(0, 2, 1, 4, 3)
         if self.count:
@@ -104,11 +104,14 @@ class Cut:
         return around.flatten(0, 1)
 
     def join(self, out: Tensor, batch: int) -> Tensor:
-        """(B * blocks, H, size, E) -> (B, H, N, E)."""
+        """Join the outputs of blocks (B * blocks, H, size, E) to (B, H, N, E)."""
         return out.unflatten(0, (batch, self.blocks)).transpose(1, 2).flatten(2, 3)[:, :, : self.n]
 
     def mask(self, sight: Sight, q: Tensor) -> Tensor:
-        """Mask (B * blocks, H or 1, size, count + span) of the blocks, including a bias."""
+        """Mask (B * blocks, H or 1, size, count + span) of the blocks.
+
+        With a bias: the bias, with -inf at hidden pairs.
+        """
         first = torch.arange(self.blocks, device=q.device)[:, None, None] * self.size
         i = first + torch.arange(self.size, device=q.device)[:, None]
         j = first - self.left + torch.arange(self.span, device=q.device)
@@ -136,7 +139,7 @@ class Cut:
 
 
 def _documents(request: Request, pattern: Documents) -> Tensor:
-    """Attention of packed sequences: pad, attend by the rule `within`, pack again."""
+    """Attention of packed sequences by padding, with the rule `within` of the pattern."""
     from . import compute
 
     q, k, v, sight = request.q, request.k, request.v, request.sight

@@ -24,7 +24,7 @@ def supports(request: Request) -> str | None:
     if request.qkv is None:
         return "it needs the unchanged projection of queries, keys and values"
     if sight.bias is not None or sight.valid is None or not isinstance(sight.start, Tensor):
-        return "it has no bias, and needs mask and position on the device, as in the cache of a decoder"
+        return "it supports no bias, and needs mask and position on the device, as in the cache of a decoder"
     if reach(sight.pattern) is None:
         return "it supports only Causal(), alone or with a Window"
     return no_triton(request.qkv)

@@ -81,7 +81,7 @@ def launch(
     scale: float,
     back: int,
 ) -> Tensor:
-    """Launch the kernel; returns the heads (B, H, 1, E)."""
+    """Launch the kernel and return the heads (B, H, 1, E)."""
     (batch, kv_heads, _, width), wide = keys.shape, triton.next_power_of_2(keys.shape[3])
     heads = qkv.shape[-1] // width - 2 * kv_heads
     qkv = qkv if qkv.stride(-1) == 1 else qkv.contiguous()

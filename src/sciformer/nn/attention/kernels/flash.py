@@ -1,8 +1,8 @@
 """FlashAttention of packed sequences on CUDA (`varlen_attn`), in half precision.
 
-It supports neither bias nor dropout. It is for sequences that are too long, or heads that are too wide, for
-`packed_bias`, which was faster on an H200 at all tested lengths. Times of forward and backward pass for 512 sequences
-of 30, 100 and 125 (maximum 200) tokens on average (`python benchmarks/packed.py`):
+It supports neither bias nor dropout. It is used if sequences are too long, or heads too wide, for `packed_bias`. On an
+H200, `packed_bias` was faster at all tested lengths. Times of forward and backward pass for 512 sequences of 30, 100
+and 125 (maximum 200) tokens on average (`python benchmarks/packed.py`):
 
     8 heads of width 16   packed_bias 0.08, 0.30, 0.46 ms   flash 0.40, 0.53, 0.88 ms
     4 heads of width 64   packed_bias 0.11, 0.36, 0.51 ms   flash 0.35, 0.55, 0.83 ms
@@ -34,7 +34,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether attention is full within each sequence and sequences are long enough."""
+    """Whether this kernel is faster: full attention within long enough sequences."""
     pattern = request.sight.pattern
     assert isinstance(pattern, Documents)
     return isinstance(pattern.within, Full) and pattern.queries.total > MIN_MEAN_LENGTH * len(pattern.queries)
@@ -60,7 +60,7 @@ def run(request: Request) -> Tensor:
 def borders(ragged: Ragged) -> Tensor:
     """Cumulative sequence lengths; padding at the end counts as further sequences.
 
-    The kernel has to write every row of its output, also those of padding.
+    The kernel has to write every row of its output, also the rows of padding.
     """
     longest = max(1, ragged.longest)
     ends = torch.cat([ragged.ends.new_zeros(1), ragged.ends])

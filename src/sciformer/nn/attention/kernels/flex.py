@@ -2,7 +2,7 @@
 
 One callable is compiled for each pattern. The compiled kernel skips hidden blocks of 128 x 128 pairs, so a window costs
 N rather than N^2. After too many compilations PyTorch silently falls back to an unfused path (all pairs in memory);
-here that is an error.
+this module raises an error instead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def supports(request: Request) -> str | None:
     if request.dropout:
         return "FlexAttention has no dropout"
     if isinstance(request.sight.bias, PairBias):
-        return "a PairBias is not in memory as a square"
+        return "FlexAttention needs a dense bias, not a PairBias"
     if q.is_cuda:
         if q.dtype == torch.float64:
             return "FlexAttention has no float64 on CUDA"
@@ -45,7 +45,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether the device is CUDA and there are many pairs."""
+    """Whether this kernel is faster: CUDA, and many pairs of queries and keys."""
     return request.q.is_cuda and request.q.shape[2] * request.keys >= MIN_PAIRS
 
 
@@ -121,7 +121,7 @@ def _kept(pattern: Pattern, n: int, m: int, start: int, device: torch.device) ->
 def build(
     pattern: Pattern, n: int, m: int, start: int | Tensor, valid: Tensor | None, device: torch.device
 ) -> BlockMask:
-    """Make a BlockMask from the blocks with some and with all pairs allowed."""
+    """Block mask of a pattern and of the valid keys."""
     some, every = open_blocks(pattern, n, m, start, device)
     some, every = some[None, None], every[None, None]
     if valid is not None:
@@ -141,7 +141,7 @@ def build(
 
 
 def open_blocks(pattern: Pattern, n: int, m: int, start: int | Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Two masks (N / 128, M / 128) of blocks: any pair allowed, and all pairs allowed."""
+    """Masks (N / 128, M / 128) of blocks with any and with all pairs allowed."""
     rows, columns = -(-n // BLOCK), -(-m // BLOCK)
     if pattern.uniform and isinstance(start, int):
         # Only j - i matters, and a block has 2 * 128 - 1 consecutive differences: one table serves all blocks.

@@ -5,9 +5,9 @@ group begins a new group, because padding it would cost more than another group:
 
     lengths 61 58 57 | 49 48 44 43 | 36 33 ...      padded to 61, 49, 36 ...
 
-The pair bias is padded once for all blocks of a stack. Weights and dropout masks are stored for the backward pass;
-PyTorch's own kernels would need more passes over memory. Longer sets without a pair bias are computed one by one,
-without copies.
+The pair bias is padded once for all blocks of a stack. Weights and dropout masks are stored for the backward pass,
+because PyTorch's own kernels would need more passes over memory. Longer sets without a pair bias are computed one by
+one, without copies.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether there is a bias or dropout, or sets are short or differ much in length."""
+    """Whether this kernel is faster: bias, dropout, short or very unequal sets."""
     sight, ragged = request.sight, _layout(request)
     if sight.bias is not None or request.dropout > 0 or ragged.longest <= SHORT_SET_LENGTH:
         return True
@@ -86,7 +86,7 @@ def run(request: Request) -> Tensor:
 
 
 def _alone(x: Tensor, heads: int, lengths: list[int], scale: float) -> Tensor:
-    """Heads (1, H, T, E) of one set at a time, without copies and without gradients."""
+    """Heads (1, H, T, E), computed set by set, without copies and without gradients."""
     q, k, v = (part[None] for part in _three(x, heads))
     out = x.new_zeros(1, len(x), heads, q.shape[-1])
     for rows in _stretches(lengths):
@@ -96,9 +96,9 @@ def _alone(x: Tensor, heads: int, lengths: list[int], scale: float) -> Tensor:
 
 
 class Alone(torch.autograd.Function):
-    """Self-attention (T, H, E) of one set at a time; d is the dropout mask.
+    """Self-attention (T, H, E), computed set by set.
 
-    out_i = sum_j d_ij softmax_j(scale q_i k_j) v_j
+    out_i = sum_j d_ij softmax_j(scale q_i k_j) v_j        d = dropout mask
     """
 
     @staticmethod
@@ -155,7 +155,9 @@ class Group:
 
     sets    (count,) indices of the sets
     valid   (count, width) True where there is a token
-    rows    (count * width,) index of each token among the T packed tokens; 0 at padding (T in `rows_or_none`)
+    rows    (count * width,) index of each token among the T packed tokens; 0 at padding
+
+    `rows_or_none` equals `rows`, but with T at padding.
     """
 
     def __init__(self, sets: Tensor, first: Tensor, lengths: Tensor, width: int, total: int) -> None:
@@ -177,7 +179,7 @@ class Plan:
         self.back[whole[real]] = torch.arange(len(whole))[real]
 
     def packed(self, parts: list[Tensor], width: int) -> Tensor:
-        """Packed rows (T, width) from the rows of the groups, 0 where there is no token."""
+        """Packed rows (T, width) from the rows of all groups, 0 where there is no token."""
         return torch.cat([*parts, parts[0].new_zeros(1, width)])[self.back]
 
 
@@ -251,9 +253,9 @@ class Laid(torch.autograd.Function):
 
 
 class Grouped(torch.autograd.Function):
-    """Self-attention (T, H E) of each group in turn; d is the dropout mask.
+    """Self-attention (T, H E), computed group by group.
 
-    out_i = sum_j d_ij softmax_j(scale q_i k_j + b_ij) v_j
+    out_i = sum_j d_ij softmax_j(scale q_i k_j + b_ij) v_j        d = dropout mask, b = bias
     """
 
     @staticmethod

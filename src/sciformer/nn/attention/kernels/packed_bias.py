@@ -104,7 +104,10 @@ def _(x: Tensor, memory: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
     " -> (Tensor, Tensor, Tensor)",
 )
 def attend_packed_backward(up: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of x, memory and bias (empty if missing), from the gradient of heads."""
+    """Gradients of x, memory and bias from the gradient `up` of the heads.
+
+    The gradient of a missing tensor is empty.
+    """
     from .packed_bias_triton import backward
 
     return backward(up.to(x.dtype).contiguous(), x, *rest)

@@ -31,7 +31,7 @@ LONG_LAYOUT: dict[str, dict[str, int]] = {
 
 @triton.jit
 def _tile(base, rows, there, apart, e, E: tl.constexpr):
-    """Load one head (BLOCK, WIDE) of tokens with row stride `apart`; padding is 0."""
+    """Load one head (BLOCK, WIDE) of tokens (row stride `apart`); 0 where not `there`."""
     return tl.load(base + rows[:, None] * apart + e[None, :], mask=there[:, None] & (e < E)[None, :], other=0.0)
 
 
@@ -116,10 +116,14 @@ def backward_kernel(
     H: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr, LEAN: tl.constexpr,
     DROP: tl.constexpr, PRECISION: tl.constexpr, MORE: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a block of tokens I of one head of one set, as queries and as keys.
+    """Gradients of queries, keys and values for a block of tokens I.
 
         queries I, keys J   p = exp(q_I k_J + b_IJ - lse_I),   g = p (d dp - delta_I),   dq_I = sum_J g k_J
         keys I, queries J   the same transposed (p', g'),      dk_I = sum_J g' q_J,      dv_I = sum_J p' d do_J
+
+    One program computes one block of one head of one set. b is the bias, lse the logsumexp of the scores, d the dropout
+    mask, do the gradient of the output, dp = do v_J the gradient of the weights, and delta the product of the output
+    and do.
 
     The bias is symmetric, so both use b_IJ; its gradient is g + g' below the diagonal and g on it. The first launch
     computes the pairs within each block, where g' is the transpose of g. For most sets these are all pairs. The second
@@ -242,9 +246,11 @@ def queries_kernel(
     H: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr,
     DROP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dq_I = sum_J g_IJ k_J with g = p (d dp - delta_I); delta is stored for `keys_kernel`.
+    """Gradient of the queries; delta is stored for `keys_kernel`.
 
-    Rows without a query are not written.
+        dq_I = sum_J g_IJ k_J,   g = p (d dp - delta_I)
+
+    Rows without a query are not written. Symbols as in `backward_kernel`.
     """
     b = tl.program_id(0) // H
     h = tl.program_id(0) % H
@@ -290,7 +296,12 @@ def keys_kernel(
     H: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr,
     DROP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dk_I = sum_J g_JI q_J and dv_I = sum_J d p_JI do_J; rows without a query have weight 0."""
+    """Gradients of keys and values.
+
+        dk_I = sum_J g_JI q_J,   dv_I = sum_J d p_JI do_J
+
+    Rows without a query have weight 0. Symbols as in `backward_kernel`.
+    """
     b = tl.program_id(0) // H
     h = tl.program_id(0) % H
     n = tl.load(lengths + b).to(tl.int32)
@@ -357,14 +368,14 @@ def _long_gradients(
     lse: Tensor, up: Tensor, dx: Tensor, dkeys: Tensor, scale: float, rng: tuple[int, float],
     longest: int, options: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Write the gradients of queries into dx and of keys and values into dkeys.
+    """Write the gradients of queries into dx, and of keys and values into dkeys.
 
-    For sets of more than one block without a pair bias:
+    It is used for sets of more than one block without a pair bias, with two kernels:
 
         queries   one program per block of queries, loop over the keys:      3 products for each pair of blocks
         keys      one program per block of keys, loop over the queries:      4 products
 
-    Scores are computed twice, but each program needs few registers, so several programs share a multiprocessor and hide
+    Scores are computed twice, but each program needs few registers. So several programs share a multiprocessor and hide
     memory latency. Each output is written by one program only, so results are deterministic.
     """
     total, delta = x.shape[0], lse.new_empty(lse.shape)

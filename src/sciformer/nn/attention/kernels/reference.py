@@ -18,7 +18,7 @@ from .request import Request, repeat_heads
 
 
 def weigh(q: Tensor, k: Tensor, sight: Sight, score: Score) -> Tensor:
-    """Attention weights (B, H, N, M); rows sum to 1, or to 0 without visible keys."""
+    """Attention weights (B, H, N, M); a row sums to 1, or to 0 without visible keys."""
     k = repeat_heads(k, q.shape[1])
     dtype = q.dtype
     exact = torch.promote_types(dtype, torch.float32)  # products in half precision may overflow before scaling
@@ -36,7 +36,7 @@ def weigh(q: Tensor, k: Tensor, sight: Sight, score: Score) -> Tensor:
 
 
 def _key_positions(sight: Sight) -> Tensor | None:
-    """Position of each key in its packed sequence; None if keys are padded."""
+    """Position (T,) of each key in its packed sequence; None if keys are padded."""
     if not isinstance(sight.pattern, Documents):
         return None
     keys = sight.pattern.memory
@@ -55,7 +55,7 @@ def run(request: Request) -> Tensor:
 
 
 def mix(weights: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
-    """Sum of the values (B, G, M, E) with attention weights, after dropout."""
+    """Sum of the values v (B, G, M, E), weighted by the weights after dropout."""
     if dropout:
         weights = F.dropout(weights, dropout)
     return weights @ repeat_heads(v, weights.shape[1])

@@ -24,7 +24,8 @@ class Request(NamedTuple):
     """Arguments of one attention call.
 
     q         (B, H, N, E) queries prepared for the score (`score.query`), before the rotation
-    k, v      (B, G, M, E) keys prepared for the score, before the rotation, and values; with a store, of new tokens
+    k, v      (B, G, M, E) keys prepared for the score, before the rotation, and values; with a store, only of the new
+              tokens
     sight     visible keys and the bias of the scores
     score     comparison of queries with keys
     dropout   share of the weights set to zero
@@ -32,8 +33,8 @@ class Request(NamedTuple):
     rotation  rotation of queries and keys by their positions, not yet applied
     store     keys and values of earlier tokens, not yet extended by the new tokens
 
-    A kernel that reads the projection applies rotation and store itself; the other kernels call `prepare`. The class is
-    a named tuple because every attention makes one, and a frozen dataclass takes four times as long.
+    A kernel that reads the projection applies rotation and store itself; the other kernels call `prepare`. A request is
+    made for every attention call, so it is a named tuple: making a frozen dataclass takes four times as long.
     """
 
     q: Tensor
@@ -48,7 +49,7 @@ class Request(NamedTuple):
 
     @property
     def keys(self) -> int:
-        """Number M of keys, including the store."""
+        """Number M of keys, including the keys in the store."""
         return self.k.shape[2] if self.store is None else self.store.size(self.q.shape[2], self.sight.start)
 
     @property
@@ -57,7 +58,7 @@ class Request(NamedTuple):
         return self.score.scale(self.q.shape[3])
 
     def prepare(self) -> Request:
-        """Request with rotated queries and keys, and with the keys and values of the store."""
+        """Request after the rotation, with all keys and values of the store."""
         if self.rotation is None and self.store is None:
             return self
         q, k, v = self.q, self.k, self.v
@@ -68,7 +69,7 @@ class Request(NamedTuple):
         return Request(q, k, v, self.sight, self.score, self.dropout)
 
     def join(self) -> Tensor:
-        """Queries, keys and values as one tensor (B, N, 3 H E), copied only if needed."""
+        """Queries, keys and values as one tensor (B, N, 3 H E), if possible uncopied."""
         ready = self.prepare()
         heads = ready.q.shape[1]
         if ready.qkv is not None and ready.k.shape[1] == heads:
@@ -77,7 +78,7 @@ class Request(NamedTuple):
 
 
 def repeat_heads(x: Tensor, heads: int) -> Tensor:
-    """Repeat key-value heads (B, G, M, E) to (B, H, M, E), H / G times each."""
+    """Repeat each key-value head (B, G, M, E) H / G times: (B, H, M, E)."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
 
 

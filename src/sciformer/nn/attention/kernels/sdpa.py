@@ -1,6 +1,6 @@
 """PyTorch's scaled_dot_product_attention: the default kernel on CPU and CUDA.
 
-It never stores the weights. Mask and bias are one additive term, prepared once for all blocks of a stack.
+It never stores the attention weights. Mask and bias become one mask tensor, prepared once for all blocks of a stack.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def run(request: Request) -> Tensor:
 
 
 def masked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: float) -> Tensor:
-    """Fused attention with a mask made by `opened`."""
+    """Fused attention with a mask from `opened`."""
     heads, allowed, empty = q.shape[1], *mask
     shared = k.shape[1] != heads
     if shared and allowed is not None and q.is_cuda:
@@ -44,10 +44,10 @@ def masked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: f
 
 
 def opened(mask: Tensor | None) -> Mask:
-    """The mask, and on CUDA also the queries without a visible key.
+    """Mask for fused kernels; on CUDA also the mask of queries without visible keys.
 
-    Some CUDA kernels return NaN for a query without visible keys. Here all keys are made visible for it, and `masked`
-    sets its output to zero.
+    Some CUDA kernels return NaN for a query without visible keys. This function makes all keys visible to it, and
+    `masked` sets its output to zero.
     """
     if mask is None or not mask.is_cuda:
         return mask, None
@@ -59,7 +59,7 @@ def opened(mask: Tensor | None) -> Mask:
 
 
 def _mask(sight: Sight, n: int, m: int, q: Tensor) -> Tensor | None:
-    """Boolean mask, or the bias with -inf at hidden keys."""
+    """Boolean mask; or, if there is a bias, the bias with -inf at hidden keys."""
     mask = sight.allowed(n, m, q.device)
     if (dense := sight.dense_bias) is None:
         return mask
