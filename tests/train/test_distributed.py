@@ -1,19 +1,12 @@
 """One process and two: the same losses, scores and weights; what ranks do together."""
 
 import importlib
-import json
 import os
-import re
-import shlex
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-import sciformer
 from sciformer.assembly import Assembly
 from sciformer.data import collate
 from sciformer.errors import UserError
@@ -22,7 +15,6 @@ from sciformer.train.engine import Engine
 from sciformer.train.folder import Folder
 from sciformer.train.progress import ProgressReporter
 from sciformer.train.weights import named_tensors
-from tests import paths
 from tests.errors import refuses
 from tests.shipped import tiny
 from tests.train.tiny import assert_near, go, image_recipe, in_ranks, left, text_recipe
@@ -144,19 +136,6 @@ def test_one_process_does_the_obvious():
         assert ranks.wrap(step, "none") is ranks.wrap(step, "full") is step
         assert full_tensor(step.weight).requires_grad is False
         assert place(torch.ones(2, 2), step.weight).equal(torch.ones(2, 2))
-
-
-def test_the_command_for_several_processes(tmp_path):
-    """The torchrun line of the docs, with a small recipe."""
-    (line,) = re.findall(r"^torchrun .*", (paths.ROOT / "docs/concepts.md").read_text(), re.MULTILINE)
-    _, *words = shlex.split(line)
-    (tmp_path / "small.yaml").write_text(text_recipe(tmp_path, train__steps=2).to_yaml())
-    words[words.index("train") + 1] = str(tmp_path / "small.yaml")
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", *words]
-    place = {**os.environ, "PYTHONPATH": str(Path(sciformer.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(start, cwd=tmp_path, env=place, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads((tmp_path / "runs/digits/run.json").read_text())["ranks"] == 2
 
 
 def test_more_ranks_than_samples(tmp_path):

@@ -1,0 +1,1 @@
+"""Clusters: torchrun, job files of schedulers, the state of a run, predictions in shards."""

@@ -1,0 +1,41 @@
+"""Hook of PyTorch that makes `torchrun -m sciformer train RECIPE --run FOLDER` work as typed.
+
+torchrun compares every word of its command line with its own options, also the words after `-m sciformer`. Before
+Python 3.12.7, argparse then refuses `--run` as an abbreviation of both `--run-path` and `--run_path`. Two dashes before
+`sciformer` end the options of torchrun, and `separate_options` inserts them. PyTorch calls it in `import torch`,
+through the entry point `torch.backends` in pyproject.toml (switched off by TORCH_DEVICE_BACKEND_AUTOLOAD=0).
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Sequence
+from pathlib import PurePath
+
+LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
+
+
+def separate_options() -> None:
+    """Insert `--` before `sciformer` in the command line of torchrun; else do nothing."""
+    words = sys.argv
+    if is_torchrun(sys.orig_argv, words[0] if words else "") and (place := find_program(words)):
+        words.insert(place, "--")
+
+
+def is_torchrun(interpreter: Sequence[str], script: str) -> bool:
+    """Whether this process is torchrun itself, from the words of the interpreter."""
+    module = script == "-m" and any(
+        flag == "-m" and name in LAUNCHERS for flag, name in itertools.pairwise(interpreter)
+    )
+    return module or PurePath(script).stem == "torchrun"
+
+
+def find_program(words: Sequence[str]) -> int:
+    """Position of `sciformer` after -m or --no-python; 0 if torchrun starts another program."""
+    for place, (flag, name) in enumerate(itertools.pairwise(words), 1):
+        if flag == "--" or flag.endswith(".py"):  # what follows a script belongs to it
+            break
+        if flag in ("-m", "--module", "--no-python", "--no_python") and PurePath(name).name == "sciformer":
+            return place
+    return 0
