@@ -61,7 +61,7 @@ class Augmentation:
         return which + (rng.uniform("flip") < 0.5) if "flip" in self.augment else which
 
     def permutes_pixels(self, shape: Shape) -> bool:
-        """Whether all augmentations permute pixels, and patches tile the image."""
+        """Whether all augmentations only permute pixels and the patches tile the image."""
         cutting = self.section.cutting
         fits = cutting.steps == cutting.sides and cutting.covered(tuple(cutting.grid(shape).tolist())) == shape
         return fits and set(self.augment) <= {"flip", "turn"}
@@ -123,7 +123,7 @@ def apply_symmetry(images: Array, number: int) -> Array:
 
 @lru_cache(8)
 def _symmetry_orders(cutting: PatchGrid, shape: Shape) -> list[Array]:
-    """Permutation of the pixels in the patches of an image, for each symmetry."""
+    """Permutation of the pixels of an image, patch by patch, for each symmetry."""
     places = np.arange(shape[0] * shape[1]).reshape(1, *shape, 1)
     slot = np.argsort(cutting.cut(places, 0).ravel())
     possible = range(8 if shape[0] == shape[1] else 2)
@@ -131,7 +131,9 @@ def _symmetry_orders(cutting: PatchGrid, shape: Shape) -> list[Array]:
 
 
 def resample(images: Array, centre: Array, zoom: Array, angle: Array | None = None, periodic: bool = False) -> Array:
-    """Zoom, rotate and shift images (n, height, width, channels), bilinearly.
+    """Zoom, rotate and shift images with bilinear interpolation.
+
+    images    (n, height, width, channels)
 
     centre    (n, 2) point of the input, in pixels, that becomes the centre of the output
     zoom      (n,) input pixels for each output pixel
@@ -178,7 +180,7 @@ def _blend(one: Array, other: Array, part: Array) -> Array:
 
 
 def _wrap_or_mirror(index: Array, size: int, periodic: bool) -> Array:
-    """Map indices outside the image to indices inside it, by a lookup table (fast)."""
+    """Wrap or mirror indices outside the image to indices inside it."""
     first = int(index.min(initial=0))
     place = np.arange(first, int(index.max(initial=0)) + 1) % (size if periodic or size == 1 else 2 * size)
     return np.where(place < size, place, 2 * size - 1 - place).take(index - first)

@@ -1,4 +1,4 @@
-"""The image column of a table, with images of one shape or of several."""
+"""Image column of a table, with images of equal or of different shapes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...errors import UserError
 
 
 class ImageColumn:
-    """Images of a table: an array of one shape (`one_shape`), or `Lists` of pixels.
+    """Images of a table: an array if all shapes are equal, otherwise `Lists` of pixels.
 
     shapes    (n, 2) height and width of each image
     channels  number of channels of all images

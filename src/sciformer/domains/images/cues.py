@@ -22,7 +22,7 @@ SECOND_CUE = "texture"  # column of the second cue; the first is the label
 
 
 class CueBias(NamedTuple):
-    """Number of predictions that follow each cue, over samples with conflicting cues."""
+    """Numbers of predictions that follow each cue, over samples with conflicting cues."""
 
     first: int
     second: int
@@ -32,7 +32,7 @@ class CueBias(NamedTuple):
 
     @property
     def value(self) -> float:
-        """Share of predictions of the first cue among predictions of either cue, or nan."""
+        """Share of the first cue: first / (first + second), or nan if both are 0."""
         return self.first / (self.first + self.second) if self.first + self.second else float("nan")
 
     @property
@@ -42,7 +42,10 @@ class CueBias(NamedTuple):
 
 
 def cue_bias(predicted: ArrayLike, first: ArrayLike, second: ArrayLike) -> CueBias:
-    """Count predictions (n,) that follow each cue (n,), where both cues conflict."""
+    """Count the predictions that follow each cue, over samples with conflicting cues.
+
+    All arguments are classes (n,): the predicted class and the class of each cue.
+    """
     answer, one, other = (np.asarray(each).astype(str) for each in (predicted, first, second))
     if not answer.shape == one.shape == other.shape or answer.ndim != 1:
         shapes = f"{answer.shape}, {one.shape} and {other.shape}"

@@ -15,7 +15,7 @@ CLIP_PERCENTILES = (0.5, 99.5)  # percentiles of the pixels shown as black and w
 MAX_DISCRETE_VALUES = 4  # up to this many distinct values, black and white are the minimum and maximum
 MAX_SHADE_ALPHA = 0.75  # opacity of the largest weight
 SHADE_COLOURS = LinearSegmentedColormap.from_list("warm", ["#ffb05c", "#ff5a00"])  # visible on black and on white
-MISSING_COLOUR = (0.80, 0.86, 0.92)  # of NaN pixels
+MISSING_COLOUR = (0.80, 0.86, 0.92)  # colour of NaN pixels
 
 
 def draw_image(axes: Axes, image: Array, shade: Array | None) -> None:
@@ -42,7 +42,10 @@ def draw_side_by_side(axes: Axes, images: Mapping[str, Array]) -> None:
 
 
 def display_limits(image: Array) -> tuple[Array, Array]:
-    """Values of each channel shown as black and white: percentiles or limits."""
+    """Black and white level of each channel: percentiles, or minimum and maximum.
+
+    Minimum and maximum are used for images with few distinct values.
+    """
     flat = _display_channels(image)
     flat = flat.reshape(-1, flat.shape[-1])
     flat = flat[np.isfinite(flat).all(-1)] if np.isfinite(flat).all(-1).any() else np.zeros((1, flat.shape[-1]))
@@ -55,7 +58,11 @@ def display_limits(image: Array) -> tuple[Array, Array]:
 
 
 def to_rgb(image: Array, ends: tuple[Array, Array]) -> Array:
-    """Convert three channels to RGB in [0, 1], or the mean of the channels to grey."""
+    """Convert an image to RGB values in [0, 1]; NaN pixels get `MISSING_COLOUR`.
+
+    Three channels are drawn as colours, any other number as the mean of the channels in grey. `ends` are the black and
+    white levels.
+    """
     low, high = ends
     shown = _display_channels(image)
     level = np.clip((shown - low) / np.maximum(high - low, 1e-12), 0, 1)

@@ -12,7 +12,7 @@ from ...nn.ragged import Ragged
 from ...tokens.base import Columns
 from ...tokens.protocols import Readout
 
-MIN_STEM_CHANNELS = 24  # fewest channels after a convolution
+MIN_STEM_CHANNELS = 24  # smallest number of channels after a convolution
 
 
 class PatchEmbedding(nn.Module):
@@ -38,11 +38,11 @@ class Pixels(nn.Module):
 class Stem(nn.Module):
     """Convolutional stem: 3 x 3 convolutions with stride 2 (arXiv 2106.14881).
 
-        x <- act(norm(conv(x))), then x <- W x + b for the vector that remains of each patch
+        x <- act(norm(conv(x))), repeated until one pixel is left of each patch, then x <- W x + b
 
-    The number of channels doubles with each convolution up to D / 2, and is at least `MIN_STEM_CHANNELS`. Differences
-    to the paper: LayerNorm over channels replaces BatchNorm, and activations outside an image are set to 0, so that
-    padding and other samples of the batch have no influence.
+    The number of channels doubles with each convolution up to D / 2, and is at least `MIN_STEM_CHANNELS`. There are two
+    differences from the paper, so that padding and other samples of the batch have no influence: LayerNorm over
+    channels replaces BatchNorm, and activations outside an image are set to 0.
     """
 
     masked = True

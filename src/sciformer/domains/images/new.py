@@ -25,9 +25,9 @@ from .tokens import Patches
 SIZES: guess.Sizes = {0: (64, 2, 4), 2000: (96, 4, 4), 20_000: (192, 6, 6)}
 EPOCHS, BATCHES = 30, {0: 4, 100: 16, 640: 64, 20_000: 128}
 MAX_SHOWN_COLUMNS = 20  # columns described one by one
-MAX_SIDE = 224  # largest side without resizing to save time
+MAX_SIDE = 224  # largest proposed side; larger images are resized to save time
 PATCH_SIDES = (1, 2, 4, 7, 8, 14, 16, 32)
-TARGET_TOKENS = 64  # number of patches to aim at
+TARGET_TOKENS = 64  # aimed number of patches of an image
 MAX_INTEGER_CLASSES = 20  # columns with more distinct integers are values
 IDENTIFIER_NAMES = ("id", "index", "number", "row", "object", "objid", "object_id", "dr7objid", "sourceid", "source_id")
 IMAGE_NAMES = ("image", "images", "img", "picture", "pictures", "pixels", "spins", "map", "x", "array")
@@ -90,7 +90,7 @@ def guess_images(names: list[str], paths: list[Path], given: Given) -> Page:
 
 
 def vision_keys(sides: tuple[int, int], count: int, unit: str, kind: str, parts: Collection[str] = ()) -> list[Found]:
-    """Keys of tokens, model and training for a number of images of one size."""
+    """Recipe keys of tokens, model and training, for `count` images of one size."""
     patch = patch_side(*sides)
     tokens = math.prod(-(-length // patch) for length in sides)
     return [
@@ -123,7 +123,10 @@ def _describe_images(shapes: Array, varying: bool) -> str:
 
 
 def _class_or_value_column(name: str, column: Array) -> Array:
-    """Known entries of a column; integers with too many distinct values become floats."""
+    """Column without missing entries, as classes (integers, text) or values (floats).
+
+    Integers with too many distinct values become floats.
+    """
     known = column[~is_missing(column)]
     whole = known.dtype.kind in "iu" and name.lower() not in IDENTIFIER_NAMES
     return known.astype(np.float64) if whole and _too_many_classes(known) else known
@@ -208,7 +211,7 @@ def _image_column(table: dict[str, Any], found: dict[str, str]) -> str:
 
 
 def _group_column(flat: dict[str, Array], count: int) -> str:
-    """Name of a column of integers or names that repeat, to group samples by."""
+    """Name of a column that groups samples: integers or names that repeat."""
     possible = (name for name in GROUP_NAMES if name in flat and flat[name].dtype.kind in "iuU")
     return next((name for name in possible if 10 <= len(np.unique(flat[name])) <= count // 2), "")
 

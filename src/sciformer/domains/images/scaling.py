@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TARGET_PREFIX = "target "
 EPSILON = 1e-6  # added to the variance of a patch
-PIXELS_AT_ONCE = 1 << 22  # pixels summed at a time
+PIXELS_AT_ONCE = 1 << 22  # number of pixels summed at a time
 
 
 def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
@@ -60,7 +60,10 @@ class ChannelMoments:
         self.count, self.mean, self.squares = 0, np.zeros(channels), np.zeros(channels)
 
     def add(self, values: Array) -> None:
-        """Add values (n, channels); merged centred sums stay exact for large means."""
+        """Add values (n, channels).
+
+        Sums of squares are centred before they are merged, so that large means lose no precision.
+        """
         for start in range(0, len(values), PIXELS_AT_ONCE):
             some = values[start : start + PIXELS_AT_ONCE].astype(np.float64)
             more = some.mean(0)
@@ -95,7 +98,7 @@ def normalise_patches(section: Patches, stream: Stream) -> dict[str, Array]:
 
 def scale_by_channel(section: Patches, values: Array) -> Array:
     """Stretch and normalise patches (T, pixels) -> (T, pixels / channels, channels)."""
-    exact, channels = np.result_type(values, np.float32), section.shape[2]  # rounded after the mean is subtracted
+    exact, channels = np.result_type(values, np.float32), section.shape[2]  # float64 is kept for the subtraction
     each = section.pixels // channels
     values = stretch_values(values.reshape(len(values), section.pixels), section.stretch, section.softening)
     if section.scale == "none":
@@ -108,9 +111,10 @@ def scale_by_channel(section: Patches, values: Array) -> Array:
 
 
 def image_levels(section: Patches, stream: Stream, values: Array) -> tuple[Array, Array, Array]:
-    """Mean and deviation (T, 1, 1) of the visible pixels of the image of each patch.
+    """Mean, standard deviation and mask of the image of each patch.
 
-    The third result is the mask (T, pixels of a channel, 1) of pixels inside the image.
+    Mean and standard deviation (T, 1, 1) are over the visible pixels of the image. The mask (T, pixels of a channel, 1)
+    is True for pixels inside the image.
     """
     columns = stream.columns
     cell = columns.get("cell", columns["at"])
@@ -149,7 +153,7 @@ def patch_moments(patches: Array) -> tuple[Array, Array]:
 
 
 class Stretch(NamedTuple):
-    """A stretch: formula as text, function of values and softening, inverse."""
+    """Stretch of pixel values: formula as text, forward function and inverse."""
 
     formula: str
     forward: Callable[[Array, float], Array]
@@ -168,7 +172,7 @@ STRETCHES = {
 
 
 def stretch_values(values: Array, how: str, soft: float = 1.0) -> Array:
-    """Compress large values by one of the `STRETCHES`; all keep the sign."""
+    """Compress large values by a stretch of `STRETCHES`; signs are kept."""
     if how == "none":
         return values
     return np.asarray(STRETCHES[how].forward(values.astype(np.result_type(values, np.float32)), soft))

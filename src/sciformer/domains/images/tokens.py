@@ -31,9 +31,9 @@ Share = Annotated[float, Field(gt=0, le=1)]
 class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     """Patches of images, with their row and column as position.
 
-    Images are (height, width) or (height, width, channels), of one shape or of several. They are padded to multiples of
-    a patch at the right and bottom with the mean of the channel. If an image has another size than the training images,
-    its positions are interpolated to their grid.
+    An image has the shape (height, width) or (height, width, channels); shapes may differ between images. Images are
+    padded at the right and bottom to multiples of the patch size, with the mean of the channel. If an image has another
+    size than the training images, its patch positions are interpolated to the grid of the training images.
     """
 
     source_columns: ClassVar[tuple[str, ...]] = ("image",)
@@ -50,13 +50,13 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     patch: Side | tuple[Side, Side] = 4
     """Patch size in pixels: the side of a square, or height and width (default: 4)."""
     step: int | None = Field(default=None, ge=1)
-    """Stride of the patches in pixels; less than the patch size makes them overlap (default: the patch size)."""
+    """Stride of the patches in pixels; patches overlap if it is below the patch size (default: the patch size)."""
     window: Side | tuple[Side, Side] | None = None
     """Window size in patches: the side of a square, or rows and columns. Larger images are cut into windows of this
     size, at random positions in training and at even distances in evaluation (default: no windows)."""
     embed: Literal["linear", "convolution", "none"] = "linear"
     """Patch embedding (default: linear). `linear`: one matrix, as in ViT. `convolution`: a stem of convolutions with
-    stride 2 over the whole image. `none`: raw pixels, for trunks that assemble the image again (resnet2d)."""
+    stride 2 over the whole image. `none`: raw pixels, for trunks on whole images (resnet2d)."""
     target: Literal["pixels", "patch"] = "pixels"
     """Target of masked patches (default: pixels). `pixels`: the normalised pixels. `patch`: the pixels normalised by
     mean and standard deviation of their patch, as in masked autoencoders."""
@@ -64,11 +64,11 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     """Stretch of the absolute value x of a pixel before scaling (default: none): asinh(x / softening),
     log(1 + x / softening) or sqrt(x). The sign is kept."""
     softening: float = Field(default=1.0, gt=0)
-    """Softening of asinh and log in units of the data; larger values are compressed (default: 1)."""
+    """Softening of asinh and log, in units of the data; pixel values above it are compressed (default: 1)."""
     scale: Literal["channel", "image", "none"] = "channel"
     """Normalisation of pixels (default: channel). `channel`: by mean and standard deviation of each channel over the
-    training data. `image`: then also by mean and standard deviation of each image (its visible patches). `none`: no
-    normalisation."""
+    training data. `image`: first as `channel`, then by mean and standard deviation of the visible patches of each
+    image. `none`: no normalisation."""
     periodic: bool = False
     """Periodic boundaries: distances wrap around the edges, and `augment: roll` is allowed (default: false)."""
     augment: tuple[Literal["flip", "turn", "roll", "negate", "crop", "rotate", "shift", "noise"], ...] = ()
@@ -169,7 +169,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def raster(self) -> tuple[int, int, int]:
-        """Height, width and channels of a patch, for trunks that assemble the image."""
+        """Height, width and channels of a patch, for trunks on whole images."""
         self._refuse_overlap("the image cannot be assembled from patches that overlap")
         return (*self.sides, self.shape[2])
 
@@ -192,7 +192,10 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def initial_std(self) -> float:
-        """Initial std of learned positions; small for periodic images (equal positions)."""
+        """Initial standard deviation of learned positions.
+
+        It is small for periodic images, where all positions are equivalent.
+        """
         return 0.02 if self.periodic else 0.5
 
     def tokenize(self, table: Table) -> Stream:
@@ -200,8 +203,8 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
         Columns: `patch` (T, pixels times channels) and `at` (T, 2), the row and column on the grid. If shapes vary or
         differ from the training shape, `at` is interpolated to the training grid, and two columns are added: `cell`
-        (T, 2), the true row and column, and `size` (T, 2), height and width of the image. With windows, `at` stays the
-        row and column, and only `size` is added.
+        (T, 2), the row and column in the image, and `size` (T, 2), height and width of the image. With windows, `at` is
+        not interpolated, and only `size` is added.
         """
         pictures, shape = ImageColumn(table), self.shape
         if pictures.channels != shape[2]:
@@ -249,7 +252,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return np.broadcast_to(self.shape[:2], (len(stream), 2))
 
     def pictures(self, stream: Stream) -> list[tuple[Array, Array]]:
-        """Sample numbers and images (n, height, width, channels) of each image size."""
+        """Images (n, height, width, channels) of each image size, after their row numbers."""
         sizes, found = self._sizes(stream), []
         for rows in group_equal_rows(sizes):
             height, width = sizes[rows[0]]
@@ -276,7 +279,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return stream.with_columns(patch=patches)
 
     def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
-        """Mix two images pixel by pixel: share x + (1 - share) y."""
+        """Mix images x of `stream` and y of `other`: share x + (1 - share) y."""
         if not np.array_equal(stream.columns["at"], other.columns["at"]) or "cell" in stream.columns:
             raise UserError("mixup needs images of one shape, but these have several", hint="Set data.size.")
         each = np.repeat(share, stream.lengths)[:, None].astype(np.float32)
@@ -297,7 +300,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return PatchEmbedding(self.pixels, dim) if self.embed == "linear" else Pixels()
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
-        self._refuse_overlap("masked patches are visible in neighbours that overlap")
+        self._refuse_overlap("masked patches are visible in overlapping neighbours")
         return PatchReadout(self.pixels, dim)
 
     @property
@@ -414,5 +417,5 @@ def _cells(stream: Stream) -> Array:
 
 
 def _tokens(starts: Array, length: int) -> Array:
-    """Token indices (samples, length) of samples of equal length, from their `starts`."""
+    """Indices of all tokens of some samples: `length` tokens after each of `starts`."""
     return np.asarray((starts[:, None] + np.arange(length)).reshape(-1))

@@ -2,12 +2,12 @@
 
     E = -J sum_<ij> b_ij s_i s_j,   s_i = +-1,   P(s) ~ exp(-E / T)   (k_B = 1)
 
-The sum runs over the bonds of every spin to its right and its lower neighbour. The boundary condition defines the
-neighbours at the border; b_ij is 1 if nothing else is stated:
+The sum runs over the bonds of every spin to its right neighbour and its lower neighbour. The boundary condition defines
+the neighbours at the border; b_ij is 1 except where stated:
 
     periodic      the last column is left of the first, the last row above the first
-    skewed        helical: right of the last spin of a row is the first spin of the next row, and right of the very last
-                  spin the very first; rows above and below are periodic
+    skewed        helical: the right neighbour of the last spin of a row is the first spin of the next row, and that of
+                  the very last spin is the very first spin; rows above and below are periodic
     open          no bond across the border (b = 0)
     antiperiodic  periodic, but b = -1 for the bonds from the last column to the first (one direction only, which
                   puts one domain wall into a cold ferromagnet)
@@ -33,10 +33,10 @@ Sites = NDArray[np.intp]
 
 BOUNDARIES = ("periodic", "skewed", "open", "antiperiodic")
 
-# Updates before the first sample and between samples: enough at T from 1 to 4 and sizes up to 64 (up to 32 where
-# frustrated: the walls of larger lattices take longer to roughen).
+# Updates before the first state and between states: enough for T from 1 to 4 and sizes up to 64. For frustrated
+# lattices they are enough up to size 32: domain walls of larger lattices need more updates to roughen.
 WARM_UP, UPDATES_BETWEEN_STATES = 30, 8
-METROPOLIS_SWEEPS = 3  # after each cluster sweep; together they cost less than a fifth of it
+METROPOLIS_SWEEPS = 3  # Metropolis sweeps after each cluster sweep, for less than a fifth of its cost
 
 
 def critical_temperature() -> float:
@@ -49,8 +49,9 @@ class Bonds(NamedTuple):
 
     right, below            (N,) index of the right and the lower neighbour
     right_sign, below_sign  (N,) b of these bonds
-    neighbours, signs       (4, N) right, below, left, above, and b; a missing neighbour is the spin itself with b = 0
-    colours                 sets of spins without bonds inside a set, which may be updated in parallel
+    neighbours, signs       (4, N) index and b of the neighbours right, below, left and above; a missing neighbour is
+                            the spin itself with b = 0
+    colours                 sets of spins; spins of one set share no bond and may be updated in parallel
     """
 
     right: Sites
@@ -89,10 +90,10 @@ def find_bonds(height: int, width: int, boundary: str) -> Bonds:
 
 
 def _colour(neighbours: Sites) -> tuple[Sites, ...]:
-    """Greedy colouring, spin by spin: the checkerboard if the lattice is bipartite.
+    """Greedy colouring of the spins; a checkerboard if the lattice is bipartite.
 
-    It is not bipartite when a periodic side is odd, nor when a skewed lattice has an even width (one step down equals
-    `width` steps to the right, a loop of odd length). Such lattices need three to five colours.
+    The lattice is not bipartite if a periodic side is odd, or if a skewed lattice has an even width (one step down
+    equals `width` steps to the right, which closes a loop of odd length). It then needs three to five colours.
     """
     colour = [-1] * neighbours.shape[1]
     for site, near in enumerate(neighbours.T.tolist()):
@@ -157,10 +158,11 @@ def metropolis(
 def swendsen_wang(
     spins: Spins, temperatures: Floats, rng: np.random.Generator, boundary: str = "periodic", coupling: float = 1.0
 ) -> Spins:
-    """Swendsen-Wang sweep (Phys. Rev. Lett. 58, 86): flip clusters with probability 1/2.
+    """Swendsen-Wang sweep (Phys. Rev. Lett. 58, 86): flip each cluster at random.
 
-    A satisfied bond, J b_ij s_i s_j > 0, joins its spins with probability 1 - exp(-2 |J| / T); an unsatisfied bond
-    never does. This is valid for bonds of either sign, so also for antiferromagnets and frustrated boundaries.
+    Each cluster is flipped with probability 1/2.
+    A satisfied bond, J b_ij s_i s_j > 0, joins its two spins with probability 1 - exp(-2 |J| / T); an unsatisfied bond
+    never joins them. This is valid for bonds of either sign, so also for antiferromagnets and frustrated boundaries.
 
     spins         (chains, height, width) of +-1
     temperatures  (chains,)
@@ -187,10 +189,12 @@ def swendsen_wang(
 
 
 def _find_roots(right: NDArray[np.bool_], below: NDArray[np.bool_], bonds: Bonds, width: int) -> Sites:
-    """Root of the cluster of every spin (N, chains), for joined bonds (N, chains).
+    """Cluster root (N, chains) of every spin, the same index within a cluster.
 
-    Runs along rows follow from a cumulative maximum. Then each round hooks larger roots to smaller roots and
-    shortens the paths (pointer jumping), until no joined bond connects two roots.
+    right, below   (N, chains) whether the bond of a spin to its right or lower neighbour is joined
+
+    Runs of joined spins in a row follow from a cumulative maximum. Then each round attaches larger roots to smaller
+    roots and shortens the paths (pointer jumping), until all joined bonds connect spins of the same root.
     """
     count, chains = right.shape
     parent = np.arange(count * chains)
@@ -208,7 +212,7 @@ def _find_roots(right: NDArray[np.bool_], below: NDArray[np.bool_], bonds: Bonds
     while (apart := first != second).any():
         first, second = first[apart], second[apart]
         large, small = np.maximum(first, second), np.minimum(first, second)
-        parent[large] = small  # any of several hooks of a root is valid; the next round handles the rest
+        parent[large] = small  # a root with several new parents keeps one of them; the next round handles the rest
         while not np.array_equal(parent[large], higher := parent[parent[large]]):
             parent[large] = higher
         first, second = parent[large], parent[small]
@@ -232,7 +236,7 @@ def ising(
 
     size          width of a square lattice, or (height, width)
     temperatures  T in units of J / k_B where J = 1; `chains` independent chains run at each T
-    samples       number of states kept of each chain, UPDATES_BETWEEN_STATES apart, after WARM_UP updates
+    samples       number of states kept from each chain, UPDATES_BETWEEN_STATES apart, after WARM_UP updates
     coupling      J: positive for a ferromagnet, negative for an antiferromagnet
 
     An update is one cluster sweep (Swendsen-Wang) and three Metropolis sweeps. Cluster sweeps avoid critical slowing
@@ -242,8 +246,8 @@ def ising(
     A chain starts in a ground state with a random sign and, if frustrated, a domain wall at a random position. A random
     start would freeze cold chains into stripes or winding walls, which these updates do not remove.
 
-    The same arguments give the same states. All chains share one random generator (one per chain would take longer than
-    the sweeps), so the states of a chain depend on the number of chains.
+    The same arguments give the same states. All chains share one random generator, so the states of a chain depend on
+    the number of chains. (A generator for each chain would take longer than the sweeps.)
 
     Returns n = temperatures x chains x samples states, in this order: `spins` int8 (n, height, width) of +-1, and of
     shape (n,) `temperature`, `chain` (index of the Markov chain; split data by it, since states of a chain are
@@ -295,13 +299,13 @@ def _ground_states(
 
 
 def _random_bits(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint32]:
-    """Random 32-bit integers, drawn as 64-bit integers in less than half the time."""
+    """Random 32-bit integers; drawing them as 64-bit integers takes half the time."""
     count = math.prod(shape)
     return rng.integers(0, 2**64, (count + 1) // 2, np.uint64).view(np.uint32)[:count].reshape(shape)
 
 
 def _threshold(probability: Floats) -> NDArray[np.uint32]:
-    """Threshold of random 32-bit integers for an event of this probability."""
+    """Integer t for which a random 32-bit integer is below t with this probability."""
     return np.minimum(np.rint(probability * 2.0**32), 2.0**32 - 1).astype(np.uint32)
 
 
@@ -323,7 +327,7 @@ def check_temperatures(temperatures: ArrayLike) -> Floats:
     wrong = heat[~((heat > 0) & np.isfinite(heat))]
     if wrong.size:
         raise UserError(
-            f"temperatures must be positive and finite, but one is {wrong.flat[0]}",
+            f"temperatures must be positive and finite, but found {wrong.flat[0]}",
             hint="T is in units of J / k_B: T_c is 2.269 for J = 1.",
         )
     return heat

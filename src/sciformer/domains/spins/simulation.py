@@ -18,15 +18,15 @@ from ...data.split import Split
 from ...errors import UserError
 from .lattices import check_coupling, critical_temperature, ising
 
-VERSION = 1  # of the simulation; cached states of other versions are ignored
+VERSION = 1  # version of the simulation; cached states of other versions are ignored
 
 
 class IsingLattices(SimulatedTable):
     """Simulated 2-D Ising lattices (column `image`).
 
-    Other columns: `temperature`, `chain`, `energy`, `magnetisation` and `phase`. Temperatures inside `gap` are
-    not used for training. They form the part `scan`, on which the critical temperature is estimated from the
-    predictions. All other states are split by Markov chain.
+    Other columns: `temperature`, `chain`, `energy`, `magnetisation` and `phase`. States at temperatures inside `gap`
+    are not used for training: they form the part `scan`, to estimate the critical temperature from the predictions. All
+    other states are split by Markov chain.
     """
 
     noun: ClassVar[str] = "lattices"

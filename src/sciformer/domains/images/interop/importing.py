@@ -21,8 +21,8 @@ from .pixels import Scaling, class_names, pixel_scaling, read_scaling
 from .vit import HEAD, ImageGeometry, WeightNames
 
 MODEL_TYPES = ("vit", "vit_mae")
-UNTRAINED_WEIGHTS = ("entrance.hidden", "readout.")  # weights of our readout that a model without head lacks
-NO_HEAD_NOTE = "the model has no head: use it for embeddings and fine-tuning; predicted patches are their mean"
+UNTRAINED_WEIGHTS = ("entrance.hidden", "readout.")  # our readout; missing in files without a head
+NO_HEAD_NOTE = "the model has no head: use it for embeddings and fine-tuning; it predicts the mean for masked patches"
 RESIZE_NOTE = "`data.size` keeps the aspect ratio and crops the centre; the original may resize in another way"
 
 
@@ -31,7 +31,7 @@ class ImageModel:
     """An image model read from files of Hugging Face or timm.
 
     model     keys of the section `model`, without a decoder
-    tensors   weights in our layout, under the original `names`
+    tensors   weights in the layout of Sciformer, under the original `names`
     scaling   mean and standard deviation of the channels, for pixels from 0 to 255
     decoder   sections of the recipe for the decoder of a masked autoencoder
     """
@@ -67,7 +67,7 @@ def recognises(source: Path) -> bool:
 
 
 def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """Import an image model; the recipe normalises pixels as in its training."""
+    """Import an image model; pixels are normalised as in its training."""
     notes: list[str] = []
     found, config = _read_model(source, changes or {}, notes)
     if found.decoder is not None:
@@ -117,7 +117,7 @@ def _huggingface(folder: Path, tensors: dict[str, Tensor], config: Config, notes
 
 
 def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any], notes: list[str]) -> ImageModel:
-    """Read a vision transformer of timm, or a masked autoencoder."""
+    """Read a vision transformer or masked autoencoder with weight names of timm."""
     if not timm.is_timm(tensors):
         some = ", ".join(sorted(tensors)[:6]) or "none"
         raise config.error(f"{config.where} is not a vision transformer of timm; its weights are {some}")

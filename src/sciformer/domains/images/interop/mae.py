@@ -1,8 +1,8 @@
 """Weight map of masked autoencoders (arXiv 2111.06377), encoder and decoder.
 
 The original positions are fixed sinusoids, stored as a table; here this table is the initial value of learned
-positions. In our decoder the class token has the position of the first patch, so that its own vector is
-p_class - p_first.
+positions. In the decoder of Sciformer the class token has the position of the first patch. So its weight is
+p_class - p_first, the difference of the two original positions.
 
 Weights have the names of the paper's code; `vit.canonical_names` renames the weights of Hugging Face.
 """

@@ -91,7 +91,10 @@ def model_arguments(config: Config) -> Config:
 
 
 def image_geometry(tensors: Mapping[str, Tensor], size: Sequence[int] | None, config: Config) -> ImageGeometry:
-    """Image and patch size; without a given size, a square with a patch per position."""
+    """Image and patch size of a model.
+
+    size   height and width; None: a square image, with as many patches as there are positions
+    """
     _, channels, *patch = tensors[f"{TIMM.patches}.weight"].shape
     places = tensors[TIMM.places].shape[-2] if TIMM.places in tensors else 0
     if size is None:

@@ -1,7 +1,8 @@
 """Weight map of vision transformers (arXiv 2010.11929) of Hugging Face and timm.
 
-Their convolution over patches is our linear layer over the pixels of a patch, channels last. Their class token has its
-own position; ours has the position of the first patch, so that its vector is cls + p_class - p_first.
+Both packages embed patches by a convolution; Sciformer uses the equal linear layer over the pixels of a patch, channels
+last. Their class token has its own position p_class. In Sciformer it has the position p_first of the first patch, so
+that the imported class token is cls + p_class - p_first.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ HEAD = "heads.class.layer.1"
 
 @dataclass(frozen=True)
 class WeightNames:
-    """Weight names of a vision transformer; `block` names follow `blocks`."""
+    """Weight names of a vision transformer.
+
+    `blocks` is the prefix of a transformer block; `block` maps our names inside a block to the original names.
+    """
 
     token: str
     places: str
@@ -92,7 +96,7 @@ class ImageGeometry:
 
 
 def side_or_sides(height: int, width: int) -> int | list[int]:
-    """The side of a square as one number; otherwise [height, width]."""
+    """Side of a square as a number, or [height, width] of another rectangle."""
     return height if height == width else [height, width]
 
 
@@ -117,7 +121,7 @@ def model_section(config: Config) -> dict[str, Any]:
     """Keys of the section `model` from a Hugging Face configuration."""
     config.get("qkv_bias", True, bool)  # follows from the weights
     for key, kind in (("encoder_stride", int), ("pooler_output_size", int), ("pooler_act", str)):
-        config.get(key, kind(), kind)  # of heads that are dropped or refused
+        config.get(key, kind(), kind)  # these keys belong to heads that are dropped or refused
     model = {**MODEL_KEYS, **SIZE_KEYS.read(config)}
     config.only("head_dim", model["dim"] // model["heads"])
     return model

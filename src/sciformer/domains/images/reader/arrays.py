@@ -1,4 +1,4 @@
-"""Array files read by rows: NPY, NPZ, HDF5, FITS and the idx files of MNIST."""
+"""Read rows of array files: NPY, NPZ, HDF5, FITS and the idx files of MNIST."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ....files.packages import reading, require
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".fits", ".fit", ".fz", ".idx")
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}  # type codes of idx files
-MAX_GZIP_RATIO = 1032  # of the best case
+MAX_GZIP_RATIO = 1032  # largest compression ratio of gzip
 MAX_ROW_GAP = 64  # read over gaps up to this many rows instead of starting a new read
 FITS_STRUCTURE = ("SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "GCOUNT", "COMMENT", "HISTORY")
 
@@ -39,7 +39,7 @@ class ArrayInfo(NamedTuple):
 
 
 class StoredArray(NamedTuple):
-    """An array in an open file; `load` returns an object that can be sliced by rows."""
+    """Array in an open file; `load` returns an object with slices of rows."""
 
     info: ArrayInfo
     load: Callable[[], Any]
@@ -59,12 +59,15 @@ class ArrayFile:
     header: dict[str, Any] = field(default_factory=dict)
 
     def get(self, name: str, rows: Array | None = None) -> Array:
-        """Read an array, or sorted rows of it, in native byte order; bytes become strings."""
+        """Read an array, or some of its rows; numbers in native byte order, bytes as text.
+
+        rows   sorted row numbers (default: all)
+        """
         return self.get_all([name], rows)[name]
 
     def get_all(self, names: Sequence[str], rows: Array | None = None) -> dict[str, Array]:
         """Read several arrays like `get`; the file is opened once."""
-        with _contents(self.path, self.form) as (arrays, _):  # opened here: handles do not survive a fork
+        with _contents(self.path, self.form) as (arrays, _):  # opened for each read: handles do not survive a fork
             return {name: _native(_read_row_blocks(arrays[name].load(), rows)) for name in names}
 
 
@@ -104,7 +107,7 @@ def _stored(array: Any) -> StoredArray:
 
 
 def _read_row_blocks(array: Any, rows: Array | None) -> Array:
-    """Read rows of a sliceable object, in one slice over small gaps."""
+    """Read sorted rows of an array, in one slice for rows that are close together."""
     if rows is None:
         return np.asarray(array[...])
     runs = [run for run in np.split(rows, np.flatnonzero(np.diff(rows) > MAX_ROW_GAP) + 1) if len(run)]
@@ -124,7 +127,7 @@ def _npy(path: Path) -> Iterator[Contents]:
 
 @contextmanager
 def _npz(path: Path) -> Iterator[Contents]:
-    """Uncompressed arrays are memory-mapped, so that single rows can be read."""
+    """Open an NPZ file; uncompressed arrays are memory-mapped to read single rows."""
     found = {}
     with zipfile.ZipFile(path) as whole, path.open("rb") as raw:
         for listed in whole.infolist():
@@ -146,7 +149,10 @@ def _npz(path: Path) -> Iterator[Contents]:
 
 @lru_cache(maxsize=1)
 def _load_npz_array(path: Path, name: str, changed: int) -> Array:
-    """Decompress a whole array of an NPZ file; cached for reads of further rows."""
+    """Decompress an array of an NPZ file; the cache serves later reads of its rows.
+
+    changed   modification time of the file, so that a changed file is read again
+    """
     check_zip(path)
     with np.load(path, allow_pickle=False) as found:
         return np.asarray(found[name])
@@ -167,7 +173,7 @@ def _fits(path: Path) -> Iterator[Contents]:
     found: dict[str, StoredArray] = {}
     header: dict[str, Any] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about header cards that violate the standard
+        warnings.simplefilter("ignore")  # warnings about header cards that violate the standard
         with require("astropy.io.fits", "FITS files").open(path, memmap=False, lazy_load_hdus=False) as hdus:
             for number, hdu in enumerate(hdus):
                 cards = {k: v for k, v in hdu.header.items() if k and not k.startswith(FITS_STRUCTURE)}
@@ -220,7 +226,10 @@ def _idx(path: Path) -> Iterator[Contents]:
 
 @lru_cache(maxsize=2)
 def _load_idx_array(path: Path, info: ArrayInfo, changed: int) -> Array:
-    """Read the array of an idx file; at most as many bytes as its header states."""
+    """Read the array of an idx file; bytes beyond the size in its header are ignored.
+
+    changed   modification time of the file, so that a changed file is read again
+    """
     needed = int(np.prod(info.shape, dtype=np.int64)) * info.dtype.itemsize
     check_memory(path, needed, "the array")
     with _unpacked(path) as file:

@@ -26,7 +26,7 @@ PILLOW_MODES = {  # Pillow mode -> mode to convert to, number of channels, dtype
     "I": ("", 1, "int32"),
     "F": ("", 1, "float32"),
 }
-MAX_PAGES = 4096  # of a TIFF file
+MAX_PAGES = 4096  # largest number of pages of a TIFF file
 END_MARKER_BYTES = 1024  # bytes at the end of a file searched for the end marker
 DIGEST_BYTES = 1 << 16  # bytes hashed at either end of a large file
 STRIP_TAGS = ((273, 6), (324, 1))  # TIFF tags of strip and tile offsets; distance to the tag of byte counts
@@ -38,7 +38,7 @@ LUMA_WEIGHTS = (0.299, 0.587, 0.114)  # ITU-R 601, as in Pillow
 class Resizer:
     """Resize images and convert their channels.
 
-    shape      (height, width): scale to cover it, then crop around the centre; None keeps the size
+    shape      (height, width): images are scaled to cover it and cropped around the centre; None keeps the size
     channels   1 converts colour to grey, 3 repeats grey; None keeps the channels
     """
 
@@ -127,9 +127,9 @@ def pillow() -> Any:
 
 
 def read_header(path: Path, pixels: int, deep: bool = False) -> ImageHeader:
-    """Read the header of a picture; refuse it if it has more than `pixels` pixels.
+    """Read the header of a picture; refuse a picture of more than `pixels` pixels.
 
-    deep    also decode the pixels; by default only if the file looks incomplete
+    deep    always decode the pixels as a check (default: only if the file looks incomplete)
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -189,7 +189,7 @@ def _pixel_array(image: Any) -> Array:
 
 @contextmanager
 def _open_picture(file: IO[bytes], path: Path, pixels: int) -> Iterator[tuple[Any, int]]:
-    """Open a picture, read its header, and count the pages that are channels."""
+    """Open a picture, check its header, and count the pages that become channels."""
     module = pillow()
     bombs = (module.DecompressionBombError, module.DecompressionBombWarning)
     try:
@@ -225,7 +225,7 @@ def _too_many_pixels(path: Path, pixels: int, found: int) -> UserError:
 
 
 def _channel_pages(image: Any, pixels: int) -> int:
-    """Number of TIFF pages if all are grey and of one size; otherwise 1."""
+    """Number of pages read as channels: all grey TIFF pages of one size, otherwise 1."""
     count = int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
     size, mode = image.size, image.mode
     if count == 1 or PILLOW_MODES.get(mode, ("", 3, ""))[1] > 1:
@@ -255,7 +255,7 @@ def _is_complete(image: Any, file: IO[bytes], size: int) -> bool:
 
 
 def file_digest(file: IO[bytes], size: int) -> int:
-    """Hash of the size and bytes of a file; for large files only of both ends."""
+    """Hash of the size and bytes of a file; of a large file only both ends are read."""
     file.seek(0)
     hashed = hashlib.blake2b(str(size).encode(), digest_size=8)
     hashed.update(file.read(2 * DIGEST_BYTES if size <= 2 * DIGEST_BYTES else DIGEST_BYTES))

@@ -28,7 +28,7 @@ TABLE_SUFFIXES = (*DELIMITED_SUFFIXES, ".parquet", ".pq")
 
 
 class ImageFile(NamedTuple):
-    """An image file, and the part and class that its folder or name gives."""
+    """Image file, with the part and the class (`tag`) from its folder or name."""
 
     path: Path
     part: str = ""
@@ -36,10 +36,10 @@ class ImageFile(NamedTuple):
 
 
 def list_image_files(names: Sequence[str | Path], notes: list[str]) -> list[ImageFile]:
-    """List the image files that names, globs and folders match, each file once.
+    """List the image files of names, globs and folders, each file once.
 
     names   file names, globs or folders; CLASS:NAME sets the class
-    notes   list to which notes on skipped files are added
+    notes   list that receives notes on skipped files
     """
     found: dict[Path, ImageFile] = {}
     if not names:
@@ -55,7 +55,7 @@ def list_image_files(names: Sequence[str | Path], notes: list[str]) -> list[Imag
 
 
 def _match_files(name: str, notes: list[str]) -> list[ImageFile]:
-    """List the files of a name or glob; a glob of folders lists classes."""
+    """List the files of a name or glob; matched folders are parts or classes."""
     path = Path(name).expanduser()
     glob = str(path.relative_to(path.anchor) if path.anchor else path)
     paths = [path] if path.exists() else sorted(Path(path.anchor or ".").glob(glob))
@@ -102,7 +102,7 @@ def _list_folder(folder: Path, notes: list[str]) -> list[ImageFile]:
 
 
 def _folders_of_parts(folders: Sequence[Path]) -> dict[Path, str]:
-    """Part of each folder, if they are train and other parts; {} if they are classes."""
+    """Map folders to the parts train, valid and test; {} if the folders are classes."""
     told = {part_of(path.name) for path in folders} - {""}
     if "train" not in told or len(told) == 1:
         return {}
@@ -170,7 +170,7 @@ def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list
 
 
 def find_label_column(columns: Collection[str], given: str, what: str) -> str:
-    """Name of the class column, as given or a usual name; empty without a column."""
+    """Name of the class column: `given`, a usual name, or '' without such a column."""
     if given:
         one_of(f"data.label, {what},", given, columns, key="data.label")
         return given
@@ -178,7 +178,7 @@ def find_label_column(columns: Collection[str], given: str, what: str) -> str:
 
 
 def lists_images(path: Path) -> bool:
-    """Whether a table has a column of image files, and its first file exists."""
+    """Whether a table has a column of image files and the first file exists."""
     try:
         columns = _table_columns(path)
     except UserError:

@@ -1,4 +1,4 @@
-"""Chunks of images that fit into memory, mixed from many sets."""
+"""Read images in chunks that fit into memory; for training, mix many sets."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .sets import BadFiles, ImageSet, common_dtype
 CHUNK_BYTES = 64 << 20  # pixels in a chunk, if data.chunk_size is not set
 MIXED_SETS, RUNS_PER_CHUNK = 16, 8  # sets mixed in a chunk; runs of neighbouring rows in a chunk
 Piece = list[tuple[int, Array]]
-"""Numbers of sets, and the rows of each set."""
+"""Rows of a chunk, as pairs: number of a set, and row numbers in this set."""
 
 
 class ImageFormat:
-    """Common format of all images.
+    """Common format of the images of all sets.
 
     fit       resizing and conversion of channels
     columns   names of the columns that all sets have
     varying   whether heights or widths differ
     dtype     type of the pixels
     piece     images in a chunk (default: CHUNK_BYTES of pixels)
-    blank     value for pixels that are not finite; None refuses them
+    blank     value that replaces non-finite pixels; None: such pixels are an error
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ImageChunks:
         return {"image": flat.reshape(shape if channels > 1 else shape[:3]), **table}
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
-        """A column of all images, also `image_shape`; no image is decoded."""
+        """Column of all images without decoding, or None if it is not known."""
         if name == "image_shape" and not lists:
             return np.concatenate([self._shapes(some) for some in self.pieces])[:, :2].astype(np.int32)
         if lists or name not in self.columns:
@@ -96,7 +96,7 @@ class ImageChunks:
         return np.concatenate([self._column(name, some) for some in self.pieces])
 
     def blanks(self) -> tuple[int, int]:
-        """Count non-finite pixels, and the images that have them; reads all images."""
+        """Number of non-finite pixels, and number of affected images; reads all images."""
         if self.form.dtype.kind != "f":
             return 0, 0
         counts = [int((~np.isfinite(image)).sum()) for some in self.pieces for image in self._read(some)]
@@ -147,7 +147,7 @@ def _by_set(which: Array, rows: Array) -> Piece:
 
 
 def _mixed_pieces(sets: Sequence[ImageSet], rows: Sequence[Array], piece: int) -> list[Piece]:
-    """Pieces with random pictures and runs of array rows from every set."""
+    """Split all sets into pieces of random picture files and runs of array rows."""
     total = sum(len(some) for some in rows)
     count = -(-total // piece)
     if count <= 1:
@@ -155,7 +155,7 @@ def _mixed_pieces(sets: Sequence[ImageSet], rows: Sequence[Array], piece: int) -
     turn = np.argsort(mix(key("chains") ^ mix(np.arange(len(sets)))), kind="stable")
     pieces: list[dict[int, list[Array]]] = [{} for _ in range(count)]
     for chain in (turn[first::MIXED_SETS] for first in range(min(MIXED_SETS, len(sets)))):
-        flat = np.concatenate([_dealt(sets[number], rows[number]) for number in chain])
+        flat = np.concatenate([_reading_order(sets[number], rows[number]) for number in chain])
         which = np.repeat(chain, [len(rows[number]) for number in chain])
         for number, places in enumerate(np.array_split(np.arange(len(flat)), count * RUNS_PER_CHUNK)):
             for owner, mine in _by_set(which[places], flat[places]):
@@ -163,6 +163,6 @@ def _mixed_pieces(sets: Sequence[ImageSet], rows: Sequence[Array], piece: int) -
     return [[(n, np.concatenate(some)) for n, some in piece.items()] for piece in pieces if piece]
 
 
-def _dealt(one: ImageSet, rows: Array) -> Array:
-    """Order in which rows of a set are read: random for pictures, sorted for an array."""
+def _reading_order(one: ImageSet, rows: Array) -> Array:
+    """Order the rows of a set: random for picture files, unchanged for an array."""
     return rows[np.argsort(mix(key("dealt") ^ mix(rows)), kind="stable")] if one.cube is None else rows

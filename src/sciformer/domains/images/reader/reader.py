@@ -31,14 +31,14 @@ LABEL_HINT = (
 class ImageFiles(FileSet):
     """Images from pictures, tables of picture files and array files.
 
-    Columns: `image`; `label`, the class, if known; `file`, the file name; `entry`, the row in an array; and all other
-    columns of tables and arrays under their own names.
+    Columns: `image`; `label`, the class, if known; `file`, the file name; `entry`, the row in an array. All other
+    columns of tables and arrays keep their names.
 
     Pictures (PNG, JPEG, TIFF, BMP, PPM, GIF, WebP) are decoded with Pillow. The EXIF orientation is applied, palettes
     become colours, transparency is dropped. Grey pictures keep 16 bits; colour pictures are read with 8 bits. Grey TIFF
-    pages of one size become channels; otherwise the first page is read. Of an animation the first frame is read. Tables
-    (CSV, TSV, JSON lines, Parquet) have a column `path` or `file` with file names relative to the table. Arrays are
-    read from NPY, NPZ, HDF5, FITS and the idx files of MNIST, with the labels stored beside them.
+    pages of one size become channels; otherwise only the first page is read. Only the first frame of an animation is
+    read. Tables (CSV, TSV, JSON lines, Parquet) have a column `path` or `file` with file names relative to the table.
+    Arrays are read from NPY, NPZ, HDF5, FITS and the idx files of MNIST, with the labels stored beside them.
 
     Pixels are read in chunks; before the training only headers are read. Identical images are kept in the same part.
     """
@@ -61,7 +61,7 @@ class ImageFiles(FileSet):
     """Name of the class: array, column of a table or keyword of a FITS header (default: a usual name like `label`)."""
     axes: Axes = ""
     """Order of the axes of arrays: n images, h height, w width, c channels (default: guessed from the shape). A short
-    stack is read as the channels of one image if there are several files, or if its length is `channels`."""
+    stack of planes is read as the channels of one image if there are several files, or if its length is `channels`."""
     meta: list[str] = Field(default_factory=list)
     """Keywords of FITS headers that are copied to the predictions (default: none). Targets are read in any case."""
     size: int | tuple[int, int] | None = None
@@ -72,11 +72,11 @@ class ImageFiles(FileSet):
     pixels: int = Field(default=1 << 26, ge=1, le=178_956_970)
     """Largest number of pixels of an image; larger images are refused before decoding (default: 67,108,864)."""
     blank: float | None = None
-    """Value that replaces pixels that are not finite (default: none; such pixels are an error). If set, all images are
+    """Value that replaces non-finite pixels (default: none; non-finite pixels are an error). If set, all images are
     read once before the training to count these pixels."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Training images per class, drawn with split.seed (default: all). A larger number includes the images of a
-    smaller number."""
+    """Training images per class, drawn with split.seed (default: all). Images drawn for a small number are also drawn
+    for every larger number."""
     bad_files: Literal["stop", "skip"] = "stop"
     """Unreadable files (default: stop). `stop`: raise an error. `skip`: decode all files before the training,
     and leave out the unreadable files with a note."""
@@ -154,7 +154,7 @@ class ImageFiles(FileSet):
         return note_overlaps({part: _digests(some) for part, some in scans.items()}, "images")
 
     def fingerprint(self, scans: Sequence[Any]) -> dict[str, str]:
-        """Fingerprints of tables and array files, and a common one of all pictures."""
+        """Fingerprint of each table and array file, and of all pictures together."""
         found = fingerprint_files([path for one in scans for path in one.origin])
         pictures = sorted(row for one in scans for row in zip(one.paths, one.bytes, one.groups.tolist()))
         if pictures:
@@ -176,7 +176,7 @@ class ImageFiles(FileSet):
     def _gather(
         self, plan: ReadOptions, names: Sequence[str | Path], notes: list[str], part: str = "", log: Any = None
     ) -> list[tuple[str, ImageSet]]:
-        """Find the images in files; an unreadable file is an error or a note."""
+        """Find the images in files; unreadable files are errors or notes (`bad_files`)."""
         listed: list[str] = []
         entries = list_image_files(names, listed)
         if log is not None and len(entries) > 1000:

@@ -1,4 +1,4 @@
-"""Image sets, read by row number: files of one image each, or one array."""
+"""Image sets, read by row number: files with one image each, or an image array."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class ReadOptions:
     wanted: tuple[str, ...] = ()
     channels: int | None = None
     alone: bool = False
-    """Whether there are several files, so that a short stack is the channels of one image."""
+    """Whether each array file has a single image; a short stack of planes is then its channels."""
 
 
 class BadFiles(list[tuple[str, UserError]]):
-    """Unreadable files: name and error."""
+    """List of unreadable files, with name and error."""
 
     def reasons(self) -> list[str]:
-        """One line for each of the first `MAX_LISTED_FILES` files."""
+        """Name and error of the first `MAX_LISTED_FILES` files, in a line each."""
         return [f"{name}: {error.message.removeprefix(f'{name} ')}" for name, error in self[:MAX_LISTED_FILES]]
 
     def notes(self) -> list[str]:
@@ -79,7 +79,7 @@ class BadFiles(list[tuple[str, UserError]]):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ImageSet(Scan):
-    """Images with known shapes: files of one image each, or an array in `path`.
+    """Images with known shapes: files with one image each, or an array in `path`.
 
     shapes    (n, 3) height, width and channels of each image
     dtype     type of the pixels
@@ -102,7 +102,7 @@ class ImageSet(Scan):
 
     @classmethod
     def of(cls, path: Path, columns: dict[str, Array], shapes: Array, **more: Any) -> ImageSet:
-        """Make a set in which all images are used."""
+        """Make a set that uses all its images."""
         rows = np.arange(len(shapes))
         return cls(path, "", len(rows), rows, rows, dict(columns), shapes=shapes, **more)
 
@@ -112,7 +112,7 @@ class ImageSet(Scan):
         return self.cube is not None and "n" not in self.cube[2]
 
     def with_values_of(self, names: Sequence[str]) -> ImageSet:
-        """Drop images with a missing class or value in these columns."""
+        """Drop images with a missing class or value in the columns `names`."""
         missing = {name: is_missing(self.columns[name][:]) for name in names}
         counts = Counts({name: int(lacking.sum()) for name, lacking in missing.items() if lacking.any()})
         if not counts:
@@ -122,13 +122,13 @@ class ImageSet(Scan):
         return replace(self, kept=kept, columns=columns, counts=counts)
 
     def column(self, name: str, rows: Array) -> Array:
-        """Values of a column for these rows; `file` is the file name."""
+        """Values of a column for these rows; the column `file` has the file names."""
         if name != "file":
             return self.columns[name][np.searchsorted(self.kept, rows)]
         return np.array([self.paths[row] for row in rows.tolist()] if self.paths else [str(self.path)] * len(rows))
 
     def read(self, rows: Array, fit: Resizer) -> Iterator[Array | UserError]:
-        """Pixels (height, width, channels) of each row, or the error in reading them."""
+        """Yield the image (height, width, channels) of each row, or its reading error."""
         if self.cube is None:
 
             def pixels(path: Path) -> Array:
@@ -153,7 +153,7 @@ class ImageSet(Scan):
 
 
 def map_files(make: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator[Result | UserError]:
-    """Yield the result or error of a function for every file, with threads."""
+    """Yield the result of `make` for each file, or its error; pictures use threads."""
 
     def attempt(path: Path) -> Result | UserError:
         try:
@@ -191,7 +191,7 @@ def is_missing(column: Array) -> Array:
 
 
 def gather_image_sets(entries: Sequence[ImageFile], options: ReadOptions, bad: BadFiles) -> list[tuple[str, ImageSet]]:
-    """Group files into image sets with their parts; add unreadable files to `bad`."""
+    """Group files into image sets, each with its part; add unreadable files to `bad`."""
     arrays = sum(not is_table(entry.path) and not is_picture(entry.path) for entry in entries)
     options = replace(options, alone=arrays > 1)
     made: list[tuple[str, ImageSet]] = []
@@ -241,7 +241,7 @@ def _table_set(path: Path, options: ReadOptions, bad: BadFiles) -> ImageSet:
 def _file_set(
     path: Path, paths: Sequence[Path], columns: dict[str, Array], options: ReadOptions, bad: BadFiles
 ) -> ImageSet:
-    """Make a set of files with one image each; reads the headers."""
+    """Make an image set from the headers of files with one image each."""
     found = list(map_files(partial(_header, options=options), paths))
     bad.extend((str(path), error) for path, error in zip(paths, found) if isinstance(error, UserError))
     looks = {number: look for number, look in enumerate(found) if not isinstance(look, UserError)}
@@ -290,7 +290,7 @@ def _single_image(path: Path, options: ReadOptions) -> ImageSet:
 
 
 def _array_sets(path: Path, options: ReadOptions) -> list[tuple[str, ImageSet]]:
-    """Image sets of an array file; an empty list if it has a single image."""
+    """Image sets of an array file; an empty list if the file has a single image."""
     file = open_arrays(path)
     made = find_image_arrays(file, options)
     if any(one.single for _, one in made):
@@ -320,7 +320,10 @@ def _attach_idx_labels(path: Path, images: ImageSet) -> None:
 
 
 def find_image_arrays(file: ArrayFile, options: ReadOptions) -> list[tuple[str, ImageSet]]:
-    """Find the arrays of images in a file, with the part in their name (x_train)."""
+    """Find the arrays of images in a file, and the part of each array.
+
+    The part (train, valid or test) is taken from the array name, such as `x_train`; it is empty if no name has a part.
+    """
     if options.image:
         known = {name.lower(): name for name in reversed(file.arrays)}
         if options.image.lower() not in known:

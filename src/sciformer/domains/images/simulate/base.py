@@ -13,11 +13,11 @@ from ....data.source import Data
 from ....recipe.registry import find
 from .optics import add_noise, to_picture
 
-MAX_HELD_BYTES = 2 << 30  # parts up to this size stay in memory
+MAX_HELD_BYTES = 2 << 30  # a part (train, valid, test) up to this size stays in memory
 
 
 class SimulatedImages(SimulatedSequence):
-    """A simulation of images as an endless sequence."""
+    """Simulation of images as an endless sequence."""
 
     noun: ClassVar[str] = "images"
     suffixes: ClassVar[tuple[str, ...]] = (".npz", ".h5")
@@ -26,10 +26,10 @@ class SimulatedImages(SimulatedSequence):
     size: int = Field(default=64, ge=16, le=512)
     """Image size in pixels; the field of view does not depend on it (default: 64)."""
     chunk_size: int = Field(default=4096, ge=16)
-    """Images simulated at a time (default: 4,096). A training shuffles across several chunks in memory."""
+    """Images simulated at a time (default: 4,096). Training holds several chunks in memory and shuffles across them."""
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
-        """A column that is known without rendering images, such as `image_shape`."""
+        """Column known before rendering, such as `image_shape`; otherwise None."""
         if name == "image_shape":
             return np.full((count, 2), self.size, np.int32)
         return super().known_column(name, count, part)
@@ -46,7 +46,7 @@ class SimulatedImages(SimulatedSequence):
 
 
 class SkyImages(SimulatedImages):
-    """A simulation of sky images in several bands, with noise."""
+    """Simulation of sky images in several bands, with noise."""
 
     bands: int = Field(default=1, ge=1, le=20)
     """Number of bands, from red to blue (default: 1)."""

@@ -90,7 +90,7 @@ class Cues(SimulatedImages):
 
 
 def shape_depth(name: str, u: Array, v: Array) -> Array:
-    """Distance (n, H, W) of u, v to the border of a shape; negative outside."""
+    """Distance (n, H, W) of points u, v to the border of a shape, negative outside."""
     r = np.sqrt(u * u + v * v)
     if name == "disk":
         return 0.85 - r

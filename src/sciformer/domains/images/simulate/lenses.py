@@ -61,7 +61,7 @@ class Lenses(SkyImages):
     bands: int = Field(default=1, ge=1, le=20)
     """Number of bands, from red to blue; lens and source differ in colour (default: 1)."""
     light: bool = True
-    """Include the light of the lens (default: true); false corresponds to a perfect subtraction."""
+    """Include the light of the lens (default: true); false is a perfect subtraction of the lens light."""
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
         found = sample_sequence(count, 0, LENSES_PER_CHUNK, lambda index: draw_truths(self.draw_chunk(part, index)[0]))
@@ -122,7 +122,10 @@ def axis_ratio_and_angle(e1: Array, e2: Array) -> tuple[Array, Array]:
 
 
 def deflection(x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: Array) -> tuple[Array, Array]:
-    """Deflection angles (n, H, W) at x, y from the centre; parameters are (n,)."""
+    """Deflection angles (n, H, W) at x, y, measured from the lens centre.
+
+    The lens parameters have the shape (n,); the equation is that of the module.
+    """
     q, angle = axis_ratio_and_angle(e1, e2)
     f, t = np.hypot(e1, e2), np.asarray(slope) - 1
     c, s = per_image(np.cos(angle)), per_image(np.sin(angle))
@@ -145,7 +148,10 @@ def deflection(x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: A
 def source_plane(
     x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: Array, centre: Array, shear: Array
 ) -> tuple[Array, Array]:
-    """Source position theta - alpha(theta) - shear theta; centre and shear (n, 2)."""
+    """Source position of rays: theta - alpha(theta) - shear theta, for theta = (x, y).
+
+    centre, shear   (n, 2) centre of the lens, and the components shear_1 and shear_2
+    """
     bent = deflection(x - per_image(centre[:, 0]), y - per_image(centre[:, 1]), radius, slope, e1, e2)
     g1, g2 = per_image(shear[:, 0]), per_image(shear[:, 1])
     return x - bent[0] - g1 * x - g2 * y, y - bent[1] - g2 * x + g1 * y

@@ -26,7 +26,7 @@ MAX_CLUMPS, TAIL_BLOBS = 12, 14  # most clumps of an irregular galaxy; blobs of 
 
 @dataclass
 class LightMaps:
-    """Light maps (n, H, W) with colours (n,), dust, and true parameters (n,)."""
+    """Light of n galaxies: maps (n, H, W) with colours (n,), dust, true parameters."""
 
     radius: Array
     ratio: Array
@@ -39,12 +39,16 @@ class LightMaps:
 
 
 def draw_centres(rng: np.random.Generator, n: int, deviation: float = 1.0) -> Array:
-    """Draw normal positions (n, 2) around the centre."""
+    """Draw positions (n, 2) from a normal distribution around the field centre."""
     return rng.normal(0, deviation, (n, 2))
 
 
 def smooth(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, ratio: Pair, index: Pair) -> LightMaps:
-    """Single Sersic profiles with axis ratio (mean, deviation) and index (range)."""
+    """Smooth galaxies: a single Sersic profile each.
+
+    ratio   mean and standard deviation of the axis ratio
+    index   range of the Sersic index
+    """
     q, angle = np.clip(rng.normal(*ratio, n), 0.2, 1.0), rng.uniform(0, TWO_PI, n)
     made = LightMaps(log_uniform(rng, 3.5, 9.0, n), q, angle)
     light = draw(size, rng.uniform(*index, n), made.radius * np.sqrt(q), q, angle, draw_centres(rng, n))
@@ -53,7 +57,7 @@ def smooth(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, ratio
 
 
 def edge_on(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> LightMaps:
-    """Edge-on galaxies: a disk (sech^2 across), a bulge, and often a dust lane."""
+    """Edge-on galaxies: a disk (sech^2 in height), a bulge, and often a dust lane."""
     angle, centre = rng.uniform(0, TWO_PI, n), draw_centres(rng, n)
     length = log_uniform(rng, 3.5, 7.5, n)  # scale length of the exponential disk
     height = np.maximum(length * rng.uniform(0.07, 0.22, n), 0.4)
@@ -77,17 +81,20 @@ def edge_on(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> L
 def spiral(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, barred: bool) -> LightMaps:
     """Spiral galaxies: a disk with logarithmic arms, a bulge, and optionally a bar.
 
-    I ~ exp(-r / h) (1 + s (a - <a>)), a = exp(k cos(m (theta - ln(r / r0) / tan p)) - k); arms start at the bar ends.
+        I ~ exp(-r / h) (1 + s (a - <a>)),     a = exp(k cos(m (theta - ln(r / r0) / tan p)) - k)
+
+    with scale length h of the disk, strength s and sharpness k of the arms, number of arms m, pitch angle p, and radius
+    r0 of the bar ends, where the arms start.
     """
     angle, centre = rng.uniform(0, TWO_PI, n), draw_centres(rng, n)
     radius, tilt = log_uniform(rng, 6.0, 12.0, n), np.sqrt(rng.uniform(0.14, 1, n))  # the cosine of the inclination
     along, across = rotated_coordinates(size, centre, angle)
     across /= per_image(tilt)
     squared = along**2 + across**2 + np.float32((CUSP_SOFTENING * FIELD_SIDE / size) ** 2)
-    theta, far = np.arctan2(across, along), 0.5 * np.log(squared)
+    theta, log_radius = np.arctan2(across, along), 0.5 * np.log(squared)
     start, turn = radius * rng.uniform(0.45, 0.85, n), rng.uniform(0, TWO_PI, n)  # start of the arms; angle of the bar
     made = LightMaps(radius, tilt, angle)
-    arms = _arms(theta - per_image(turn), far - per_image(np.log(start)), n, barred, rng)
+    arms = _arms(theta - per_image(turn), log_radius - per_image(np.log(start)), n, barred, rng)
     disk = profile(squared, np.ones(n), radius)
     disk *= arms
     disk /= disk.sum((1, 2), keepdims=True)
@@ -107,19 +114,23 @@ def spiral(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, barre
     return made
 
 
-def _arms(theta: Array, far: Array, n: int, barred: bool, rng: np.random.Generator) -> Array:
-    """Spiral arms (n, H, W) with mean 1; `far` is ln(r / r0) of `spiral`."""
+def _arms(theta: Array, log_radius: Array, n: int, barred: bool, rng: np.random.Generator) -> Array:
+    """Factor (n, H, W) of spiral arms on the light of a disk, with mean about 1.
+
+    theta        (n, H, W) azimuth
+    log_radius   (n, H, W) ln(r / r0), with the radius r0 of the bar ends
+    """
     count = per_image(np.full(n, 2) if barred else rng.choice([2, 2, 2, 3, 4], n))
     way, pitch = np.where(rng.random(n) < 0.5, 1, -1), np.radians(rng.uniform(10, 32, n))
-    wound = theta - per_image(way / np.tan(pitch)) * far
+    wound = theta - per_image(way / np.tan(pitch)) * log_radius
     bend = sum(
         per_image(rng.uniform(0, 0.35, n))
-        * np.sin(per_image(rng.uniform(2, 6, n)) * far + k * theta + per_image(rng.uniform(0, TWO_PI, n)))
+        * np.sin(per_image(rng.uniform(2, 6, n)) * log_radius + k * theta + per_image(rng.uniform(0, TWO_PI, n)))
         for k in range(1, ARM_WAVES + 1)
     )
     narrow = per_image(rng.uniform(*ARM_SHARPNESS, n))
     pattern = np.exp(narrow * (np.cos(count * wound + bend) - 1))
-    grown = 1 / (1 + np.exp(-(far + np.float32(0.1)) / np.float32(0.12)))  # no arms inside the bar
+    grown = 1 / (1 + np.exp(-(log_radius + np.float32(0.1)) / np.float32(0.12)))  # no arms inside the bar
     strength = per_image(log_uniform(rng, 0.35, 2.6, n))
     inner = pattern.mean((1, 2), keepdims=True)
     return np.asarray(np.maximum(1 + grown * strength * (pattern - inner) / inner, 0.03))

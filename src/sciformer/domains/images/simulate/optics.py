@@ -1,7 +1,8 @@
 """Telescope optics: pixels, point-spread function, noise, 8-bit pictures.
 
 Light maps are (n, H, W), or (n, C, H, W) with several bands. Lengths are in units of 1 / `FIELD_SIDE` of the field
-side, independent of the number of pixels. From the centre, `x` increases along a row and `y` with the row.
+side, independent of the number of pixels. Coordinates are 0 at the centre; `x` increases with the column, `y` with the
+row.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def render_blobs(size: int, x: Array, y: Array, width: Array, flux: Array, field
 def render_blurred_blobs(
     size: int, x: Array, y: Array, width: Array, flux: Array, seeing: Array, field: float = FIELD_SIDE
 ) -> Array:
-    """Render round Gaussians that are blurred by a PSF of width `seeing` (n,)."""
+    """Render round Gaussians, blurred by a point-spread function of width `seeing`."""
     wide = np.concatenate([np.hypot(width, seeing[:, None] * factor) for _, factor in PSF_GAUSSIANS], 1)
     shares = np.concatenate([flux * share for share, _ in PSF_GAUSSIANS], -1)
     return render_blobs(size, np.tile(x, (1, 2)), np.tile(y, (1, 2)), wide, shares, field)
@@ -63,8 +64,8 @@ def render_blurred_blobs(
 def blur(light: Array, width: Array, field: float = FIELD_SIDE) -> Array:
     """Convolve maps (n, ..., H, W) with a point-spread function of two Gaussians.
 
-    `width` (n,) is the standard deviation of the first Gaussian; the second is wider (`PSF_GAUSSIANS`). Light outside
-    the field is lost. The smallest width is a third of a pixel.
+    `width` (n,) is the standard deviation of the first Gaussian; the second Gaussian is wider (`PSF_GAUSSIANS`). Light
+    outside the field is lost. A width below a third of a pixel is raised to this value.
     """
     size = light.shape[-1]
     along = pixel_centres(size, field)

@@ -14,7 +14,7 @@ from .optics import FIELD_SIDE, per_image, rotated_coordinates
 CUSP_SOFTENING = 0.3  # softening of the central cusp, in units of the sampling distance
 CORE_PIXELS = 5  # side of the oversampled core in pixels
 CORE_SUBPIXELS = 8  # samples along the side of a core pixel
-SMOOTHING_WIDTH = 0.3  # pixels: std of a Gaussian that limits the size of the Fourier transforms of GalSim
+SMOOTHING_WIDTH = 0.3  # std in pixels of a Gaussian that limits the size of GalSim's Fourier transforms
 INDEX_STEP = 0.1  # Sersic indices are rounded, because GalSim builds a table for each
 
 
@@ -70,9 +70,9 @@ def sersic(
 
 
 def load_galsim() -> Any:
-    """Return a function like `sersic` that renders with GalSim (arXiv 1407.7676).
+    """Function like `sersic`, rendered by GalSim (arXiv 1407.7676).
 
-    It integrates light over every pixel, at some tens of galaxies per second, and serves as a check of `sersic`.
+    GalSim integrates light over every pixel, at some tens of galaxies per second. It serves as a check of `sersic`.
     """
     galsim = require("galsim", "galaxies of the engine galsim")
 
