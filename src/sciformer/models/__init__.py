@@ -1,1 +1,1 @@
-"""Models from parts in `nn`: encoder, decoder, encoder-decoder, masked autoencoder."""
+"""Models from `nn` parts: encoder, decoder, encoder-decoder, masked autoencoder."""

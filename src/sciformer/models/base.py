@@ -20,7 +20,7 @@ __all__ = ["Entrance", "Model", "Network", "ReadoutLayer", "parameters", "single
 
 
 class TrunkChoice(TrunkOptions):
-    """Choice of a trunk, with the keys of this trunk."""
+    """Model keys that choose a trunk; the keys of the chosen trunk are added."""
 
     choices: ClassVar[Mapping[str, str]] = {"trunk": "trunk"}
 
@@ -35,24 +35,24 @@ class StreamOptions(TrunkChoice):
 
     @model_serializer
     def given(self) -> dict[str, Any]:
-        """The keys set for this stream; all other keys are those of the model."""
+        """Only the keys that are set for this stream; all other keys come from the model."""
         return {key: getattr(self, key) for key in type(self).model_fields if key in self.model_fields_set}
 
 
 class Model(TrunkChoice, Section):
-    """The `model:` section, with the keys of its trunk.
+    """The `model:` section of a recipe, with the keys of its trunk.
 
-    A mapping with the name of a stream overrides these keys for the stream.
+    A mapping with the name of a stream overrides these keys for this stream.
     """
 
     section = "model"
     streams: ClassVar[tuple[str, ...]] = ()
-    """Names of streams with their own keys."""
+    """Names of the streams that have keys of their own."""
 
     readout_layer: bool = False
-    """Linear layer, activation and norm between trunk and token readout, as in BERT (default: false)."""
+    """Add a linear layer, an activation and a norm before the token readout, as in BERT (default: false)."""
     readout_norm: bool = False
-    """Only a norm between trunk and token readout, as in ASTROMER (default: false)."""
+    """Add only a norm before the token readout, as in ASTROMER (default: false)."""
 
     @classmethod
     def with_choices(cls, values: Mapping[str, Any]) -> type[Self]:
@@ -82,14 +82,14 @@ class Model(TrunkChoice, Section):
         raise NotImplementedError
 
     def make_trunk(self, tokens: Tokens, causal: bool = False, leading: int = 0) -> nn.Module:
-        """Trunk for these tokens, with `leading` extra tokens in front."""
+        """Build the trunk for these tokens and `leading` extra tokens before them."""
         if causal and not self.can_be_causal:
-            message = f"`model.kind: {self.kind}` needs a causal trunk, which `model.trunk: {self.trunk}` cannot be"
+            message = f"`model.kind: {self.kind}` needs a causal trunk, but `model.trunk: {self.trunk}` is never causal"
             raise UserError(message, key="model.trunk")
         return self.build_trunk(self.token_form(tokens, leading), causal)
 
     def token_form(self, tokens: Tokens, leading: int = 0) -> TokenForm:
-        """Shape and positions of the tokens for the trunk."""
+        """Width and positions of the tokens, as input of the trunk."""
         width = tokens.width(self.dim)
         if self.keeps_width and width != self.dim:
             others = ", ".join(name for name in names("trunk") if not find("trunk", name).keeps_width)
@@ -109,7 +109,7 @@ def _with_streams(cls: type[Model], streams: tuple[tuple[str, type[StreamOptions
 
 
 def single(tokens: Mapping[str, Tokens], section: Model) -> Tokens:
-    """The only stream of tokens; an error if there are several."""
+    """Tokens of the only stream; an error if there are several streams."""
     if len(tokens) != 1:
         found = f"{len(tokens)}: {', '.join(tokens)}"
         raise UserError(f"`model.kind: {section.kind}` takes one kind of tokens, not {found}", key="tokens")

@@ -21,14 +21,14 @@ from .base import Model, Network, single
 
 
 class Encoder(Model, PoolingOptions):
-    """`kind: encoder`: predictions for samples or tokens, as in BERT, ViT and ASTROMER."""
+    """`kind: encoder`: predictions for samples or tokens (BERT, ViT, ASTROMER)."""
 
     choices: ClassVar[Mapping[str, str]] = {**Model.choices, "pool": "pooling"}
 
     pool: str = "auto"
-    """Pooling of tokens to one vector. auto (default): the mean, or the last token for recurrent trunks; first: a
-    special token before each sample; blocks: the mean of tokens before and after every block, with learned weights
-    (ASTROMER 2); lstm, gru: the last state of a recurrent network over the tokens (ASTROMER 1)."""
+    """Pooling of tokens to one vector. auto (default): the mean, or the last token for recurrent trunks; first: the
+    first token, usually a special token; blocks: a weighted mean of the input and the output of every block, with
+    learned weights (ASTROMER 2); lstm, gru: the last state of a recurrent network over the tokens (ASTROMER 1)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         return EncoderNetwork(self, *self.make_parts(tokens, objective))
@@ -46,10 +46,12 @@ class Encoder(Model, PoolingOptions):
 
 
 class Encoded(NamedTuple):
-    """Output of an encoder; a class token, if any, is the first token.
+    """Output of an encoder.
 
+    x         tokens (B, N, D) or packed (T, D); a class token, if any, is the first token of each sample
+    valid     mask or packed layout of these tokens
     states    input of the first block and outputs of all blocks, if the pooling needs them
-    seen      the visible tokens (`Seen`), if hidden tokens were left out
+    seen      the visible tokens (`Seen`), if the hidden tokens did not enter the encoder
     """
 
     x: Tensor
@@ -76,7 +78,7 @@ class EncoderNetwork(Network):
             redraw(self.heads, section.init)
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
-        """Run embedding and trunk."""
+        """Embed the tokens and run the trunk."""
         x = self.embed(view)
         if isinstance(self.pooling, BlockPool):
             return self._with_states(x, view, watch)
@@ -93,7 +95,7 @@ class EncoderNetwork(Network):
         return Encoded(self.trunk(x, valid, at=at, watch=watch, **more), valid)
 
     def _with_states(self, x: Tensor, view: StreamView, watch: Watch | None) -> Encoded:
-        """Run the trunk and keep the output of every block."""
+        """Run the trunk and return also the output of every block."""
         seen = Watch(attention=watch is not None and watch.wants_attention)
         if watch is not None:
             seen.attention, seen.kernels, seen.prefix = watch.attention, watch.kernels, watch.prefix
@@ -126,7 +128,10 @@ class EncoderNetwork(Network):
 
 
 def _like(state: Tensor, valid: Valid) -> Tensor:
-    """Convert a recorded state, packed (1, T, D) or padded, to the layout of `valid`."""
+    """Convert a recorded state to the layout of `valid`.
+
+    state   padded (B, N, D) or packed (1, T, D)
+    """
     if not isinstance(valid, Ragged):
         return state
     return state[0] if state.shape[:2] == (1, valid.total) else valid.flatten(state)

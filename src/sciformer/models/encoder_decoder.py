@@ -26,7 +26,8 @@ class EncoderDecoder(Model):
     """`kind: encoder_decoder`: transformer or recurrent network for translation."""
 
     share: bool = False
-    """Share one embedding between source and target (default: false); both need one vocabulary (tokens.*.learn)."""
+    """Share one embedding between source and target (default: false). Both need the same vocabulary
+    (tokens.*.learn)."""
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
@@ -50,7 +51,7 @@ class EncoderDecoderNetwork(nn.Module):
     """Network: source -> embed -> encoder;  target -> embed -> decoder -> readout."""
 
     encodes = SOURCE
-    """Name of the encoded stream."""
+    """Name of the stream that is encoded."""
 
     def __init__(self, section: EncoderDecoder, tokens: Mapping[str, Tokens], objective: Any) -> None:
         super().__init__()

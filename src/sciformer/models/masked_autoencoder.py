@@ -1,4 +1,4 @@
-"""Masked autoencoder (arXiv 2111.06377): encode visible, decode hidden tokens."""
+"""Masked autoencoder (arXiv 2111.06377): encode visible tokens, decode all tokens."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class MaskedAutoencoder(Encoder):
     """`kind: masked_autoencoder`: encoder of visible tokens, decoder of all tokens.
 
     Hidden tokens do not enter the trunk, so it costs a quarter if three of four tokens are hidden. The decoder gets the
-    encoded visible tokens, and a learned vector with a position for each hidden token. If nothing is hidden, the model
-    is an encoder. Embedding and trunk have the weight names of `kind: encoder`, so they can initialize an encoder
-    (`sciformer finetune --from`).
+    encoded visible tokens and, for each hidden token, a learned vector with the position of the token. If nothing is
+    hidden, the model is an encoder. Embedding and trunk have the weight names of `kind: encoder`, so they can
+    initialize an encoder (`sciformer finetune --from`).
     """
 
     decoder_dim: int | None = Field(default=None, ge=1, le=1 << 16)
@@ -47,11 +47,11 @@ class MaskedAutoencoder(Encoder):
 
 
 class Seen(NamedTuple):
-    """Visible tokens of a view.
+    """Visible tokens of a batch, for a masked autoencoder.
 
     view      the visible tokens
     whole     all tokens
-    visible   (B, N) or (T,) mask of the visible tokens among all
+    visible   (B, N) or (T,) mask of the visible tokens among all tokens
     rank      (B, N) or (T,) index of each token among the visible tokens
     """
 
@@ -62,9 +62,10 @@ class Seen(NamedTuple):
 
 
 class MaskDecoder(nn.Module):
-    """Decoder; its input is W x + b for a visible token x, else a learned vector.
+    """Decoder of a masked autoencoder.
 
-    All tokens get their positions. A class token is at position 0, with a learned vector added to it.
+    Its input is W x + b for an encoded visible token x, and a learned vector for a hidden token. All tokens get their
+    positions. A class token is at position 0, and a learned vector is added to it.
     """
 
     def __init__(self, section: MaskedAutoencoder, tokens: Tokens, dim: int) -> None:
@@ -84,7 +85,12 @@ class MaskDecoder(nn.Module):
         self.trunk = small.make_trunk(tokens)
 
     def forward(self, x: Tensor, first: Tensor | None, seen: Seen) -> Tensor:
-        """All tokens (B, N, D') or (T, D') from the visible tokens x and a class token."""
+        """Decode all tokens (B, N, D') or (T, D').
+
+        x      encoded visible tokens
+        first  class token, or None
+        seen   positions of the visible and hidden tokens
+        """
         valid, at = seen.whole.valid, seen.whole.columns["at"]
         y = self.adapt(x)
         if not y.numel():
@@ -119,7 +125,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         always = not overrides(tokens, Maskable.maskable)
         mixed = any(getattr(objective, key, None) for key in ("random", "same", "whole_words", "mask"))
         self.mask_ratio: float | None = getattr(objective, "mask_ratio", None) if always and not mixed else None
-        """Share of hidden tokens, if it is the same for every sample; else None."""
+        """Share of hidden tokens if it is the same for every sample, else None."""
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
         """Run embedding and trunk over the visible tokens."""
@@ -133,7 +139,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         return found._replace(seen=seen)
 
     def tokens(self, encoded: Encoded) -> Tensor:
-        """Output of the decoder for all tokens, or of the trunk if nothing was hidden."""
+        """Decoder output for all tokens; the encoder output if no token was hidden."""
         if encoded.seen is None:
             return super().tokens(encoded)
         first = self.pooling(encoded.x, encoded.valid) if isinstance(self.pooling, ClassToken) else None
@@ -186,7 +192,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         return Seen(StreamView(kept, short), whole, visible, (ends[1:] - 1).clamp(min=0, max=max(0, room - 1)))
 
     def _show(self, inner: Watch, watch: Watch, seen: Seen) -> None:
-        """Record attention and states of visible tokens in the full layout, 0 if hidden."""
+        """Record attention and states of the visible tokens; hidden tokens get 0."""
         front = int(isinstance(self.pooling, ClassToken))
         packed = isinstance(seen.whole.valid, Ragged)
         rank = nn.functional.pad(seen.rank + front, (front, 0))

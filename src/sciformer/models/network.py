@@ -46,14 +46,14 @@ class Entrance(nn.Module):
         return self.dropout(x)
 
     def pair_bias(self, view: StreamView) -> Tensor | PairBias | None:
-        """Pair bias (B, H, N, N), PairBias of packed tokens, or None without pairs."""
+        """Pair bias (B, H, N, N), a PairBias for packed tokens, or None."""
         return None if self.pairs is None else self.pairs(view.columns, view.valid)
 
 
 class ReadoutLayer(Readout):
-    """Readout of norm(act(W h + b)) as in BERT, or of norm(h) for `readout_norm`.
+    """Readout after an extra layer: norm(act(W h + b)) as in BERT, or only norm(h).
 
-    Activation and norm are those of the trunk.
+    The extra layer is set by `readout_layer` or `readout_norm`. It uses the activation and the norm of the trunk.
     """
 
     def __init__(self, readout: Readout, dim: int, section: Model) -> None:
@@ -68,7 +68,7 @@ class ReadoutLayer(Readout):
         self.readout = readout
 
     def before(self, hidden: Tensor) -> Tensor:
-        """Input (..., D) of the readout."""
+        """Hidden states (..., D) after the extra layer, as input of the readout."""
         return self.norm(hidden if self.layer is None else self.activation(self.layer(hidden)))
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ class ReadoutLayer(Readout):
 class Network(nn.Module):
     """Base class of networks: embedding, trunk, heads and readout.
 
-    read_dim   width of the readout of a masked autoencoder, whose hidden tokens do not enter the trunk
+    read_dim   input width of the readout, if hidden tokens do not enter the trunk (masked autoencoder)
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class Network(nn.Module):
         super().__init__()
         who = f"`objective.kind: {objective.kind}`"
         if not hasattr(self, objective.asks):
-            message = f"{who} cannot be used with `model.kind: {section.kind}`, which cannot {objective.asks}"
+            message = f"{who} cannot be used with `model.kind: {section.kind}`: this model cannot {objective.asks}"
             raise UserError(message, key="model.kind")
         if objective.hides and not section.tokens_interact:
-            message = f"{who} needs a trunk whose tokens see each other, not `model.trunk: {section.trunk}`"
+            message = f"{who} needs a trunk with interaction between tokens, not `model.trunk: {section.trunk}`"
             raise UserError(message, key="model.trunk")
         self.entrance = Entrance(tokens, section, hides=objective.hides and read_dim is None)
         self.trunk = trunk

@@ -4,7 +4,7 @@
     latest                       name of the newest checkpoint, for people; `load` lists the folders instead
 
 A checkpoint is written under a temporary name, synced, hashed, renamed and synced: at every instant the older or the
-newer checkpoint is complete. The hashes detect a flipped bit, which safetensors does not. Nothing here unpickles.
+newer checkpoint is complete. The hashes detect a flipped bit; safetensors does not. This module never unpickles.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PARTIAL_FOLDER = re.compile(r"\.partial-step-\d{7,}-(?P<pid>\d+)")
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Saved state of a step: tensors by file and name, and plain JSON."""
+    """State saved after a step: tensors by file and name, and plain JSON."""
 
     step: int
     tensors: dict[str, dict[str, Tensor]]
@@ -56,8 +56,8 @@ def save(
 ) -> Path:
     """Write the checkpoint of a step, then remove old checkpoints.
 
-    The newest `keep` checkpoints and the checkpoint of step `also` stay. Checkpoints of later steps are removed too,
-    because the run was resumed from an earlier step.
+    The newest `keep` checkpoints and the checkpoint of step `also` are kept. Checkpoints of later steps are removed
+    too: they exist only if the run was resumed from an earlier step.
     """
     assert min(step + 1, keep) >= 1, (step, keep)
     assert all(re.fullmatch(r"\w[\w.-]*", stem) for stem in tensors), list(tensors)
@@ -97,9 +97,10 @@ def save(
 
 
 def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -> Checkpoint | None:
-    """Load the newest intact checkpoint (None if none exists), or that of `step`.
+    """Load the newest intact checkpoint, or the checkpoint of `step`.
 
-    A damaged checkpoint is reported through `log`, and the next older checkpoint is tried.
+    A damaged checkpoint is reported through `log`, and the next older checkpoint is tried. If there is no checkpoint
+    and `step` is not given, the result is None.
     """
     there = _find_checkpoints(folder)
     if not there and step is None:
@@ -122,12 +123,12 @@ def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -
 
 
 def steps(folder: Path) -> list[int]:
-    """Steps with a checkpoint, intact or not, in ascending order."""
+    """Steps of all checkpoints, intact or damaged, in ascending order."""
     return sorted({step for step, _ in _find_checkpoints(folder)})
 
 
 def _storable_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Detached contiguous tensors on the CPU; tied weights have a copy for each name."""
+    """Copy tensors to contiguous CPU memory; tied weights get a copy for each name."""
     seen: set[int] = set()
     result = {}
     for name, tensor in named.items():
@@ -140,7 +141,7 @@ def _storable_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _tidy(folder: Path) -> None:
-    """Clean up after killed processes: partial folders and unfinished renames."""
+    """Clean up after killed processes: remove partial folders, finish renames."""
     for path in list(folder.iterdir()):
         partial = PARTIAL_FOLDER.fullmatch(path.name)
         if partial and not is_alive(int(partial["pid"])):
@@ -159,7 +160,7 @@ def _tidy(folder: Path) -> None:
 def _prune(folder: Path, step: int, keep: int, also: int | None) -> None:
     """Remove replaced and old checkpoints.
 
-    The newest `keep` checkpoints and the checkpoint of step `also` stay.
+    The newest `keep` checkpoints up to `step`, and the checkpoint of step `also`, are kept.
     """
     kept = [*[number for number in steps(folder) if number <= step][-keep:], also]
     for number, path in _find_checkpoints(folder):
@@ -186,7 +187,7 @@ def _write_error(folder: Path, final: Path, needed: int, error: Exception) -> Us
 
 
 def _find_checkpoints(folder: Path) -> list[tuple[int, Path]]:
-    """Checkpoint folders, oldest first; a replaced one comes before its replacement."""
+    """Steps and folders of all checkpoints, oldest first, replaced before new folders."""
     try:
         matches = [(match, path) for path in folder.iterdir() if (match := STEP_FOLDER.fullmatch(path.name))]
     except FileNotFoundError:
@@ -222,7 +223,7 @@ def _read(path: Path, step: int, log: Callable[[str], None]) -> Checkpoint:
 
 
 def _manifest_files(path: Path, step: int) -> dict[str, dict[str, Any]]:
-    """Files of the manifest, after validating its entries."""
+    """Files in the manifest, with size and hash, after validation of the manifest."""
     with open_regular(path / "manifest.json") as file:
         manifest = parse_object(file.read(1 << 20), "manifest.json")
     form, files = manifest.get("format"), manifest.get("files")
@@ -232,7 +233,7 @@ def _manifest_files(path: Path, step: int) -> dict[str, dict[str, Any]]:
     if form != FORMAT or manifest.get("step") != step or type(files) is not dict or "state.json" not in files:
         raise Unsound("its manifest.json is not a valid manifest of this step")
     for name, seal in files.items():
-        # No path separators and only the two types of file written here: nothing else is ever opened.
+        # Names without path separators, and only the two types of file that `save` writes: no other file is opened.
         if not re.fullmatch(r"state\.json|\w[\w.-]*\.safetensors", name):
             raise Unsound(f"its manifest.json names {name!a}, which is not a checkpoint file")
         if not is_seal(seal):
@@ -241,7 +242,10 @@ def _manifest_files(path: Path, step: int) -> dict[str, dict[str, Any]]:
 
 
 def parse_tensors(path: Path, data: bytes) -> dict[str, Tensor]:
-    """Tensors from verified bytes, or from the file if it is too large."""
+    """Parse the tensors of a safetensors file from its verified bytes.
+
+    data   content of the file; empty if the file is too large, and then it is read from `path`
+    """
     try:
         return safetensors.torch.load(data) if data else safetensors.torch.load_file(path)
     except (SafetensorError, KeyError, ValueError, RuntimeError, AssertionError) as error:

@@ -1,7 +1,7 @@
 """Loss and gradient of a step as one CUDA graph per input shape.
 
-The CUDA graphs of the compiler leave work for the host in every step: it checks the inputs and passes some hundred
-tensors from the forward to the backward pass. Small models may wait for the host (see decision 041).
+With the CUDA graphs of the compiler, the host still has work in every step: it checks the inputs and passes several
+hundred tensors from the forward to the backward pass. Small models may wait for the host (see decision 041).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor
 
 from ..data.collate import ModelInputs, parts, run_of
 
-MAX_RECORDED_SHAPES = 64  # steps of further shapes run without a graph
+MAX_RECORDED_SHAPES = 64  # steps with more shapes than this run without a graph
 
 
 class CudaGraphStep:
     """Training step recorded as one CUDA graph per input shape.
 
-    call     the step, compiled without CUDA graphs
+    call     function of the step, compiled without CUDA graphs
     weights  the trained parameters
     context  context manager around the call
     """
@@ -42,9 +42,9 @@ class CudaGraphStep:
         self.grads: list[Tensor] = []
 
     def __call__(self, inputs: ModelInputs, scale: float) -> Tensor | None:
-        """Compute loss times `scale` for inputs on the host; store its gradient.
+        """Compute loss times `scale` for inputs on the host, and set the gradients.
 
-        Returns None for the first inputs of a shape: the caller then runs the step itself, which compiles it.
+        Returns None for the first inputs of a shape. The caller then runs the step without a graph, which compiles it.
         """
         shape = inputs.shape()
         if shape not in self.kept:
@@ -91,7 +91,7 @@ class _Recording(NamedTuple):
 
 
 def capture(work: Callable[[], None], pool: Any) -> Callable[[], None]:
-    """Capture the kernels of `work` in a CUDA graph; return its replay function."""
+    """Capture the kernels of `work` in a CUDA graph; return the replay function."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
         work()

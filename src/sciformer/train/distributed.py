@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 1800.0  # timeout of a silent rank; SCIFORMER_PATIENCE overrides it
 LOST_RANK_ERROR = re.compile("gloo|nccl|connection (closed|reset)|timed out", re.IGNORECASE)
-JOINED_HERE: list[bool] = []  # not empty if this module joined the process group, not the caller
+JOINED_HERE: list[bool] = []  # not empty if this module, and not the caller, joined the process group
 Made = TypeVar("Made")
 
 
 class Ranks:
-    """The processes of a run: rank, world size, device, and collective operations.
+    """Processes of a run: rank, world size, device, and collective operations.
 
-    Under torchrun there are several (WORLD_SIZE); in a single process every method works without communication.
+    Under torchrun there are several processes (WORLD_SIZE). In a single process every method works without
+    communication.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -63,7 +64,7 @@ class Ranks:
         return [float(value) for value in shared.tolist()]
 
     def gather(self, thing: Any) -> list[Any]:
-        """Objects of all ranks, in the order of ranks."""
+        """Gather an object from every rank, in the order of ranks."""
         if self.world == 1:
             return [thing]
         everything: list[Any] = [None] * self.world
@@ -71,7 +72,7 @@ class Ranks:
         return everything
 
     def agree(self, thing: Any) -> Any:
-        """Broadcast an object of the first rank to all."""
+        """Broadcast the object of the first rank to all ranks."""
         if self.world == 1:
             return thing
         box = [thing]
@@ -93,15 +94,15 @@ class Ranks:
         self.agree(None)
 
     def in_turn(self, work: Callable[[], Made]) -> Made:
-        """Run `work` on the first rank, then on the other ranks, which use its files."""
+        """Run `work` on the first rank, then on all others, which can use its files."""
         made: list[Made] = []
         self.lead(lambda: made.append(work()))
         return made[0] if self.first else work()
 
     def wrap(self, step: nn.Module, shard: str) -> nn.Module:
-        """Wrap a step for several ranks in DDP, or in FSDP2 with `shard: full`.
+        """Wrap a training step in DDP, or in FSDP2 with `shard: full`, for several ranks.
 
-        Its batch norms then use the statistics of all ranks.
+        The batch norms of the step then use the statistics of all ranks.
         """
         for norm in batch_norms(step):
             norm.over_ranks = self.world > 1
@@ -128,8 +129,8 @@ class Ranks:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Leave the process group after an error; report a lost rank as a UserError.
 
-        Without an error the group lasts as long as the process, and the next training uses it. (A new group after
-        FSDP2 makes gloo hang.)
+        Without an error the group lasts as long as the process, and the next training uses it, because a new group
+        after FSDP2 makes gloo hang.
         """
         if error is not None:
             _leave()
@@ -149,7 +150,7 @@ def _leave() -> None:
 
 
 def patience() -> datetime.timedelta:
-    """Timeout of a silent rank, from SCIFORMER_PATIENCE in seconds."""
+    """Timeout for a rank that does not respond, from SCIFORMER_PATIENCE in seconds."""
     given = os.environ.get("SCIFORMER_PATIENCE", "")
     try:
         seconds = float(given or PATIENCE_SECONDS)
@@ -161,28 +162,29 @@ def patience() -> datetime.timedelta:
 
 
 def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
-    """Whether this is a DTensor, without the slow import of torch.distributed.tensor."""
+    """Whether a tensor is a DTensor (without importing the slow DTensor module)."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """Full detached tensor of a DTensor or tensor; a collective call of all ranks."""
+    """Detached full tensor, gathered if it is a DTensor; all ranks must call it."""
     tensor = tensor.detach()
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def local_tensor(tensor: Tensor) -> Tensor:
-    """This rank's share of a DTensor, or the tensor itself."""
+    """Detached share of this rank if it is a DTensor, else the whole tensor."""
     tensor = tensor.detach()
     return tensor.to_local() if is_sharded(tensor) else tensor
 
 
 def place(value: Tensor, like: Tensor) -> Tensor:
-    """Move a full tensor to the device and sharding of `like`; scalars are unsharded.
+    """Move a full tensor to the device of `like`, and shard it if `like` is sharded.
 
-    Every rank cuts its share out of its own copy. If the first rank sent the shares, all ranks would have to ask for
-    the tensors in the same order, which files do not guarantee.
+    A tensor of another shape, for example a scalar, is not sharded. Every rank cuts its share out of its own copy. If
+    the first rank sent the shares, all ranks would have to ask for the tensors in the same order, which files do not
+    guarantee.
     """
     value = value.to(like.device)
     if is_sharded(like) and value.shape == like.shape:
@@ -193,7 +195,7 @@ def place(value: Tensor, like: Tensor) -> Tensor:
 
 
 def find_device(name: str) -> torch.device:
-    """Torch device of a name; `auto` is CUDA, else MPS, else the CPU."""
+    """Torch device with this name; `auto` is CUDA, else MPS, else the CPU."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")

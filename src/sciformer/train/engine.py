@@ -35,7 +35,7 @@ WARN_ABOVE_SHAPES = 24  # batch shapes; the compiler takes half a minute for eac
 
 
 class Engine:
-    """A training of an assembly in a run folder: `Engine(...).run()`."""
+    """Training of an assembly in a run folder: `Engine(...).run()`."""
 
     def __init__(self, assembly: Assembly, folder: Folder, ranks: Ranks, teller: ProgressReporter) -> None:
         self.assembly, self.folder, self.ranks, self.teller = assembly, folder, ranks, teller
@@ -79,8 +79,8 @@ class Engine:
         self.number = 0  # steps done
         self.best: dict[str, Any] = {}  # step and scores of the best model so far
         self.evaluated: int | None = None  # last step with a finite loss in an evaluation
-        self.sound: int | None = None  # the last of these steps that has a checkpoint, which is never rotated away
-        self.worse = 0  # evaluations since the best one
+        self.sound: int | None = None  # the last of these steps with a checkpoint; this checkpoint is always kept
+        self.worse = 0  # number of evaluations since the best evaluation
         self.bad = 0  # consecutive skipped steps
         self.early = False  # whether early stopping ended the training
         self.board: Board | None = None
@@ -142,7 +142,7 @@ class Engine:
 
     @contextmanager
     def own_state(self) -> Generator[None]:
-        """Restore random state and precision of the process after the context."""
+        """Context manager that restores random state and matmul precision at its end."""
         device = self.ranks.device
         devices = [device.index or 0] if device.type == "cuda" else []
         with (
@@ -172,7 +172,7 @@ class Engine:
             self._log(number)
 
     def _record_skipped(self, number: int, batch: Batch) -> None:
-        """Log a skipped step; stop after `max_skipped` in a row."""
+        """Log a skipped step; raise an error after `max_skipped` skipped steps in a row."""
         self.bad += 1
         found = sorted(sample for part in self.ranks.gather(bad_samples(batch)) for sample in part)
         where = f"NaN or infinity in samples {found[:10]}" if found else f"samples {batch.ids[:10].tolist()} ..."
@@ -186,14 +186,14 @@ class Engine:
             raise UserError(message, hint=hint + self._way_back(), key=None if found else "train.learning_rate")
 
     def _log(self, number: int) -> None:
-        """Write a log line: means over the steps since the last line."""
+        """Write a log line with means over the steps since the last line."""
         loss, norm, steps = self.sums
         (tokens, when), now = self.since, time.monotonic()
         loss, tokens_all = self.ranks.sum(loss, tokens)
         self.sums = [0.0, 0.0, 0.0]
         self.since = (0, now)
         if not steps:
-            return  # all were skipped, which is logged already
+            return  # all steps were skipped, and this is logged already
         record = {
             "step": number,
             "epoch": number / self.order.batches,
@@ -247,7 +247,7 @@ class Engine:
         return False
 
     def _evaluate(self) -> tuple[str, Evaluation]:
-        """Evaluate on the validation part, with averaged weights if there are any."""
+        """Part and scores of an evaluation, with the averaged weights if there are any."""
         part, limit = self.evaluated_part()
         current = self._swap(self.ema) if self.ema else {}
         found = self.evaluate(part, limit)
@@ -257,11 +257,11 @@ class Engine:
         return part, found
 
     def evaluated_part(self) -> tuple[str, int | None]:
-        """Part that selects the best model, and number of its samples to use (None: all)."""
+        """Data part that selects the best model, and its number of samples (None: all)."""
         return ("valid", None) if "valid" in self.assembly.parts() else ("train", 1024)
 
     def evaluate(self, part: str, limit: int | None) -> Evaluation:
-        """Evaluate the current weights on the first samples of a part."""
+        """Evaluate the current weights on the first `limit` samples of a part."""
         return evaluate(
             self.step,
             self.assembly,
@@ -306,12 +306,12 @@ class Engine:
         return (sign * scores[name], -scores["loss"]) > (sign * before[name], -before["loss"])
 
     def kept_weights(self) -> dict[str, Tensor]:
-        """Full weights (or their moving average) on the CPU, gathered from all ranks."""
+        """Weights (or their moving average) of all ranks, gathered on the CPU."""
         kept = {**named_tensors(self.step.model), **self.ema}
         return {name: full_tensor(weight).cpu() for name, weight in kept.items()}
 
     def _check_finite(self) -> None:
-        """Refuse to save weights that are not finite; a collective call of all ranks."""
+        """Raise an error if a weight is not finite; all ranks must call it."""
         weights: dict[str, Tensor] = dict(self.step.model.named_parameters())
         weights |= {f"ema of {name}": average for name, average in self.ema.items()}
         finite = torch.stack([local_tensor(weight).isfinite().all() for weight in weights.values()]).tolist()
@@ -329,7 +329,7 @@ class Engine:
         raise UserError(message, hint=hint, key="train.learning_rate", file=self.folder.path)
 
     def _way_back(self) -> str:
-        """Hint on resuming from the last evaluated checkpoint; empty if it is the newest."""
+        """Hint how to resume from the last evaluated checkpoint; empty if not needed."""
         there = checkpoint.steps(self.folder.checkpoints)
         if self.sound is None and there:
             return " No checkpoint was evaluated yet: with --fresh the training starts over."
@@ -373,7 +373,7 @@ class Engine:
         self.ranks.lead(write)
 
     def _own_part(self, name: str, value: Tensor) -> Tensor:
-        """This rank's share of a carried tensor, on its device."""
+        """Share of this rank in a carried tensor, on the device of the rank."""
         if self.declared[name].divided:
             value = value.tensor_split(self.ranks.world)[self.ranks.rank]
         return value.to(self.ranks.device)
@@ -407,7 +407,7 @@ class Engine:
     def repair(self, accepted: bool) -> bool:
         """Rebuild a damaged best model from its checkpoint; return whether it was intact.
 
-        accepted    if no checkpoint has that step, keep the model of the restored checkpoint as the best one
+        accepted    if there is no checkpoint of its step, keep the model of the restored checkpoint as best model
         """
         if not self.best or (self.complete and self.settings.average_last):  # the mean is written anyway
             return True
@@ -449,11 +449,13 @@ class Engine:
             f"Restore it from a copy. Or train again with `sciformer train {run} --fresh`, or keep the model of "
             f"step {self.number} instead with `sciformer train {run} --accept-changes`."
         )
-        message = f"the best model, of step {step}, is damaged, and no checkpoint has that step: {fault.message}"
+        message = (
+            f"the best model, of step {step}, is damaged, and there is no checkpoint of this step: {fault.message}"
+        )
         raise UserError(message, hint=hint, file=fault.file)
 
     def average_checkpoints(self) -> None:
-        """Replace the best model by the mean of the last checkpoints (`average_last`)."""
+        """Save the mean of the last `average_last` checkpoints as final model."""
         if not self.settings.average_last:
             return
         weights, used = mean_weights(self.folder.checkpoints, self.settings.average_last, self.log)

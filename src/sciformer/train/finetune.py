@@ -3,9 +3,9 @@
     sciformer pretrain text/bert --run runs/bert
     sciformer finetune text/sentiment --from runs/bert
 
-The pretrained run gives its best weights wherever name and shape agree, the statistics of its tokens (vocabulary,
-scales), and the keys of the sections `tokens` and `model` that the new recipe does not set. The new run does not need
-the pretrained one afterwards.
+The new run takes from the pretrained run: its best weights, where name and shape agree; the statistics of its tokens
+(vocabulary, scales); and the keys of the sections `tokens` and `model` that the new recipe does not set. Afterwards the
+new run does not need the pretrained run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_LISTED = 6  # maximum number of names in a message
 
 
 class Pretrained:
-    """Best model and token statistics of another run: `Pretrained("runs/bert")`."""
+    """Best model and token statistics of a pretrained run: `Pretrained("runs/bert")`."""
 
     def __init__(self, path: str | Path) -> None:
         folder = Folder(Path(path).expanduser())
@@ -50,13 +50,13 @@ class Pretrained:
         self.hash = digest(self.weights)[:16]
         self.step = kept.get("step")
         self.state: dict[str, Any] = folder.read_json("model/statistics.json")
-        self.about: dict[str, Any] = {}  # copied, new and unused tensors, after `fill`
+        self.about: dict[str, Any] = {}  # summary of copied, new and unused tensors; `fill` sets it
 
     def over(self, recipe: Recipe) -> Recipe:
         """Complete a recipe with the keys of `tokens` and `model` that it does not set.
 
-        The result also names the pretrained run and the hash of its weights. A recipe with different tokens is
-        refused.
+        The result also contains the path of the pretrained run and the hash of its weights. A recipe with different
+        tokens is an error.
         """
         wanted = recipe.train.init_from_hash
         if wanted not in ("", self.hash):
@@ -126,7 +126,7 @@ class Pretrained:
         }
 
     def _check_same_body(self, own: Mapping[str, Tensor], recipe: Recipe) -> None:
-        """Refuse a different embedding or trunk, with the keys that differ."""
+        """Raise an error if embedding or trunk differ; it lists the keys that differ."""
         ours, theirs = ({name: tuple(weight.shape) for name, weight in side.items()} for side in (own, self.weights))
         body = [name for name in {**ours, **theirs} if not is_answer(name)]
         optional = {name for name in ours.keys() ^ theirs.keys() if name.startswith(OPTIONAL_WEIGHTS)}
@@ -145,11 +145,11 @@ class Pretrained:
 
     @property
     def can_answer(self) -> bool:
-        """Whether all heads were copied, so that the model can predict before training."""
+        """Whether the model can predict before training, because all heads were copied."""
         return bool(self.about) and not any(is_answer(name) for name in self.about["new"])
 
     def words(self) -> str:
-        """Summary of the copied, new and unused tensors."""
+        """Sentence on the copied, new and unused tensors, for the log."""
         about = self.about
         text = f"starting from {about['tensors']} tensors ({about['parameters']:,} parameters) of {self.path}"
         text += "" if about["step"] is None else f", step {about['step']}"
@@ -161,9 +161,9 @@ class Pretrained:
 
 
 def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained | None]:
-    """Complete a recipe from its pretrained run; return recipe, and run or None.
+    """Complete a recipe from its pretrained run; return the recipe and this run.
 
-    A resumed training finds everything in its own folder, so the pretrained run is not loaded again.
+    The run is None without `train.init_from`, and for a resumed training: it has everything in its own folder.
     """
     if not recipe.train.init_from:
         return recipe, None
@@ -183,9 +183,9 @@ def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained 
 
 
 def freeze(step: Step) -> None:
-    """Freeze a model except heads, pooling and readout; frozen parts have no dropout.
+    """Freeze all parts of a model except heads, pooling and readout.
 
-    A class token passes through the trunk and is frozen with it.
+    Frozen parts have no dropout. A class token passes through the trunk and is frozen too.
     """
     children = step.model.named_children()
     parts = {name: part for name, part in children if name not in ANSWER_PARTS or isinstance(part, ClassToken)}
@@ -193,7 +193,7 @@ def freeze(step: Step) -> None:
         part.requires_grad_(False).eval()
     if not any(weight.requires_grad for weight in step.model.parameters()):
         raise UserError(
-            f"train.freeze leaves nothing to train: with `objective.kind: {step.objective.kind}` the model has only "
+            f"train.freeze leaves nothing to train: with `objective.kind: {step.objective.kind}` the model has "
             f"{' and '.join(parts)}, but no head, pooling or readout",
             key="train.freeze",
         )

@@ -20,11 +20,11 @@ from ..errors import UserError
 from ..files.atomic import replace, sync
 from ..files.seal import MANIFEST, Unsound, parse_object, run_files
 
-# The lock is a POSIX record lock (lockf). flock would belong to the open file, which a fork shares: a data worker that
-# outlives its killed parent would keep the run locked. A record lock belongs to the process alone, and the kernel drops
-# it with the process. But it is also dropped when the process closes *any* descriptor of the file. So only `lock` opens
-# `.lock`, and it checks LOCKED_FOLDERS first. Windows has no fcntl: there a byte far behind the text is locked, which
-# no child process inherits (written from the manual, not tested).
+# The lock is a POSIX record lock (lockf). A lock by flock would belong to the open file, and a forked process shares
+# open files: a data worker that outlives its killed parent would keep the run locked. A record lock belongs only to the
+# process, and the kernel drops it with the process. But it is also dropped when the process closes *any* descriptor of
+# the file. So only `lock` opens `.lock`, and it checks LOCKED_FOLDERS first. Windows has no fcntl: there a byte far
+# behind the text is locked, and child processes do not inherit this lock (written from the manual, not tested).
 if sys.platform == "win32":
     import msvcrt
 
@@ -40,8 +40,8 @@ else:
 
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # a run folder may come from another person: never write through its links
 LOCKED_FOLDERS: set[tuple[int, int, int]] = set()  # (process, device, inode) of the folders locked by this process
-CLAIM_ATTEMPTS = 50  # times to create a folder that another process removes again
-# Files of a training, which `fresh` removes. The last two show that the folder is a run.
+CLAIM_ATTEMPTS = 50  # attempts to create a folder, if another process removes it again
+# Files of a training; `--fresh` removes them. The last two files show that the folder is a run.
 RUN_FILES = (
     "recipe.yaml",
     "metrics.jsonl",
@@ -61,7 +61,7 @@ RUN_FILES = (
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder; warn if that fails (the next save tries again)."""
+    """Remove a file or folder; give a warning if it cannot be removed."""
     if path.is_symlink() or path.is_file():
         with suppress(OSError):
             path.unlink()
@@ -87,7 +87,7 @@ def is_alive(pid: int) -> bool:
 
 
 def assert_plain(value: Any, where: str) -> None:
-    """Assert that a value survives JSON unchanged: a tuple would become a list."""
+    """Assert that JSON keeps a value unchanged (a tuple would become a list)."""
     if type(value) is dict:
         for key, item in value.items():
             assert type(key) is str, f"{where} has the key {key!r}, which is not text"
@@ -123,14 +123,15 @@ class Folder:
 
     @property
     def is_run(self) -> bool:
-        """Whether the folder has, or had, a run: its manifest or its run.json says so."""
+        """Whether the folder is from a run, according to its manifest or its run.json."""
         return "files" in self.peek(MANIFEST) or "sciformer" in self.peek("run.json")
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """Create and lock the folder; refuse to replace files that are not from a run.
+        """Context manager that creates and locks the folder.
 
-        After a UserError, a newly created folder is removed again if no training began in it.
+        A folder with files that are not from a run, and that a training would replace, is an error. After a UserError,
+        a newly created folder is removed again if no training began in it.
         """
         for attempt in range(CLAIM_ATTEMPTS):
             self._check_own()
@@ -154,7 +155,7 @@ class Folder:
                 return
 
     def _check_own(self) -> None:
-        """Refuse a folder in which a training would replace files that are not from a run."""
+        """Raise an error if a training would replace files that are not from a run."""
         there = sorted(path for name in RUN_FILES for path in self.path.glob(name))
         if there and not self.is_run:
             name = there[0].relative_to(self.path)
@@ -162,7 +163,7 @@ class Folder:
             raise UserError(message, hint="Use another --run.", file=self.path)
 
     def _remove_unused(self) -> None:
-        """Remove a folder with only the files of `create` and `lock`, while it is locked."""
+        """Remove the locked folder if it has no files except those of `create` and `lock`."""
         if {path.name for path in self.path.iterdir()} <= {".lock", self.checkpoints.name}:
             with suppress(OSError):  # not empty: another process has just created its part again
                 self.checkpoints.rmdir()
@@ -178,7 +179,7 @@ class Folder:
                 path.unlink()
 
     def create(self) -> None:
-        """Create the folder and test that checkpoints can be written in it."""
+        """Create the folder, and test that checkpoints can be written to it."""
         # As long as the longest file name of a checkpoint, to detect a path that is too long.
         probe = self.checkpoints / f".probe-{os.getpid()}".ljust(80, "-")
         with _as_user_error(f"the run folder {self.path} cannot be written to", self.path):
@@ -221,7 +222,7 @@ class Folder:
             os.close(descriptor)
 
     def _sign(self, descriptor: int) -> None:
-        """Take the lock and write process, host and time into it."""
+        """Take the lock; write process, host and time into the lock file."""
         try:
             _take_lock(descriptor)
         except OSError as error:
@@ -241,7 +242,7 @@ class Folder:
             os.write(descriptor, text.encode())
 
     def _in_use_error(self, text: bytes) -> UserError:
-        """Error that the folder is in use; names the process if the lock file `text` does."""
+        """Error for a folder in use, with the process named in the lock file (`text`)."""
         try:
             owner = json.loads(text)
             pid, host, since = int(owner["pid"]), str(owner["host"]), str(owner["since"])
@@ -262,7 +263,11 @@ class Folder:
         return path
 
     def seal(self, files: Mapping[str, str | None], anew: bool = False) -> None:
-        """Write text files and record their hashes in the manifest; None removes a file."""
+        """Write text files and record their hashes in the manifest.
+
+        files  text by file name; None removes the file
+        anew   start a new manifest, without the files of the old one
+        """
         with _as_user_error(f"{', '.join(files)} cannot be written to {self.path}", self.path):
             texts = {name: None if text is None else text.encode() for name, text in files.items()}
             self.files.write(texts, anew)
@@ -278,14 +283,14 @@ class Folder:
             raise UserError(f"{path} cannot be read as JSON: {error}", hint=hint, file=path) from error
 
     def peek(self, name: str) -> dict[str, Any]:
-        """JSON object of a file that may be damaged; empty if it cannot be read."""
+        """JSON object in a file; an empty object if the file cannot be read."""
         try:
             return parse_object((self.path / name).read_bytes(), name)
         except (OSError, Unsound):
             return {}
 
     def append(self, record: dict[str, Any]) -> None:
-        """Append a record to the log, without a sync: a power failure may lose it."""
+        """Append a record to the log, without a sync (a power failure may lose it)."""
         assert_plain(record, "record")
         line = json.dumps(record).encode() + b"\n"
         failed = f"the log {self.log} cannot be appended to"
@@ -308,7 +313,7 @@ class Folder:
         return [record for _, record in self._lines()]
 
     def rewind(self, step: int) -> None:
-        """Remove records after `step` and an incomplete line, to resume from there."""
+        """Remove log records after `step` and an incomplete last line, before resuming."""
         lines = self._lines()
         kept = b"".join(line for line, record in lines if record.get("step", step) <= step)
         with _as_user_error(f"the log {self.log} cannot be rewritten", self.log):
@@ -316,7 +321,7 @@ class Folder:
                 replace(self.log, kept)
 
     def _lines(self) -> list[tuple[bytes, dict[str, Any]]]:
-        """Lines of the log, as bytes and as records."""
+        """Bytes and record of each line of the log."""
         with _as_user_error(f"the log {self.log} cannot be read", self.log):
             text = self.log.read_bytes() if self.log.exists() else b""
         lines = []

@@ -22,8 +22,8 @@ BLOCK_NAME = re.compile(r"(?P<stack>(?:\w+\.)+?)(?:blocks|layers)\.(?P<number>\d
 class Ranger(torch.optim.RAdam):
     """RAdam (arXiv 1908.03265) with Lookahead (arXiv 1907.08610).
 
-    RAdam is Adam with a rectified second moment in the first steps. Lookahead keeps slow weights s beside the fast
-    weights w and, every `every` steps, sets   s <- s + share (w - s),   w <- s.
+    RAdam is Adam with a rectified second moment in the first steps. Lookahead keeps slow weights s and fast weights w.
+    After every `every` steps it sets   s <- s + share (w - s),   w <- s.
     """
 
     def __init__(self, params: Any, every: int = 6, share: float = 0.5, **options: Any) -> None:
@@ -32,7 +32,10 @@ class Ranger(torch.optim.RAdam):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step of RAdam, and of Lookahead if due (slow weights: state `slow`)."""
+        """Do a step of RAdam and, after every `every` steps, a Lookahead update.
+
+        The slow weights are in the optimizer state `slow`.
+        """
         weights = [weight for group in self.param_groups for weight in group["params"] if weight.grad is not None]
         begun = {weight: weight.clone() for weight in weights if "slow" not in self.state[weight]}
         found = super().step(closure)
@@ -65,17 +68,17 @@ def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> t
 
 
 def is_answer(name: str) -> bool:
-    """Whether a parameter belongs to heads, pooling or readout, by its name."""
+    """Whether the parameter with this name belongs to heads, pooling or readout."""
     return name.partition(".")[0] in ANSWER_PARTS
 
 
 def scales(names: Iterable[str], settings: Train) -> dict[str, float]:
     """Learning rate factor of each parameter (layer-wise decay, arXiv 1801.06146).
 
-    block i of n      layer_decay^(n - 1 - i)
-    before block 0    layer_decay^n: embedding, positions; with several stacks, n of the longest
-    after the blocks  1: the final norm of a trunk
-    predictions       head_lr_scale: heads, pooling, readout
+    block i of n blocks         layer_decay^(n - 1 - i)
+    embedding and positions     layer_decay^n; with several stacks of blocks, n is from the longest stack
+    final norm of the trunk     1
+    heads, pooling, readout     head_lr_scale
     """
     names = list(names)
     blocks = {name: found for name in names if not is_answer(name) and (found := BLOCK_NAME.match(name))}
@@ -96,13 +99,13 @@ def scales(names: Iterable[str], settings: Train) -> dict[str, float]:
 
 
 def learning_rate(step: int, total: int, settings: Train) -> float:
-    """Learning rate of a step, counted from 0.
+    """Learning rate of a step; steps are counted from 0.
 
-    Linear warmup, then the peak times (with min = `min_lr_ratio`):
+    After a linear warmup, it is the peak learning rate times the following factor (with min = `min_lr_ratio`):
 
-    cosine        min + (1 - min) (1 + cos(pi t)) / 2,      t from 0 after the warmup to 1 at the end
+    cosine        min + (1 - min) (1 + cos(pi t)) / 2       t goes from 0 after the warmup to 1 at the end
     inverse_sqrt  sqrt(warmup / step)                       (arXiv 1706.03762)
-    flat          1 for the fraction `flat` of all steps, then min^t, t from 0 there to 1 at the end
+    flat          1 for the fraction `flat` of all steps, then min^t; t goes from 0 at this point to 1 at the end
     constant      1
     """
     peak, least = settings.learning_rate, settings.min_lr_ratio
@@ -121,7 +124,7 @@ def learning_rate(step: int, total: int, settings: Train) -> float:
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> dict[str, Tensor]:
-    """Optimizer state by parameter name: «exp_avg blocks.0.out.weight»."""
+    """Optimizer state by parameter name, for example `exp_avg blocks.0.out.weight`."""
     return {
         f"{key} {names[id(parameter)]}": value
         for group in optimizer.param_groups

@@ -43,7 +43,7 @@ class ProgressReporter:
 
 
 class Board:
-    """Curves for TensorBoard; does nothing if it is not installed."""
+    """Curves for TensorBoard; without effect if TensorBoard is not installed."""
 
     def __init__(self, folder: Path, step: int) -> None:
         self.writer: Any = None
@@ -54,7 +54,7 @@ class Board:
         self.writer = SummaryWriter(str(folder), purge_step=step + 1)
 
     def add(self, record: dict[str, Any]) -> None:
-        """Add the float values of a log record."""
+        """Add a point to the curve of each float value in a log record."""
         if self.writer is not None:
             for name, value in record.items():
                 if isinstance(value, float):

@@ -35,7 +35,7 @@ def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Pl
 
 
 def announce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: ProgressReporter, resumed: bool) -> None:
-    """Print size, samples, steps and device of a training, and notes about its data."""
+    """Print size, samples, steps and device of a training, and notes on its data."""
     count = sum(weight.numel() for weight in engine.step.parameters())
     samples = ", ".join(f"{part} {assembly.dataset(part).count_in_words}" for part in assembly.parts())
     where = device_name(engine.ranks.device)
@@ -48,7 +48,7 @@ def announce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Progres
         teller.log(f"note: samples longer than tokens.*.context were truncated: {found}")
     if recipe.train.freeze:
         trained = sum(weight.numel() for weight in engine.step.parameters() if weight.requires_grad)
-        random = "" if recipe.train.init_from else "; the others stay random, because train.init_from is not set"
+        random = "" if recipe.train.init_from else "; the other parameters stay random: train.init_from is not set"
         teller.log(f"{trained:,} of these parameters are trained{random}")
     if resumed:
         teller.log(f"resuming from step {engine.number}")

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from typing import Any
 
 WATCHED_SIGNALS = [name for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-# A second signal within this time is an echo of the first: torchrun forwards signals that the terminal sent to all.
+# A second signal within this time is an echo of the first: the terminal sends a signal to all processes, and torchrun
+# forwards it to them again.
 ECHO_SECONDS = 1.0
 
 
 class Stop:
-    """Flag that a signal handler sets and the training loop reads."""
+    """Stop flag: set by a signal handler, read by the training loop."""
 
     def __init__(self) -> None:
         self.signal: int = 0

@@ -48,10 +48,11 @@ class StepResult:
 
 
 class OptimizerStep:
-    """Optimizer steps of a module `step`, which joins a model and its objective.
+    """Optimizer steps for a module `step` (a model with its objective).
 
-    The loss of a batch is summed over micro-batches and ranks and divided once by the count of the whole batch. So the
-    gradient does not depend on the number or the sizes of the micro-batches. A non-finite gradient changes no weight.
+    The loss of a batch is summed over micro-batches and ranks, and divided once by the count of the whole batch. So the
+    gradient does not depend on the number or the sizes of the micro-batches. After a non-finite gradient no weight
+    changes.
     """
 
     def __init__(
@@ -101,7 +102,10 @@ class OptimizerStep:
             self._record_halves()
 
     def __call__(self, batch: Batch, number: int, count: float) -> StepResult:
-        """Run step `number` (from 0) on this rank's share; `count` is the sum over all ranks."""
+        """Run step `number` (counted from 0) on this rank's part of the batch.
+
+        count   divisor of the loss: the sum of `batch.count` over all ranks
+        """
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(number, self.total, self.settings) * group.get("scale", 1.0)
         loss = self.gradient(batch, number, count)
@@ -110,7 +114,7 @@ class OptimizerStep:
         norm = torch.nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
         if is_sharded(norm):
             norm = norm.full_tensor()
-        if self.device.type == "cpu" and not self.sharded:  # no device sync: skip clipping and update where possible
+        if self.device.type == "cpu" and not self.sharded:  # reading the norm needs no device sync on the CPU
             length = float(norm)
             if math.isfinite(length):
                 if self.settings.clip_norm and length + 1e-6 > self.settings.clip_norm:
@@ -166,7 +170,10 @@ class OptimizerStep:
             gc.collect()  # CUDA graphs are freed with the functions they belong to, which form cycles
 
     def gradient(self, batch: Batch, number: int, count: float) -> Tensor:
-        """Set `.grad` of the weights to the gradient of the mean loss; return the loss."""
+        """Set `.grad` of the weights to the gradient of the mean loss; return this loss.
+
+        If memory runs out, the micro-batch is halved and the gradient computed again.
+        """
         while True:
             try:
                 return self._gradient(batch, number, count)
@@ -222,7 +229,7 @@ class OptimizerStep:
         return total if self.ranks.world == 1 else total / self.ranks.world
 
     def _replay(self, inputs: ModelInputs, scale: float) -> Tensor | None:
-        """Replay the step as one CUDA graph, if there is one; return the loss or None."""
+        """Replay the step as one CUDA graph; return the loss, or None without a graph."""
         if self.recorded is None:
             return None
         try:
@@ -235,7 +242,10 @@ class OptimizerStep:
             return None
 
     def inputs(self, piece: Batch, room: tuple[int, int] | None = None) -> ModelInputs:
-        """Model inputs of a part of a batch, padded to few shapes for a compiled step."""
+        """Model inputs of a micro-batch; for a compiled step, padded to few shapes.
+
+        room   number of samples and of tokens to pad the batch to, if the batch has fixed shapes
+        """
         packed, multiple = self.settings.packed, self.pad_to_multiple
         rows = width = None
         if self.compiled:
@@ -260,7 +270,7 @@ class OptimizerStep:
         return runs + [np.arange(0)] * (wanted - len(runs))
 
     def _delay_sync(self, last: bool) -> Any:
-        """Sum gradients over ranks only with the last micro-batch."""
+        """Context in which gradients are summed over ranks only for the last micro-batch."""
         if self.sharded:
             self.wrapped.set_requires_gradient_sync(last)  # type: ignore[operator]
         if isinstance(self.wrapped, DistributedDataParallel) and not last:
@@ -269,7 +279,7 @@ class OptimizerStep:
 
 
 def why_one_pass(step: Step) -> str:
-    """Reason why a step needs a batch in one pass, or an empty string."""
+    """Reason why a batch cannot be divided into micro-batches, or an empty string."""
     objective = step.objective
     if objective.whole_batch:
         return f"the loss of `objective.kind: {objective.kind}` compares all samples of a batch with each other"
@@ -281,9 +291,9 @@ def why_one_pass(step: Step) -> str:
 
 
 def check_one_pass(reason: str, objective: Objective, settings: Train, ranks: Ranks) -> None:
-    """Refuse micro-batches or sharded weights that the objective or model cannot use.
+    """Raise an error if objective or model cannot use the given micro-batch or shards.
 
-    reason   see `why_one_pass`; empty if a batch may be split
+    reason   reason from `why_one_pass`; empty if a batch may be divided
     """
     if reason and settings.micro_batch:
         message = f"train.micro_batch cannot be used, because {reason}"
@@ -296,10 +306,10 @@ def check_one_pass(reason: str, objective: Objective, settings: Train, ranks: Ra
 
 
 def give_own_code(module: nn.Module) -> None:
-    """Give a module a `forward` with a code object of its own.
+    """Give the `forward` method of a module a code object of its own.
 
-    The compiler stores compiled code with the code object of a function. With one code object per training, the code
-    of one training can be freed, and another training does not count towards its limit of recompilations.
+    The compiler stores compiled code with the code object of a function. With a code object for each training, its
+    compiled code can be freed alone, and recompilations are counted separately.
     """
     old: Any = type(module).forward
     own = types.FunctionType(old.__code__.replace(), old.__globals__, old.__name__, old.__defaults__, old.__closure__)
@@ -308,9 +318,9 @@ def give_own_code(module: nn.Module) -> None:
 
 @contextlib.contextmanager
 def allow_many_shapes(compiled: bool) -> Iterator[None]:
-    """Allow `MAX_COMPILED_SHAPES` compilations of a function inside the context.
+    """Context in which a function may be compiled for `MAX_COMPILED_SHAPES` shapes.
 
-    Beyond its own, lower limit the compiler silently stops compiling.
+    The limit of the compiler is lower. Beyond it, the compiler silently stops compiling.
     """
     if not compiled:
         yield
@@ -324,9 +334,9 @@ def allow_many_shapes(compiled: bool) -> Iterator[None]:
 
 
 def seed_step(device: torch.device, seed: int, number: int, rank: int) -> None:
-    """Seed the random generators from the step number; checkpoints need no state.
+    """Seed the random generators from the step number; checkpoints need no RNG state.
 
-    `torch.manual_seed` would seed every kind of device, which takes 0.1 ms.
+    `torch.manual_seed` is not used, because it would seed every kind of device, which takes 0.1 ms.
     """
     text = f"{seed} {number} {rank}".encode()
     word = int.from_bytes(hashlib.blake2b(text, digest_size=7).digest())
@@ -349,9 +359,9 @@ def working_precision(settings: Train, device: torch.device) -> torch.dtype | No
 
 @contextlib.contextmanager
 def matmul_precision(settings: Train, device: torch.device) -> Iterator[None]:
-    """Set TensorFloat-32 for float32 matrix products during a training, if asked.
+    """Context that sets `train.precision: tensorfloat32` for matrix products.
 
-    It is a setting of the whole process and is restored at the end.
+    The precision is a setting of the whole process, so it is restored at the end.
     """
     before = torch.get_float32_matmul_precision()
     if settings.precision == "tensorfloat32" and device.type == "cuda":
@@ -381,7 +391,7 @@ def bad_samples(batch: Batch) -> list[int]:
 
 
 def bad_samples_of(assembly: Assembly, part: str, limit: int | None = None) -> list[int]:
-    """Ids of samples of a part with NaN or infinity in tokens or loss columns."""
+    """Ids of the samples of a part with NaN or infinity in tokens or loss columns."""
     dataset, found = assembly.dataset(part), []
     every = np.arange(len(dataset))[:limit]
     for start in range(0, len(every), 256):

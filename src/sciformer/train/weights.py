@@ -48,7 +48,7 @@ def load_into(
 
 
 def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Write weights and metadata `about` to weights.safetensors, and record its hash."""
+    """Write weights and metadata to weights.safetensors, and its hash to the manifest."""
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
     header = {"format": str(FORMAT), "about": json.dumps(about)}
     try:
@@ -59,9 +59,9 @@ def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]
 
 
 def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Load the weights and metadata in `folder` (`model` of a run).
+    """Load weights and metadata from `folder`, the `model` folder of a run.
 
-    A file that does not match the hash in the manifest is refused.
+    A file with another hash than in the manifest is an error.
     """
     path, files = folder / WEIGHTS, run_files(folder.parent)
     others = [other.name for other in folder.glob("*") if other.suffix in (".pt", ".pth", ".ckpt", ".bin", ".pkl")]
@@ -98,7 +98,10 @@ def _header(path: Path, data: bytes) -> dict[str, str]:
 
 
 def mean_weights(folder: Path, count: int, log: Any) -> tuple[dict[str, Tensor], list[int]]:
-    """Mean weights of the last `count` checkpoints (of their moving averages, if any)."""
+    """Mean weights of the last `count` checkpoints, and their steps.
+
+    With moving averages (`train.ema`), the mean is over the averaged weights.
+    """
     used: list[int] = []
     total: dict[str, Tensor] = {}
     kinds: dict[str, torch.dtype] = {}
@@ -118,7 +121,7 @@ def mean_weights(folder: Path, count: int, log: Any) -> tuple[dict[str, Tensor],
 
 
 def digest(weights: Mapping[str, Tensor]) -> str:
-    """SHA-256 of names, dtypes, shapes and values."""
+    """SHA-256 hash of the names, dtypes, shapes and values of weights."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         tensor = weights[name]
