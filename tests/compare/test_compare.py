@@ -94,7 +94,7 @@ def test_mistakes_are_found_before_anything_is_trained(recipe, tmp_path):
     for key, hint, error in (("model.dept", "model.depth", RecipeError), ("train.seed", "--seeds", UserError)):
         with refuses(key=key, hint=hint, error=error):
             compare([recipe()], 1, tmp_path / "no", {key: [1]}, show=False)
-    with refuses("0 and 1"):
+    with refuses("0 recipes and 1 seeds"):
         compare([], 1, tmp_path / "no")
     assert not (tmp_path / "no").exists()
     for word in ("rate=1", "train.learning_rate", "train.learning_rate="):

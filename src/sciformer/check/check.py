@@ -1,7 +1,7 @@
 """Check a recipe before a long run: keys, files, tokens, a step, time, memory.
 
     checked = check(Recipe.load("text/gpt-char", {"data.files": ["input.txt"]}))
-    checked.problems                    sentences with hints; empty if the recipe is ready
+    checked.problems                    list of sentences with hints, empty if the recipe is ready
 
 Nothing is written, except the cache of a reader (simulated data) and a new list of hashes.
 """
@@ -65,7 +65,7 @@ class Checked:
 
     @contextmanager
     def trying(self, what: str) -> Iterator[None]:
-        """Context manager that records an exception as a problem."""
+        """Context manager that records an exception as a problem; `what` names the step."""
         try:
             yield
         except RecipeError as error:
@@ -92,7 +92,7 @@ def check(
     plugins  loaded plugins; their tokens are tested with the whole conformance suite
     deep     check all samples of every part (default: only the first 2048)
     run      folder of the planned run: its disk must have space for the checkpoints
-    hashes   list of the hashes of the data files: compared, or written if it is missing
+    hashes   file that lists the hashes of the data files: compared with them, or written if it does not exist
     """
     checked = Checked(recipe.name if isinstance(recipe, Recipe) else str(recipe))
     with checked.trying("the recipe"):
@@ -163,7 +163,7 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
 
 
 def _count_bad_samples(checked: Checked, part: str, first: Batch, unit: str) -> None:
-    """Count samples with NaN or infinity, which some models accept."""
+    """Add notes on samples that contain NaN or infinity."""
     tokens = bad_samples(Batch(first.streams, {}, first.ids))
     if tokens:
         checked.bad[part] = tokens
@@ -191,7 +191,7 @@ def _tokens(checked: Checked, assembly: Assembly, stream: str, own: bool) -> Non
 
 
 def _small_table(table: Table, count: int) -> dict[str, Any] | None:
-    """First `count` samples with truncated texts; repeats samples if there are fewer."""
+    """First `count` samples, with truncated texts; a shorter table is repeated."""
     if not rows_of(table):
         return None
     small: dict[str, Any] = dict(select(table, np.arange(count) % rows_of(table)))

@@ -81,7 +81,7 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
 
 
 def _expected_loss(engine: Engine) -> float | None:
-    """Loss of random guessing: ln(classes), or ln(vocabulary) for a readout of tokens."""
+    """Loss of random guessing: ln(number of classes) or ln(size of the vocabulary)."""
     objective: Any = engine.assembly.objective
     if "classes" in objective.state:
         return math.log(len(objective.state["classes"]))
@@ -97,7 +97,7 @@ def _expected_loss(engine: Engine) -> float | None:
 
 
 def _check_missing_values(checked: Checked, engine: Engine, part: str, ids: list[int]) -> None:
-    """Check that the loss is finite for samples with missing values."""
+    """Check that the loss is finite for samples that contain NaN or infinity."""
     some, assembly = np.asarray(ids[:64]), engine.assembly
     batch = assembly.dataset(part).batch(some)
     made = prepare(batch, assembly.tokens, assembly.objective, SampleRandom(0, 0, some), training=False)
@@ -153,7 +153,7 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
 
 
 def _steps(engine: Engine, count: int) -> list[int]:
-    """Indices of the steps to time; for a compiled model, all of the same batch shape."""
+    """Indices of the steps to time; for a compiled model, steps of equal batch shape."""
     order = engine.order
     numbers = range(1, 50 * count) if engine.updater.compiled else range(1, count + 1)
     alike = [number for number in numbers if order.room(*order.at(number)) == order.room(0, 0)]
@@ -216,7 +216,7 @@ def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:
 
 
 def _largest_batch_on_cuda(engine: Engine, most: int, log: Callable[[str], None]) -> int:
-    """Largest batch size, a power of two, that fits into GPU memory, uncompiled."""
+    """Largest power-of-two batch size that fits into GPU memory, without compilation."""
     size = fits = 1
     dataset, assembly, device = engine.assembly.dataset("train"), engine.assembly, engine.ranks.device
     while size <= most:

@@ -1,7 +1,7 @@
 """List of SHA-256 hashes of data files, in the format of `sha256sum -c`.
 
-The list reveals bits that flip later. HDF5, Parquet and FITS files have no checksum of their own by default, so a
-flipped bit silently changes a number.
+A comparison with the list finds bits that have flipped since it was written. HDF5, Parquet and FITS files have no
+checksum of their own by default, so a flipped bit silently changes a number.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ LINE = re.compile(r"([0-9a-f]{64})[ \t]+\*?(.+)")
 
 
 def compare_hashes(listed: Path, files: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Problems and notes about files that differ from a list; a missing list is written.
+    """Compare files with a list of hashes; return problems and notes.
 
-    Names in the list are relative to its folder.
+    A list that does not exist is written. File names in the list are relative to its folder.
     """
     found = {file: hash_of(file) for file in files}
     if not listed.exists():

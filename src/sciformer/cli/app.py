@@ -41,7 +41,7 @@ RecipeName = Annotated[str, Parameter(help="Name from `sciformer recipes`, or a 
 
 
 def run_path(_: object, tokens: Sequence[Token]) -> Path:
-    """Path of a run folder; `~` is the home folder, also in `--run=~/x`."""
+    """Path of a run folder; `~` means the home folder, also in `--run=~/x`."""
     if not (value := tokens[0].value):
         raise ValueError("the name of a folder is empty; give a folder, such as runs/mine.")
     return Path(value).expanduser()
@@ -121,7 +121,7 @@ def parse_columns(pairs: tuple[str, ...]) -> dict[str, str]:
 def open_run(path: Path, plugins: tuple[Path, ...], columns: tuple[str, ...] = ()) -> Run:
     """Open a run folder; changes of recipe keys are refused.
 
-    columns   OURS=THEIRS for columns that new files name differently
+    columns   pairs OURS=THEIRS, for columns that have other names in new files
     """
     no_changes("A run keeps the recipe it was trained with. Columns with other names: --map OURS=THEIRS")
     check_run(path)

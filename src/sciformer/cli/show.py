@@ -1,4 +1,4 @@
-"""Terminal output: the list of recipes, scores of a run."""
+"""Terminal output: the list of recipes and the scores of a run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def read_measured() -> dict[str, dict[str, Any]]:
-    """Measured scores of the recipes by id, as recorded for this release."""
+    """Measured scores of the recipes in this release, by the id of the score."""
     path = importlib.resources.files("sciformer.recipe") / "measured.json"
     found: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
     return found
 
 
 def describe_measured(name: str) -> str:
-    """Measured score in words: value, spread, id, seeds, hardware; or `unmeasured`."""
+    """Measured score as text: value, spread, id, seeds and hardware; or `unmeasured`."""
     row = read_measured().get(name)
     if row is None:
         return "unmeasured"
@@ -109,7 +109,7 @@ def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
-    """Print rows with equal keys as a table; print nothing if there are none."""
+    """Print rows with equal keys as a table; an empty list prints nothing."""
     if not rows:
         return
     cells = [[f"{value:.4f}" if isinstance(value, float) else f"{value}" for value in row.values()] for row in rows]
@@ -118,7 +118,7 @@ def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
 
 
 def show_run(run: Run, console: Console) -> None:
-    """Print the scores of a finished training, its report and a next command."""
+    """Print the scores of a finished training, the path of its report, a next command."""
     from ..metrics import AtLeast
 
     path = run.path / "scores.json"

@@ -2,8 +2,8 @@
 
     sciformer simulate jets jets.root --number 2000 --classes QCD Tbqq
 
-The options of a subcommand are the fields of the simulation's section. It is built when its name is used, so that
-help on other commands imports no simulation.
+The options of a subcommand are the fields of the simulation's section. A subcommand is built when its name is used, so
+that help on other commands imports no simulation.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ def import_commands() -> None:
 
 
 def make_command(name: str) -> Callable[..., None]:
-    """Build the subcommand of a simulation: its fields except `recipe_keys`."""
+    """Build the subcommand of a simulation, with its fields as options.
+
+    Fields in `recipe_keys` are for recipes only and get no option.
+    """
     kind: type[Simulation] = find("simulation", name)
     keys = [key for key in kind.model_fields if key not in ("kind", *kind.recipe_keys)]
 
@@ -104,7 +107,7 @@ def make_command(name: str) -> Callable[..., None]:
 
 
 def build(kind: type[Simulation], name: str, given: Mapping[str, Any]) -> Simulation:
-    """Build the section of a simulation; option texts are parsed by the field types."""
+    """Build the section of a simulation; field types parse the texts of the options."""
     words = {key: list(word) if isinstance(word, tuple) else word for key, word in given.items() if word is not None}
     values = {key: parse_typed(word, annotation_inside(kind, key)) for key, word in words.items()}
     try:
@@ -141,7 +144,7 @@ def _keyword(name: str, annotation: Any, default: Any = None) -> Argument:
 
 
 def _annotation(kind: type[Simulation], key: str) -> Any:
-    """Type and help of an option: a flag, or text that the section validates."""
+    """Type and help of an option: a flag, or a text that `build` parses."""
     info, wanted = kind.model_fields[key], annotation_inside(kind, key)
     default = None if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
     text = " ".join((info.description or "").split())

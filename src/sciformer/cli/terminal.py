@@ -97,7 +97,7 @@ def run_and_report(work: Callable[[], Any]) -> int:
 
 
 def complain(text: str) -> None:
-    """Print an error to stderr, with the rank if it is not the first."""
+    """Print an error to stderr; a process other than rank 0 adds its rank."""
     from rich.text import Text
 
     who = f"rank {rank()}: " if rank() else ""
@@ -105,7 +105,7 @@ def complain(text: str) -> None:
 
 
 def next_steps(*commands: str, path: Path) -> str:
-    """Lines «next: ...» with commands for a path, quoted where a shell needs it."""
+    """Lines «next: ...» of commands, with PATH replaced and quoted for the shell."""
     return "\n      ".join(["next: " + commands[0], *commands[1:]]).replace("PATH", shlex.quote(str(path)))
 
 
@@ -130,7 +130,7 @@ def no_changes(advice: str) -> None:
 
 
 def describe_usage_error(error: CycloptsError) -> str:
-    """Describe a usage error, with a suggestion and the help command."""
+    """Describe a usage error, with a suggestion and the command that prints help."""
     from cyclopts import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 
     verb = " ".join(error.command_chain or ())
@@ -204,7 +204,7 @@ def find_runs(folder: Path = Path("runs")) -> list[str]:
 
 
 def check_run(path: Path) -> None:
-    """Refuse a path that is not a run folder, with the nearest run folder."""
+    """Refuse a path that is not a run folder, and suggest the nearest run folder."""
     if path.suffix in (".pt", ".pth", ".ckpt", ".pkl", ".bin"):
         hint = "Files of this type can run code when they are opened; Sciformer never opens them."
         raise UserError(f"{path} is not a run folder", hint=hint, file=path)

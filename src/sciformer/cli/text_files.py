@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def translate_file(
     run: Run, file: Path, out: Path | None, beam: int | None, penalty: float | None, picture: Path | None, line: int
 ) -> None:
-    """Translate a file to a file or to stdout; draw the alignment of a line."""
+    """Translate a text file to `out` or stdout; draw the alignment of one line."""
     from ..generation.translate import translate
 
     if picture is not None:
@@ -84,7 +84,7 @@ def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes:
 
 
 def read_text_lines(file: Path) -> list[str]:
-    """Lines of a text file, plain or gzip, or of the standard input for `-`."""
+    """Lines of a plain or gzip text file, or of the standard input if `file` is `-`."""
     from ..data.readers.text_parts import read_lines
     from ..data.source import find_files
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TRAIN_HELP = f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}"
 NEW_HELP = """\
-Any key of the recipe can be given, and the others are guessed around it: `--data.time HJD --objective.kind regress
+Any key of the recipe can be given; the other keys are guessed to fit: `--data.time HJD --objective.kind regress
 --data.test new.csv`. Files are sorted into parts by the words train, valid and test in their names."""
 RUN_HELP = """Run folder, for log, checkpoints, model and report (default: runs/NAME).
 If RECIPE is a run folder, that run is resumed."""
@@ -240,13 +240,13 @@ def compare(
 
 
 def _load_compared(names: tuple[str, ...], rivals: bool) -> list[Recipe]:
-    """Recipes to compare; a single recipe comes with rivals or a changed copy."""
+    """Recipes to compare; a single recipe is compared with rivals or its changed copy."""
     from ..compare.rivals import changed_rival, split_changes
     from ..compare.rivals import rivals as rivals_of
 
     if rivals:
         if len(names) != 1:
-            raise UserError(f"--rivals compares one recipe with others, not {len(names)}", key="--rivals")
+            raise UserError(f"--rivals needs exactly one recipe, not {len(names)}", key="--rivals")
         mine = load_recipe(names[0])
         return [mine, *rivals_of(mine, log)]
     _, own = split_changes(RECIPE_CHANGES)

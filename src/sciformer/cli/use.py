@@ -38,13 +38,14 @@ def evaluate(
     part
         train, valid, test or another part of the data (default: test; valid if there is no test part).
     until
-        Evaluate on the beginning of each sample: `--until 10,20,50` keeps the tokens up to this distance from the first
-        one, in units of its axis (days of a light curve, tokens of a text). The scores are printed and drawn.
+        Evaluate on the beginning of each sample: `--until 10,20,50` keeps the tokens up to each distance from the first
+        token, in units of the axis (days of a light curve, tokens of a text). The scores are printed and drawn.
     out
         Figure of --until: .png, .pdf or .svg (default: RUN/until.png).
     """
     if map and not files:
-        raise UserError("--map is for other files, but none is named", hint="Name them after the run.", key="--map")
+        message = "--map renames columns of other files, but no file is named"
+        raise UserError(message, hint="Name the files after the run.", key="--map")
     opened = open_run(run, plugin, map)
     if until is not None:
         from ..evaluation.truncated import evaluate_truncated
@@ -92,7 +93,7 @@ def predict(
     """Write predictions for new files as a table, beside the columns of the samples.
 
     Samples keep their order. Large files are read, predicted and written in chunks. The column `drift` is the share of
-    the values of a sample that are outside the range of the training data, in its worst column.
+    values of a sample outside the range of the training data, in the column where this share is largest.
 
     Parameters
     ----------

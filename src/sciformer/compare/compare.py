@@ -4,7 +4,7 @@
     found.verdict                       the best recipe for each metric, and whether the difference is significant
     compare(recipes, 1, "runs/few", labels=[20, 100, None], folds=3)            with 20, 100 or all labels per class
 
-Calling it again resumes: complete runs are not trained again.
+A second call resumes the comparison: complete runs are not trained again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def compare(
     """
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(dict.fromkeys(seeds))
     if not recipes or not numbers:
-        raise UserError(f"a comparison needs at least one recipe and one seed, not {len(recipes)} and {len(numbers)}")
+        message = "a comparison needs at least one recipe and one seed"
+        raise UserError(f"{message}, but it has {len(recipes)} recipes and {len(numbers)} seeds")
     on_progress = log or (print if show else lambda text: None)
     where, planned = Path(folder), plan(recipes, numbers, grid or {}, labels, folds)
     rows: dict[tuple[str, str, str], Row] = {}
@@ -132,7 +133,7 @@ def evaluate_trial(trial: Trial, run: Run) -> None:
 
 
 def table_cells(found: Comparison, rows: list[Row]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the table, as text."""
+    """Header and rows of the comparison table, as text."""
     crossing = any(math.isfinite(row.summarize("crossing").mean) for row in rows)
     units = {trial.unit for row in rows for trial in row.done}
     speed = f"{units.pop()}/s" if len(units) == 1 else "per s"
@@ -158,7 +159,7 @@ def table_cells(found: Comparison, rows: list[Row]) -> tuple[list[str], list[lis
 
 
 def format_figure(figure: Figure, whole: bool = False) -> str:
-    """Format as mean ± spread, with two digits of the spread."""
+    """Format a figure as mean ± spread, with two digits of the spread."""
     if not math.isfinite(figure.mean):
         return "–"
     if figure.bound:
@@ -174,7 +175,7 @@ def format_figure(figure: Figure, whole: bool = False) -> str:
 
 
 def table_caption(found: Comparison) -> str:
-    """Caption of the table, with the evaluated part and the meaning of ±."""
+    """Caption of the comparison table, with the evaluated part and the meaning of ±."""
     parts = sorted({trial.part for row in found.rows for trial in row.done})
     over = f"{found.folds} folds and all seeds" if found.folds else "seeds"
     text = f"Scores on the part {' or '.join(parts) or 'test'}: mean ± sample standard deviation over {over}."
@@ -188,7 +189,7 @@ def table_caption(found: Comparison) -> str:
 
 
 def show_comparison(found: Comparison, console: Console) -> None:
-    """Print table, verdict, warnings and failed runs."""
+    """Print the table, verdict, warnings and failed runs of a comparison."""
     from ..cli.show import plain_table
 
     head, cells = table_cells(found, found.chosen)
@@ -213,7 +214,7 @@ def comparison_page(found: Comparison) -> Page:
     page.text("\n\n".join(found.verdict))
     head, cells = table_cells(found, found.chosen)
     lines = [head, *cells]
-    if len(head) > len(cells) + 1:  # recipes beside each other fit the page, scores do not
+    if len(head) > len(cells) + 1:  # a column for each recipe fits the page, a column for each score does not
         lines = [list(column) for column in zip(*lines)]
     page.table(lines[0], lines[1:], table_caption(found))
     if len(found.labels) > 1:

@@ -17,7 +17,7 @@ OPTIONS = {"train.seed": "--seeds", "data.labels_per_class": "--labels", "data.s
 
 
 def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
-    """Parse a grid such as `train.learning_rate=1e-3,3e-4`; values stay text."""
+    """Parse a grid such as `train.learning_rate=1e-3,3e-4`; the values stay text."""
     grid: dict[str, list[str]] = {}
     for word in words:
         key, equals, values = word.partition("=")
@@ -46,7 +46,7 @@ def plan(
     labels: Sequence[int | None] = (),
     folds: int | None = None,
 ) -> list[tuple[Trial, Recipe]]:
-    """List the runs with their recipes before any training, to find mistakes early."""
+    """Plan all runs with their recipes before any training, to find mistakes early."""
     planned = []
     if key := next((key for key in OPTIONS if key in grid), ""):
         raise UserError(f"{key} cannot be part of the grid", hint=f"Use {OPTIONS[key]} instead.", key=key)
@@ -66,12 +66,13 @@ def plan(
 
 
 def _protocol(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -> dict[str, Any]:
-    """Recipe keys for the number of labels and the fold."""
+    """Changes of the recipe for a number of labels per class and a fold."""
     changes: dict[str, Any] = {}
     kind, fields = recipe.data.kind, type(recipe.data).model_fields
     if count is not ...:
         if "labels_per_class" not in fields:
-            raise UserError(f"`data.kind: {kind}` has no data.labels_per_class, which --labels needs", key="data.kind")
+            message = f"`data.kind: {kind}` does not support --labels: it has no data.labels_per_class"
+            raise UserError(message, key="data.kind")
         changes["data.labels_per_class"] = count
     if folds is not None:
         if "split" not in fields:
@@ -92,6 +93,6 @@ def _names(recipes: Sequence[Recipe]) -> list[str]:
 
 
 def _slug(text: str) -> str:
-    """Folder name of a text; a long name ends with its hash."""
+    """Folder name from a text; a long name is cut and ends with a hash of the text."""
     name = re.sub(r"[^\w.=,+-]+", "-", text).strip("-.")
     return name if len(name) <= 120 else f"{name[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""Rivals of a recipe: other models for its data, tokens, objective and training."""
+"""Alternative models («rivals») for the data, tokens and objective of a recipe."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ SHARED_SECTIONS = ("data", "train")  # changes of these sections belong to all r
 
 
 def split_changes(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split changes: data and training for all recipes, all other keys for a rival."""
+    """Split changes: `data` and `train` for all recipes, other keys for the rival."""
     shared = {key: value for key, value in changes.items() if key.partition(".")[0] in SHARED_SECTIONS}
     return shared, {key: value for key, value in changes.items() if key not in shared}
 
 
 def changed_rival(recipe: Recipe, changed: Recipe, keys: Mapping[str, Any]) -> Recipe:
-    """The changed recipe, named after its changes; refuses changes without effect."""
+    """Name a changed recipe after its changes; refuse changes without effect."""
     if changed == recipe:
         raise UserError(
-            f"{', '.join(keys)} already has this value in {recipe.name}, so there is nothing to compare",
+            f"the recipe {recipe.name} already has this value of {', '.join(keys)}, so there is nothing to compare",
             key=next(iter(keys)),
         )
     words = ",".join(f"{key}={value}" for key, value in keys.items())
@@ -38,8 +38,8 @@ def changed_rival(recipe: Recipe, changed: Recipe, keys: Mapping[str, Any]) -> R
 def rivals(recipe: Recipe, log: Callable[[str], None] = log_nothing) -> list[Recipe]:
     """Shipped models of the same field, as recipes for the data of this recipe.
 
-    The rivals have the data, tokens, objective and training of this recipe, with their own embedding and head. There
-    is one rival for each other trunk: the recipe whose model, built for these data, is nearest in size.
+    The rivals have the data, tokens, objective and training of this recipe, with their own embedding and head. For each
+    other trunk there is one rival: the recipe with the model of the nearest size, built for these data.
     """
     if len(recipe.streams) > 1:
         raise UserError("recipes with several streams have no rivals", hint="Name the recipes to compare.")
@@ -64,7 +64,7 @@ def rivals(recipe: Recipe, log: Callable[[str], None] = log_nothing) -> list[Rec
 
 
 def _field_of(recipe: Recipe) -> str:
-    """Field that defines the tokens of a recipe; "" for several streams or plugins."""
+    """Field of the tokens of a recipe; "" for several streams or tokens of a plugin."""
     kinds = [tokens.kind for tokens in recipe.streams.values()]
     found = [name for name, field in fields().items() if len(kinds) == 1 and kinds[0] in field.tokens]
     return found[0] if found else ""
@@ -84,6 +84,6 @@ def _transfer(other: Recipe, recipe: Recipe) -> Recipe:
 
 
 def _parameters(recipe: Recipe, state: Mapping[str, Any]) -> int:
-    """Number of parameters of the network, built without memory."""
+    """Number of parameters of the network, built on the meta device without memory."""
     with torch.device("meta"):
         return sum(weight.numel() for weight in Assembly.from_state(recipe, state).network().parameters())

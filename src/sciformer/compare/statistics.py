@@ -36,7 +36,7 @@ class Figure:
     spread: float
     count: int
     bound: bool = False
-    """Whether any value is only a lower bound, which makes the mean a lower bound (default: false)."""
+    """Whether a value is only a lower bound, so that the mean is a lower bound too (default: false)."""
 
     @classmethod
     def from_values(cls, values: Sequence[float], median: bool = False) -> Figure:
@@ -67,9 +67,9 @@ class Trial:
     unit: str = ""
     error: str = ""
     labels: str = ""
-    """Number of training labels per class as text, or `all`; empty (default) if --labels is not used."""
+    """Training labels per class: a number as text, or `all` (default: empty, without --labels)."""
     fold: int | None = None
-    """Number of the test fold (default: None, without folds)."""
+    """Index of the test fold (default: None, without folds)."""
 
     @property
     def bounds(self) -> list[str]:
@@ -134,7 +134,7 @@ class Comparison:
 
     @property
     def labels(self) -> list[str]:
-        """Compared numbers of labels; one empty string if they are not varied."""
+        """Compared numbers of labels as text; a single empty string without --labels."""
         return list(dict.fromkeys(row.labels for row in self.rows))
 
     @property
@@ -163,7 +163,7 @@ def format_point(point: Point) -> str:
 
 
 def common_metrics(rows: Sequence[Row]) -> list[str]:
-    """Metrics that all complete runs have."""
+    """Metrics common to all complete runs."""
     every = [trial.scores for row in rows for trial in row.done]
     return [name for name in every[0] if all(name in scores for scores in every)] if every else []
 
@@ -182,7 +182,7 @@ def choose_points(found: Comparison) -> None:
 
 
 def verdict(found: Comparison) -> list[str]:
-    """One sentence per number of labels and metric: best recipe, lead, significance."""
+    """Sentence for each number of labels and metric: best recipe, lead, significance."""
     told = []
     for labels in found.labels:
         head = f"{labels} labels{' of each class' * (labels != 'all')}: " if labels else ""
@@ -231,8 +231,8 @@ def _verdict_sentence(metric: str, rows: Sequence[Row]) -> str:
 def _paired_error(first: Row, second: Row, metric: str) -> tuple[float, float] | None:
     """Standard error of the paired difference over folds, and degrees of freedom.
 
-    Returns None if fewer than two folds are common. Pairing removes the difficulty of a fold. The seeds of a fold share
-    its samples, so each fold counts once, with the mean over its seeds.
+    Returns None if the recipes have fewer than two folds in common. Pairing removes the difficulty of a fold. The seeds
+    of a fold share its samples, so each fold counts once, with the mean over its seeds.
     """
     by_fold: list[dict[int, list[float]]] = [{}, {}]
     for known, row in zip(by_fold, (first, second)):
@@ -258,7 +258,7 @@ def _student_t(freedom: float) -> float:
 
 
 def find_unfairness(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[str]:
-    """Warnings about differences that make a comparison unfair."""
+    """Warnings about unfair differences between the compared recipes."""
     warnings = list(dict.fromkeys(one for labels in found.labels for one in _find_differences(planned, found, labels)))
     rows = [row for row in found.chosen if row.done]
     for labels in found.labels:
@@ -297,7 +297,7 @@ def _find_differences(planned: Sequence[tuple[Trial, Recipe]], found: Comparison
 
 
 def _irrelevant_keys(recipe: Recipe) -> list[str]:
-    """Keys of data, tokens and objective that belong to the model or have no effect."""
+    """Keys of data, tokens and objective that belong to the model or change no score."""
     several = isinstance(recipe.tokens, dict)
     parts = {"data": recipe.data, "objective": recipe.objective}
     parts |= {f"tokens.{name}" if several else "tokens": tokens for name, tokens in recipe.streams.items()}
@@ -305,7 +305,7 @@ def _irrelevant_keys(recipe: Recipe) -> list[str]:
 
 
 def section_differences(recipes: Mapping[str, Recipe]) -> list[str]:
-    """Describe differences in data, tokens and objective from the first recipe."""
+    """Describe how recipes differ from the first in data, tokens and objective."""
     (name, base), *others = recipes.items()
     warnings = []
     for other, recipe in others:

@@ -20,18 +20,18 @@ SHOWN_SCORES = ("calibration_error", "quantile_error", "coverage_68", "coverage_
 
 @dataclass(frozen=True)
 class Calibration:
-    """Fitted calibration, and the scores of the parts before and after it."""
+    """Fitted calibration, and the scores of each part before and after it."""
 
     state: dict[str, Any]
     part: str
     before: dict[str, Evaluation]
     after: dict[str, Evaluation]
     fitted: dict[str, tuple[dict[str, float], dict[str, float]]]
-    """For each part, the scores that were optimised, before and after."""
+    """Optimised scores of each part: before and after the calibration."""
 
     @property
     def words(self) -> str:
-        """Sentence about the fitted values."""
+        """Sentence about the fitted temperature or factors."""
         if "temperature" in self.state:
             found = self.state["temperature"]
             return f"temperature {found:.3f}: the model was {'overconfident' if found > 1 else 'underconfident'}"
@@ -69,7 +69,7 @@ def calibrate(run: Run, part: str = "valid") -> Calibration:
 
 
 def forget(run: Run) -> bool:
-    """Remove a calibration; returns whether there was one."""
+    """Remove the calibration of a run; return whether the run had a calibration."""
     for key in (found := run.calibration).get("state", {}):
         run.assembly.objective.state.pop(key, None)
     with run.folder.lock():
@@ -78,7 +78,7 @@ def forget(run: Run) -> bool:
 
 
 def calibrate_run(run: Run, part: str, undo: bool, console: Console) -> None:
-    """Calibrate a run, or remove its calibration; print scores and write the report."""
+    """Calibrate a run or undo its calibration; print scores and write the report."""
     from ..cli.show import plain_table
 
     if undo:

@@ -55,14 +55,14 @@ def embed(
 ) -> Embedded:
     """Embedding vectors of samples from files, a table of columns or a data frame.
 
-    pool    pooling of tokens: model (its own; mean if it has none), mean, max, last or class_token
-    unit    scale vectors to length one, so that products are cosines
-    stream  stream of tokens to pool (default: the stream that the model encodes, or that of the objective)
+    pool    pooling of tokens: mean, max, last, class_token, or model (the pooling of the model; mean if it has none)
+    unit    scale vectors to length 1, so that their dot products are cosines
+    stream  stream of tokens to pool (default: the stream that the model encodes, otherwise that of the objective)
     accept_drift  embed even if the scale of a column differs from the training data
-    log     receives notes on data unlike the training data (default: they become warnings)
+    log     receives notes on data unlike the training data (default: the notes become warnings)
 
-    Samples keep their order. A sample longer than the context is read in windows. Mean and max are over all its tokens;
-    last uses the last window. Other poolings average over the windows, weighted by their numbers of tokens.
+    Samples keep their order. A sample longer than the context is read in windows: `mean` and `max` pool all its tokens,
+    `last` uses its last window. Other poolings average over the windows, weighted by their numbers of tokens.
     """
     one_of("the pooling", pool, POOLS, key="--pool")
     model: Any = run.model
@@ -136,7 +136,7 @@ def _merge_windows(
 
 
 def check_vectors(path: Path) -> None:
-    """Refuse an unusable file name or format before the vectors are computed."""
+    """Check the output file and its format before the vectors are computed."""
     suffixes = [".parquet", NPY_SUFFIX, *(suffix for suffix in table_suffixes() if suffix != ".parquet")]
     check_name(path, suffixes)
     if path.suffix != NPY_SUFFIX:
@@ -144,7 +144,7 @@ def check_vectors(path: Path) -> None:
 
 
 def write_vectors(path: Path, found: Embedded) -> int:
-    """Write vectors (.npy), or a table with ids and columns; return the number of rows."""
+    """Write vectors (.npy) or a table with ids and columns; return the number of rows."""
     check_vectors(path)
     count = len(found.vectors)
     if path.suffix != NPY_SUFFIX:

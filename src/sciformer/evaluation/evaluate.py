@@ -30,7 +30,7 @@ EVALUATION_BATCH_FACTOR = {"cuda": 4}
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores, the outputs that they are computed from, and sample columns."""
+    """Result of an evaluation: scores, model outputs and columns of the samples."""
 
     scores: dict[str, float]
     outputs: dict[str, Array] = field(default_factory=dict)
@@ -58,12 +58,14 @@ def evaluate(
     precision: torch.dtype | None = None,
     carried: Mapping[str, torch.Tensor] | None = None,
 ) -> Evaluation:
-    """Loss and metrics of a step (model and objective) on a data set.
+    """Loss and metrics on a data set; `step` holds the model and the objective.
 
     ranks    processes that divide the work (default: only this process)
-    batch    largest number of samples in a training batch; batches here are larger on a GPU (`evaluation_limits`)
-    tokens   largest number of tokens of a stream in a batch, with padding (default: no limit)
-    carried  tensors that the objective carries from step to step (default: their initial values)
+    batch    largest number of samples in a training batch; an evaluation on a GPU uses larger batches
+             (`evaluation_limits`)
+    tokens   largest number of tokens of a stream in a training batch, including padding (default: no limit)
+    limit    number of samples to evaluate, from the first (default: all)
+    carried  tensors that the objective keeps from step to step (default: their initial values)
 
     If the loss compares the samples of a batch (`Objective.whole_batch`), batches have `train.batch` samples in the
     order of the data; the last batch may be shorter.
@@ -107,7 +109,7 @@ def evaluate(
         gathered = ranks.gather((total, counted, kept))
         total, counted = sum(part[0] for part in gathered), sum(part[1] for part in gathered)
         kept = [part for found in gathered for part in found[2]]
-    if not counted:  # an empty loss would win every comparison
+    if not counted:  # without samples the loss would be the lowest of all
         raise UserError(
             f"there are no {assembly.objective.unit} to evaluate", hint="Hold out a larger part of the data."
         )
@@ -183,9 +185,10 @@ def batches(
 def evaluation_limits(
     dataset: Dataset, device: torch.device, batch: int, tokens: int | None = None
 ) -> tuple[int, int | None]:
-    """Largest numbers of samples and of tokens in a batch without gradients.
+    """Limits of an evaluation batch: numbers of samples and of tokens.
 
-    On a GPU, batches are larger than in training. A limit on tokens keeps batches of long samples small.
+    On a GPU, batches are larger than in training, because no gradients are stored. A limit on tokens keeps batches of
+    long samples small.
     """
     factor = EVALUATION_BATCH_FACTOR.get(device.type, 1)
     if factor > 1 and tokens is None and dataset.width is None and len(dataset.widths):
@@ -209,7 +212,7 @@ def halve_on_out_of_memory(call: Callable[[Array], Item], ids: Array) -> Iterato
 
 
 def one_behind(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield each item after the next has started, so host and GPU work in parallel."""
+    """Yield items one step late, so that the GPU already computes the next item."""
     before: list[Item] = []
     for item in items:
         yield from before
@@ -218,7 +221,7 @@ def one_behind(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def autocast(device: torch.device, precision: torch.dtype | None) -> Any:
-    """Autocast context for a precision; disabled for None."""
+    """Autocast context for a precision; None disables autocast."""
     return torch.autocast(device.type, precision, enabled=precision is not None)
 
 
@@ -230,7 +233,7 @@ def _to_arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: di
 def _merge_windows(
     outputs: dict[str, Array], samples: dict[str, Array], assembly: Assembly
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Merge the outputs of windows by sample, except for an objective on tokens."""
+    """Merge the outputs of the windows of each sample; keep outputs of single tokens."""
     windows = samples.get(WINDOW)
     samples = {name: column for name, column in samples.items() if name not in ADDED_COLUMNS}
     if windows is None or assembly.objective.unit == "tokens":
@@ -245,7 +248,10 @@ def _flat_columns(samples: dict[str, Array]) -> dict[str, Array]:
 
 
 def _sort_by_id(parts: list[Part]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Sort outputs and sample columns by id; skip columns without one row per id."""
+    """Concatenate outputs and sample columns of all batches, sorted by id.
+
+    Columns without one row per id keep their order.
+    """
     back = np.argsort(np.concatenate([np.zeros(0, np.int64), *(ids for *_, ids in parts)]), kind="stable")
     outputs, samples = (concatenate_columns(found) for found in ([p[0] for p in parts], [p[1] for p in parts]))
     for found in (outputs, samples):
@@ -254,5 +260,5 @@ def _sort_by_id(parts: list[Part]) -> tuple[dict[str, Array], dict[str, Array]]:
 
 
 def concatenate_columns(parts: Sequence[dict[str, Array]]) -> dict[str, Array]:
-    """Concatenate the columns of several batches; {} if there is no batch."""
+    """Concatenate the columns of several batches; no batches give {}."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}

@@ -58,7 +58,7 @@ def write_predictions(
 
 
 def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective: Any = None) -> None:
-    """Write predictions as arrays; tabular formats get one column for each number."""
+    """Add predictions to a file: as arrays, or in tabular formats a column per number."""
     columns = {name: as_text(np.asarray(column)) for name, column in predictions.items()}
     if not rows_of(columns):
         return
@@ -71,9 +71,9 @@ def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective
 
 
 def flatten_columns(answers: Mapping[str, Array], objective: Any = None) -> dict[str, Array]:
-    """Split arrays into one column per number.
+    """Split arrays into one column per number, with predictions last.
 
-    A sample column with the name of a prediction is renamed to `<name>_of_file`.
+    A sample column with the same name as a prediction is renamed to `<name>_of_file`.
     """
     made: dict[str, Array] = {}
     wide = {name for name, column in answers.items() if column.ndim > 1}
@@ -92,7 +92,7 @@ def flatten_columns(answers: Mapping[str, Array], objective: Any = None) -> dict
 
 
 def column_titles(name: str, width: int, objective: Any) -> list[str]:
-    """Column names of an array, from classes or targets if known."""
+    """Column names of an array of `width` columns, from classes or targets if known."""
     if name == "quantiles" and hasattr(objective, "quantiles"):
         return [f"{target}_q{100 * level:g}" for target in objective.targets for level in objective.quantiles]
     scores = name == "probabilities"

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TruncatedScores:
-    """Scores of samples cut at `distance` after their first token.
+    """Scores of samples truncated at `distance` after their first token.
 
-    distance  None means complete samples
+    distance  None for complete samples
     """
 
     distance: float | None
@@ -62,7 +62,7 @@ def truncated_scores(
 
 
 def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
-    """Table rows of the scores."""
+    """Rows of the score table, one for each distance."""
     return [
         {"until": "all" if one.distance is None else f"{one.distance:g}", "tokens": f"{one.tokens:.1f}", **one.scores}
         for one in found
@@ -70,7 +70,7 @@ def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
 
 
 def draw_truncated(found: Sequence[TruncatedScores]) -> Figure:
-    """Plot the classification scores, or else the first metric, against distance."""
+    """Plot classification scores against distance; without them, the first metric."""
     from ..inspect.plots.curves import Band, draw_along
     from ..inspect.plots.style import name_in_words
     from ..metrics import METRICS

@@ -43,7 +43,10 @@ class Config:
         return UserError(message, hint=hint, file=self.file)
 
     def get(self, key: str, default: Any = ABSENT, *kinds: type) -> Any:
-        """Value of a key; its type is one of `kinds` (default: int); null means absent."""
+        """Value of a key, checked to have one of the types `kinds` (default: int).
+
+        A key with the value null counts as absent. An absent key without `default` is an error.
+        """
         self.asked.add(key)
         value = self.values.get(key)
         if value is None:

@@ -51,7 +51,7 @@ class Written:
 
 @dataclass(frozen=True)
 class SizeKeys:
-    """Names of size keys in config.json, and their defaults; None means no such key."""
+    """Names and defaults of size keys in config.json; None if a family lacks the key."""
 
     dim: str = "hidden_size"
     depth: str = "num_hidden_layers"
@@ -67,7 +67,7 @@ class SizeKeys:
     default_dropout: float = 0.1
 
     def read(self, config: Config) -> dict[str, Any]:
-        """Read the size keys as keys of the section `model`."""
+        """Convert the size keys to keys of the recipe section `model`."""
         dim = config.size(self.dim)
         hidden = config.size(self.hidden, self.default_mlp_ratio * dim if self.default_mlp_ratio else ABSENT)
         found = {
@@ -85,7 +85,7 @@ class SizeKeys:
         return found
 
     def write(self, model: Any) -> dict[str, Any]:
-        """Convert a section `model` to the size keys of the family."""
+        """Convert a recipe section `model` to the size keys of the family."""
         epsilon = {"layer": 1e-5, "rms": 1e-6}[model.norm] if model.norm_epsilon is None else model.norm_epsilon
         found = {
             self.dim: model.dim,
@@ -111,7 +111,10 @@ def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | No
 
 
 def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
-    """Refuse a recipe that does not meet `needs`; keys that it lacks are ignored."""
+    """Refuse a recipe that does not meet `needs`.
+
+    Needs for keys that the recipe does not have are ignored.
+    """
     for key, fit in {**TRANSFORMER_NEEDS, **needs}.items():
         section, _, name = key.partition(".")
         fit = fit(recipe) if callable(fit) else fit

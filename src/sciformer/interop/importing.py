@@ -35,7 +35,7 @@ Changes = Mapping[str, Any] | None
 class Imported:
     """Converted model, ready to be written as a run.
 
-    state   fitted state of its tokens and its objective
+    state   fitted state of the tokens and of the objective
     config  original configuration
     files   additional files of the folder `model`, by name
     check   function that refuses tokens that do not match the weights
@@ -62,7 +62,7 @@ def imported_recipe(name: str, note: str, sections: Mapping[str, Mapping[str, An
 class Importer:
     """Importer of the models of one domain (text, images, ...).
 
-    recognises    whether a file or folder is a supported model
+    recognises    test whether a file or folder is a supported model
     read          function (source, folder of the new run, changes of its recipe) -> converted model
     model_types   supported values of `model_type` in a config.json
     """
@@ -75,7 +75,7 @@ class Importer:
 def import_model(
     source: str | Path, run: str | Path, changes: Changes = None, log: Callable[[str], object] | None = None
 ) -> Run:
-    """Import a model, a folder or a file of weights, as a new run.
+    """Import a model as a new run; `source` is a model folder or a file of weights.
 
     changes    changes of the recipe, such as {"model.heads": 8}
     log        function called with each note about the import
@@ -100,14 +100,14 @@ def import_model(
 
 
 def refuse_type(config: Config) -> NoReturn:
-    """Refuse the `model_type` of a configuration, and list the supported types."""
+    """Refuse a configuration by its `model_type`, and list the supported types."""
     kind = config.get("model_type", "", str)
     known = ", ".join(name for one in extensions("importers") for name in one.model_types)
     raise config.error(f"`model_type` in {config.where} is {kind!r}, but must be one of {known}")
 
 
 def write_run(run: Path, made: Imported, source: Path) -> None:
-    """Write the run folder atomically."""
+    """Write an imported model as a run folder, atomically."""
     recipe = absolute_paths(made.recipe)
     has_data = bool(getattr(recipe.data, "files", []))
     assembly = Assembly.open(recipe, made.state) if has_data else Assembly.from_state(recipe, made.state)

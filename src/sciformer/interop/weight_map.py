@@ -14,7 +14,7 @@ from .config import Config
 
 MAX_LISTED_NAMES = 6  # names shown in an error
 Suffixes = Mapping[str, str]
-"""Suffixes of weights in a layer: ours -> theirs."""
+"""Suffixes of the weights of a layer: our suffix -> their suffix."""
 LAYER: Suffixes = {".weight": ".weight", ".bias": ".bias"}
 WEIGHT: Suffixes = {".weight": ".weight"}
 BATCH_NORM: Suffixes = {**LAYER, ".running_mean": ".running_mean", ".running_var": ".running_var"}
@@ -22,15 +22,15 @@ BATCH_NORM: Suffixes = {**LAYER, ".running_mean": ".running_mean", ".running_var
 
 @dataclass(frozen=True)
 class WeightMap:
-    """Map of one weight of ours to one or more weights of theirs.
+    """Map of one of our weights to one or more of their weights.
 
-    Ours is the concatenation of theirs along the first axis.
+    Our weight is the concatenation of their weights along the first axis.
 
     rows         number of rows of each of their weights; optional for a single weight
     transposed   their matrices are stored as (inputs, outputs)
     rope_halves  number of heads to reorder in each of their weights, 0 for none: rotary positions of Hugging Face
-                 rotate (x_i, x_i+E/2), ours rotate neighbours (x_2i, x_2i+1)
-    zeros        ours may be missing; theirs are zeros then
+                 rotate the pairs (x_i, x_i+E/2), our rotary positions rotate neighbours (x_2i, x_2i+1)
+    zeros        our weight may be missing; then their weights are zeros
     """
 
     ours: str
@@ -41,7 +41,7 @@ class WeightMap:
     zeros: bool = False
 
     def from_theirs(self, theirs: dict[str, Tensor], config: Config) -> Tensor:
-        """Convert to our weight, and remove the used weights from `theirs`."""
+        """Convert their weights to our weight, and remove them from `theirs`."""
         parts = []
         for i, name in enumerate(self.theirs):
             part = self._turn(theirs.pop(name))
@@ -54,7 +54,7 @@ class WeightMap:
         return whole.to(torch.promote_types(whole.dtype, torch.float32)).contiguous()
 
     def to_theirs(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Convert to their weights."""
+        """Convert our weight to their weights, by name."""
         if self.ours not in ours and not self.zeros:
             raise UserError(f"the run has no weight `{self.ours}`")
         whole = ours.get(self.ours, torch.zeros(sum(self.rows)))
@@ -72,8 +72,10 @@ class WeightMap:
 def layer(
     ours: str, *theirs: str, suffixes: Suffixes = LAYER, rows: tuple[int, ...] = (), **options: Any
 ) -> list[WeightMap]:
-    """Maps of the weights of a layer or norm; with `rows`, missing biases become zeros.
+    """Maps of the weights of a layer or norm.
 
+    suffixes  suffixes of the weights: ours -> theirs
+    rows      rows of each of their weights; if given, a missing bias becomes zeros
     options   further fields of each `WeightMap`
     """
     rows = (sum(rows),) if rows and len(theirs) == 1 else rows
@@ -95,9 +97,9 @@ def block_links(
 ) -> list[WeightMap]:
     """Maps of the weights of all transformer blocks.
 
-    table         layers of a block: ours -> theirs
+    table         names of the layers of a block: ours -> theirs
     theirs, ours  prefixes of the names in the table, with {} for the index of the block
-    model         section `model`, for depth and widths
+    model         recipe section `model`, for depth and widths
     """
     width, kv_heads = model.head_dim or model.dim // model.heads, model.kv_heads or model.heads
     rows = {
@@ -121,7 +123,7 @@ def block_links(
 
 
 def from_theirs(links: Iterable[WeightMap], theirs: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
-    """Convert all weights to ours; refuse missing and unused weights."""
+    """Convert all their weights to our weights; refuse missing and unused weights."""
     links, left = list(links), dict(theirs)
     if missing := [name for link in links for name in link.theirs if name not in left]:
         there = f"It has {join_names(sorted(left))}."
@@ -134,7 +136,7 @@ def from_theirs(links: Iterable[WeightMap], theirs: Mapping[str, Tensor], config
 
 
 def to_theirs(links: Iterable[WeightMap], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Convert all weights to theirs; refuse unused weights."""
+    """Convert all our weights to their weights; refuse unused weights."""
     links = list(links)
     if left := sorted(ours.keys() - {link.ours for link in links}):
         raise UserError(f"the Hugging Face class has no weights for {join_names(left)}")
@@ -142,7 +144,7 @@ def to_theirs(links: Iterable[WeightMap], ours: Mapping[str, Tensor]) -> dict[st
 
 
 def sort_classes(weights: dict[str, Tensor], head: str, classes: Sequence[str]) -> list[str]:
-    """Sort classes and head rows as objectives do: by number if possible, else as text."""
+    """Sort classes and rows of the head as objectives do: by number, or else as text."""
     numbers = all(name.isdecimal() for name in classes)
     order = sorted(range(len(classes)), key=lambda i: int(classes[i]) if numbers else classes[i])
     for name in (f"{head}.weight", f"{head}.bias"):

@@ -6,7 +6,8 @@
     preprocessing.json   for programs: how to compute the columns from raw data, and the meaning of the outputs
     README.md            the same for people
     preprocessing.onnx   maps raw samples (images of any size) to the columns, if the tokens support it
-                         and additional files of the tokens, such as a vocabulary
+
+Additional files of the tokens, for example a vocabulary, are written too.
 
 The graph is made by `torch.onnx.export(dynamo=True)`. The older exporter (dynamo=False) is deprecated, does not support
 RMSNorm and fixes sequence lengths. The new exporter does not support three parts of the model, which are replaced in a
@@ -131,7 +132,7 @@ def _check_exportable(run: Run) -> None:
 
 
 class Graph(nn.Module):
-    """Model as a function of tensors: columns of each stream, then its `valid`."""
+    """Model as a function of tensors: for each stream its columns, then its `valid`."""
 
     def __init__(self, run: Run, inputs: Inputs) -> None:
         super().__init__()
@@ -163,7 +164,7 @@ class Graph(nn.Module):
 
 
 class _Fixed(nn.Module):
-    """Batch norm y = (x - mean) scale + shift that does not flatten its dynamic axes."""
+    """Batch norm y = (x - mean) scale + shift, without flattening the dynamic axes."""
 
     scale: Tensor
 
@@ -176,12 +177,12 @@ class _Fixed(nn.Module):
         return (x - self.norm.running_mean) * self.scale + self.norm.bias
 
     def plain(self, x: Tensor) -> Tensor:
-        """Normalise images (B, D, height, width); runtimes fuse it with a convolution."""
+        """Normalise images (B, D, height, width); a runtime fuses this with a convolution."""
         return self.norm.plain(x)
 
 
 class _Heads(nn.Module):
-    """Heads by name, stored by index because `class` is not a valid attribute name."""
+    """Heads by name, stored by index, because `class` is not a valid attribute name."""
 
     def __init__(self, heads: nn.ModuleDict) -> None:
         super().__init__()
@@ -196,7 +197,7 @@ class _Heads(nn.Module):
 
 
 def _trace(graph: Graph, inputs: Inputs) -> Any:
-    """Trace the graph as a protocol buffer, without unused inputs."""
+    """Export the model graph as an ONNX protocol buffer, without unused inputs."""
     batch, given, free = torch.export.Dim("batch", min=1), Columns(), dict[str, dict[int, Any]]()
     for i, (stream, one) in enumerate(inputs.items()):
         own = one.make(3, one.size(EXAMPLE_TOKENS + 2 * i), 0)
@@ -235,7 +236,7 @@ def _trace(graph: Graph, inputs: Inputs) -> Any:
 
 
 def _without_paths(made: Any) -> Any:
-    """Remove paths of source files, which the exporter stores."""
+    """Remove the paths of source files from an exported graph."""
     for part in (*made.graph.node, *made.graph.value_info, *(node for one in made.functions for node in one.node)):
         del part.metadata_props[:]
         part.doc_string = ""
@@ -243,7 +244,7 @@ def _without_paths(made: Any) -> Any:
 
 
 def _trace_raw(one: StreamInputs, used: Sequence[str]) -> bytes:
-    """Trace the preprocessing of a stream, with the columns that the model graph uses."""
+    """Export the preprocessing graph of a stream, with only the `used` columns."""
     assert one.raw is not None
     module = _Chosen(one.raw.cpu().eval(), {column: name for column, name in one.names.items() if name in used})
     free = {i: torch.export.Dim(name, min=1) for i, name in enumerate(("batch", *one.raw.axes))}
@@ -263,7 +264,7 @@ def _trace_raw(one: StreamInputs, used: Sequence[str]) -> bytes:
 
 
 class _Chosen(nn.Module):
-    """Preprocessing with only the columns in `names` {column: name of the output}."""
+    """Preprocessing with only the columns in `names` (column -> name of the output)."""
 
     def __init__(self, module: nn.Module, names: dict[str, str]) -> None:
         super().__init__()
@@ -297,7 +298,7 @@ def _label(made: Any, run: Run) -> None:
 
 
 def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> tuple[float, float]:
-    """Largest difference of graph and library, and of float32 and float64 results."""
+    """Largest differences: graph and library, and float32 and float64 in the library."""
     import onnxruntime  # type: ignore[import-untyped]
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
@@ -318,9 +319,9 @@ def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> tupl
 
 
 def check_raw(content: bytes, graph: bytes, run: Run, one: StreamInputs) -> float:
-    """Maximum difference between the two graphs in sequence and the library.
+    """Largest difference between the library and both graphs in sequence.
 
-    It is measured on raw samples of several sizes.
+    Raw samples of several sizes pass through the preprocessing graph `graph`, then through the model graph `content`.
     """
     import onnxruntime
 

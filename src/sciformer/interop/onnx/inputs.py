@@ -49,18 +49,18 @@ def exported_tokens(run: Run) -> dict[str, Exportable]:
 
 
 def by_stream(run: Run, make: Callable[[str], Made]) -> Made | dict[str, Made]:
-    """Apply `make` to each stream; return results by name, or a single result."""
+    """Results of `make` by stream; with a single stream, its result alone."""
     made = {stream: make(stream) for stream in run.assembly.tokens}
     return made if len(made) > 1 else next(iter(made.values()))
 
 
 def input_name(run: Run, stream: str, column: str) -> str:
-    """Name of an input: COLUMN, or STREAM.COLUMN with several streams."""
+    """Name of an input: COLUMN, or STREAM.COLUMN if there are several streams."""
     return f"{stream}.{column}" if len(run.assembly.tokens) > 1 else column
 
 
 def export_files(run: Run) -> dict[str, str]:
-    """Additional files of the tokens, such as a vocabulary: name -> text."""
+    """Texts of additional files of the tokens, by name; for example a vocabulary."""
     return {
         input_name(run, stream, name): text
         for stream, tokens in run.assembly.tokens.items()
@@ -70,7 +70,7 @@ def export_files(run: Run) -> dict[str, str]:
 
 
 def max_places(run: Run, stream: str) -> int | None:
-    """Maximum number of tokens of a sequence with fixed positions, or None."""
+    """Number of positions of a sequence of tokens; None for grids and without a limit."""
     found = run.assembly.tokens[stream].grid_shape
     return found if isinstance(found, int) else None
 
@@ -115,7 +115,7 @@ Inputs = dict[str, StreamInputs]
 
 
 def checked_sizes(streams: Inputs) -> Iterator[tuple[int, dict[str, int]]]:
-    """Numbers of samples, and of tokens of each stream, for the check."""
+    """Sizes of the test inputs: number of samples, and of tokens in each stream."""
     whole = all(one.filled for one in streams.values())
     for samples, tokens in [(samples, 0) for samples in CHECKED_SAMPLES] if whole else CHECKED_SIZES:
         yield samples, {name: one.size(tokens + i) for i, (name, one) in enumerate(streams.items())}
@@ -136,7 +136,7 @@ def graph_inputs(run: Run) -> Inputs:
 
 
 def prepared(run: Run, dataset: Dataset, most: int) -> Batch:
-    """Prepare the first samples of a dataset as input of an exported graph, unmasked."""
+    """Prepare the first samples of a dataset as input of a graph, without masking."""
     assembly, batch = run.assembly, dataset.batch(np.arange(min(most, len(dataset))))
     if assembly.objective.reads_out:
         streams = {name: assembly.tokens[name].normalise(one) for name, one in batch.streams.items()}
@@ -146,9 +146,9 @@ def prepared(run: Run, dataset: Dataset, most: int) -> Batch:
 
 
 def places_between(run: Run, stream: str) -> bool:
-    """Whether the model accepts real-valued positions between integer positions.
+    """Whether the model accepts non-integer positions, between those of the training.
 
-    Samples of a different size than in training have them.
+    Samples of another size than in training have non-integer positions of tokens.
     """
     table = exported_tokens(run)[stream].example()
     if table is None or len(run.assembly.tokens) > 1:
@@ -165,7 +165,7 @@ def places_between(run: Run, stream: str) -> bool:
 
 
 def example_columns(run: Run, stream: str = "") -> Columns:
-    """Example columns (T, ...) of a stream, only those that change the output."""
+    """Example columns (T, ...) of a stream, without columns that the model ignores."""
     assembly, stream = run.assembly, stream_name(run.assembly.tokens, stream)
     tables = [tokens.example() for tokens in exported_tokens(run).values()]
     known = [table for table in tables if table is not None]
@@ -197,7 +197,7 @@ def summarize(run: Run, model: Any, streams: dict[str, StreamView]) -> Tensor:
 
 
 def make_inputs(columns: Columns, samples: int, tokens: int, seed: int = 0, filled: bool = False) -> Columns:
-    """Random padded tensors (samples, tokens, ...) from columns (T, ...), and `valid`.
+    """Random padded inputs (samples, tokens, ...) from columns (T, ...), and `valid`.
 
     The first sample has the full length; with four or more samples, the last sample is empty. With `filled`, all
     samples have the full length and there is no `valid`.
