@@ -76,7 +76,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def replace(path: Path, text: str | bytes) -> None:
-    """Replace the contents of a file with one writer; safe against a power cut."""
+    """Replace the contents of a file, safely even if the power fails.
+
+    Only one process may write the file at a time.
+    """
     with _rename_at_end(path.with_name(f".{path.name}.partial"), path) as partial, open(partial, "xb") as file:
         file.write(text.encode() if isinstance(text, str) else text)
         file.flush()
@@ -87,7 +90,7 @@ def replace(path: Path, text: str | bytes) -> None:
 @contextmanager
 def _rename_at_end(partial: Path, path: Path) -> Iterator[Path]:
     try:
-        partial.unlink(missing_ok=True)  # left by a kill, or a malicious link
+        partial.unlink(missing_ok=True)  # a file of a killed process, or a malicious link
         yield partial
         os.replace(partial, path)
     except BaseException:

@@ -11,11 +11,11 @@ from pathlib import Path
 from ..errors import UserError
 
 MAX_UNPACKED_BYTES = 4 << 30  # maximum size of a decompressed gzip file, which is held in memory
-MAX_RATIO, MIN_SUSPECT_BYTES = 1 << 16, 1 << 30  # no compression of data reaches the ratio; small arrays may
+MAX_RATIO, MIN_SUSPECT_BYTES = 1 << 16, 1 << 30  # compressed data never reach this ratio, except small arrays
 
 
 def free_memory() -> int:
-    """Bytes of memory that this process may still use, within the limits of its job."""
+    """Free memory for this process in bytes, within the limit of its job or container."""
     limits = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -30,7 +30,7 @@ def free_memory() -> int:
 
 
 def check_memory(path: Path, needed: int, what: str) -> None:
-    """Refuse a part of a file that needs more bytes of memory than are free.
+    """Refuse a part of a file if it needs more memory than is free.
 
     what   noun for the part: "array `x`"
     """

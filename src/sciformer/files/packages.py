@@ -15,9 +15,10 @@ from ..errors import UserError
 
 @contextmanager
 def reading(path: Path, form: str) -> Iterator[None]:
-    """Context that turns exceptions of a reader into a `UserError` with the file name.
+    """Context manager that converts exceptions of a reader to a `UserError`.
 
-    form   name of the format, in "not a complete ... file"
+    path   file for the message
+    form   name of the format, for the message «not a complete ... file»
     """
     try:
         yield
@@ -40,10 +41,10 @@ def broken(path: Path, form: str, error: Exception) -> UserError:
 
 
 def require(module: str, what: str, install: str = "") -> Any:
-    """Import an optional module, or raise an error with the command that installs it.
+    """Import an optional module, or raise an error that shows how to install it.
 
     what      plural noun that needs the package: `ROOT files`, `BLEU scores`
-    install   arguments of `pip install` (default: the extra of this library with the package, or its name)
+    install   arguments of `pip install` (default: the extra of this library that has the package, or the package)
     """
     try:
         return importlib.import_module(module)
@@ -56,7 +57,7 @@ def require(module: str, what: str, install: str = "") -> Any:
 
 
 def extra_of(package: str) -> str:
-    """Extra of this library that installs a package; empty if there is not exactly one."""
+    """Extra of this library that installs a package; "" for none or several."""
     try:
         needed = metadata.requires("sciformer") or []
     except metadata.PackageNotFoundError:

@@ -2,8 +2,8 @@
 
     manifest.json    {"format": 1, "files": {"recipe.yaml": [{"bytes": 812, "sha256": "..."}], ...}, "sha256": "..."}
 
-The manifest of a run is written before and after its files. Before, it has the old and the new seal of each file;
-after, only the new one. So at every instant, and after a kill, each file has one of its seals.
+The manifest of a run is written twice: before the files, with the old and the new seal of each file, and after the
+files, with the new seals only. So at any time, even after a kill, the manifest has the seal of each file.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def is_seal(value: Any) -> bool:
 
 
 def read_verified(path: Path, seals: Sequence[Seal], links: bool = False) -> bytes:
-    """Bytes of a file, verified by hash; b"" if it is too large for the memory.
+    """Bytes of a file, verified by hash; b"" if it has more than `MAX_BYTES_IN_MEMORY`.
 
-    links    follow a link (the hash decides)
+    links    follow a symbolic link; its contents are verified by hash, too
     """
     with open_regular(path, links) as file:
         size = os.fstat(file.fileno()).st_size
@@ -71,7 +71,7 @@ def read_verified(path: Path, seals: Sequence[Seal], links: bool = False) -> byt
 
 
 def open_regular(path: Path, links: bool = False) -> BufferedReader:
-    """Open a regular file; pipes, and links if they are not wanted, are refused."""
+    """Open a regular file; refuse pipes, and also links if `links` is false."""
     try:
         kind = (os.stat if links else os.lstat)(path).st_mode
     except FileNotFoundError:
@@ -93,7 +93,7 @@ def parse_object(data: bytes, name: str) -> dict[str, Any]:
 
 
 def run_files(path: Path) -> SealedFolder:
-    """Verified files of a run that its predictions depend on."""
+    """Verified files that determine the predictions of a run."""
     names = ("recipe.yaml", "run.json", "model/statistics.json", "model/calibration.json", "model/weights.safetensors")
     return SealedFolder(path, names, witness="run.json")
 
@@ -101,7 +101,7 @@ def run_files(path: Path) -> SealedFolder:
 class SealedFolder:
     """Files of a folder, verified by a manifest; only one process may write at a time.
 
-    names     files that the folder may have had before it had a manifest
+    names     files that an old folder without a manifest may have
     witness   JSON file that says `"sealed": true` if the folder must have a manifest
     """
 
@@ -114,7 +114,7 @@ class SealedFolder:
         return (self.path / MANIFEST).exists() or self._says_sealed()
 
     def read(self, name: str) -> bytes:
-        """Verified bytes of a file; b"" if it is too large for the memory."""
+        """Verified bytes of a file; b"" if it has more than `MAX_BYTES_IN_MEMORY`."""
         path, manifest = self.path / name, self._manifest()
         while True:
             try:
@@ -127,12 +127,15 @@ class SealedFolder:
             except Unsound as fault:
                 if (newer := self._manifest()) == manifest:
                     raise self._damaged(path, str(fault)) from None
-                manifest = newer  # its writer was at work
+                manifest = newer  # another process was writing
             except OSError as error:
                 raise self._damaged(path, f"{name} cannot be read: {error.strerror or error}") from error
 
     def has(self, name: str) -> bool:
-        """Whether an optional file exists; True if it is lost, so that `read` reports it."""
+        """Whether an optional file exists, or existed and is lost.
+
+        `read` reports the lost file.
+        """
         manifest = self._manifest()
         if manifest is not None and None in manifest.get(name, [None]) and not (self.path / name).exists():
             return False
@@ -179,7 +182,7 @@ class SealedFolder:
         replace(self.path / MANIFEST, text + "\n")
 
     def _manifest(self) -> dict[str, list[Seal | None]] | None:
-        """Sizes and hashes by file; None in a folder that never had a manifest."""
+        """Sizes and hashes by file; None if the folder never had a manifest."""
         path = self.path / MANIFEST
         try:
             with open_regular(path, links=True) as file:

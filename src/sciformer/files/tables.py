@@ -25,7 +25,7 @@ def table_suffixes() -> list[str]:
 
 
 def check_table(path: Path, suffixes: Sequence[str] = (), overwrite: bool = True) -> type[TableWriter]:
-    """Check in advance that a table can be written; returns the writer class.
+    """Check in advance that a table can be written; return the writer class.
 
     suffixes   accepted suffixes (default: all formats that can be written)
     """
@@ -40,7 +40,7 @@ def check_table(path: Path, suffixes: Sequence[str] = (), overwrite: bool = True
 
 
 class TableOutput:
-    """An open table file; `add` appends tables with the same columns.
+    """Table file open for writing; `add` appends tables with the same columns.
 
     count   rows written
     about   arrays that describe the whole table, for formats that can store them
@@ -73,7 +73,7 @@ class TableOutput:
 
 @contextmanager
 def create_table(path: Path, overwrite: bool = False) -> Iterator[TableOutput]:
-    """Open a table file for writing: `with create_table(path) as file: file.add(table)`."""
+    """Open a table file to write: `with create_table(path) as file: file.add(table)`."""
     writer = check_table(path, overwrite=overwrite)
     with atomic_write(path) as partial:
         file = TableOutput(partial, writer)
@@ -90,7 +90,7 @@ def create_table(path: Path, overwrite: bool = False) -> Iterator[TableOutput]:
 
 
 def write_table(path: Path, tables: Iterable[Table], overwrite: bool = False) -> int:
-    """Write tables to a file; returns the number of rows."""
+    """Write tables to a file; return the number of rows."""
     with create_table(path, overwrite) as file:
         for table in tables:
             file.add(table)

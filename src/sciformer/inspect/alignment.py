@@ -32,8 +32,9 @@ MAX_DRAWN_TOKENS = 80  # longest sentence with legible tokens
 
 
 class Alignment(NamedTuple):
-    """Tokens of source and translation, and attention weights (H, T, S) by map.
+    """Tokens of source and translation, and the attention weights between them.
 
+    maps   weights (H, T, S) of T tokens of the translation to S tokens of the source, by name of the map
     back   weights (H, T, T) of the translation to itself, from the start token on; empty without self-attention
     """
 
@@ -79,7 +80,7 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
         words, part = only.token_labels(whole), whole.columns["part"]
         if not part.any():
             raise UserError(
-                f"the sentence fills the context of {only.grid_shape} tokens: none are left to translate it"
+                f"the sentence fills the context of {only.grid_shape} tokens: no token is left for its translation"
             )
         first = int(np.flatnonzero(part > 0)[0])  # first token of the translation
         names = [words[:first], words[first:]]

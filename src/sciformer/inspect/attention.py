@@ -42,9 +42,9 @@ class AttentionMaps(NamedTuple):
 
     seen: Batch
     watch: Watch
-    front: int  # tokens before the sample's own in self-attention: 1 with a class token
-    asks: str = "mean"  # token of the prediction without a pooling by attention: class, first, last or mean
-    others: Batch | None = None  # the samples with all their streams
+    front: int  # number of tokens before the tokens of the sample: 1 with a class token
+    asks: str = "mean"  # token that gives the prediction if there is no attention pooling: class, first, last or mean
+    others: Batch | None = None  # the samples with all streams
     between: Mapping[str, dict[str, Tensor]] = {}  # maps (B, H, N, M) by the stream of their keys
 
     @property
@@ -54,7 +54,7 @@ class AttentionMaps(NamedTuple):
 
 @contextmanager
 def eval_mode(step: Any) -> Iterator[None]:
-    """Switch a module to evaluation mode; training mode is restored at the end."""
+    """Context manager: evaluation mode of a module; its mode is restored at the end."""
     was = step.training
     step.eval()
     try:
@@ -64,10 +64,12 @@ def eval_mode(step: Any) -> Iterator[None]:
 
 
 def watch(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Watch:
-    """Encode a stream (default: the only stream); record maps (B, H, N, M) by name.
+    """Encode a stream and record its attention maps (B, H, N, M) by name.
 
-    Maps are in order of depth. Trunks without attention (recurrent, convolution) record none, except for a pooling by
-    attention. Linformer trunks record none either, because they attend to mixtures of tokens.
+    stream   stream of the tokens (default: the only stream)
+
+    Maps are in order of depth. Trunks without attention (recurrent, convolution) have no maps, except for an attention
+    pooling. Linformer trunks have no maps either, because they attend to mixtures of tokens.
     """
     model, record = step.model, Watch(hidden=False)
     view = batch.inputs(next(model.parameters()).device).view(stream)
@@ -86,7 +88,7 @@ def watch(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Watc
 
 
 def attention_maps(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> AttentionMaps:
-    """Attention maps over samples, masked and normalised as in an evaluation.
+    """Attention maps of samples, with masking and scaling as in an evaluation.
 
     stream   stream of the tokens (default: the only stream)
 
@@ -115,7 +117,7 @@ def hide_tokens(assembly: Assembly, batch: Batch) -> tuple[Batch, Batch]:
 
 
 def answering_token(model: Any, stream: str) -> str:
-    """Token that a prediction is read from: class, first, last, or mean (of all tokens)."""
+    """Token that gives the prediction: class, first, last, or mean (of all tokens)."""
     pooling = stream_part(getattr(model, "pooling", None), stream)
     return ANSWERING_TOKENS.get(type(pooling), "mean")
 
@@ -134,7 +136,7 @@ def choose_stream(look: AttentionMaps, stream: str) -> AttentionMaps:
 
 
 def self_attention(look: AttentionMaps) -> dict[str, Tensor]:
-    """Maps (B, H, N, N) of self-attention, without the maps of a pooling."""
+    """Maps (B, H, N, N) of self-attention, without the maps of an attention pooling."""
     return {name: a for name, a in look.watch.attention.items() if not name.startswith("pool")}
 
 
@@ -176,9 +178,9 @@ def received_attention(weights: ArrayLike, front: int = 0) -> Floats:
 
         r_j = mean over heads of (1 / N) sum_i (n_i / m_j) a_ij
 
-    N queries see any key, query i sees n_i keys, and m_j queries see key j. With full attention this is the plain
-    mean over queries. With a causal mask it does not favour the first tokens, which more queries see. If one query
-    represents the sample (a class token in `front`, or a pooling by attention), its own row is returned.
+    N queries see at least one key, query i sees n_i keys, and m_j queries see key j. With full attention this is the
+    plain mean over queries. With a causal mask it does not favour the first tokens, which more queries see. If a single
+    query represents the sample (a class token in `front`, or an attention pooling), its row is returned.
     """
     a = to_matrix(weights, 4, "weights", "(B, H, N, M)")
     if front or a.shape[2] == 1:
@@ -190,7 +192,7 @@ def received_attention(weights: ArrayLike, front: int = 0) -> Floats:
 
 
 def weights_on(look: AttentionMaps, row: int, head: int | None = None) -> dict[str, Floats]:
-    """Attention received by the tokens of one sample (N,), by map.
+    """Attention (N,) received by the tokens of one sample, for each map.
 
     head   one head (default: the mean over heads)
     """
@@ -235,7 +237,7 @@ def sample_name(batch: Batch, row: int, objective: Any) -> str:
 
 
 def draw_attention(look: AttentionMaps, assembly: Assembly, row: int, form: str = "") -> Figure:
-    """Draw a sample, then once per map, coloured by the attention its tokens receive.
+    """Draw a sample, and again for each attention map, coloured by received attention.
 
     At most MAX_DRAWN_MAPS maps are drawn, evenly spaced. The colour shows the excess over uniform attention; it is
     left out if the largest excess is below 10 %.
@@ -248,7 +250,11 @@ def draw_attention(look: AttentionMaps, assembly: Assembly, row: int, form: str 
 
 
 def draw_excess(assembly: Assembly, sample: Batch, times: Mapping[str, Floats], unit: str, form: str = "") -> Figure:
-    """Draw a sample, then once per title, coloured by the excess of weights over 1."""
+    """Draw a sample, and again for each title, coloured by weights in excess of 1.
+
+    times   {title: weights (N,) in multiples of `unit`}
+    unit    name of the unit, for the titles of the panels
+    """
     panels: list[Panel] = [("sample", sample, None)]
     for name, weights in times.items():
         excess, most = excess_over(weights)
@@ -260,7 +266,7 @@ def draw_excess(assembly: Assembly, sample: Batch, times: Mapping[str, Floats], 
 def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") -> Figure:
     """Draw panels (title, sample, token weights) with the drawing of the tokens.
 
-    Drawings with a fixed aspect are side by side, other drawings below each other.
+    Drawings with a fixed aspect ratio are side by side, other drawings are below each other.
     """
     tokens = assembly.tokens[stream_name(panels[0][1].streams)]
     draw = tokens.alternative_drawings(panels[0][1])[form] if form else tokens.draw
@@ -294,7 +300,7 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") ->
 
 
 def draw_matrices(look: AttentionMaps, assembly: Assembly, row: int, other: str = "") -> Figure:
-    """Attention matrices of one sample, head by head, in some of the blocks.
+    """Draw attention matrices of one sample, for each head of some blocks.
 
     other  stream of the keys (default: the stream of the queries)
     """

@@ -85,10 +85,11 @@ def weight_by_gradient(weights: Tensor, gradient: Tensor, either: bool = False) 
 
 
 def relevance(weighted: Floats) -> Floats:
-    """I + A for self-attention (H, N, N) weighted by gradients, mean over heads.
+    """Relevance I + A of a block; A is the mean over heads of `weighted` (H, N, N).
 
-    For a single query (H, 1 + N), the result is its row of that matrix. The product over all blocks equals the
-    published update R <- R + A R from R = I.
+    weighted   self-attention times gradient; the weights (H, 1 + N) of a single pooling query give a row of I + A
+
+    The product over all blocks equals the published update R <- R + A R from R = I.
     """
     a = weighted.mean(0)
     return np.asarray(a + (np.eye(len(a)) if a.ndim == 2 else np.eye(1, len(a))[0]))
@@ -134,7 +135,10 @@ def attribute(
 
 
 def _times_input(x: Tensor, slope: Tensor | None, lengths: Array, either: bool) -> list[Floats]:
-    """sum_d x_d dy/dx_d of every token, by sample; its absolute value with `either`."""
+    """Gradient times input of every token, sum_d x_d dy/dx_d, by sample.
+
+    either   return the absolute value
+    """
     total = torch.zeros(x.shape[:-1]) if slope is None else (x * slope).sum(-1)
     found = (total.abs() if either else total).detach().double().cpu().numpy()
     return [row[:n] for row, n in zip(found, lengths.tolist())]
@@ -142,7 +146,7 @@ def _times_input(x: Tensor, slope: Tensor | None, lengths: Array, either: bool) 
 
 @contextmanager
 def _reference(model: nn.Module) -> Iterator[None]:
-    """Use the reference kernel, whose recorded weights have gradients."""
+    """Context manager: reference kernel, because its attention weights have gradients."""
     kernels = {module: module.kernel for module in model.modules() if isinstance(module, Attention)}
     try:
         for module in kernels:
@@ -155,7 +159,7 @@ def _reference(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _watch_entrance(entrance: nn.Module) -> Iterator[list[Tensor]]:
-    """Record the embedded tokens as leaf tensors, to compute their gradients."""
+    """Context manager: record embedded tokens as leaf tensors, for their gradients."""
     kept: list[Tensor] = []
 
     def keep(module: nn.Module, given: Any, x: Tensor) -> Tensor:

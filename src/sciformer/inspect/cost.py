@@ -106,14 +106,14 @@ def training_cost(run: Run, data: Assembly) -> tuple[Cost, Batch]:
 
 
 def samples_seen(run: Run, size: int) -> float:
-    """Number of samples or windows that a run has seen; the training part has `size`."""
+    """Number of samples or windows seen in training, from a training part of `size`."""
     steps = max((record.get("step", 0) for record in run.records), default=0)
     settings = run.recipe.train
     return steps * (min(settings.batch, size) if settings.tokens is None else size / run.about["batches"])
 
 
 def tokens_per_second(run: Run) -> float:
-    """Median training speed of a run; NaN if the log has none."""
+    """Median training speed of a run in tokens per second; NaN if it was not logged."""
     speeds = [record["tokens_per_s"] for record in run.records if "tokens_per_s" in record]
     return float(np.median(speeds)) if speeds else math.nan
 
@@ -137,13 +137,16 @@ def _uncounted() -> dict[Any, Any]:
 
 
 def _attention(query: Shape, key: Shape, value: Shape) -> int:
-    """FLOPs of q k^T and the weighted sum of v: 2 B H N M (E + E')."""
+    """FLOPs of q k^T and of the weighted sum of v: 2 B H N M (E + E').
+
+    E is the width of a query or key, E' the width of a value.
+    """
     batch, heads, n, width = query
     return 2 * batch * heads * n * key[-2] * (width + value[-1])
 
 
 def _layer(x: Shape, of_x: Shape, of_h: Shape) -> int:
-    """FLOPs of W x + U h at every step: 2 N B (|W| + |U|)."""
+    """FLOPs of W x + U h at all N steps: 2 N B (|W| + |U|), with |W| elements of W."""
     steps, batch, _ = x
     return 2 * steps * batch * of_x[0] * (of_x[1] + of_h[1])
 

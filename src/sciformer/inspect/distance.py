@@ -42,9 +42,10 @@ def reach(weights: ArrayLike, distance: ArrayLike, front: int = 0) -> AttentionD
 
         r_h = mean over queries i of nonzero weight of (sum_j a_hij d_ij / sum_j a_hij)
 
-    weights   (B, H, N, N) of self-attention
-    distance  (N, N)
-    front     tokens before the sample's own (a class token); they have no position and are excluded
+    weights   weights a (B, H, N, N) of self-attention
+    distance  distances d (N, N) of the tokens
+    front     number of tokens before the tokens of the sample (1 with a class token); they have no position and are
+              excluded
 
     The baseline is the distance of uniform attention over the visible keys. A key is visible if a head gives it
     weight. A sample without queries gets NaN.
@@ -65,7 +66,7 @@ def _mean_distance(a: Floats, d: Floats) -> Floats:
 
 
 def attention_distances(look: AttentionMaps, assembly: Assembly) -> dict[str, AttentionDistance]:
-    """Attention distance by self-attention map; {} if tokens have no distances."""
+    """Attention distance for each self-attention map; {} if tokens have no distances."""
     tokens, stream = assembly.tokens[look.stream], look.seen.stream
     maps = self_attention(look)
     found: dict[str, list[AttentionDistance]] = {name: [] for name in maps}
@@ -81,7 +82,10 @@ def attention_distances(look: AttentionMaps, assembly: Assembly) -> dict[str, At
 
 
 class Depth(NamedTuple):
-    """Mean distances (L, H) by block; correlation with depth (NaN for fewer than three blocks)."""
+    """Mean attention distances (L, H) of L blocks, and their correlation with depth.
+
+    The correlation is NaN for fewer than three blocks.
+    """
 
     heads: Floats
     correlation: float
@@ -108,9 +112,9 @@ def correlation(x: ArrayLike, y: ArrayLike) -> float:
 
 
 class ReachAlong(NamedTuple):
-    """Attention distance for each value (V,) of a sample column.
+    """Attention distance for each of V values of a sample column.
 
-    mean, deviation   {map: (V, H)} mean and standard deviation over the samples with this value
+    mean, deviation   {map: (V, H)} mean and standard deviation over the samples with each value
     uniform           (V,) distance of uniform attention, for comparison
     """
 
@@ -128,7 +132,7 @@ def attention_distance_along(
     samples_per_value: int = 8,
     stream: str = "",
 ) -> ReachAlong | None:
-    """Attention distance against a column of the samples; None without attention.
+    """Attention distance against a sample column; None if there is no attention.
 
     samples_per_value   number of samples for each value; if there are many values, neighbouring values are joined
     """
@@ -173,7 +177,7 @@ def draw_reach(found: Mapping[str, AttentionDistance], unit: str = "") -> Figure
 
 
 def draw_reach_along(along: ReachAlong, column: str, unit: str = "") -> Figure:
-    """Plot the attention distance of every block against a column, with its spread."""
+    """Plot the attention distance of every block, with its spread, against a column."""
     name = style.axis_label("mean distance", unit)
     bands: dict[str, Band] = {}
     for block, mean in along.mean.items():

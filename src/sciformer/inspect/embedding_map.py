@@ -28,7 +28,7 @@ CLASS_COLOURS = [
 
 
 class Principal(NamedTuple):
-    """Principal components of vectors (n, k), and their shares of the variance (k,)."""
+    """Principal components (n, k) of n vectors, and their shares (k,) of the variance."""
 
     points: Array
     shares: Array

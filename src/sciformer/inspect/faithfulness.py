@@ -32,7 +32,7 @@ MAX_OPERATIONS = 1e11  # FLOPs for the test in a report: some seconds on one cor
 
 
 def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row: int) -> Figure:
-    """Draw a sample, then once per method, coloured by the token scores.
+    """Draw a sample, and again for each method, coloured by the token scores.
 
     The colour shows the excess over the mean score; it is left out if the largest excess is below 10 %.
     """
@@ -137,9 +137,9 @@ def faithfulness(
     scores: Mapping[str, Scores] | None = None,
     stream: str = "",
 ) -> Faithfulness:
-    """Test methods by removing growing shares of the tokens with the highest scores.
+    """Test attribution methods: remove growing shares of the highest-scored tokens.
 
-    how     remove, blank, or auto: remove if the model accepts any subset of tokens
+    how     remove, blank, or auto: remove if the model accepts any subset of tokens, otherwise blank
     scores  {method: (N,) for each sample} (default: the usual methods); `attention` also tests least attended tokens
     stream  stream of the tokens (default: the stream of the objective); other streams stay complete
 
@@ -200,7 +200,7 @@ def score_tokens(step: Any, assembly: Assembly, batch: Batch, stream: str = "") 
 
 
 def choose_answers(step: Any, assembly: Assembly, batch: Batch) -> list[str]:
-    """Name of the explained prediction: the most likely class, or the first target."""
+    """Explained prediction of each sample: the most likely class, or the first target."""
     found, values = _answers(step, assembly, batch)
     objective: Any = assembly.objective
     if values:
@@ -209,7 +209,7 @@ def choose_answers(step: Any, assembly: Assembly, batch: Batch) -> list[str]:
 
 
 def takes_any(assembly: Assembly, tokens: Tokens, stream: str = "") -> bool:
-    """Whether the model accepts any subset of tokens; grids and convolutions need all."""
+    """Whether the model accepts any subset of tokens (not on grids, not convolutions)."""
     model = assembly.recipe.model.for_stream(stream)
     if not isinstance(tokens.grid_shape, tuple):
         return bool(model.trunk != "conformer")
@@ -217,10 +217,10 @@ def takes_any(assembly: Assembly, tokens: Tokens, stream: str = "") -> bool:
 
 
 def removable_tokens(tokens: Tokens, stream: Stream) -> Flags:
-    """Mask (T,) of tokens that may be removed: all but special tokens.
+    """Mask (T,) of removable tokens: all tokens except special tokens.
 
-    Tokens that cannot be masked because other tokens leak their content can still be removed. In samples with fewer
-    than two removable tokens, all tokens may be removed.
+    Some tokens cannot be masked, because other tokens leak their content; these tokens can still be removed. In samples
+    with fewer than two removable tokens, all tokens may be removed.
     """
     may = stream.position >= prefix_length(tokens)
     try:
@@ -232,7 +232,10 @@ def removable_tokens(tokens: Tokens, stream: Stream) -> Flags:
 
 
 def choose_tokens(stream: Stream, scores: Scores, may: Flags, share: float) -> Flags:
-    """Mask (T,) of a share of tokens with the highest scores: at least one, never all."""
+    """Mask (T,) of the tokens with the highest scores: a share of each sample.
+
+    In each sample at least one token is chosen, but never all tokens.
+    """
     out = np.zeros(len(may), bool)
     for start, n, score in zip(stream.starts, stream.lengths, scores):
         own = np.flatnonzero(may[start : start + n])
@@ -270,7 +273,7 @@ def _ratio(top: Floats, bottom: Floats) -> tuple[float, float]:
 
 @torch.no_grad()
 def _answers(step: Any, assembly: Assembly, batch: Batch) -> tuple[Floats, bool]:
-    """Predictions and True for regression: values (B, V), or log odds (B, classes)."""
+    """Predictions: values (B, V) and True, or log odds (B, classes) and False."""
     with eval_mode(step):
         found, values = model_answers(step.model, prepare_inputs(step, assembly, batch))
     return np.asarray(found.double().cpu().numpy()), values

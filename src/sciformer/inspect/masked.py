@@ -21,10 +21,10 @@ PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches
 
 
 def predict_masked(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, dict[str, Array]]:
-    """Samples as the model saw them (masked, raw values), and its predictions.
+    """Samples after masking (raw values), and the predictions of the model for them.
 
-    Samples have only the stream of the objective. Predictions are (T, ...) for the tokens of all samples, in the units
-    of the readout, NaN for tokens that were not masked.
+    Samples have only the stream of the objective. Predictions (T, ...) are for the tokens of all samples, in the units
+    of the readout, with NaN for tokens that were not masked.
     """
     name, model = assembly.objective.asked_stream(assembly.tokens), step.model
     seen, prepared = hide_tokens(assembly, batch)

@@ -1,10 +1,11 @@
-"""Similarity of position codes against distance (arXiv 2010.11929, figure 7).
+"""Similarity of positional encodings against distance (arXiv 2010.11929, fig. 7).
 
     found = position_similarity(step, assembly, batch)
-    found.correlation             of the similarity of two codes with the distance of their positions
+    found.correlation             of the similarity of two encodings with the distance of their positions
     found.neighbours              mean similarity of neighbours, and of all other pairs
 
-On a grid or in a sequence, all codes are compared; otherwise, the codes of the tokens of one sample.
+On a grid or in a sequence, the encodings of all positions are compared; otherwise, the encodings of the tokens of one
+sample.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ NEIGHBOUR_DISTANCE = 1.5  # largest distance of neighbours, relative to the near
 
 
 class Similarity(NamedTuple):
-    """Cosines of position codes (N, N), and the distances of their positions (N, N).
+    """Cosine similarity (N, N) of positional encodings, and distances (N, N).
 
-    shape  shape of the grid of positions, which are ordered row by row; None for a line
+    shape  shape of the grid of positions, which are ordered row by row; None if the positions are on a line
     """
 
     values: Floats
@@ -59,9 +60,9 @@ class Similarity(NamedTuple):
     def neighbours(self) -> tuple[float, float]:
         """Mean similarity of neighbours (also diagonal), and of all other pairs.
 
-        A correlation misses codes that are similar both nearby and at opposite edges of an image. On irregular
-        positions, two tokens are neighbours if their distance is at most 1.5 times the smaller of their nearest
-        distances.
+        A correlation misses encodings that are similar both nearby and at opposite edges of an image. At irregular
+        positions, two tokens are neighbours if their distance is at most 1.5 times the distance of each of them to its
+        nearest token.
         """
         distance, like = self.pairs
         nearest = np.where(np.eye(len(self.distance), dtype=bool), np.inf, self.distance).min(1)
@@ -71,14 +72,14 @@ class Similarity(NamedTuple):
 
 
 def similarity(position: Position, at: Tensor) -> Floats | None:
-    """Cosine similarity (N, N) of position codes; None without codes.
+    """Cosine similarity (N, N) of positional encodings; None if there are none.
 
         s_ij = cos(PE(p_i), PE(p_j))
 
     at   coordinates p (N,) or (N, A)
 
-    For additive codes, PE is the vector added to a zero token. For rotary codes, s is q·k of identical vectors after
-    rotation.
+    For additive encodings, PE is the vector added to a zero token. For rotary encodings, s is q·k of identical vectors
+    after rotation.
     """
     with torch.no_grad():
         if isinstance(position, Rotary):
@@ -97,7 +98,7 @@ def similarity(position: Position, at: Tensor) -> Floats | None:
 
 
 def position_similarity(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Similarity | None:
-    """Similarity of position codes, on the grid or for the longest of the samples."""
+    """Similarity of positional encodings, on the grid or for the longest sample."""
     name = stream_name(assembly.tokens, stream)
     tokens, sample = assembly.tokens[name], batch.streams[name]
     position = getattr(stream_part(getattr(step.model, "trunk", None), name), "position", None)
@@ -122,9 +123,9 @@ def position_similarity(step: Any, assembly: Assembly, batch: Batch, stream: str
 
 
 def draw_positions(found: Similarity, unit: str = "") -> Figure:
-    """Plot the similarity of codes (left), and similarity against distance (right).
+    """Plot the similarity of encodings (left), and its dependence on distance (right).
 
-    On a grid, the left panel shows some positions, each with its similarity to all others.
+    On a grid, the left panel shows some positions, each with its similarity to all positions.
     """
     figure = Figure(figsize=(7.0, 3.3), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
@@ -138,7 +139,7 @@ def draw_positions(found: Similarity, unit: str = "") -> Figure:
 
 
 def _draw_mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
-    """Draw a panel for some grid positions: similarity of the code to all other codes."""
+    """Draw a panel for each of some grid positions: its similarity to all positions."""
     height, width = shape
     lines = [even_steps(size, MAX_PANELS) for size in shape]
     high, wide = height + max(1, height // 6), width + max(1, width // 6)  # with gaps between panels
@@ -164,7 +165,7 @@ def _draw_against_distance(axes: Axes, found: Similarity, unit: str) -> None:
     axes.fill_between(x, low, high, color=LINE_COLOURS[2], alpha=0.3, linewidth=0)
     axes.plot(x, [group.mean() for group in groups], color=LINE_COLOURS[0], marker="o", markersize=3, linewidth=1.4)
     style.quiet_frame(axes)
-    style.label_axes(axes, style.axis_label("distance of two positions", unit), "cosine similarity of codes")
+    style.label_axes(axes, style.axis_label("distance of two positions", unit), "cosine similarity of encodings")
     near, others = map(style.two_decimals, found.neighbours)
     title = f"correlation {style.two_decimals(found.correlation)}; neighbours {near}, others {others}"
     axes.set_title(title, fontsize=FONT_SIZE)

@@ -1,7 +1,7 @@
 """Attention rollout over all blocks (arXiv 2005.00928).
 
-A block mixes the residual stream of a token with the tokens it attends to. Multiplied over all blocks, from the
-prediction back to the sample, this gives one weight for each token.
+A block mixes the residual stream of a token with the tokens that it attends to. The product of these mixing matrices
+over all blocks, from the prediction back to the sample, gives one weight for each token.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .attention import AttentionMaps, self_attention
 
 
 def average_with_identity(weights: ArrayLike) -> Floats:
-    """(I + A) / 2 of self-attention A (H, N, N), mean over heads.
+    """Mean over heads of (I + A) / 2, with the self-attention A (H, N, N) of a block.
 
-    For a single query (H, 1 + N), the result is its row of that matrix. Rows sum to one; a query without visible keys
-    keeps only itself.
+    The weights (H, 1 + N) of a single pooling query give a row of the matrix. Rows sum to one; a query without visible
+    keys keeps only itself.
     """
     a = np.asarray(weights, np.float64).mean(0)
     if a.ndim == 1:
@@ -39,11 +39,11 @@ def chain(layers: Sequence[Floats]) -> Floats:
 
 
 def follow(layers: Sequence[Floats], rows: Sequence[Floats], tokens: int, asks: str = "mean") -> Floats:
-    """Share of each token (tokens,) of one sample in its prediction.
+    """Share (tokens,) of each token of one sample in the prediction.
 
-    layers  (N, N) matrices of self-attention; N includes tokens in front
+    layers  (N, N) matrices of self-attention; N includes a class token
     rows    (1 + tokens,) weights of a pooling query on itself and on the tokens
-    asks    if there is no pooling query: token of the prediction, class (in front), first, last, or mean (of all)
+    asks    token that gives the prediction if there is no pooling query: class, first, last, or mean (of all tokens)
     """
     joint = chain(layers) if len(layers) else np.eye(tokens)
     front = len(joint) - tokens
@@ -59,12 +59,12 @@ def follow(layers: Sequence[Floats], rows: Sequence[Floats], tokens: int, asks: 
 
 
 def rollout_samples(look: AttentionMaps) -> list[Floats]:
-    """Rollout of every sample (N,); empty without attention."""
+    """Attention rollout (N,) of every sample; [] if there is no attention."""
     return follow_samples(look, look.watch.attention, average_with_identity)
 
 
 def follow_samples(look: AttentionMaps, maps: dict[str, Tensor], layer: Callable[[Floats], Floats]) -> list[Floats]:
-    """Apply `follow` to every sample; `layer` takes maps (H, N, N) or (H, 1 + N)."""
+    """Apply `follow` to every sample; `layer` converts maps (H, N, N) or (H, 1 + N)."""
     inside = self_attention(look)
     if not maps:
         return []

@@ -25,7 +25,7 @@ Column = Array | Lists
 
 
 class TableWriter:
-    """Base class of writers: opened with the first table, filled table by table.
+    """Base class of table writers: created with the first table, then filled by `add`.
 
     Columns are numbers or strings, arrays (n, ...) or `Lists`. A format refuses a column that it cannot hold.
     """
@@ -51,7 +51,7 @@ class TableWriter:
 
 @dataclass(frozen=True)
 class Format:
-    """A file format; `register("format", NAME)(Format(...))` adds one.
+    """File format; `register("format", NAME)(Format(...))` adds a format.
 
     name       name of the format in messages
     suffixes   file name suffixes, the usual one first
@@ -90,7 +90,10 @@ def format_of(path: Path) -> Format:
 
 
 def recognise(path: Path) -> tuple[Format | None, bytes]:
-    """Format of a file, by its first bytes (decompressed for .gz), and these bytes."""
+    """Format of a file, None if unknown, and the first bytes that identify it.
+
+    The first bytes of a .gz file are decompressed.
+    """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             begin: bytes = file.read(SNIFFED_BYTES)
@@ -122,7 +125,7 @@ class Layout:
     tree          name (or number) of the tree or table to read
     mask          array that marks or counts the real entries of padded arrays
     axes          column names for the last axis of an array
-    words         the only column of events that may hold strings
+    words         name of the only column of events that may hold strings
     nested        whether nested columns are read, and missing lists become empty lists
     names         column names of a text file without a header
     usual_names   column names to assume if neither the file nor `names` has any
@@ -150,10 +153,10 @@ class Kind(NamedTuple):
 
 
 class TableFile:
-    """An open file of a table: `read` returns columns of a range of rows.
+    """Open table file; `read` returns columns of a range of rows.
 
     rows     number of rows (events, objects or observations)
-    columns  numeric columns by name: `list` or `value` for each row
+    columns  columns that can be read, by name: `list` or `value` for each row
     kinds    all readable columns with their types, including strings, for formats that know them
     others   columns that cannot be read as numbers, with a description of their type
     edges    rows at which reading can start without decompressing earlier rows
@@ -202,7 +205,7 @@ class TableFile:
         return [self]
 
     def add_column(self, name: str, kind: Kind, form: str) -> None:
-        """Register a readable column; string columns go to `others`, except `layout.words`."""
+        """Register a column; strings are added to `others`, except `layout.words`."""
         self.kinds[name] = kind
         if kind.words and (kind.listed or name != self.layout.words):
             self.others[name] = form
@@ -215,14 +218,14 @@ class TableFile:
 
     @cached_property
     def _ends(self) -> dict[str, list[str]]:
-        """Full names of the columns by their last part."""
+        """Full names of the columns, grouped by the last part of the name."""
         ends: dict[str, list[str]] = {}
         for full in self.columns:
             ends.setdefault(full.rpartition(".")[2], []).append(full)
         return ends
 
     def find(self, name: str) -> str | None:
-        """Full name of a column, from its name or unique last part; None if missing."""
+        """Full name of the column with this name or this unique last part, or None."""
         if name in self.columns:
             return name
         found = self._ends.get(name.rpartition("/")[2], [])
@@ -231,7 +234,7 @@ class TableFile:
     def need(self, name: str, why: str, hint: str = "") -> str:
         """Like `find`, but a missing column is an error.
 
-        why   recipe key or component that needs the column, for the message
+        why   recipe key or purpose that needs the column, for the message
         """
         if (found := self.find(name)) is not None:
             return found
@@ -247,7 +250,7 @@ class TableFile:
         raise self.error(f"{needed} is missing in {self.path}", near, key)
 
     def read(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """Columns of the rows start .. stop - 1; lists of equal length share `lengths`."""
+        """Columns of the rows start .. stop - 1; lists of equal lengths share `lengths`."""
         with reading(self.path, self.form):
             read = self.get(list(dict.fromkeys(self.renamed.get(name, name) for name in names)), start, stop)
             found = {name: read[self.renamed.get(name, name)] for name in names} if self.renamed else read
@@ -258,7 +261,7 @@ class TableFile:
 
 
 def shared(table: dict[str, Column]) -> dict[str, Column]:
-    """Let lists of equal length share one `lengths` array."""
+    """Let columns of lists with equal lengths share one `lengths` array."""
     known: list[Array] = []
     for name, column in table.items():
         if isinstance(column, Lists):
@@ -294,7 +297,7 @@ _OPENED: OrderedDict[Key, tuple[tuple[int, int], TableFile]] = OrderedDict()
 
 
 def opened(path: Path, layout: Layout) -> TableFile:
-    """Open a file, or reuse its handle in this process (handles do not survive a fork)."""
+    """Open a file, or reuse its handle in this process; a fork opens it again."""
     key, status = (os.getpid(), path, layout), path.stat()
     stamp = status.st_mtime_ns, status.st_size
     if key in _OPENED and _OPENED[key][0] != stamp:  # the file was replaced

@@ -86,7 +86,10 @@ def _even(path: Path, rows: list[list[str]], lines: list[int]) -> Grid:
 
 
 def _csv(path: Path, text: str) -> tuple[list[list[str]], list[int]]:
-    """Split CSV text at comma, semicolon or tab, the most frequent in its first line."""
+    """Split CSV text at the most frequent separator of its first line.
+
+    The separator is a comma, a semicolon or a tab.
+    """
     head = re.sub(r'"[^"]*"', "", text[: text.find("\n") if "\n" in text else None])
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
     rows, lines, line = [], [], 1
@@ -136,7 +139,7 @@ def _cell(value: Any) -> str:
 
 
 def typed(cells: Sequence[str]) -> Array:
-    """Convert cells to integers, floats (empty cells: NaN) or strings, as they fit."""
+    """Convert cells to integers, else floats (NaN for empty cells), else strings."""
     if cells and all(INTEGER_PATTERN.fullmatch(cell) for cell in cells):
         return np.array([int(cell) for cell in cells], np.int64)
     if any(cells) and all(not cell or REAL_PATTERN.fullmatch(cell) for cell in cells):
@@ -147,7 +150,7 @@ def typed(cells: Sequence[str]) -> Array:
 
 
 def measured(cells: Sequence[str]) -> Array:
-    """Convert measurements to integers, floats (missing values: NaN) or strings.
+    """Convert measurements to integers, else floats (NaN if missing), else strings.
 
     Numbers with leading zeros, or with more digits than a float holds, are identifiers and stay strings.
     """
@@ -257,7 +260,7 @@ class CSVWriter(TableWriter):
 
 
 def plain_cell(cell: str) -> str:
-    """A text without control characters, and with a quote before it if it could be a formula."""
+    """Remove control characters from a cell, and put a quote before a formula."""
     harmless = cell.lower() in MISSING_WORDS or is_number(cell)
     formula = cell[:1] in FORMULA_BEGINS and not harmless
     return printable(f"'{cell}" if formula else cell)

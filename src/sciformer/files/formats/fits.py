@@ -42,7 +42,7 @@ def read_fits(path: Path, layout: Layout) -> FITSTable:
     if cut := [str(one.message) for one in caught if "truncated" in str(one.message)]:
         raise broken(path, "FITS", ValueError(cut[0]))
     if not made:
-        message = f"{path} has no {f'table {table!r}' if table else 'table'}: its units are {', '.join(names)}"
+        message = f"{path} has no {f'table {table!r}' if table else 'table'}: its HDUs are {', '.join(names)}"
         raise UserError(message, key="data.table" if table else None, file=path)
     made.sort(key=lambda one: not one.rows)
     made[0].siblings = made

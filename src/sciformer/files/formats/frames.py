@@ -11,7 +11,7 @@ from .parquet import arrow_package, from_arrow
 
 
 def is_frame(what: Any) -> bool:
-    """Whether an object is a mapping of columns, a data frame or a table of another package."""
+    """Whether an object is a mapping of columns, a data frame or another table."""
     return isinstance(what, Mapping) or any(hasattr(what, name) for name in ("colnames", "schema", "columns"))
 
 

@@ -1,4 +1,4 @@
-"""HDF5 files: padded arrays, arrays with named fields, and tables written by pandas."""
+"""HDF5 files: padded arrays, arrays with named fields, and tables of pandas."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def datasets_of(file: Any, path: Path) -> dict[str, Any]:
     """Datasets of an open file by name; refuse unsafe datasets.
 
     External and soft links are not followed. External storage and virtual datasets are refused, because they can name
-    any file of the machine; so are unknown filters, and datasets that would unpack to far more bytes than stored.
+    any file of the machine. Unknown filters are refused, too, and datasets far larger than their stored bytes.
     """
     h5py, found = h5py_package(), dict[str, Any]()
     file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
@@ -113,8 +113,8 @@ class HDF5File(PaddedFile):
     def _names(self, table: Any, field: str) -> list[str]:
         """Column names of a block, read without unpickling.
 
-        pandas stores them pickled. A pickled list of strings is parsed as text; otherwise the top tagging reference
-        data are recognised by the shape of the block.
+        pandas stores the names as a pickle. A pickled list of strings is parsed as text. The top tagging reference data
+        are recognised by the shape of the block.
         """
         shape = table.dtype[field].shape
         width = shape[0] if shape else 1
@@ -137,7 +137,7 @@ class HDF5File(PaddedFile):
         raise self.error(message, hint="Write the table again with format='fixed', or as Parquet.")
 
     def _columns(self) -> None:
-        """Sort columns into values and zero-padded lists, NAME_0, NAME_1, ..."""
+        """Sort columns into single values and zero-padded lists (NAME_0, NAME_1, ...)."""
         self.lists: dict[str, list[tuple[int, int]]] = {}  # column -> block and index of each entry
         self.single: dict[str, tuple[int, int]] = {}
         numbered: dict[str, dict[int, tuple[int, int]]] = {}
@@ -175,7 +175,7 @@ class HDF5File(PaddedFile):
 
         @cache
         def real(width: int) -> tuple[Array, Array]:
-            """Mask (rows, width) of the entries that are not padding, and their number in each row."""
+            """Mask (rows, width) of real entries, and their number in each row."""
             alike = [name for name, places in self.lists.items() if len(places) == width]
             some = np.any([list_values(name) != 0 for name in alike], 0)
             return some, some.sum(1).astype(np.int64)
@@ -199,7 +199,7 @@ SPARE_BYTES = 1 << 20  # bytes to keep free on the disk
 
 
 class HDF5Writer(TableWriter):
-    """Writer of a growing dataset per column; lists also have NAME_lengths."""
+    """HDF5 writer: a growing dataset for each column; lists also have NAME_lengths."""
 
     tabular = False
 
@@ -212,7 +212,7 @@ class HDF5Writer(TableWriter):
             self.file.create_dataset(name, (0, *rest), kind, maxshape=(None, *rest), chunks=(64, *rest))
 
     def add(self, table: Table) -> None:
-        """Append to the datasets; refuse if the disk is nearly full, which corrupts HDF5."""
+        """Append a table; refuse if the disk is nearly full, because HDF5 would break."""
         columns = flat_arrays(table)
         if shutil.disk_usage(self.path.parent).free < sum(column.nbytes for column in columns.values()) + SPARE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -18,10 +18,11 @@ SINGLE_VALUES = (int, float, str, np.integer, np.floating)  # types of header va
 
 
 class MemoryTable(TableFile):
-    """Columns of numbers, strings or lists by name; an unreadable column is None.
+    """Table in memory: columns of numbers, strings or lists by name.
 
+    data    columns by name; None for a column that cannot be read
     units   units of columns, as strings
-    odd     line and text of the first non-numeric cell of each mostly numeric column
+    odd     text and line of the first non-numeric cell, for each mostly numeric column
     """
 
     in_memory = True
@@ -53,7 +54,7 @@ class MemoryTable(TableFile):
 
 
 def words(values: Any) -> Array:
-    """Convert names to strings: 1.0 becomes "1", a missing name becomes empty."""
+    """Convert names to strings: 1.0 becomes "1", and a missing name becomes ""."""
     values = np.asarray(values)
     if values.dtype.kind == "U":
         letters = np.ascontiguousarray(values).view(np.uint32)
@@ -120,7 +121,7 @@ def from_mapping(columns: Mapping[str, Any], path: Path | str) -> MemoryTable:
 def from_astropy(table: Any, path: Path | str, layout: Layout | None = None) -> MemoryTable:
     """Convert an astropy Table, QTable, TimeSeries or LightCurve.
 
-    Times become days, masked values NaN.
+    Times become days; masked values become NaN.
     """
     made, units = dict[str, Column | None](), dict[str, str]()
     for name in map(str, table.colnames):

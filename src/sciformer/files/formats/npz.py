@@ -46,7 +46,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
 
 
 def check_zip(path: Path) -> None:
-    """Refuse an .npz file with arrays too large for the memory or their stored bytes."""
+    """Refuse an .npz file if its arrays exceed the memory or their stored bytes."""
     with zipfile.ZipFile(path) as whole:
         members = [member for member in whole.infolist() if member.filename.endswith(".npy")]
         check_memory(path, sum(member.file_size for member in members), "unpacking all arrays")
@@ -81,7 +81,7 @@ class NPZFile(PaddedFile):
 
 
 class NPZWriter(TableWriter):
-    """Writer of a compressed array per column; keeps all data in memory until `close`."""
+    """NPZ writer: a compressed array for each column, kept in memory until `close`."""
 
     tabular = False
 

@@ -21,12 +21,12 @@ from ..packages import require
 from .base import Column, TableFile, as_text, shared
 
 MASKS = ("mask", "valid", "lengths", "length", "counts", "count", "n")
-"""Usual names of masks and counts; `NAME_mask` and the like belong to the array NAME alone."""
+"""Usual names of masks and counts; an array `NAME_mask` belongs only to the array NAME."""
 ZEROS = "zeros"
 
 
 class PaddedFile(TableFile):
-    """Arrays by name, of h5py or NumPy, as columns of values and of lists."""
+    """Named arrays of h5py or NumPy, read as columns of values or of lists."""
 
     def fill(self, arrays: Mapping[str, Any]) -> None:
         """Sort arrays into columns of lists and columns of values."""
@@ -59,7 +59,7 @@ class PaddedFile(TableFile):
         return max(counts, key=lambda rows: (counts[rows], rows), default=0)
 
     def _mask(self, name: str) -> str:
-        """Name of the mask or count of an array; empty if there is none."""
+        """Name of the mask or count of an array, or ""."""
         if self.layout.mask:
             return self.layout.mask
         before = name.rpartition(".")[0]
@@ -169,7 +169,7 @@ class PaddedFile(TableFile):
         return table
 
     def _real(self, array: str, mask: str, block: Any, start: int, stop: int, shape: tuple[int, ...]) -> Array:
-        """Mask (rows, m) of the real entries."""
+        """Mask (rows, m) of an array, True for real entries and False for padding."""
         if not mask:
             return np.ones(shape, bool)
         if mask.startswith("."):
@@ -253,7 +253,7 @@ LENGTHS = "_lengths"
 
 
 def flat_arrays(table: Table) -> dict[str, Array]:
-    """Columns as plain arrays; lists become flat values and NAME_lengths."""
+    """Convert columns to plain arrays; lists become flat values and NAME_lengths."""
     made: dict[str, Array] = {}
     for name, column in table.items():
         made[name] = as_text(column.values if isinstance(column, Lists) else column)

@@ -61,7 +61,7 @@ def from_arrow(table: Any) -> dict[str, Column]:
 
 
 def _leaves(name: str, kind: Any) -> Iterator[tuple[str, Any]]:
-    """Name and type of a column; of a nested column, of each column inside it."""
+    """Yield name and type of a column, or of each column inside a nested column."""
     arrow, listed = arrow_package(), _is_list(kind)
     record = kind.value_type if listed else kind
     if not arrow.types.is_struct(record):
@@ -77,7 +77,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _kind(kind: Any) -> Kind | None:
-    """Type of a column; None for types other than numbers and strings."""
+    """Type of a column, or None if it has neither numbers nor strings."""
     types, listed = arrow_package().types, _is_list(kind)
     one = kind.value_type if listed else kind
     one = one.value_type if types.is_dictionary(one) else one
@@ -95,7 +95,10 @@ def _whole(chunked: Any) -> Any:
 
 
 def _column(arrays: Mapping[str, Any], name: str) -> Column:
-    """Convert to numbers, strings or lists, with NaN, "" or [] for missing values."""
+    """Convert a column to numbers, strings or lists.
+
+    Missing values become NaN, "" or [].
+    """
     arrow, (root, _, inner) = arrow_package(), name.partition(".")
     array = arrays[name] if name in arrays else arrays[root]
     if name not in arrays and not _is_list(array.type):

@@ -82,7 +82,7 @@ class RootFile(TableFile):
         self.edges = np.asarray(some[0].entry_offsets if some else [0, self.rows], np.int64)
 
     def _kind(self, branch: Any) -> str:
-        """Type of a branch: `list` or `value` for each event; empty if it has neither."""
+        """Type of a branch: `list` or `value` for each event, or "" for other types."""
         try:
             meaning = branch.interpretation
         except Exception:  # uproot cannot interpret every class
@@ -118,7 +118,7 @@ class RootFile(TableFile):
             raise self.error(message, hint="The file may be incomplete: download or write it again.") from error
 
     def _column(self, branch: Any, start: int, stop: int) -> Column:
-        """Read numbers directly from the baskets, faster than joining uproot's arrays."""
+        """Read numbers directly from baskets: faster than joining the arrays of uproot."""
         meaning, offsets = branch.interpretation, branch.entry_offsets
         listed = type(meaning).__name__ == "AsJagged"
         inner = meaning.content if listed else meaning
@@ -175,7 +175,7 @@ def _headless(raw: Array, starts: Array, header: int) -> Array:
 
 
 def _map(work: Any, items: Sequence[Any]) -> list[Any]:
-    """Apply `work` to each item in threads; in a worker process without threads."""
+    """Apply `work` to each item, in threads; a worker process uses no threads."""
     count = min(MAX_THREADS, os.cpu_count() or 1, len(items))
     if count < 2 or parent_process() is not None:
         return [work(item) for item in items]
@@ -187,7 +187,7 @@ TREE_NAME = "tree"
 
 
 class RootWriter(TableWriter):
-    """Writer of a TTree; branch names have only letters, digits and underscores.
+    """TTree writer; branch names have only letters, digits and underscores.
 
     Lists with a common name prefix and equal lengths, such as `part_px` and `part_py`, share one counter, `npart`.
     """
@@ -203,7 +203,7 @@ class RootWriter(TableWriter):
         self.tree = self.file.mktree(TREE_NAME, self.types)
 
     def _counted_together(self, table: Table) -> dict[str, list[str]]:
-        """Lists that share a counter, by their name prefix."""
+        """Names of the lists that share a counter, by name prefix."""
         lengths = {name: column.lengths for name, column in table.items() if isinstance(column, Lists)}
         found: dict[str, list[str]] = {}
         for name in lengths:
@@ -253,7 +253,7 @@ class RootWriter(TableWriter):
 
 
 def branch_names(names: Iterable[str]) -> dict[str, str]:
-    """Valid and unique branch names for column names."""
+    """Valid and unique branch name for each column name."""
     made: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"\W", "_", name, flags=re.ASCII)

@@ -51,7 +51,7 @@ def draw_weights(
     columns    labels of the columns (default for a square matrix: `rows`)
     low, high  ends of the colour map (default: 0 or the smallest negative value, and the largest value)
 
-    Small matrices show their values, except for those that round to zero. Large matrices show evenly spaced labels.
+    Small matrices show their values, except values that round to zero. Large matrices show evenly spaced labels.
     """
     values = to_matrix(weights, 2, "weights", "(N, M)", "Take one sample and one head: weights[0, 0].")
     labels = _labels(values.shape, rows, columns)
@@ -108,7 +108,7 @@ def draw_heads(
 def draw_pattern(
     pattern: Pattern, n: int, axes: Axes | None = None, *, keys: int | None = None, title: str | None = None
 ) -> Axes:
-    """Attention pattern: a filled cell is a key that the query may see.
+    """Plot an attention pattern: a filled cell is a key that the query may see.
 
     keys   number of keys (default: n, the number of queries)
     """
@@ -178,7 +178,7 @@ def to_float64(weights: Any) -> Matrix:
 
 
 def to_matrix(weights: Any, dimensions: int, what: str, shape: str, hint: str = "") -> Matrix:
-    """Convert to doubles; refuse empty arrays and wrong numbers of dimensions."""
+    """Convert weights to doubles; refuse empty arrays and other numbers of dimensions."""
     array = to_float64(weights)
     if array.ndim != dimensions or array.size == 0:
         wrong = "are empty, of shape" if array.ndim == dimensions else f"must have the shape {shape}, not"

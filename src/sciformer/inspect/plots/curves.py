@@ -39,7 +39,8 @@ def draw_history(
     records  records as in metrics.jsonl; records without a column or step are skipped. If a resumed run has two records
              of one step, the later record is used
     columns  keys of the records, or {key: name in the legend}
-    bounds   {key: name in `bounds` of a record, if the value there is a lower bound}; drawn as an open triangle
+    bounds   {key: name of the score}; if a record lists this name in its `bounds`, the value is only a lower bound and
+             is drawn as an open triangle
 
     The axis is logarithmic if all values are positive and span more than 1.5 decades.
     """

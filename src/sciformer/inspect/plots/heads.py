@@ -1,4 +1,4 @@
-"""One sample, drawn for every head of every block with its attention."""
+"""Drawing of one sample for every head of every block, coloured by attention."""
 
 from __future__ import annotations
 
@@ -26,15 +26,19 @@ MAX_PANEL_INCHES, PAGE_INCHES = 1.05, 8.4  # largest panel, and row of panels
 
 
 def has_shape(assembly: Assembly, look: AttentionMaps, row: int) -> bool:
-    """Whether the drawing of a sample has a fixed aspect, readable in a small panel."""
+    """Whether the drawing of a sample has a fixed aspect ratio.
+
+    Only drawings with a fixed aspect ratio are readable in a small panel.
+    """
     return _trial_axes(assembly, look, row).get_aspect() != "auto"
 
 
 def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure:
-    """Attention received by the tokens of one sample: rows are blocks, columns heads.
+    """Draw a sample for every head: a row for each block, a column for each head.
 
-    The blocks of a pooling by attention come last. The title of a panel is the largest attention divided by uniform
-    attention. The colour is the excess over uniform attention, so the drawing of a uniform head has no colour.
+    The blocks of an attention pooling come last. The title of a panel is the largest attention divided by uniform
+    attention. The colour of a token is the attention that it receives in excess of uniform attention, so the drawing of
+    a uniform head has no colour.
     """
     maps = look.watch.attention
     names = [list(maps)[i] for i in even_steps(len(maps), MAX_BLOCKS)]

@@ -29,7 +29,7 @@ def shrink(axes: Axes, side: float) -> None:
 
 
 def thin_ticks(axes: Axes, named: bool) -> None:
-    """Reduce to about three ticks on each axis; keep axis labels only if `named`."""
+    """Show about three ticks on each axis; keep axis labels only if `named`."""
     if not axes.axison:
         return
     for axis in (axes.xaxis, axes.yaxis):
@@ -43,8 +43,8 @@ def thin_ticks(axes: Axes, named: bool) -> None:
 def add_weight_bar(figure: Figure, panels: Sequence[tuple[Axes, Any]]) -> None:
     """Add one colour bar for the weights of all panels, from 0 to «largest».
 
-    Each panel has its own largest weight. Drawings without a colour scale of the weights, such as words on a coloured
-    ground, get no colour bar.
+    Each panel has its own largest weight. Drawings without a colour scale of the weights, for example words on a
+    coloured background, get no colour bar.
     """
     for axes, weights in panels:
         most = 0.0 if weights is None else float(np.max(weights, initial=0.0))

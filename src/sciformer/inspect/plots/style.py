@@ -107,7 +107,7 @@ def draw_line(axes: Axes, x: Values, y: Values, i: int, name: str) -> None:
 
 
 def isolated_points(there: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mask of points without a neighbour, which a line would not show."""
+    """Mask of points without a finite neighbour; a line would not show these points."""
     padded = np.concatenate([[False], there, [False]])
     return there & ~padded[:-2] & ~padded[2:]
 
@@ -134,7 +134,7 @@ def axis_label(what: str, unit: str = "") -> str:
 
 
 def two_decimals(value: float) -> str:
-    """Format with two decimals, without a minus sign before zero."""
+    """Format a number with two decimals, without a minus sign before zero."""
     return f"{round(value, 2) + 0.0:.2f}"
 
 

@@ -35,10 +35,10 @@ def inspect_run(run: Run, out: str | Path, samples: int = 3, part: str = "", log
 
     part   part of the data (default: test, else valid)
 
-    Some samples are drawn with the attention that their tokens receive, for all heads and for every head. A short first
-    sample also gets attention matrices. For the model there are attention distance and similarity of position codes.
-    For classes and values there are attributions, and the change of predictions without the attributed tokens. With
-    several streams, each stream has its own figures, and file names start with the stream.
+    Some samples are drawn with the attention that their tokens receive, for all heads and for every head. If the first
+    sample is short, its attention matrices are drawn. For the model there are the attention distance and the similarity
+    of positional encodings. For classes and values there are attributions, and the change of predictions without the
+    attributed tokens. With several streams, each stream has its own figures, and file names start with the stream.
     """
     if samples < 1:
         raise UserError(f"the number of samples must be at least 1, not {samples}", key="--samples")
@@ -110,7 +110,8 @@ def _stream_figures(
         numbers["positions"] = {"places": len(codes.values), "correlation": codes.correlation}
         numbers["positions"] |= {"neighbours": near, "others": others}
         draw = partial(positions.draw_positions, codes, unit)
-        yield "positions", draw, "Cosine similarity of position codes; right: mean and central 68 % against distance."
+        caption = "Cosine similarity of positional encodings; right: mean and central 68 % against distance."
+        yield "positions", draw, caption
     short = 0 < look.seen.stream.lengths[0] <= MAX_MATRIX_TOKENS
     for other in look.between if short else ():
         assert look.others is not None
@@ -147,9 +148,9 @@ def _stream_figures(
 def _reason_figures(
     run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], quick: bool = False
 ) -> Iterator[Picture]:
-    """Yield the figures of attributions, on as many samples as memory allows.
+    """Yield (name, drawing function, caption) of attribution figures.
 
-    quick   use only as many samples as a report has time for
+    The number of samples is limited by the memory and, if `quick`, by the time for a report.
     """
     if not has_single_answer(run.step, data):
         return

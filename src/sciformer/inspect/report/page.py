@@ -125,7 +125,7 @@ class Page:
         self._parts += [f"<p>{_escape_html(part.strip())}</p>" for part in re.split(r"\n\s*\n", text) if part.strip()]
 
     def table(self, head: Sequence[object], rows: Sequence[Sequence[object]], caption: str) -> None:
-        """Add a table: row names, right-aligned numbers, floats of four digits."""
+        """Add a table, with row names first, right-aligned numbers, four digits of floats."""
         for row in rows:
             if len(row) != len(head):
                 raise UserError(f"a row has {len(row)} cells, but the table has {len(head)} columns: {list(row)!r}")
@@ -171,7 +171,7 @@ class Page:
 
     @contextmanager
     def details(self, summary: str) -> Iterator[None]:
-        """Fold everything added inside the `with` behind a summary."""
+        """Context manager: fold all contents added inside it behind a summary."""
         self._parts.append(f"<details>\n<summary>{_escape_html(summary)}</summary>")
         self._folds += 1
         try:
@@ -206,7 +206,10 @@ class Page:
 
 
 def _render_png(figure: Figure) -> bytes:
-    """Render to PNG. Two layout rounds suffice; `savefig` would draw everything twice."""
+    """Render a figure as PNG.
+
+    Two rounds of layout suffice, whereas `savefig` would draw everything twice.
+    """
     canvas, kept, engine = FigureCanvasAgg(figure), io.BytesIO(), figure.get_layout_engine()
     before = {"dpi": figure.dpi, "facecolor": figure.get_facecolor()}
     for looks in (before, {"dpi": DOTS_PER_INCH, "facecolor": "white"}):

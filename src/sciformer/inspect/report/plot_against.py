@@ -73,7 +73,7 @@ def _answers(objective: Any, used: list[Evaluation]) -> tuple[str, Array]:
 
 
 def draw_answers_against(page: Page, found: ReportData, along: AnswersAgainst | None, trouble: str) -> None:
-    """Write the section, or the reason `trouble` if there are no predictions."""
+    """Write the section with its figure, or with the reason `trouble` for no figure."""
     page.section("Predictions", note=f"Against {found.objective.plot_against}, parts: {', '.join(found.judged)}")
     if along is None:
         page.text(trouble)

@@ -95,7 +95,7 @@ class ReportData:
 
 
 def write_report(run: Run) -> Path:
-    """Write report.html and scores.json of a run; returns the path of the report."""
+    """Write report.html and scores.json of a run; return the path of the report."""
     with ignore_missing_glyphs():
         found = ReportData(run)
         along, trouble = answers_against(found)
