@@ -28,6 +28,7 @@ MAX_CHANNELS = 32  # most channels assumed when axes are guessed
 MAX_CHANNEL_STACK = 20  # longest stack that may be channels of one image
 MAX_LISTED_FILES = 10  # unreadable files listed in a message
 MAX_THREADS = min(8, os.cpu_count() or 1)
+MAX_PICTURES_PER_TASK = 16  # of a thread
 ROWS_CHECKED_AT_ONCE = 1024  # images of an array read at a time to check it
 Result = TypeVar("Result")
 
@@ -166,8 +167,12 @@ def map_files(make: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator
     if len(paths) < 2 or MAX_THREADS < 2 or not all(map(is_picture, paths)):
         yield from map(attempt, paths)
         return
+    # A small picture decodes faster than threads hand it over, so each task has several.
+    size = min(MAX_PICTURES_PER_TASK, -(-len(paths) // (4 * MAX_THREADS)))
+    tasks = [paths[begin : begin + size] for begin in range(0, len(paths), size)]
     with ThreadPoolExecutor(MAX_THREADS) as pool:
-        yield from pool.map(attempt, paths)
+        for results in pool.map(lambda some: [attempt(path) for path in some], tasks):
+            yield from results
 
 
 def common_dtype(kinds: Mapping[str, object]) -> np.dtype[Any]:
