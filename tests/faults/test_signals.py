@@ -129,23 +129,25 @@ def lose(tmp_path, recipe, number, patience):
     return (tmp_path / "rank-0").read_text(), seconds
 
 
-@fault("one of two ranks killed", "the other reports it and ends; the same command continues from the last save")
+@fault("one of two ranks killed", "the other names it and ends; the same command continues from the last save")
 def test_lost_rank(tmp_path, texts):
     recipe = texts[0].change({"model.dropout": 0.0})
     reference = left(go(recipe, tmp_path / "one"))
     said, seconds = lose(tmp_path, recipe, signal.SIGKILL, "60")
     assert said.startswith("UserError: ")
-    assert "2 processes" in said
+    assert "rank 1 of the 2 processes" in said
     assert seconds < 30
     assert checkpoint.steps(tmp_path / "run" / "checkpoints") == [4]
     assert_near(go(recipe, tmp_path / "run"), reference, 1e-6)
 
 
-@fault("one of two ranks silent (stopped, hanging)", "abandoned after SCIFORMER_PATIENCE seconds (default: 1800)")
+@fault(
+    "one of two ranks silent (stopped, hanging)", "named and abandoned after SCIFORMER_PATIENCE seconds (default: 1800)"
+)
 def test_silent_rank(tmp_path, texts):
     said, seconds = lose(tmp_path, texts[0], signal.SIGSTOP, "2")
     assert said.startswith("UserError: ")
-    assert "2 processes" in said
+    assert "rank 1 of the 2 processes" in said
     assert "0:00:02" in said
     assert seconds < 30
 

@@ -7,6 +7,7 @@ import datetime
 import os
 import re
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 1800.0  # timeout of a silent rank; SCIFORMER_PATIENCE overrides it
 LOST_RANK_ERROR = re.compile("gloo|nccl|connection (closed|reset)|timed out", re.IGNORECASE)
-JOINED_HERE: list[bool] = []  # not empty if this module, and not the caller, joined the process group
+JOINED_HERE: list[dist.Store] = []  # store of the process group, if this module and not the caller joined it
+ROLL_CALL_SECONDS = 5.0  # time that the other ranks have to answer after an error
 Made = TypeVar("Made")
 
 
@@ -46,9 +48,10 @@ class Ranks:
         if self.world > 1 and not dist.is_initialized():
             # gloo sums host numbers even with GPUs, so that they need no device sync.
             kinds = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-            dist.init_process_group(kinds, timeout=patience())
+            store, _, _ = next(dist.rendezvous("env://", timeout=patience()))
+            dist.init_process_group(kinds, store=store, rank=self.rank, world_size=self.world, timeout=patience())
             atexit.register(_leave)
-            JOINED_HERE.append(True)
+            JOINED_HERE.append(store)
 
     @property
     def first(self) -> bool:
@@ -132,14 +135,35 @@ class Ranks:
         Without an error the group lasts as long as the process, and the next training uses it, because a new group
         after FSDP2 makes gloo hang.
         """
+        lost = self.world > 1 and isinstance(error, RuntimeError) and bool(LOST_RANK_ERROR.search(str(error)))
+        absent = self._absent_ranks() if lost else []
         if error is not None:
             _leave()
-        if self.world > 1 and isinstance(error, RuntimeError) and LOST_RANK_ERROR.search(str(error)):
+        if lost:
             why = str(error).strip().splitlines()[0][:200]
+            names = f"rank {', '.join(map(str, absent))}" if absent else "one"
             raise UserError(
-                f"one of the {self.world} processes of the run ended or did not respond for {patience()} ({why})",
+                f"{names} of the {self.world} processes of the run ended or did not respond for {patience()} ({why})",
                 hint="See the output of that process. The same command resumes from the last checkpoint.",
             ) from error
+
+    def _absent_ranks(self) -> list[int]:
+        """Ranks that do not answer a roll call; empty if all answer, or if the group is of the caller."""
+        if not JOINED_HERE:
+            return []
+        store, absent = JOINED_HERE[-1], []
+        end = time.monotonic() + ROLL_CALL_SECONDS
+        try:
+            store.set(f"sciformer/present/{self.rank}", "")
+        except RuntimeError:  # the first process holds the store
+            return [0]
+        for rank in range(self.world):
+            left = max(0.1, end - time.monotonic())
+            try:
+                store.wait([f"sciformer/present/{rank}"], datetime.timedelta(seconds=left))
+            except RuntimeError:
+                absent.append(rank)
+        return absent
 
 
 def _leave() -> None:
