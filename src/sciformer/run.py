@@ -34,7 +34,7 @@ from .train.finetune import load_pretrained
 from .train.folder import Folder
 from .train.progress import ProgressReporter
 from .train.provenance import announce, describe_run
-from .train.resume import absolute_paths, check_same_data, check_same_recipe
+from .train.resume import absolute_paths, check_same_data, check_same_recipe, note_versions
 from .train.weights import load_into, load_weights
 
 
@@ -254,6 +254,7 @@ def _train(
     if saved is not None:
         engine.restore(saved)
     about = {**describe_run(assembly, engine, plugins), "seconds": old.get("seconds", 0.0)}
+    note_versions(old, about, teller.log)
     about |= {"recipe": recipe.name, "began": old.get("began") or time.strftime("%Y-%m-%d %H:%M")}
     if recipe.train.init_from:
         about["init_from"] = old.get("init_from") or (assembly.pretrained and assembly.pretrained.about)

@@ -1,5 +1,6 @@
 """Changes since the start of a run are detected before it continues."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -29,6 +30,21 @@ def test_changed_recipe(tmp_path, texts):
     assert left(run)[1]["step"] == 14
     assert run.recipe.train.learning_rate == 0.5
     assert_same(go(other, tmp_path), left(run))  # and now this is the recipe
+
+
+@fault("another version of Sciformer or PyTorch than at the start of the run", "noted; the training continues")
+def test_other_versions(tmp_path, texts):
+    recipe, reference = texts
+    run = go(recipe, tmp_path, stop_after=4)
+    with listening() as said:
+        go(recipe, tmp_path, stop_after=6)
+    assert not [text for text in said if "PyTorch" in text]
+    about = run.folder.read_json("run.json")
+    run.folder.seal({"run.json": json.dumps({**about, "torch": "2.1.0", "sciformer": "0.0.9"})})
+    with listening() as said:
+        assert_same(go(recipe, tmp_path), reference)
+    (note,) = [text for text in said if "PyTorch 2.1.0" in text]
+    assert "Sciformer 0.0.9" in note
 
 
 @fault("train.ema switched on after the checkpoint", "the average starts from its weights")

@@ -37,6 +37,14 @@ def check_same_recipe(old: Recipe, new: Recipe, accepted: bool, log: Log) -> Non
     log(f"the recipe changed since this run was started:\n{lines}")
 
 
+def note_versions(old: Mapping[str, object], new: Mapping[str, object], log: Log) -> None:
+    """Log the versions of Sciformer and PyTorch that changed since the run was started."""
+    names = {"sciformer": "Sciformer", "torch": "PyTorch"}
+    changed = [f"{names[key]} {old[key]} -> {new[key]}" for key in names if key in old and old[key] != new[key]]
+    if changed:
+        log(f"note: {', '.join(changed)} since this run was started; weights can differ in the last digits")
+
+
 def check_same_data(
     old: Mapping[str, str], new: Mapping[str, str], accepted: bool, log: Log, advice: str = RESUME_HINT
 ) -> None:
