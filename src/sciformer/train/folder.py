@@ -114,6 +114,8 @@ class Folder:
         if not str(path):
             raise UserError("the name of the run folder is empty", hint="Name a folder with --run.", key="--run")
         self.path = Path(path).expanduser()
+        with _as_user_error(f"{str(path)[:80]} cannot be a run folder", self.path):
+            (self.path / "recipe.yaml").exists()  # an error if the path is too long
         self.recipe, self.log = self.path / "recipe.yaml", self.path / "metrics.jsonl"
         self.checkpoints, self.model = self.path / "checkpoints", self.path / "model"
         self.report, self.files = self.path / "report.html", run_files(self.path)
