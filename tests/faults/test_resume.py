@@ -1,18 +1,35 @@
 """A run that is stopped, killed or moved ends like an undisturbed run."""
 
 import ast
+import contextlib
 import os
 import random
 import signal
 import time
 
 import pytest
+import torch
 
 from sciformer.run import Run
 from sciformer.train import checkpoint
 from sciformer.train.engine import Engine
 from tests.faults import fault
-from tests.train.tiny import BATCHES, STEPS, assert_near, assert_same, fate, go, in_ranks, left, noting, start
+from tests.train import at_call
+from tests.train.tiny import (
+    BATCHES,
+    STEPS,
+    assert_near,
+    assert_same,
+    at_step,
+    fate,
+    go,
+    image_recipe,
+    in_ranks,
+    left,
+    noting,
+    start,
+    text_recipe,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -154,3 +171,41 @@ def test_killed_at_random_instants(tmp_path, texts):
     assert_same(go(recipe, tmp_path / f"run-{finished}"), reference)
     os.close(began)
     os.close(ring)
+
+
+@fault(
+    "two ranks (DDP or FSDP2) or micro-batches instead of one process, with samples of different lengths",
+    "without dropout, the same losses and scores within 1e-5 over all steps",
+)
+@pytest.mark.parametrize("shard", ["none", "full"])
+@pytest.mark.parametrize("micro", [None, 1])
+@pytest.mark.parametrize("make", [text_recipe, image_recipe])
+def test_two_ranks_are_one_process(tmp_path, make, micro, shard):
+    recipe = make(tmp_path, model__dropout=0.0, train__batch=5, train__steps=20, train__ema=0.9)
+    recipe = recipe.change({"train.log_every": 1, "train.epsilon": 1e-6, "train.schedule": "constant"})
+    reference = left(go(recipe, tmp_path / "one"))
+    changed = recipe.change({"train.shard": shard, "train.micro_batch": micro})
+    in_ranks(lambda: go(changed, tmp_path / "two"), tmp_path)
+    assert_near(tmp_path / "two", reference, 1e-5)
+    tensors = left(tmp_path / "two")[0]
+    assert tensors.keys() == reference[0].keys()
+    for name, tensor in reference[0].items():
+        torch.testing.assert_close(tensors[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+@fault("`kill -9` at any file operation of a save", "the partial checkpoint is ignored and removed; the same result")
+@pytest.mark.parametrize("fatal", [2, 5, 9, 14, 20, 30])
+def test_killed_inside_a_save(tmp_path, texts, fatal):
+    recipe, reference = texts
+    go(recipe, tmp_path, stop_after=4)
+
+    def work():
+        with contextlib.ExitStack() as patched:
+            die = at_call(fatal, lambda: os.kill(os.getpid(), signal.SIGKILL))
+            with at_step(7, lambda: patched.enter_context(die)):
+                go(recipe, tmp_path)
+
+    assert fate(start(work)) == -signal.SIGKILL
+    assert checkpoint.steps(tmp_path / "checkpoints")[-1] in (4, 8)
+    assert_same(go(recipe, tmp_path), reference)
+    assert not list((tmp_path / "checkpoints").glob(".*"))
