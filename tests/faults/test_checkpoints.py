@@ -1,5 +1,6 @@
 """Truncated, corrupt, missing, foreign and unwritable files."""
 
+import contextlib
 import json
 import os
 import re
@@ -14,7 +15,8 @@ from sciformer.train import checkpoint
 from sciformer.train.weights import load_weights
 from tests.errors import refuses
 from tests.faults import fault
-from tests.train.tiny import assert_same, at_step, fate, go, in_ranks, left, listening, start
+from tests.train import at_call
+from tests.train.tiny import assert_near, assert_same, at_step, fate, go, in_ranks, left, listening, start, start_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -111,6 +113,66 @@ def test_disk_full_for_one_rank(tmp_path, texts):
     assert first == second
     assert first.startswith("UserError: ")
     assert "(step 4)" in first
+
+
+@fault(
+    "the disk full for the second of two ranks that write shards (FSDP2)",
+    "both stop with the same message; the older checkpoint is intact; the same result",
+)
+def test_disk_full_for_a_shard(tmp_path, texts):
+    recipe = texts[0].change({"train.shard": "full"})
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+
+    with at_step(8, limit, rank=1):
+        first, second = in_ranks(lambda: go(recipe, tmp_path / "run"), tmp_path, status=1)
+    assert first == second
+    assert first.startswith("UserError: ")
+    assert "(step 4)" in first
+    assert {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()} == {"latest", "step-0000004"}
+
+    def work():
+        go(recipe, tmp_path / "run")
+        go(recipe, tmp_path / "whole")
+
+    in_ranks(work, tmp_path)
+    assert_same(tmp_path / "run", left(tmp_path / "whole"))
+
+
+@fault("a shard of the last checkpoint (FSDP2) damaged or lost", "reported; the previous checkpoint is used")
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(path.read_bytes()[:-1] + b"x"), os.unlink])
+def test_damaged_shard(tmp_path, texts, damage):
+    recipe = texts[0].change({"train.shard": "full", "model.dropout": 0.0})
+    reference = left(go(recipe, tmp_path / "one"))
+    in_ranks(lambda: go(recipe, tmp_path / "run", stop_after=8), tmp_path)
+    (last,) = (tmp_path / "run" / "checkpoints").glob("step-0000008")
+    assert len(list(last.glob("*-of-00002.safetensors"))) == 6
+    damage(last / "optimizer-00002-of-00002.safetensors")
+    with listening() as said:
+        go(recipe, tmp_path / "run")
+    assert [text for text in said if "optimizer-00002-of-00002.safetensors" in text]
+    assert_near(tmp_path / "run", reference, 1e-6)
+
+
+@fault("one of two ranks killed while it writes its shard", "the other ends; continues from the last save")
+def test_killed_in_a_shard(tmp_path, texts):
+    recipe = texts[0].change({"train.shard": "full", "model.dropout": 0.0})
+    reference = left(go(recipe, tmp_path / "one"))
+
+    def work():
+        with contextlib.ExitStack() as patched:
+            die = at_call(2, lambda: os.kill(os.getpid(), signal.SIGKILL))
+            with at_step(8, lambda: patched.enter_context(die), rank=1):
+                go(recipe, tmp_path / "run")
+
+    children = start_ranks(work, tmp_path, SCIFORMER_PATIENCE="20")
+    assert [fate(child) for child in children] == [1, -signal.SIGKILL]
+    assert "rank 1 of the 2 processes" in (tmp_path / "rank-0").read_text()
+    assert checkpoint.steps(tmp_path / "run" / "checkpoints") == [4]
+    assert_near(go(recipe, tmp_path / "run"), reference, 1e-6)
+    assert not list((tmp_path / "run" / "checkpoints").glob(".*"))
 
 
 @fault("a run folder that cannot be written to", "refused before the data are read")

@@ -170,8 +170,8 @@ def test_what_is_wrong_is_said(tmp_path):
         assert [text in sentence and "step-0000002 cannot be used" in sentence for sentence in said] == [True]
         broken.unlink() if broken.is_symlink() else shutil.rmtree(broken)
         shutil.copytree(spare, broken)
-    manifest(format=2)()
-    with refuses("format 2", file=broken):
+    manifest(format=3)()
+    with refuses("format 3", file=broken):
         load(tmp_path, log=pytest.fail)
     shutil.rmtree(tmp_path / "step-0000001")
     (broken / "manifest.json").unlink()

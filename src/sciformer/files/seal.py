@@ -52,10 +52,11 @@ def is_seal(value: Any) -> bool:
     return type(value) is dict and type(value.get("bytes")) is int and type(value.get("sha256")) is str
 
 
-def read_verified(path: Path, seals: Sequence[Seal], links: bool = False) -> bytes:
+def read_verified(path: Path, seals: Sequence[Seal], links: bool = False, keep: bool = True) -> bytes:
     """Bytes of a file, verified by hash; b"" if it has more than `MAX_BYTES_IN_MEMORY`.
 
     links    follow a symbolic link; its contents are verified by hash, too
+    keep     return the bytes (default); else only verify the file, and return b""
     """
     with open_regular(path, links) as file:
         size = os.fstat(file.fileno()).st_size
@@ -63,7 +64,7 @@ def read_verified(path: Path, seals: Sequence[Seal], links: bool = False) -> byt
         if not fitting:
             short = seals[-1]["bytes"] - size
             raise Unsound(f"{path.name} is {abs(short):,} bytes too {'short' if short > 0 else 'long'}")
-        data = file.read() if size <= MAX_BYTES_IN_MEMORY else b""
+        data = file.read() if keep and size <= MAX_BYTES_IN_MEMORY else b""
         found = hashlib.sha256(data) if data else hashlib.file_digest(file, "sha256")
         if found.hexdigest() not in fitting:
             raise Unsound(f"{path.name} is damaged: its hash differs")
@@ -145,9 +146,10 @@ class SealedFolder:
         """Whether `data` has a size and hash that the manifest lists for the file."""
         return seal_bytes(data) in (self._manifest() or {}).get(name, [])
 
-    def write(self, files: Mapping[str, bytes | None], anew: bool = False) -> None:
+    def write(self, files: Mapping[str, bytes | Path | None], anew: bool = False) -> None:
         """Write files atomically and record their hashes; None removes a file.
 
+        files   contents by name; a Path is a complete file on the same disk, which is renamed
         anew    start a new manifest if the old one is damaged or lost
         """
         try:
@@ -159,7 +161,10 @@ class SealedFolder:
         if manifest is None:
             there = [name for name in self.names if name not in files and (self.path / name).exists()]
             manifest = {name: [seal_file(self.path / name)] for name in there}
-        after = {name: None if data is None else seal_bytes(data) for name, data in files.items()}
+        after = {
+            name: data if data is None else seal_file(data) if isinstance(data, Path) else seal_bytes(data)
+            for name, data in files.items()
+        }
         before = {name: manifest.get(name, [None]) for name in after}
         self.path.mkdir(parents=True, exist_ok=True)
         self._write_manifest(manifest | {name: [*old, after[name]] for name, old in before.items()})
@@ -169,7 +174,11 @@ class SealedFolder:
                 path.unlink(missing_ok=True)
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
-            replace(path, data)
+            if isinstance(data, Path):
+                os.replace(data, path)
+                sync(path.parent)
+            else:
+                replace(path, data)
         self._write_manifest(manifest | {name: [seal] for name, seal in after.items()})
 
     def _write_manifest(self, manifest: Mapping[str, Sequence[Seal | None]]) -> None:

@@ -8,12 +8,13 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import UserError
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 1800.0  # timeout of a silent rank; SCIFORMER_PATIENCE overrides it
 LOST_RANK_ERROR = re.compile("gloo|nccl|connection (closed|reset)|timed out", re.IGNORECASE)
-JOINED_HERE: list[dist.Store] = []  # store of the process group, if this module and not the caller joined it
+JOINED_HERE: list[Any] = []  # store of the process group, if this module and not the caller joined it
 ROLL_CALL_SECONDS = 5.0  # time that the other ranks have to answer after an error
 Made = TypeVar("Made")
 
@@ -48,7 +49,7 @@ class Ranks:
         if self.world > 1 and not dist.is_initialized():
             # gloo sums host numbers even with GPUs, so that they need no device sync.
             kinds = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-            store, _, _ = next(dist.rendezvous("env://", timeout=patience()))
+            store, _, _ = next(rendezvous("env://", timeout=patience()))
             dist.init_process_group(kinds, store=store, rank=self.rank, world_size=self.world, timeout=patience())
             atexit.register(_leave)
             JOINED_HERE.append(store)
@@ -201,6 +202,21 @@ def local_tensor(tensor: Tensor) -> Tensor:
     """Detached share of this rank if it is a DTensor, else the whole tensor."""
     tensor = tensor.detach()
     return tensor.to_local() if is_sharded(tensor) else tensor
+
+
+def own_part(named: Mapping[str, Tensor], first: bool) -> dict[str, Tensor]:
+    """Tensors that this rank saves: its shards, and on the first rank all other tensors.
+
+    Along the first axis, the shards of all ranks in their order are the full tensor.
+    """
+    found = {}
+    for name, tensor in named.items():
+        part = local_tensor(tensor)
+        if is_sharded(tensor):
+            assert [one.is_shard(0) for one in tensor.placements] == [True], (name, tensor.placements)
+        if first or (is_sharded(tensor) and part.numel()):
+            found[name] = part
+    return found
 
 
 def place(value: Tensor, like: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,14 +23,14 @@ from ..metrics import AtLeast
 from ..nn.norms import batch_norms
 from ..objectives.base import Step
 from . import checkpoint
-from .distributed import Ranks, full_tensor, local_tensor, place
+from .distributed import Ranks, local_tensor, own_part, place
 from .finetune import freeze
 from .folder import Folder
 from .optimizers import learning_rate, make_optimizer, optimizer_state, restore_optimizer
 from .progress import Board, ProgressReporter
 from .signals import Stop
 from .step import OptimizerStep, StepResult, allow_many_shapes, bad_samples, bad_samples_of, matmul_precision
-from .weights import load_into, load_weights, mean_weights, named_tensors, save_weights
+from .weights import load_into, load_weights, mean_weights, named_tensors, save_weights, stream_weights
 
 WARN_ABOVE_SHAPES = 24  # batch shapes; the compiler takes half a minute for each
 
@@ -76,6 +77,7 @@ class Engine:
         averaged = model.named_parameters() if settings.ema else ()
         self.ema = {name: weight.detach().clone() for name, weight in averaged}
         one_of("train.best", settings.best, ["loss", *assembly.objective.measured])
+        self.sharded = settings.shard == "full" and ranks.world > 1
         self.number = 0  # steps done
         self.best: dict[str, Any] = {}  # step and scores of the best model so far
         self.evaluated: int | None = None  # last step with a finite loss in an evaluation
@@ -218,7 +220,7 @@ class Engine:
         began = time.monotonic()
         part, found = self._evaluate()
         scores = {name: float(value) for name, value in found.scores.items()}
-        weights: dict[str, Tensor] = {}
+        weights: dict[str, Tensor] | Path = {}
         self.worse += 1
         lower = [name for name, value in found.scores.items() if isinstance(value, AtLeast)]
         bounds = {"bounds": lower} if lower else {}
@@ -305,10 +307,12 @@ class Engine:
         sign = -1 if self.step.objective.lower_is_better(name) else 1
         return (sign * scores[name], -scores["loss"]) > (sign * before[name], -before["loss"])
 
-    def kept_weights(self) -> dict[str, Tensor]:
-        """Weights (or their moving average) of all ranks, gathered on the CPU."""
+    def kept_weights(self) -> dict[str, Tensor] | Path:
+        """Weights (or their moving average) on the CPU; a file if they are sharded."""
         kept = {**named_tensors(self.step.model), **self.ema}
-        return {name: full_tensor(weight).cpu() for name, weight in kept.items()}
+        if self.sharded:
+            return stream_weights(self.folder.model, kept, self.best, self.ranks)
+        return {name: weight.detach().cpu() for name, weight in kept.items()}
 
     def _check_finite(self) -> None:
         """Raise an error if a weight is not finite; all ranks must call it."""
@@ -344,11 +348,7 @@ class Engine:
         if self.evaluated == self.number:
             self.sound = self.number
         remembered = optimizer_state(self.optimizer, self.names)
-        tensors = {
-            "weights": {name: full_tensor(weight) for name, weight in named_tensors(self.step.model).items()},
-            "optimizer": {key: full_tensor(value) for key, value in remembered.items()},
-            "average": {name: full_tensor(weight) for name, weight in self.ema.items()},
-        }
+        tensors = {"weights": named_tensors(self.step.model), "optimizer": remembered, "average": self.ema}
         if self.declared:
             every = self.ranks.gather({name: value.cpu() for name, value in self.updater.carried.items()})
             tensors["carried"] = {
@@ -365,12 +365,17 @@ class Engine:
             "sums": [*self.ranks.sum(self.sums[0]), *self.sums[1:]],  # each rank has a share of the loss
         }
 
+        keep, folder = max(self.settings.keep, self.settings.average_last), self.folder.checkpoints
+
         def write() -> None:
-            keep = max(self.settings.keep, self.settings.average_last)
             self.folder.secure()
-            checkpoint.save(self.folder.checkpoints, self.number, tensors, state, keep=keep, also=self.sound)
+            if not self.sharded:
+                checkpoint.save(folder, self.number, tensors, state, keep=keep, also=self.sound)
 
         self.ranks.lead(write)
+        if self.sharded:
+            own = {stem: own_part(named, self.ranks.first) for stem, named in tensors.items()}
+            checkpoint.save_shards(folder, self.number, own, state, self.ranks, keep=keep, also=self.sound)
 
     def _own_part(self, name: str, value: Tensor) -> Tensor:
         """Share of this rank in a carried tensor, on the device of the rank."""
@@ -417,7 +422,8 @@ class Engine:
         if outcome == "lost":
             part, scored = self._evaluate()
             old, scores = self.best, {name: float(value) for name, value in scored.scores.items()}
-            self.best, weights = {"step": self.number, "scores": scores}, self.kept_weights()
+            self.best = {"step": self.number, "scores": scores}
+            weights = self.kept_weights()
 
             def write() -> None:
                 save_weights(self.folder.model, weights, self.best)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -135,7 +135,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> 
 
 
 def restore_optimizer(
-    optimizer: torch.optim.Optimizer, names: dict[int, str], saved: dict[str, Tensor], place: Any
+    optimizer: torch.optim.Optimizer, names: dict[int, str], saved: Mapping[str, Tensor], place: Any
 ) -> None:
     """Restore the optimizer state.
 
@@ -144,7 +144,7 @@ def restore_optimizer(
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             suffix = f" {names[id(parameter)]}"
-            kept = {key.removesuffix(suffix): value for key, value in saved.items() if key.endswith(suffix)}
+            kept = {key.removesuffix(suffix): saved[key] for key in saved if key.endswith(suffix)}
             if kept:
                 optimizer.state[parameter] = {key: place(value, parameter) for key, value in kept.items()}
                 if not group.get("fused") and not group.get("capturable"):  # the host reads it at every step

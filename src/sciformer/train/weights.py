@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..files.seal import Damaged, Unsound, run_files
 from . import checkpoint
+from .distributed import Ranks, full_tensor
 
 FORMAT = 2
 WEIGHTS = "weights.safetensors"
@@ -47,15 +49,72 @@ def load_into(
             weight.copy_(place(weights[name], weight))
 
 
-def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Write weights and metadata to weights.safetensors, and its hash to the manifest."""
-    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
-    header = {"format": str(FORMAT), "about": json.dumps(about)}
+def save_weights(folder: Path, weights: dict[str, Tensor] | Path, about: dict[str, Any]) -> None:
+    """Write weights and metadata to weights.safetensors, and its hash to the manifest.
+
+    weights   tensors by name, or a complete file from `stream_weights`
+    """
     try:
-        run_files(folder.parent).write({f"{folder.name}/{WEIGHTS}": save(plain, metadata=header)})
+        if isinstance(weights, Path):
+            data: bytes | Path = weights
+        else:
+            plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
+            data = save(plain, metadata=_metadata(about))
+        run_files(folder.parent).write({f"{folder.name}/{WEIGHTS}": data})
     except OSError as error:
-        message = f"the model cannot be written to {folder}: {error}"
-        raise UserError(message, hint="Free disk space; the old model is intact.", file=folder) from error
+        raise _write_error(folder, error) from error
+
+
+def stream_weights(folder: Path, weights: Mapping[str, Tensor], about: dict[str, Any], ranks: Ranks) -> Path:
+    """Gather sharded weights one by one and write them to a temporary file.
+
+    All ranks must call it; the first rank writes. No rank holds more than one complete tensor.
+    """
+    partial, layout, end = folder / f".{WEIGHTS}.sharded", {}, 0
+    for name, weight in weights.items():
+        begin, end = end, end + weight.numel() * weight.element_size()
+        layout[name] = {"dtype": _dtype_name(weight.dtype), "shape": list(weight.shape), "data_offsets": [begin, end]}
+    header = json.dumps({"__metadata__": _metadata(about), **layout}).encode()
+    header += b" " * (-len(header) % 8)
+    fault: OSError | None = None
+    with contextlib.ExitStack() as opened:
+        if ranks.first:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                file = opened.enter_context(open(partial, "wb"))
+                file.write(len(header).to_bytes(8, "little") + header)
+            except OSError as error:
+                fault = error
+        for weight in weights.values():  # to the end, because the other ranks wait in `full_tensor`
+            whole = full_tensor(weight)
+            if ranks.first and fault is None:
+                try:
+                    file.write(whole.cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+                except OSError as error:
+                    fault = error
+
+    def check() -> None:
+        if fault is not None:
+            partial.unlink(missing_ok=True)
+            raise _write_error(folder, fault) from fault
+
+    ranks.lead(check)
+    return partial
+
+
+def _metadata(about: dict[str, Any]) -> dict[str, str]:
+    return {"format": str(FORMAT), "about": json.dumps(about)}
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    """Name of a dtype in safetensors files: `F32`, `BF16`."""
+    data = save({"x": torch.empty(0, dtype=dtype)})
+    return str(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["x"]["dtype"])
+
+
+def _write_error(folder: Path, error: OSError) -> UserError:
+    message = f"the model cannot be written to {folder}: {error}"
+    return UserError(message, hint="Free disk space; the old model is intact.", file=folder)
 
 
 def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
