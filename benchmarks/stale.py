@@ -55,6 +55,7 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "ragged_*": (*TRAINING, "domains/lightcurves", "data/loader.py", "benchmarks/lightcurves_speed.py"),
     "root_loading.*": (*READING, "domains/jets/tokens.py", "benchmarks/jets_loading.py"),
     "image_loading.*": (*READING, "domains/images/reader", "domains/images/tokens.py", "benchmarks/images_loading.py"),
+    "cluster.save_memory_*": ("train", "benchmarks/save_memory.py"),
     "fuzz.*": ("files", "data/readers", "interop", "recipe", "domains", "tests/fuzz"),
     "simulate_jets.*": ("domains/jets/simulate",),
     "simulate_lightcurves.*": ("domains/lightcurves/simulate",),
