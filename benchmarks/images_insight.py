@@ -26,10 +26,10 @@ from lightcurves_tasks import classes
 from measure import RESULTS, ROOT, Row, record
 from pool import Result, Task, seeds_row, side_by_side
 from sciformer.domains.images.cues import cue_bias, draw_bias
-from sciformer.inspect.attention import attention_maps, even_steps
-from sciformer.inspect.distance import attention_distances, depth, draw_reach
-from sciformer.inspect.faithfulness import draw_faithfulness, draw_reasons, faithfulness, score_tokens
-from sciformer.inspect.positions import draw_positions, position_similarity
+from sciformer.inspection.attention import attention_maps, even_steps
+from sciformer.inspection.distance import attention_distances, depth, draw_reach
+from sciformer.inspection.faithfulness import draw_faithfulness, draw_reasons, faithfulness, score_tokens
+from sciformer.inspection.positions import draw_positions, position_similarity
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 

@@ -16,9 +16,9 @@ from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
-from sciformer.train.distributed import Ranks
-from sciformer.train.optimizers import make_optimizer
-from sciformer.train.step import OptimizerStep
+from sciformer.training.distributed import Ranks
+from sciformer.training.optimizers import make_optimizer
+from sciformer.training.step import OptimizerStep
 
 SIZES = {"side": 224, "patch": 16, "dim": 768, "depth": 12, "heads": 12, "classes": 1000}
 TINY = {"side": 24, "patch": 8, "dim": 32, "depth": 2, "heads": 2, "classes": 10}

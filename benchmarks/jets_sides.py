@@ -19,9 +19,9 @@ from sciformer.evaluation.evaluate import one_behind
 from sciformer.interop.config import Config
 from sciformer.objectives.base import ANSWER, Step
 from sciformer.recipe import Recipe
-from sciformer.train.distributed import Ranks
-from sciformer.train.optimizers import make_optimizer
-from sciformer.train.step import OptimizerStep
+from sciformer.training.distributed import Ranks
+from sciformer.training.optimizers import make_optimizer
+from sciformer.training.step import OptimizerStep
 
 SIZES = {"dim": 128, "depth": 8, "heads": 8, "pair": 64, "wide": 512}
 TINY = {"dim": 16, "depth": 2, "heads": 2, "pair": 8, "wide": 32}

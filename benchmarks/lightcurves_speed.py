@@ -35,9 +35,9 @@ from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
-from sciformer.train.distributed import Ranks
-from sciformer.train.optimizers import make_optimizer
-from sciformer.train.step import OptimizerStep
+from sciformer.training.distributed import Ranks
+from sciformer.training.optimizers import make_optimizer
+from sciformer.training.step import OptimizerStep
 from sides import profile
 
 Times = dict[str, list[float]]

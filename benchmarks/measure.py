@@ -161,7 +161,7 @@ def flops(run: Any) -> float:
 
     from sciformer.data.prepare import prepare
     from sciformer.data.random import SampleRandom
-    from sciformer.inspect.cost import cost
+    from sciformer.inspection.cost import cost
 
     data = run.data()
     train = data.dataset("train")

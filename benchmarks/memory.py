@@ -16,7 +16,7 @@ from sciformer.data.random import SampleRandom
 from sciformer.data.source import pieces
 from sciformer.domains.text.simulate.pronouns import PRONOUNS
 from sciformer.generation.translate import translate
-from sciformer.inspect.alignment import align
+from sciformer.inspection.alignment import align
 from sciformer.models.encoder import Encoded
 from sciformer.objectives.base import ANSWER
 from sciformer.run import Run

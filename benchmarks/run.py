@@ -31,11 +31,11 @@ from sciformer.assembly import Assembly
 from sciformer.evaluation.evaluate import autocast
 from sciformer.recipe import Recipe
 from sciformer.run import train
-from sciformer.train.distributed import Ranks, find_device
-from sciformer.train.engine import Engine
-from sciformer.train.folder import Folder
-from sciformer.train.optimizers import learning_rate
-from sciformer.train.progress import ProgressReporter
+from sciformer.training.distributed import Ranks, find_device
+from sciformer.training.engine import Engine
+from sciformer.training.folder import Folder
+from sciformer.training.optimizers import learning_rate
+from sciformer.training.progress import ProgressReporter
 
 REFERENCE = 2.269185
 

@@ -38,7 +38,7 @@ def work(folder: Path, dim: int, depth: int) -> None:
     """Train two steps as one rank; write the memory of the second save to a file."""
     from sciformer.recipe import Recipe
     from sciformer.run import train
-    from sciformer.train.engine import Engine
+    from sciformer.training.engine import Engine
 
     torch.set_num_threads(1)
     engine: Any = Engine

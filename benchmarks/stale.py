@@ -29,7 +29,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden.json"
 CODE = "src/sciformer/"
-TRAINING = ("train", "models", "nn", "objectives/base.py", "data/batch.py", "data/collate.py", "data/sampler.py")
+TRAINING = ("training", "models", "nn", "objectives/base.py", "data/batch.py", "data/collate.py", "data/sampler.py")
 READING = ("files/formats", "data/fileset.py", "data/readers", "data/columns.py", "data/dataset.py")
 TEXT = ("domains/text/tokens.py", "domains/text/layers.py", "objectives/next_token.py")
 JETS = ("domains/jets/tokens.py", "domains/jets/layers.py", "domains/jets/features.py", "objectives/classify.py")
@@ -55,7 +55,7 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "ragged_*": (*TRAINING, "domains/lightcurves", "data/loader.py", "benchmarks/lightcurves_speed.py"),
     "root_loading.*": (*READING, "domains/jets/tokens.py", "benchmarks/jets_loading.py"),
     "image_loading.*": (*READING, "domains/images/reader", "domains/images/tokens.py", "benchmarks/images_loading.py"),
-    "cluster.save_memory_*": ("train", "benchmarks/save_memory.py"),
+    "cluster.save_memory_*": ("training", "benchmarks/save_memory.py"),
     "fuzz.*": ("files", "data/readers", "interop", "recipe", "domains", "tests/fuzz"),
     "simulate_jets.*": ("domains/jets/simulate",),
     "simulate_lightcurves.*": ("domains/lightcurves/simulate",),

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from sciformer.evaluation.evaluate import evaluate, predict
-from sciformer.train.step import OptimizerStep
+from sciformer.training.step import OptimizerStep
 
 FILE = Path(__file__).with_name("golden.json")
 REWRITE = bool(os.environ.get("SCIFORMER_GOLDEN"))

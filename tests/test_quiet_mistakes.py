@@ -109,7 +109,7 @@ def test_two_kinds_of_tokens_are_refused_in_words(tmp_path):
 
 
 def test_no_part_to_choose_on_is_said(tmp_path):
-    from sciformer.compare.compare import compare
+    from sciformer.comparison.compare import compare
 
     columns = {"image": images(24), "label": np.arange(24) % 2}
     made = assembled(tmp_path, {"kind": "classify"}, None, {"valid": 0.0, "test": 0.3}, **columns)

@@ -63,7 +63,7 @@ def test_public_names_of_the_package_come_when_they_are_asked_for():
 def test_nothing_runs_at_import():
     """No output, no change of global state, and no torch where only the version is wanted."""
     code = "import sys, sciformer; assert 'torch' not in sys.modules; import torch; s = torch.initial_seed(); "
-    code += "r = torch.get_rng_state(); t = torch.get_num_threads(); import sciformer.nn, sciformer.inspect; "
+    code += "r = torch.get_rng_state(); t = torch.get_num_threads(); import sciformer.nn, sciformer.inspection; "
     code += (
         "assert torch.equal(r, torch.get_rng_state()) and t == torch.get_num_threads() and s == torch.initial_seed()"
     )

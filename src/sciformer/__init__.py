@@ -12,8 +12,8 @@
     load_plugin      imports your Python file or folder
     check_tokens     conformance tests of your tokens
 
-Functions are in packages of their own: `sciformer.run.train`, `sciformer.generation`, `sciformer.compare`,
-`sciformer.check`. The layers are in `sciformer.nn`. Names are imported on first use, so that the version and the help
+Functions are in packages of their own: `sciformer.run.train`, `sciformer.generation`, `sciformer.comparison`,
+`sciformer.checks`. The layers are in `sciformer.nn`. Names are imported on first use, so that the version and the help
 of the command line do not need PyTorch.
 """
 

@@ -26,7 +26,7 @@ from .tokens.base import Tokens
 from .tokens.protocols import Textual, Windowed
 
 if TYPE_CHECKING:
-    from .train.finetune import Pretrained
+    from .training.finetune import Pretrained
 
 Log = Callable[[str], None]
 LARGE_NETWORK = 1 << 22  # weights of a block times blocks, roughly

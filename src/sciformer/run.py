@@ -27,15 +27,15 @@ from .metrics import AtLeast
 from .objectives.base import Step
 from .progress import duration
 from .recipe import Recipe, plugin
-from .train import checkpoint
-from .train.distributed import Ranks, find_device, place
-from .train.engine import Engine
-from .train.finetune import load_pretrained
-from .train.folder import Folder
-from .train.progress import ProgressReporter
-from .train.provenance import announce, describe_run
-from .train.resume import absolute_paths, check_same_data, check_same_recipe, note_versions
-from .train.weights import load_into, load_weights
+from .training import checkpoint
+from .training.distributed import Ranks, find_device, place
+from .training.engine import Engine
+from .training.finetune import load_pretrained
+from .training.folder import Folder
+from .training.progress import ProgressReporter
+from .training.provenance import announce, describe_run
+from .training.resume import absolute_paths, check_same_data, check_same_recipe, note_versions
+from .training.weights import load_into, load_weights
 
 
 class Run:
@@ -204,7 +204,7 @@ class Run:
 
     def report(self) -> Path:
         """Write report.html and return its path."""
-        from .inspect.report.report import write_report
+        from .inspection.report.report import write_report
 
         return write_report(self)
 

@@ -35,7 +35,7 @@ from .objectives.masked import Masked
 from .tokens import protocols
 from .tokens.base import Tokens, embedded
 from .tokens.protocols import overrides
-from .train.folder import assert_plain
+from .training.folder import assert_plain
 
 Problems = Iterator[str]
 SEED = 7

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sciformer.cli.main import main
-from tests.train.tiny import go, image_recipe, in_ranks, text_recipe
+from tests.training.tiny import go, image_recipe, in_ranks, text_recipe
 
 TEXT = "".join(f"line {n}: the quick brown fox jumps over {n * n} lazy dogs.\n" for n in range(60))
 SMALL = ["--model.dim=16", "--model.depth=1", "--model.heads=2", "--train.device=cpu", "--train.batch=4"]

@@ -14,7 +14,7 @@ import pytest
 import sciformer
 from sciformer.cluster import torchrun
 from tests.paths import ROOT
-from tests.train.tiny import text_recipe
+from tests.training.tiny import text_recipe
 
 TRAIN = ["sciformer", "train", "R", "--run", "X"]
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from sciformer.cli.main import main
-from sciformer.compare.compare import compare, comparison_page
-from sciformer.compare.plan import parse_labels, plan
-from sciformer.compare.statistics import Comparison, Row, Trial, choose_points, verdict
-from sciformer.inspect.plots.curves import draw_steps
+from sciformer.comparison.compare import compare, comparison_page
+from sciformer.comparison.plan import parse_labels, plan
+from sciformer.comparison.statistics import Comparison, Row, Trial, choose_points, verdict
+from sciformer.inspection.plots.curves import draw_steps
 from sciformer.recipe import Recipe, RecipeError
 from sciformer.run import Run
-from tests.compare.test_compare import printed
+from tests.comparison.test_compare import printed
 from tests.errors import refuses
 
 

@@ -18,7 +18,7 @@ from sciformer.recipe import Recipe
 from sciformer.run import Run
 from tests.errors import refuses
 from tests.shipped import tiny
-from tests.train.tiny import go, image_recipe
+from tests.training.tiny import go, image_recipe
 
 SIMULATIONS = {
     "images/galaxies": {},

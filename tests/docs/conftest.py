@@ -2,7 +2,7 @@
 
 import pytest
 
-from sciformer.inspect.report import report
+from sciformer.inspection.report import report
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from sciformer.metrics.calibration import spread, stretch, temperature
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from tests.errors import refuses
-from tests.train.tiny import go
+from tests.training.tiny import go
 
 rng = np.random.default_rng(0)
 

@@ -12,7 +12,7 @@ from sciformer.recipe import Recipe
 from sciformer.run import Run
 from tests.domains.text.fitted import pair_recipe
 from tests.errors import refuses
-from tests.train.tiny import go, image_recipe, text_recipe
+from tests.training.tiny import go, image_recipe, text_recipe
 
 TEXTS = ["abc de", "", "a", "eeee dddd cccc bbbb aaaa eeee dddd cccc bbbb", "bad cab", "abc de"]
 FEW = {"train__steps": 2, "train__ema": 0.0}

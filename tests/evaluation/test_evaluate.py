@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import sciformer.evaluation.evaluate as module
 from sciformer.assembly import Assembly
-from sciformer.check.check import check
+from sciformer.checks.check import check
 from sciformer.cli.main import main
 from sciformer.evaluation.evaluate import batches, evaluate, one_behind, predict
 from sciformer.models.encoder import Encoder

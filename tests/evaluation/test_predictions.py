@@ -15,7 +15,7 @@ from sciformer.evaluation.predictions import add_predictions, flatten_columns, w
 from sciformer.files.tables import create_table
 from tests.errors import refuses
 from tests.files.test_tables import SUFFIXES, read
-from tests.train.tiny import go, image_recipe
+from tests.training.tiny import go, image_recipe
 
 ANSWERS = {
     "id": np.array([1, 2]),

@@ -13,7 +13,7 @@ from sciformer.evaluation.truncated import parse_horizon, rows_of, truncated_sco
 from sciformer.recipe import Recipe
 from sciformer.run import Run
 from tests.errors import refuses
-from tests.train.tiny import go
+from tests.training.tiny import go
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.train.tiny import go, image_recipe, left, text_recipe
+from tests.training.tiny import go, image_recipe, left, text_recipe
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,11 @@ import pytest
 
 from sciformer.recipe import plugin, registry
 from sciformer.run import Run
-from sciformer.train import checkpoint
-from sciformer.train.resume import Changed
+from sciformer.training import checkpoint
+from sciformer.training.resume import Changed
 from tests.errors import refuses
 from tests.faults import fault
-from tests.train.tiny import assert_same, go, left, listening, text_recipe
+from tests.training.tiny import assert_same, go, left, listening, text_recipe
 
 
 @fault("the recipe changed since the last checkpoint", "refused with the difference; `--accept-changes` continues")

@@ -11,12 +11,23 @@ import signal
 import pytest
 
 from sciformer.run import Run
-from sciformer.train import checkpoint
-from sciformer.train.weights import load_weights
+from sciformer.training import checkpoint
+from sciformer.training.weights import load_weights
 from tests.errors import refuses
 from tests.faults import fault
-from tests.train import at_call
-from tests.train.tiny import assert_near, assert_same, at_step, fate, go, in_ranks, left, listening, start, start_ranks
+from tests.training import at_call
+from tests.training.tiny import (
+    assert_near,
+    assert_same,
+    at_step,
+    fate,
+    go,
+    in_ranks,
+    left,
+    listening,
+    start,
+    start_ranks,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

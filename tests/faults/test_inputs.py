@@ -11,13 +11,13 @@ from sciformer.data.readers.events.reader import EventFiles
 from sciformer.data.readers.series.reader import SeriesFiles
 from sciformer.domains.images.reader.reader import ImageFiles
 from sciformer.files.formats.npz import read_arrays
-from sciformer.train import checkpoint
+from sciformer.training import checkpoint
 from tests.data.readers.events.examples import padded, table, write_parquet, write_root
 from tests.data.readers.series.examples import objects, write_star
 from tests.domains.images.reader.examples import bomb, picture, pixels
 from tests.errors import refuses
 from tests.faults import fault
-from tests.train.tiny import assert_same, go
+from tests.training.tiny import assert_same, go
 
 ALL = {"valid": 0.0, "test": 0.0}
 

@@ -15,10 +15,10 @@ from sciformer.assembly import Assembly
 from sciformer.data.loader import Fetch
 from sciformer.objectives.base import Step
 from sciformer.run import Run
-from sciformer.train import checkpoint, engine
+from sciformer.training import checkpoint, engine
 from tests.errors import refuses
 from tests.faults import fault
-from tests.train.tiny import (
+from tests.training.tiny import (
     STEPS,
     after_updates,
     assert_near,

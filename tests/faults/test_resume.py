@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from sciformer.run import Run
-from sciformer.train import checkpoint
-from sciformer.train.engine import Engine
+from sciformer.training import checkpoint
+from sciformer.training.engine import Engine
 from tests.faults import fault
-from tests.train import at_call
-from tests.train.tiny import (
+from tests.training import at_call
+from tests.training.tiny import (
     BATCHES,
     STEPS,
     assert_near,

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from sciformer.errors import Stopped
-from sciformer.train import checkpoint, signals
+from sciformer.training import checkpoint, signals
 from tests.faults import fault
-from tests.train.tiny import assert_near, assert_same, at_step, fate, go, in_ranks, left, start, start_ranks
+from tests.training.tiny import assert_near, assert_same, at_step, fate, go, in_ranks, left, start, start_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 WATCHED = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]

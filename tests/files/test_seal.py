@@ -13,10 +13,10 @@ from sciformer.errors import UserError
 from sciformer.files import seal
 from sciformer.files.seal import Damaged, SealedFolder
 from sciformer.run import Run
-from sciformer.train.folder import RUN_FILES
+from sciformer.training.folder import RUN_FILES
 from tests.errors import refuses
-from tests.train import at_call, in_child
-from tests.train.tiny import go, image_recipe, start
+from tests.training import at_call, in_child
+from tests.training.tiny import go, image_recipe, start
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 warns of fork and threads
 FILES = ["recipe.yaml", "run.json", "model/statistics.json", "model/calibration.json", "model/weights.safetensors"]

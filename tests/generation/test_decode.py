@@ -13,7 +13,7 @@ from sciformer.generation.decode import Stepper, compiled_step, search_beams, wr
 from sciformer.generation.generate import _precision
 from sciformer.generation.sampling import Sampling, draw_uniforms
 from sciformer.nn import Decoder, Learned, RelativeBias, Rotary, Sinusoidal
-from sciformer.train.config import Train
+from sciformer.training.config import Train
 from tests.generation.whole_passes import GREEDY, WINDOW, whole_passes
 from tests.nn.parity import shake
 

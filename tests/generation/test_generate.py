@@ -137,7 +137,7 @@ def test_mistakes_are_answered_before_anything_is_written(run, arguments, key, m
 
 
 def test_runs_that_cannot_write_are_refused(tmp_path):
-    from tests.train.tiny import go, image_recipe
+    from tests.training.tiny import go, image_recipe
 
     with refuses("patches", key="tokens.kind"):
         next(generate(go(image_recipe(tmp_path), tmp_path / "run", stop_after=1)))

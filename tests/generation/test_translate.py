@@ -18,7 +18,7 @@ from sciformer.data.random import SampleRandom
 from sciformer.domains.text.tokens import Text
 from sciformer.generation.beam_search import beam_search, normalise_score
 from sciformer.generation.translate import EncoderDecoderWriter, PromptWriter, score_translations, translate
-from sciformer.inspect.alignment import align, draw_alignment
+from sciformer.inspection.alignment import align, draw_alignment
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from sciformer.run import train

@@ -9,8 +9,8 @@ import torch
 from sciformer.nn.losses import IGNORE_INDEX, total_cross_entropy
 from sciformer.recipe import Recipe
 from sciformer.run import train
-from sciformer.train import cuda_graph as recorded
-from sciformer.train.step import OptimizerStep
+from sciformer.training import cuda_graph as recorded
+from sciformer.training.step import OptimizerStep
 
 pytestmark = pytest.mark.gpu
 

@@ -10,7 +10,7 @@ from sciformer.data.source import Data, Memory, Splits
 from sciformer.recipe import Recipe
 from sciformer.recipe.registry import REGISTERED, register
 from sciformer.run import train
-from sciformer.train.weights import save_weights
+from sciformer.training.weights import save_weights
 from tests.nn.parity import shake
 
 TRAIN = {"steps": 1, "batch": 4, "device": "cpu"}

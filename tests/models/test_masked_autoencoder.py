@@ -19,7 +19,7 @@ from sciformer.objectives.base import Step
 from sciformer.objectives.masked import Masked
 from sciformer.recipe import Recipe
 from sciformer.run import train
-from sciformer.train.weights import named_tensors
+from sciformer.training.weights import named_tensors
 from tests.domains.jets.jets_table import jets
 from tests.domains.lightcurves.curves_table import curves
 from tests.errors import refuses

@@ -17,11 +17,11 @@ from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.evaluation.embed import embed
 from sciformer.generation.generate import generate, generate_many
-from sciformer.inspect.attention import attention_maps
-from sciformer.inspect.faithfulness import faithfulness
-from sciformer.inspect.masked import predict_masked
-from sciformer.inspect.report import page
-from sciformer.inspect.report.figures import inspect_run
+from sciformer.inspection.attention import attention_maps
+from sciformer.inspection.faithfulness import faithfulness
+from sciformer.inspection.masked import predict_masked
+from sciformer.inspection.report import page
+from sciformer.inspection.report.figures import inspect_run
 from sciformer.interop.export import export_model
 from sciformer.models.base import Entrance, Model
 from sciformer.models.encoder import Encoded
@@ -34,7 +34,7 @@ from sciformer.run import Run
 from sciformer.testing import check_tokens
 from sciformer.tokens.protocols import Exportable, Maskable, Readout, Windowed
 from tests.errors import refuses
-from tests.train.tiny import assert_same, at_step, fate, go, left, start, with_changes
+from tests.training.tiny import assert_same, at_step, fate, go, left, start, with_changes
 
 N = 40
 

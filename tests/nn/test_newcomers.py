@@ -5,7 +5,7 @@ import torch
 
 from sciformer import nn
 from sciformer.domains.jets.lorentz_net import LorentzNet
-from sciformer.inspect import draw_pattern
+from sciformer.inspection import draw_pattern
 from sciformer.nn.attention.cache import Store
 from tests.errors import refuses
 from tests.nn.parity import shake

@@ -16,7 +16,7 @@ from sciformer.objectives.classify import Classify
 from sciformer.objectives.masked import Masked
 from sciformer.objectives.next_token import NextToken
 from sciformer.objectives.regress import Regress
-from sciformer.train.config import Train
+from sciformer.training.config import Train
 from tests.nn.parity import shake
 
 COUNT = 7

@@ -11,7 +11,7 @@ from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from sciformer.run import train
 from tests.objectives.examples import shaken
-from tests.train.tiny import with_changes
+from tests.training.tiny import with_changes
 
 GOOD, BAD, OTHER = ["fine", "lovely", "great"], ["dull", "awful", "poor"], ["a", "film", "the", "plot", "is"]
 TRAIN = {"steps": 60, "batch": 16, "learning_rate": 0.02, "warmup": 5, "evaluate_every": 20, "device": "cpu"}

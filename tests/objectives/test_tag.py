@@ -14,7 +14,7 @@ from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from tests.errors import refuses
 from tests.objectives.examples import shaken
-from tests.train.tiny import with_changes
+from tests.training.tiny import with_changes
 
 SENTENCES = [
     ("Anna saw Berlin", "B-person O B-place"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sciformer.check.check import check
+from sciformer.checks.check import check
 from sciformer.cli.main import main
 from sciformer.data.readers.simulation import write_simulation
 from sciformer.domains.jets.simulate.jets import Jets

@@ -1,6 +1,6 @@
 """Recipes that `sciformer new` wrote: each passes the check with a tiny model."""
 
-from sciformer.check.check import check
+from sciformer.checks.check import check
 from sciformer.recipe import Recipe
 from sciformer.recipe.new import new
 

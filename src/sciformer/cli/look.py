@@ -31,7 +31,7 @@ def inspect(
     """
     opened = open_run(run, plugin)
     from ..files.atomic import make_folder
-    from ..inspect.report.figures import inspect_run
+    from ..inspection.report.figures import inspect_run
 
     for path in inspect_run(opened, make_folder(out or run / "inspect"), samples=samples, part=part, log=log):
         print(f"wrote {path}")

@@ -39,9 +39,9 @@ def translate_file(
         write_text(out, "".join(f"{answer}\n" for answer in answers))
         print(f"wrote {len(answers):,} translations to {out}", file=sys.stderr)
     if picture is not None:
-        from ..inspect.alignment import align, draw_alignment
-        from ..inspect.plots.style import ignore_missing_glyphs
-        from ..inspect.report.page import save_figure
+        from ..inspection.alignment import align, draw_alignment
+        from ..inspection.plots.style import ignore_missing_glyphs
+        from ..inspection.report.page import save_figure
 
         with ignore_missing_glyphs():
             found = align(run, lines[line - 1], answers[line - 1])

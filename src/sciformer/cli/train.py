@@ -102,8 +102,8 @@ def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False, ha
     """
     plugins = load_plugins(plugin)
     made = load_recipe(recipe)
-    from ..check.check import check as check_recipe
-    from ..check.check import show_check
+    from ..checks.check import check as check_recipe
+    from ..checks.check import show_check
 
     beside = Path(recipe).with_suffix(".sha256")
     hashes = beside if hashes is None and deep and beside.is_file() else hashes
@@ -224,9 +224,9 @@ def compare(
     """
     plugins = load_plugins(plugin)
     made = _load_compared(recipe, rivals)
-    from ..compare.compare import compare as compare_recipes
-    from ..compare.compare import show_comparison
-    from ..compare.plan import parse_grid, parse_labels
+    from ..comparison.compare import compare as compare_recipes
+    from ..comparison.compare import show_comparison
+    from ..comparison.plan import parse_grid, parse_labels
 
     points, few = parse_grid(list(grid)), parse_labels(labels)
     show, on_progress = not quiet, None if quiet else log
@@ -241,8 +241,8 @@ def compare(
 
 def _load_compared(names: tuple[str, ...], rivals: bool) -> list[Recipe]:
     """Recipes to compare; a single recipe is compared with rivals or its changed copy."""
-    from ..compare.rivals import changed_rival, split_changes
-    from ..compare.rivals import rivals as rivals_of
+    from ..comparison.rivals import changed_rival, split_changes
+    from ..comparison.rivals import rivals as rivals_of
 
     if rivals:
         if len(names) != 1:

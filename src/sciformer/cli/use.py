@@ -193,7 +193,7 @@ def embed(
     check_vectors(out)
     if plot is not None:
         from ..files.atomic import check_picture
-        from ..inspect.embedding_map import check_colours, write_map
+        from ..inspection.embedding_map import check_colours, write_map
 
         check_picture(plot)
     opened = open_run(run, plugin, map)

@@ -71,8 +71,8 @@ def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
 
 def draw_truncated(found: Sequence[TruncatedScores]) -> Figure:
     """Plot classification scores against distance; without them, the first metric."""
-    from ..inspect.plots.curves import Band, draw_along
-    from ..inspect.plots.style import name_in_words
+    from ..inspection.plots.curves import Band, draw_along
+    from ..inspection.plots.style import name_in_words
     from ..metrics import METRICS
 
     seen = {one.distance: one.scores for one in found if one.distance is not None}
@@ -98,7 +98,7 @@ def evaluate_truncated(
     """Evaluate truncated samples, print the table and write the figure."""
     from ..cli.show import show_rows
     from ..files.atomic import check_picture
-    from ..inspect.report.page import save_figure
+    from ..inspection.report.page import save_figure
 
     distances, place = parse_horizon(until), out or run.path / "until.png"
     check_picture(place)

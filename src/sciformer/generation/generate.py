@@ -25,7 +25,7 @@ from ..errors import UserError, one_of
 from ..nn import Transformer
 from ..run import Run
 from ..tokens.protocols import Textual
-from ..train.step import working_precision
+from ..training.step import working_precision
 from .decode import Conditioned, RecordedSteps, read_late, search_beams, write
 from .detokenize import Line
 from .sampling import Sampling, draw_uniforms

@@ -18,7 +18,7 @@ from ..errors import UserError, one_of
 from ..recipe.field import extensions
 from ..run import Run
 from ..tokens.base import Tokens
-from ..train.folder import Folder
+from ..training.folder import Folder
 from .onnx import export as onnx_export
 
 ONNX_FORMAT = "onnx"

@@ -22,9 +22,9 @@ from ..files.packages import reading
 from ..recipe import Recipe
 from ..recipe.field import extensions
 from ..run import Run
-from ..train.folder import Folder
-from ..train.resume import absolute_paths
-from ..train.weights import load_into, save_weights
+from ..training.folder import Folder
+from ..training.resume import absolute_paths
+from ..training.weights import load_into, save_weights
 from .config import Config
 from .reading import read_config
 

@@ -55,7 +55,7 @@ class About(BaseModel):
 
 def train_class() -> type[BaseModel]:
     """Class of the section `train`, which has only one kind."""
-    found: type[BaseModel] = importlib.import_module("sciformer.train.config").Train
+    found: type[BaseModel] = importlib.import_module("sciformer.training.config").Train
     return found
 
 

@@ -8,7 +8,7 @@ import pytest
 from sciformer.domains.images import cues
 from sciformer.domains.images.cues import cue_bias
 from sciformer.evaluation.evaluate import Evaluation
-from sciformer.inspect.report.page import Page
+from sciformer.inspection.report.page import Page
 from tests.errors import refuses
 
 

@@ -17,7 +17,7 @@ from sciformer.run import train
 from tests.domains.images.test_shapes import image_of, several
 from tests.domains.images.test_tokens import fitted
 from tests.errors import refuses
-from tests.train.tiny import image_recipe
+from tests.training.tiny import image_recipe
 
 torch.set_num_threads(1)
 

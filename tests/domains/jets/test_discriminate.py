@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from sciformer.assembly import Assembly
-from sciformer.compare.compare import compare, format_figure
-from sciformer.compare.statistics import Comparison, Row, Trial, verdict
-from sciformer.compare.statistics import Figure as Seeds
+from sciformer.comparison.compare import compare, format_figure
+from sciformer.comparison.statistics import Comparison, Row, Trial, verdict
+from sciformer.comparison.statistics import Figure as Seeds
 from sciformer.domains.jets.discriminate import Discriminate
 from sciformer.domains.jets.rejection import rejection, tradeoff
 from sciformer.domains.jets.rejection_plots import draw_tradeoff
-from sciformer.inspect.plots.curves import draw_history
-from sciformer.inspect.report import page
+from sciformer.inspection.plots.curves import draw_history
+from sciformer.inspection.report import page
 from sciformer.metrics import AtLeast
 from sciformer.recipe import Recipe, RecipeError
 from sciformer.run import train

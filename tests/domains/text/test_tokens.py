@@ -12,7 +12,7 @@ from sciformer.data.source import Memory
 from sciformer.domains.images.tokens import Patches, PatchReadout
 from sciformer.domains.text.tokens import Text, TextEmbedding, TextReadout, as_table
 from sciformer.run import train
-from sciformer.train.resume import absolute_paths
+from sciformer.training.resume import absolute_paths
 from tests.domains.text.fitted import DE, EN, fitted, pair_recipe
 from tests.errors import refuses
 

@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from ...errors import UserError
-from ...inspect.plots import style
-from ...inspect.plots.attention import FONT_SIZE
-from ...inspect.plots.style import FAINT_GREY, LINE_COLOURS
-from ...inspect.report.page import Page
+from ...inspection.plots import style
+from ...inspection.plots.attention import FONT_SIZE
+from ...inspection.plots.style import FAINT_GREY, LINE_COLOURS
+from ...inspection.report.page import Page
 
 if TYPE_CHECKING:
-    from ...inspect.report.report import ReportData
+    from ...inspection.report.report import ReportData
 
 SECOND_CUE = "texture"  # column of the second cue; the first is the label
 

@@ -12,9 +12,9 @@ from matplotlib.ticker import LogFormatterSciNotation, LogLocator, MaxNLocator, 
 
 from ...data.columns import Array
 from ...errors import UserError
-from ...inspect.plots import style
-from ...inspect.plots.attention import FONT_SIZE
-from ...inspect.plots.style import LINE_COLOURS, LINE_DASHES
+from ...inspection.plots import style
+from ...inspection.plots.attention import FONT_SIZE
+from ...inspection.plots.style import LINE_COLOURS, LINE_DASHES
 from ...metrics.classification import Roc
 from .rejection import MIN_SPECTRUM_SAMPLES, Rejection, Sculpting, rejection, tradeoff
 

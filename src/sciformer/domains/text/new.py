@@ -15,7 +15,7 @@ from ...data.readers.text_parts import Errors, read_lines, read_text
 from ...data.source import pieces
 from ...errors import UserError
 from ...files.formats.delimited import DELIMITED_SUFFIXES, form_of
-from ...inspect.cost import format_large
+from ...inspection.cost import format_large
 from ...recipe import guess
 from ...recipe.given import Given
 from ...recipe.page import Found, Page

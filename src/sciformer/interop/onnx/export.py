@@ -40,7 +40,7 @@ from ...nn import Attention
 from ...nn.norms import BatchNorm
 from ...recipe.field import extensions
 from ...run import Run
-from ...train.folder import Folder
+from ...training.folder import Folder
 from .card import REQUIRED_PACKAGES, describe_graph, write_card
 from .inputs import (
     Columns,

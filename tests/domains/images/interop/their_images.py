@@ -5,7 +5,7 @@ import json
 import numpy as np
 import torch
 
-from sciformer.train.weights import load_weights
+from sciformer.training.weights import load_weights
 from tests.domains.text.interop.theirs import transformers
 from tests.nn.parity import shake
 

@@ -10,7 +10,7 @@ from sciformer.domains.images.reader.memory import images
 from sciformer.domains.images.tokens import Patches
 from tests.domains.images.reader.examples import picture, pixels, read
 from tests.errors import refuses
-from tests.train.tiny import go, image_recipe
+from tests.training.tiny import go, image_recipe
 
 
 def test_images_of_one_size_are_an_array():

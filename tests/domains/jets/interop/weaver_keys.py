@@ -8,7 +8,7 @@ import torch
 from sciformer.assembly import Assembly
 from sciformer.domains.jets.simulate.decays import CLASSES
 from sciformer.interop.importing import imported_recipe
-from sciformer.train.weights import load_into
+from sciformer.training.weights import load_into
 
 
 def sections(found):

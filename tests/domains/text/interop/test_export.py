@@ -8,7 +8,7 @@ import pytest
 from sciformer.interop import export_model, import_model
 from sciformer.recipe import Recipe
 from sciformer.run import train
-from sciformer.train.weights import load_weights
+from sciformer.training.weights import load_weights
 from tests.domains.text.foreign import CORPUS, TEXTS
 from tests.domains.text.interop.theirs import difference, inputs, texts_of, transformers
 from tests.errors import refuses

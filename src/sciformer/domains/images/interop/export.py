@@ -14,8 +14,8 @@ from ....interop.family import PLAIN_NEEDS, POSITION_WEIGHT, PRE_NORM_NEEDS, Nee
 from ....interop.weight_map import to_theirs
 from ....nn.positions import grid
 from ....run import Run
-from ....train.folder import Folder
-from ....train.weights import load_weights
+from ....training.folder import Folder
+from ....training.weights import load_weights
 from ..tokens import Patches
 from . import mae, pixels, vit
 from .vit import HEAD, HUGGINGFACE, ImageGeometry

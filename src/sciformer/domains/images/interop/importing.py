@@ -15,7 +15,7 @@ from ....interop.config import Config
 from ....interop.importing import Imported, Importer, imported_recipe
 from ....interop.reading import read_config, read_json, read_pickled, read_tensors, read_weights
 from ....interop.weight_map import WeightMap, from_theirs, sort_classes
-from ....train.weights import named_tensors
+from ....training.weights import named_tensors
 from . import mae, timm, vit
 from .pixels import Scaling, class_names, pixel_scaling, read_scaling
 from .vit import HEAD, ImageGeometry, WeightNames

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ....errors import UserError
 from ....interop.export import Exporter, has_tokens, to_json, write_model
 from ....run import Run
-from ....train.folder import Folder
-from ....train.weights import load_weights
+from ....training.folder import Folder
+from ....training.weights import load_weights
 from ..subwords import TOKENIZER_FILE, tokenizers_package
 from ..tokens import Text
 from .families import BERT, GPT2, LLAMA, Family
