@@ -68,7 +68,7 @@ class Windows(NamedTuple):
 class WindowIndex:
     """Index of the windows of all samples; windows are numbered sample by sample.
 
-    beside   (n,) number of tokens in the longest other stream of each sample, uncut in every window
+    beside   (n,) number of tokens in the longest other stream of each sample; every window has this stream uncut
     """
 
     def __init__(self, windows: Windows, shapes: Array, beside: Array | int = 0) -> None:
