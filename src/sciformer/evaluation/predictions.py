@@ -58,7 +58,7 @@ def write_predictions(
 
 
 def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective: Any = None) -> None:
-    """Add predictions to a file: as arrays, or in tabular formats a column per number."""
+    """Add predictions to a file; tabular formats get one column for each number."""
     columns = {name: as_text(np.asarray(column)) for name, column in predictions.items()}
     if not rows_of(columns):
         return
