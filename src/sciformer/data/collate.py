@@ -64,7 +64,7 @@ class ModelInputs:
         """Copy to another device in one transfer, without waiting for a GPU."""
         if device.type == "cpu":
             return self
-        return self.placed(iter(_sent(list(self.tensors()), device)))
+        return self.placed(iter(_copy_to_device(list(self.tensors()), device)))
 
     def placed(self, moved: Iterator[Tensor]) -> ModelInputs:
         """Copy with the tensors `moved`, in the order of `tensors()`."""
@@ -152,8 +152,8 @@ class AsyncTensors:
         return {name: tensor.cpu() for name, tensor in self.tensors.items()}
 
 
-def _sent(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
-    """Copy tensors to the device; to a GPU as one buffer of pinned memory."""
+def _copy_to_device(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
+    """Copy tensors to a device; to a GPU, as one buffer of pinned memory."""
     if device.type != "cuda":
         return [tensor.to(device) for tensor in tensors]
     run, starts = run_of(tensors, pinned=True)

@@ -513,7 +513,7 @@ def deal(parts: Sequence[Part], chunk_size: int, mixed: bool = True) -> list[lis
     parts = [part for part in parts if len(part[1])]
     groups = _groups(parts) if mixed else [list(parts)]
     count = -(-sum(len(rows) for _, rows in parts) // chunk_size)
-    shares = [_shares(group, count, chunk_size) for group in groups]
+    shares = [_split_group(group, count, chunk_size) for group in groups]
     return [some for own in zip(*shares) if (some := list(chain.from_iterable(own)))]
 
 
@@ -532,7 +532,7 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
     return dealt
 
 
-def _shares(group: Sequence[Part], count: int, longest: int) -> list[list[Rows]]:
+def _split_group(group: Sequence[Part], count: int, longest: int) -> list[list[Rows]]:
     """Divide a group into `count` nearly equal shares that end at nearby file edges."""
     *firsts, total = accumulate((len(rows) for _, rows in group), initial=0)
     ends = [0]

@@ -114,7 +114,7 @@ class Engine:
                     count, asked, signals = self.ranks.sum(batch.count, float(bool(stop)), float(stop.signal))
                     updated = self.updater(batch, self.number, count)
                     self.number += 1
-                    self._remember(updated, batch)
+                    self._update_average(updated, batch)
                     if before is not None:
                         self._read_result(*before)  # the previous step: the device has finished it by now
                     before = self.number, updated, batch
@@ -154,7 +154,7 @@ class Engine:
         ):
             yield
 
-    def _remember(self, updated: StepResult, batch: Batch) -> None:
+    def _update_average(self, updated: StepResult, batch: Batch) -> None:
         """Update the moving average of the weights, without a device sync."""
         if self.ema:
             weights = [weight.detach() for weight in self.step.model.parameters()]

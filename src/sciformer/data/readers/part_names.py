@@ -98,7 +98,7 @@ def _named_levels(names: Sequence[str]) -> list[tuple[str, str]]:
     """Part of each file, and the file or folder name that contains it, without suffix."""
 
     def named_part(levels: Sequence[str]) -> tuple[str, str]:
-        return next(((part, _bare(level)) for level in levels if (part := part_of(level))), ("", _bare(levels[0])))
+        return next(((part, _stem(level)) for level in levels if (part := part_of(level))), ("", _stem(levels[0])))
 
     return [named_part(levels) for levels in _levels(names)]
 
@@ -108,7 +108,7 @@ def parts_of(names: Sequence[str]) -> list[str]:
     return [part for part, _ in _named_levels(names)]
 
 
-def _bare(name: str) -> str:
+def _stem(name: str) -> str:
     """File name without suffixes, wildcards and shard number."""
     part, name = part_of(name), re.sub(r"[*?{}\[\]]+", "", name)
     while (match := re.search(rf"(?<=.){FILE_SUFFIX.pattern}$", name)) and part_of(name[: match.start()]) == part:
