@@ -128,7 +128,7 @@ class Batch:
         return sum(int(stream.lengths.sum()) for stream in self.streams.values())
 
     def widest(self, packed: bool = False) -> int:
-        """Most tokens in a sample or, if `packed`, in all samples of a stream together."""
+        """Largest number of tokens in a sample (if `packed`: in all samples of a stream)."""
         lengths = [stream.lengths for stream in self.streams.values()]
         return max((int(some.sum() if packed else some.max()) for some in lengths if len(some)), default=0)
 

@@ -125,7 +125,7 @@ def stream_name(streams: Iterable[str], name: str = "") -> str:
     if name:
         one_of("the stream of tokens", name, names, key="objective.stream")
     if len(names) != 1:
-        message = f"there are {len(names)} streams of tokens ({', '.join(names)}), but none is chosen"
+        message = f"there are {len(names)} streams of tokens ({', '.join(names)}), but no stream is chosen"
         raise UserError(message, hint="Choose one with objective.stream.", key="objective.stream")
     return names[0]
 
@@ -173,7 +173,10 @@ def run_of(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
 
 
 def parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
-    """Tensors in the memory of a byte buffer (no views, which a compiler would trace)."""
+    """Tensors in the memory of a byte buffer, shaped like `like`.
+
+    They are not views of the buffer, because a compiler would trace views.
+    """
     storage = run.untyped_storage()
     return [
         torch.empty(0, dtype=tensor.dtype, device=run.device).set_(

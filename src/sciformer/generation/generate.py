@@ -196,7 +196,7 @@ class Author:
 
     @torch.no_grad()
     def search(self, ids: list[list[int]], beam: int) -> list[str]:
-        """Texts found by beam search after prompts of equal length."""
+        """Continuations of prompts of equal length, found by beam search."""
         if beam < 1:
             raise UserError(f"the beam must be at least 1 hypothesis, not {beam}", key="--beam")
         if self.sampling != Sampling():

@@ -63,7 +63,8 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
     """
     if not len(batch) or not batch.tokens:
         raise UserError(
-            f"the cost needs at least one sample and one token, not {len(batch)} samples with {batch.tokens} tokens"
+            "the cost is counted on at least one sample with one token, but there are "
+            f"{len(batch)} samples with {batch.tokens} tokens"
         )
     twin = copy.deepcopy(step).to("cpu").train()
     twin.zero_grad(set_to_none=True)
@@ -106,7 +107,10 @@ def training_cost(run: Run, data: Assembly) -> tuple[Cost, Batch]:
 
 
 def samples_seen(run: Run, size: int) -> float:
-    """Number of samples or windows seen in training, from a training part of `size`."""
+    """Number of samples or windows in all training steps together.
+
+    size   number of samples or windows in the training part
+    """
     steps = max((record.get("step", 0) for record in run.records), default=0)
     settings = run.recipe.train
     return steps * (min(settings.batch, size) if settings.tokens is None else size / run.about["batches"])

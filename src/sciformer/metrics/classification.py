@@ -144,7 +144,7 @@ def _table(p: Floats, truth: Integers) -> Integers:
 
 
 def _win_rates(score: Floats, c: int, truth: Integers, weight: Floats, totals: Floats) -> Floats:
-    """Probability (C,) that a sample of class c scores higher than one of each class."""
+    """Probabilities (C,) that class c has a higher score than each class."""
     values, place = np.unique(score, return_inverse=True)
     own = np.bincount(place, weights=weight * (truth == c), minlength=len(values))
     above = own.sum() - own.cumsum() + own / 2  # equal scores count half

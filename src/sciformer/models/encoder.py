@@ -28,7 +28,7 @@ class Encoder(Model, PoolingOptions):
     pool: str = "auto"
     """Pooling of tokens to one vector. auto: the mean, or the last token for recurrent trunks; first: the first token,
     usually a special token; blocks: a weighted mean of the input and the output of every block, with learned weights
-    (ASTROMER 2); lstm, gru: the last state of a recurrent network over the tokens (ASTROMER 1) (default: auto)."""
+    (ASTROMER 2); lstm, gru: the last state of a recurrent network over the tokens (ASTROMER 1; default: auto)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         return EncoderNetwork(self, *self.make_parts(tokens, objective))

@@ -183,7 +183,7 @@ class Engine:
         self.ranks.lead(lambda: self.folder.append(record))
         if self.bad >= self.settings.max_skipped:
             self._check_finite()
-            message = f"the gradient was not finite in {self.bad} consecutive steps, the last one with {where}"
+            message = f"the gradient was not finite in {self.bad} consecutive steps; the last step had {where}"
             hint = "Weights and last checkpoint are finite. Check these samples, or lower train.learning_rate."
             raise UserError(message, hint=hint + self._resume_hint(), key=None if found else "train.learning_rate")
 
@@ -333,7 +333,7 @@ class Engine:
         raise UserError(message, hint=hint, key="train.learning_rate", file=self.folder.path)
 
     def _resume_hint(self) -> str:
-        """Hint how to resume from the last evaluated checkpoint; empty if not needed."""
+        """Hint on resuming from the last evaluated checkpoint; empty if not needed."""
         there = checkpoint.steps(self.folder.checkpoints)
         if self.sound is None and there:
             return " No checkpoint was evaluated yet: with --fresh the training starts over."

@@ -213,7 +213,7 @@ class SimulatedSequence(Simulation):
         numbers; parts of the same seed share no sample. The last bit may differ between processors.
         """
         if count < 1 or first < 0:
-            raise UserError(f"count must be at least 1 and first at least 0 for {self.noun}, not {count} and {first}")
+            raise UserError(f"`count` must be at least 1 and `first` at least 0, not {count} and {first}")
         one_of(f"a part of the {self.noun}", part, SEQUENCES)
         self.check()
         made = sample_sequence(count, first, self.chunk_rows(), lambda index: kept_chunk(self, part, index))

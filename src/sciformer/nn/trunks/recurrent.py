@@ -186,7 +186,7 @@ class Recurrent(PaddedTrunk):
 
 
 class _Order:
-    """Orders of a padded batch: real tokens first, original, or reversed."""
+    """Token orders of a padded batch: real tokens first, original, reversed."""
 
     def __init__(self, x: Tensor, valid: Tensor | None) -> None:
         self.valid = valid

@@ -70,7 +70,7 @@ class EventFiles(FileSet):
     select: str = ""
     """Selection: a formula that is true for the samples to keep (default: keep all)."""
     select_new: str | None = None
-    """Selection for prediction on other files (default: `select`). An empty formula keeps all samples."""
+    """Selection for prediction on other files; an empty formula keeps all samples (default: `select`)."""
     classes: dict[str, str] = Field(default_factory=dict)
     """Class names, each with a column or formula that is true for its samples: {one: is_one, other: is_two + is_three}.
     They set the column `label`. Each sample must have exactly one class (default: none)."""
@@ -83,7 +83,7 @@ class EventFiles(FileSet):
     reweight: Reweight | None = None
     """Reweighting of all classes to a common spectrum in two columns; multiplies `weight` (default: none)."""
     empty: Literal["drop", "keep"] = "drop"
-    """Samples whose lists are all empty: drop or keep them (default: drop)."""
+    """Treatment of samples whose lists are all empty: drop or keep (default: drop)."""
     most: int | None = Field(default=None, ge=1)
     """Maximum number of list entries per sample, in file order (default: all)."""
     chunk_size: int = Field(default=16384, ge=16)
@@ -191,7 +191,7 @@ class EventFiles(FileSet):
 class Plan(FilePlan):
     """Plan for reading each file of events.
 
-    names      required columns {name: its user, for messages} (None: all columns)
+    names      required columns {name: what needs the column} (None: all columns)
     wishes     optional columns
     new        formulas of new columns
     chosen     formula of the selection
@@ -304,7 +304,7 @@ class Plan(FilePlan):
         return table
 
     def _needed_columns(self, file: TableFile, tag: str, scanning: bool) -> tuple[dict[str, str], list[str]]:
-        """Required columns {name: its user, for messages}, and optional columns."""
+        """Required columns {name: what needs the column}, and optional columns."""
         needed = dict.fromkeys([*file.columns, *self.new], "") if self.names is None else dict(self.names)
         optional = list(self.wishes)
         truth: dict[str, str] = {}

@@ -61,7 +61,7 @@ def _check_lengths(name: str, lengths: Array, times: Array, table: Mapping[str, 
     if lengths is not times and not np.array_equal(lengths, times):
         row = int(np.argmax(lengths != times))
         which = f"object {table['id'][row]}" if isinstance(table.get("id"), np.ndarray) else f"row {row}"  # type: ignore[index]
-        message = f"{which} of {where} has {times[row]:,} times, but {lengths[row]:,} entries of `{name}`"
+        message = f"{which} of {where} has {times[row]:,} values of `time`, but {lengths[row]:,} of `{name}`"
         raise column_error(where, message)
 
 

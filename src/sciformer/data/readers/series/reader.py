@@ -97,11 +97,11 @@ class SeriesFiles(FileSet):
     min_points: int = Field(default=1, ge=1)
     """Minimum number of points of a curve; shorter curves are left out (default: 1)."""
     same_time: SameTime = "mean"
-    """Points of one object with equal time and band: take their mean (weighted by 1 / error² if known), take the first,
-    or keep all (default: mean)."""
+    """Treatment of points of one object with equal time and band. mean: their mean, weighted by 1 / error² if known;
+    first: the first point; keep: all points (default: mean)."""
     bad_errors: BadErrors = "drop"
-    """Points whose error is missing, not finite or not positive: drop them, or keep them with the error NaN (default:
-    drop). Upper limits are always kept."""
+    """Treatment of points whose error is missing, not finite or not positive. drop: leave them out; keep: keep them
+    with the error NaN. Upper limits are always kept (default: drop)."""
     labels_per_class: int | None = Field(default=None, ge=1)
     """Number of training objects of each class, drawn with split.seed. A larger number includes the objects of a
     smaller number (default: all objects)."""
@@ -193,7 +193,7 @@ class Plan(FilePlan):
 
     given    column names of the recipe
     rules    rules for cleaning observations
-    names    required columns {name: its user, for messages} (None: all object columns)
+    names    required columns {name: what needs the column} (None: all object columns)
     wishes   optional columns
     divide   columns for the split
     objects  separate table of objects
