@@ -209,7 +209,7 @@ def packed_view(stream: Stream, device: torch.device, width: int | None, most: i
     """Packed columns (T, ...), padded at the end to `width` tokens if it is given.
 
     most   maximum number of tokens of a sample in the model (default: unlimited)
-    lay    whether to compute the layout now; False: on another device, after a copy
+    lay    whether to compute the layout now (False: after a copy to another device)
     """
     lengths, columns = stream.lengths, stream.columns
     total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0

@@ -148,7 +148,7 @@ class Dataset:
         return np.concatenate([index.whole_lengths for index in self.indices.values()])
 
     def _token_counts(self, which: int) -> Array:
-        """Tokens per sample: the sum over the streams (0), or the longest stream (1)."""
+        """Tokens per sample: in all streams (`which` 0), or in the longest stream (1)."""
         if self.waits:
             counts = next(iter(self.tokens.values())).count_tokens(partial(known_column, self.source))
             if counts is not None:
