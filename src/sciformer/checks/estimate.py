@@ -147,8 +147,8 @@ def _estimate_time(checked: Checked, engine: Engine, most: int, log: Callable[[s
     held = f"{engine.order.batch}" if settings.tokens is None else f"about {len(train) / engine.order.batches:.0f}"
     checked.fact("Time", "a step", f"{_format_seconds(step)} for {held} {train.unit}")
     checked.fact("Time", "an evaluation", f"{_format_seconds(evaluation)} on {count:,} {train.unit} of {part}")
-    judged = f"{evaluations} evaluation{'s' * (evaluations != 1)}"
-    words = f"about {duration(total)}: {engine.total:,} steps ({passes:.3g} passes) and {judged}"
+    counted = f"{evaluations} evaluation{'s' * (evaluations != 1)}"
+    words = f"about {duration(total)}: {engine.total:,} steps ({passes:.3g} passes) and {counted}"
     checked.fact("Time", "the training", words)
 
 
