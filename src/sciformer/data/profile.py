@@ -329,8 +329,8 @@ class Comparison:
     """Comparison of pieces of new data with the profile of a run.
 
     accept   whether a column on another scale is a note instead of an error
-    scores   whether samples get a column `drift`: the share of their values outside the range of the training data, in
-             the worst column
+    scores   whether samples get a column `drift`: the largest share, over the columns, of their values outside the
+             range of the training data
     notes    findings so far
     """
 

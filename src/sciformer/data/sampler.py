@@ -23,7 +23,7 @@ class BatchSampler:
     """Shuffled batches of fixed size; `order(epoch, step)` returns sample ids.
 
     count    number of samples in the dataset
-    batch    number of samples in a global batch; an epoch drops the remaining samples, which are random
+    batch    number of samples in a global batch; the samples left at the end of an epoch (random ones) are dropped
     lengths  (count,) sample lengths, for batches of similar length, sorted within windows of `window` batches
              (default: batches of mixed length)
     chunks   sizes of the pieces of data larger than memory: pieces are shuffled, then samples within groups of

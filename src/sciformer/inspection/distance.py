@@ -40,7 +40,7 @@ class AttentionDistance(NamedTuple):
 def reach(weights: ArrayLike, distance: ArrayLike, front: int = 0) -> AttentionDistance:
     """Mean attention distance of every head.
 
-        r_h = mean over queries i of nonzero weight of (sum_j a_hij d_ij / sum_j a_hij)
+        r_h = mean_i (sum_j a_hij d_ij / sum_j a_hij)         over the queries i with nonzero weights
 
     weights   weights a (B, H, N, N) of self-attention
     distance  distances d (N, N) of the tokens
