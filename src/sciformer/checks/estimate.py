@@ -17,6 +17,7 @@ from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
+from ..errors import is_out_of_memory
 from ..evaluation.evaluate import autocast
 from ..files.limits import free_memory
 from ..inspection.cost import Cost, cost, format_large, samples_at_once
@@ -228,7 +229,9 @@ def _largest_batch_on_cuda(engine: Engine, most: int, log: Callable[[str], None]
                 loss, _ = engine.step(batch.inputs(device, engine.updater.pad_to_multiple, engine.settings.packed))
             loss.backward()
             _wait(device)
-        except torch.OutOfMemoryError:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             break
         finally:
             engine.optimizer.zero_grad(set_to_none=True)

@@ -111,7 +111,7 @@ class Folder:
     """
 
     def __init__(self, path: str | Path) -> None:
-        if not str(path):
+        if not str(path).strip():
             raise UserError("the name of the run folder is empty", hint="Name a folder with --run.", key="--run")
         self.path = Path(path).expanduser()
         with _as_user_error(f"{str(path)[:80]} cannot be a run folder", self.path):
