@@ -14,7 +14,7 @@ from torch import nn
 from .data.batch import Stream
 from .data.columns import Array, Table
 from .data.dataset import Dataset, Watch
-from .data.profile import Comparison, ProfileBuilder, describe_profile
+from .data.profile import Comparison, ProfileBuilder, check_profile, describe_profile
 from .data.source import Data, Memory, Source, Splits, pieces
 from .data.windows import Windows
 from .errors import UserError, is_out_of_memory, one_of
@@ -196,12 +196,14 @@ class Assembly:
         """Restore the fitted state of tokens and objective."""
         self._restore_tokens(state)
         self.profile = state.get("profile")
-        self.objective.state.update(copy.deepcopy(state["objective"]))
+        if self.profile is not None:
+            check_profile(self.profile)
+        self.objective.restore(state["objective"])
 
     def _restore_tokens(self, state: Mapping[str, Any]) -> None:
         for name, tokens in self.tokens.items():
             one_of("a stream of the stored state", name, state["tokens"])
-            tokens.state.update(copy.deepcopy(state["tokens"][name]))
+            tokens.restore(state["tokens"][name])
 
     def dataset(self, part: str) -> Dataset:
         """Samples of a part of the data; only windows of the training part may overlap."""

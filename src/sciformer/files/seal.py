@@ -35,6 +35,14 @@ class Damaged(UserError):
     """Error: a file of a run differs from the file that was written."""
 
 
+class Stored(dict[str, Any]):
+    """JSON object of a run; a missing entry is an error of the file, not of the code."""
+
+    def __missing__(self, key: str) -> Any:
+        hint = "The run is damaged, or from another version of Sciformer: restore it from a copy."
+        raise Damaged(f"the stored state of the run has no entry {key!r}", hint=hint)
+
+
 def seal_file(path: Path) -> Seal:
     """Sync a file to disk; return its size and hash."""
     sync(path)

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..files.atomic import replace, sync
-from ..files.seal import MANIFEST, Unsound, parse_object, run_files
+from ..files.seal import MANIFEST, Stored, Unsound, parse_object, run_files
 
 # The lock is a POSIX record lock (lockf). A lock by flock would belong to the open file, and a forked process shares
 # open files: a data worker that outlives its killed parent would keep the run locked. A record lock belongs only to the
@@ -97,6 +97,12 @@ def assert_plain(value: Any, where: str) -> None:
             assert_plain(item, f"{where}[{index}]")
     else:
         assert value is None or type(value) in (str, bool, int, float), f"{where} is not plain JSON: {type(value)}"
+
+
+def is_record(value: Any) -> bool:
+    """Whether a value is a record of the log: a step, and numbers or lists by name."""
+    plain = type(value) is dict and type(value.get("step", 0)) is int
+    return plain and all(type(item) in (int, float, bool, list) for item in value.values())
 
 
 class Folder:
@@ -279,7 +285,7 @@ class Folder:
         path = self.path / name
         data = self.files.read(name)
         try:
-            return json.loads(data)
+            return json.loads(data, object_hook=Stored)
         except (ValueError, RecursionError) as error:
             hint = "Is the run folder complete?"
             raise UserError(f"{path} cannot be read as JSON: {error}", hint=hint, file=path) from error
@@ -330,7 +336,7 @@ class Folder:
         for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(keepends=True), 1):
             try:
                 record = json.loads(line)
-                if type(record) is not dict:
+                if not is_record(record):
                     raise ValueError(f"a {type(record).__name__}")
             except (ValueError, RecursionError) as error:
                 message = f"line {number} of {self.log} is not a JSON record: {line[:60]!r}"

@@ -186,8 +186,8 @@ def read_delimited(path: Path, layout: Layout) -> MemoryTable:
     comment before the numbers may hold the column names. A file without names uses the names of the layout.
     """
     text = read_text(path)
-    rows, cells = text.count("\n"), sum(map(text.count, ",;\t| "))
-    check_memory(path, rows * BYTES_PER_ROW + cells * BYTES_PER_CELL, "the table")
+    needed = text.count("\n") * BYTES_PER_ROW + sum(map(text.count, ",;\t| ")) * BYTES_PER_CELL
+    check_memory(path, needed, "the table")
     every = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     lines = [(number, line) for number, line in every if not line.startswith("#")]
     if not lines:

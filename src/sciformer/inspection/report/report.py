@@ -58,7 +58,7 @@ class ReportData:
         self.judged: dict[str, Evaluation] = {}
         self.numbers: dict[str, Any] = {}  # for scores.json
         path = run.path / "scores.json"
-        self.before = path.read_text("utf-8") if path.exists() else ""  # kept if no part can be evaluated
+        self.before = path.read_text("utf-8", "replace") if path.exists() else ""  # kept if no part can be evaluated
         try:
             self.kept = {"step": None, **load_weights(run.folder.model)[1]}
             self.data = run.data()
