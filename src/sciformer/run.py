@@ -53,7 +53,7 @@ class Run:
     ) -> None:
         self.folder = Folder(path)
         self.path, self.accept_changes, self.columns = self.folder.path, accept_changes, dict(columns or {})
-        if not self.folder.recipe.exists():
+        if not self.folder.recipe.exists() and not self.folder.files.sealed:
             message = f"{self.path} is not a run folder"
             raise UserError(message, hint="Train a run: sciformer train RECIPE --run FOLDER", file=self.path)
         if not self.folder.files.sealed:

@@ -362,13 +362,16 @@ def test_changed_file_of_a_run(tmp_path, texts, name):
     "recipe.yaml or statistics.json of a run changed or lost, and the training started again",
     "written again if that gives the hash in the manifest; the same result",
 )
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(path.read_bytes().replace(b"e", b"i", 1)), os.unlink])
 @pytest.mark.parametrize("name", ["recipe.yaml", "model/statistics.json"])
-def test_repaired_text(tmp_path, texts, name):
+def test_repaired_text(tmp_path, texts, name, damage):
     recipe, reference = texts
     go(recipe, tmp_path, stop_after=10)
     path = tmp_path / name
     whole = path.read_bytes()
-    path.write_bytes(whole.replace(b"e", b"i", 1))
+    damage(path)
+    with refuses(path.name, error=Damaged):
+        Run(tmp_path).step  # noqa: B018, it is read here
     with refuses(path.name if name == "recipe.yaml" else "train.seed"):
         go(recipe.change({"train.seed": 5}), tmp_path)
     with listening() as said:

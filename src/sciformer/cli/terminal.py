@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Stopped, UserError, is_out_of_memory, printable
+from ..files.seal import run_files
 from ..recipe.field import places
 from ..recipe.registry import built_in
 
@@ -240,7 +241,7 @@ def check_run(path: Path) -> None:
         run = next((above for above in path.resolve().parents if (above / "run.json").exists()), None)
         hint = f"Its run is {run}." if run else ""
         raise UserError(f"{path} is a file, not a run folder", hint=hint, file=path)
-    if (path / "recipe.yaml").exists():
+    if (path / "recipe.yaml").exists() or run_files(path).sealed:
         return
     there = find_runs() + find_runs(path)
     near = difflib.get_close_matches(str(path), there, n=1, cutoff=0.6)

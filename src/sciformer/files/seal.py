@@ -224,8 +224,10 @@ class SealedFolder:
             return False
 
     def _damaged(self, path: Path, why: str) -> Damaged:
-        again = f"Or run `sciformer train RECIPE --run {self.path}`, which repairs files, or starts over with --fresh."
-        hint = f"Restore {path.name} from a copy. {again}"
+        again = f"sciformer train RECIPE --run {self.path}"
+        hint = f"Restore {path.name} from a copy, or start over with `{again} --fresh`."
+        if path.name not in (MANIFEST, self.witness):
+            hint += f" Without --fresh, `{again}` writes the same file again if it can."
         return Damaged(f"a file of {self.path} is not as it was written: {why}", hint=hint, file=path)
 
 
