@@ -57,10 +57,11 @@ def check_zip(path: Path) -> None:
 
 
 def check_member(path: Path, member: zipfile.ZipInfo, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse an array of an .npz file that claims more bytes than are stored."""
+    """Refuse an array of an .npz file that is larger in its header than in the file."""
     claimed, name = math.prod(shape) * dtype.itemsize, member.filename.removesuffix(".npy")
     if claimed > member.file_size:
-        message = f"the array `{name}` of {path} claims {claimed:,} bytes, but {member.file_size:,} are stored"
+        stored = f"{claimed:,} bytes according to its header, but {member.file_size:,} bytes are stored"
+        message = f"the array `{name}` of {path} has {stored}"
         raise UserError(message, hint="It may be damaged: download or write it again.", file=path)
 
 
