@@ -127,7 +127,7 @@ def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
         named["error"] = error_of(named["value"], beside)
         texts = [name for name, kind in kinds.items() if kind.words and kind.listed == listed and _prefix(name) == nest]
         if not named["error"] and (worded := error_of(named["value"], texts)):
-            raise _worded(worded, "error", path)
+            raise _text_column_error(worded, "error", path)
     free = [name for name in kinds if name not in named.values()]
     points = [name for name in free if kinds[name].listed == listed and _prefix(name) == nest]
     single = [name for name in free if not kinds[name].listed]
