@@ -109,7 +109,7 @@ def test_damaged_records(tmp_path, texts):
     with refuses("hashes.0", error=Damaged):
         Run(tmp_path).assembly  # noqa: B018
     run.folder.seal({"model/statistics.json": json.dumps(state)})
-    for line in ('{"step": "3"}', '{"step": 3, "loss": {}}', '{"step": 3, "loss": "a"}', "[3]"):
+    for line in ('{"step": "3"}', '{"step": 3, "loss": {}}', '{"step": 3, "loss": [1]}', "[3]"):
         log = (tmp_path / "metrics.jsonl").read_text()
         (tmp_path / "metrics.jsonl").write_text(f"{log}{line}\n")
         with refuses(line[:9], file=tmp_path / "metrics.jsonl", line=len(log.splitlines()) + 1):

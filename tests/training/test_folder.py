@@ -300,7 +300,7 @@ def test_a_broken_line_in_the_middle_is_named(folder):
 
 def test_a_rewound_log_continues_like_one_that_was_never_interrupted(folder):
     def record(step):
-        return {"step": step, "loss": float("inf") if step == 2 else 1 / 3, "list": [step]}
+        return {"step": step, "loss": float("inf") if step == 2 else 1 / 3, "samples": [step]}
 
     folder.append({"start": True})
     for step in range(6):

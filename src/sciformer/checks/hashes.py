@@ -15,7 +15,7 @@ from pathlib import Path
 from ..errors import UserError
 from ..files.atomic import write_text
 
-LINE = re.compile(r"([0-9a-f]{64})[ \t]+\*?(.+)")
+LINE = re.compile(r"([0-9a-f]{64})[ \t]+\*?([^\0]+)")
 
 
 def compare_hashes(listed: Path, files: Sequence[Path]) -> tuple[list[str], list[str]]:

@@ -40,6 +40,7 @@ else:
 
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # a run folder may come from another person: never write through its links
 LOCKED_FOLDERS: set[tuple[int, int, int]] = set()  # (process, device, inode) of the folders locked by this process
+LOGGED_LISTS = ("samples", "bounds")
 CLAIM_ATTEMPTS = 50  # attempts to create a folder, if another process removes it again
 # Files of a training; `--fresh` removes them. The last two files show that the folder is a run.
 RUN_FILES = (
@@ -100,9 +101,12 @@ def assert_plain(value: Any, where: str) -> None:
 
 
 def is_record(value: Any) -> bool:
-    """Whether a value is a record of the log: a step, and numbers or lists by name."""
+    """Whether a value is a record of the log: a step, numbers by name, and the lists of LOGGED_LISTS."""
     plain = type(value) is dict and type(value.get("step", 0)) is int
-    return plain and all(type(item) in (int, float, bool, list) for item in value.values())
+    return plain and all(
+        type(item) in (int, float, bool) or (type(item) is list and name in LOGGED_LISTS)
+        for name, item in value.items()
+    )
 
 
 class Folder:

@@ -87,7 +87,7 @@ class ReportData:
             made = evaluate(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
             self.evaluated[part] = made
             about[part] = {"samples": dataset.samples, "judged": made.size, "scores": made.scores}
-            if made.windows:
+            if len(dataset) != dataset.samples:
                 about[part] |= {"windows": len(dataset), "judged_windows": made.windows}
             objective = data.objective
             about[part]["intervals"] = objective.score_intervals(made.outputs)
