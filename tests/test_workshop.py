@@ -61,9 +61,10 @@ def test_public_names_of_the_package_come_when_they_are_asked_for():
 
 
 def test_nothing_runs_at_import():
-    """No output, no change of global state, and no torch where only the version is wanted."""
+    """No output, no change of global state, no torch for the version alone, and no compiler until it is used."""
     code = "import sys, sciformer; assert 'torch' not in sys.modules; import torch; s = torch.initial_seed(); "
-    code += "r = torch.get_rng_state(); t = torch.get_num_threads(); import sciformer.nn, sciformer.inspection; "
+    code += "r = torch.get_rng_state(); t = torch.get_num_threads(); import sciformer.run, sciformer.inspection; "
+    code += "assert 'torch._dynamo' not in sys.modules; "
     code += (
         "assert torch.equal(r, torch.get_rng_state()) and t == torch.get_num_threads() and s == torch.initial_seed()"
     )

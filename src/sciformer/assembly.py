@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +14,10 @@ from torch import nn
 from .data.batch import Stream
 from .data.columns import Array, Table
 from .data.dataset import Dataset, Watch
-from .data.profile import Comparison, ProfileBuilder, describe_profile
+from .data.profile import Comparison, ProfileBuilder, check_profile, describe_profile
 from .data.source import Data, Memory, Source, Splits, pieces
 from .data.windows import Windows
-from .errors import UserError, one_of
+from .errors import UserError, is_out_of_memory, one_of
 from .files.limits import free_memory
 from .objectives.base import Carried, Objective
 from .recipe import Recipe
@@ -60,7 +59,7 @@ def _memory_errors() -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if isinstance(error, RuntimeError) and not re.search("allocate memory|out of memory|overflow", str(error)):
+        if not is_out_of_memory(error) and "overflow" not in str(error):
             raise
         hint = "Lower model.dim, model.depth, tokens.context or the vocabulary."
         raise UserError("the weights do not fit into memory", hint=hint, key="model.dim") from error
@@ -197,12 +196,14 @@ class Assembly:
         """Restore the fitted state of tokens and objective."""
         self._restore_tokens(state)
         self.profile = state.get("profile")
-        self.objective.state.update(copy.deepcopy(state["objective"]))
+        if self.profile is not None:
+            check_profile(self.profile)
+        self.objective.restore(state["objective"])
 
     def _restore_tokens(self, state: Mapping[str, Any]) -> None:
         for name, tokens in self.tokens.items():
             one_of("a stream of the stored state", name, state["tokens"])
-            tokens.state.update(copy.deepcopy(state["tokens"][name]))
+            tokens.restore(state["tokens"][name])
 
     def dataset(self, part: str) -> Dataset:
         """Samples of a part of the data; only windows of the training part may overlap."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from signal import Signals
 from typing import Any
 
+OUT_OF_MEMORY = re.compile("out of memory|allocate memory")  # of PyTorch, on a GPU or on the CPU
 DOTTED_KEY = re.compile(r"[a-z_]+(\.[a-z_]+)+")
 # Control characters, except line end and tab; changes of the direction of writing; halves of characters.
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -18,6 +19,13 @@ UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069
 def printable(text: str) -> str:
     r"""Text that cannot control a terminal: an escape character becomes \x1b."""
     return UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the memory of the GPU or of the machine ran out."""
+    if isinstance(error, RuntimeError):
+        return type(error).__name__ == "OutOfMemoryError" or OUT_OF_MEMORY.search(str(error)) is not None
+    return isinstance(error, MemoryError)
 
 
 class UserError(ValueError):

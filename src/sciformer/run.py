@@ -53,7 +53,7 @@ class Run:
     ) -> None:
         self.folder = Folder(path)
         self.path, self.accept_changes, self.columns = self.folder.path, accept_changes, dict(columns or {})
-        if not self.folder.recipe.exists():
+        if not self.folder.recipe.exists() and not self.folder.files.sealed:
             message = f"{self.path} is not a run folder"
             raise UserError(message, hint="Train a run: sciformer train RECIPE --run FOLDER", file=self.path)
         if not self.folder.files.sealed:
@@ -255,7 +255,11 @@ def _train(
         engine.restore(saved)
     about = {**describe_run(assembly, engine, plugins), "seconds": old.get("seconds", 0.0)}
     note_versions(old, about, teller.log)
-    about |= {"recipe": recipe.name, "began": old.get("began") or time.strftime("%Y-%m-%d %H:%M")}
+    about |= {
+        "last_checkpoint": engine.number,
+        "recipe": recipe.name,
+        "began": old.get("began") or time.strftime("%Y-%m-%d %H:%M"),
+    }
     if recipe.train.init_from:
         about["init_from"] = old.get("init_from") or (assembly.pretrained and assembly.pretrained.about)
 
@@ -278,6 +282,7 @@ def _train(
             engine.close()
             if ranks.first:
                 about["seconds"] += time.monotonic() - began
+                about["last_checkpoint"] = max(checkpoint.steps(folder.checkpoints), default=0)
                 try:
                     folder.seal({"run.json": json.dumps(about, indent=1)})
                 except UserError as error:  # logged, because another error may be on its way
@@ -286,7 +291,7 @@ def _train(
         engine.average_checkpoints()
     done = Run(folder.path, plugins, accept_changes)
     if engine.complete and ranks.first:
-        if report and not (before and intact and folder.report.exists()):
+        if report and not (before and intact and folder.report.exists() and folder.peek("scores.json")):
             done.report()
         teller.log(f"done in {duration(time.monotonic() - began)}: {folder.path}")
     return done
@@ -316,6 +321,11 @@ def _open(
     old: dict[str, Any] = folder.read_json("run.json") if begun else {}
     state: dict[str, Any] | None = None
     damaged: dict[str, Damaged] = {}
+    if not begun and (step := folder.peek("run.json").get("last_checkpoint")):
+        message = f"the checkpoints of {folder.path} are gone (the last one was of step {step}), so that a training"
+        message += " would start over and replace the model"
+        hint = "Restore them, train in another folder with --run, or start over with --fresh."
+        raise UserError(message, hint=hint, file=folder.path)
     if begun:
         plugin.check_plugins(old.get("plugins", []), list(plugins), accepted=accept_changes)
         try:

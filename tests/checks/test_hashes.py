@@ -4,9 +4,11 @@ import shutil
 import subprocess
 
 import pytest
+from PIL import Image
 
 from sciformer.checks.hashes import compare_hashes
 from sciformer.cli.main import main
+from sciformer.recipe import Recipe
 from tests.errors import refuses
 
 TEXT = "the quick brown fox jumps over the lazy dog, and the lazy dog sleeps on.\n" * 30
@@ -43,6 +45,10 @@ def test_a_flipped_bit_is_named(tmp_path, files):
     problems, notes = compare_hashes(listed, files)
     assert not problems
     assert str(files[1]) in notes[0]
+    listed.write_text(f"{64 * '0'}  other/a.txt\n")
+    (problem,), notes = compare_hashes(listed, files)
+    assert str(files[0]) in problem
+    assert not notes
     listed.write_text("abc  data/a.txt\n")
     with refuses("abc", file=listed, line=1):
         compare_hashes(listed, files)
@@ -59,3 +65,18 @@ def test_a_deep_check_compares_with_the_list_beside_the_recipe(tmp_path, files, 
     said = capsys.readouterr().out
     assert "a.txt" in said
     assert "mine.sha256" in said
+
+
+def test_pictures_in_folders_are_listed(tmp_path):
+    for number in range(12):
+        path = tmp_path / ("dark" if number % 2 else "light") / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.new("L", (8, 8), number * 10).save(path)
+    recipe = Recipe.load("images/mnist-vit", {"data.kind": "images", "data.files": [str(tmp_path)]})
+    files = recipe.data.open().files
+    assert sorted(files) == sorted(tmp_path.glob("*/*.png"))
+    listed = tmp_path / "list.sha256"
+    compare_hashes(listed, files)
+    flip(files[3])
+    (problem,), _ = compare_hashes(listed, files)
+    assert str(files[3]) in problem

@@ -8,9 +8,11 @@ import sys
 import time
 
 import pytest
+import torch
 
 from sciformer import __version__
 from sciformer.cli.main import app, main
+from sciformer.cli.terminal import LossyFile, say
 from sciformer.recipe import recipes
 
 VERBS = ["recipes", "new", "check", "train", "pretrain", "finetune", "compare", "evaluate", "calibrate", "predict"]
@@ -159,6 +161,7 @@ def test_a_run_in_the_home_folder(refused, tmp_path, monkeypatch):
     (tmp_path / "home" / "x").write_text("a file")
     assert str(tmp_path / "home" / "x") in refused("train", "text/gpt-char", "--run=~/x")
     assert str(tmp_path / "home" / "y") in refused("report", "~/y")
+    assert "--run" in refused("train", "text/gpt-char", "--run", " ")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
 
 
@@ -241,6 +244,11 @@ def test_no_name_controls_the_terminal(capsys):
         assert not {"\x1b", "\u202e"} & {*error}
 
 
+def test_results_are_printed_without_control_characters(capsys):
+    say("wrote r/\x1b[31m\u202e.html")
+    assert capsys.readouterr().out == "wrote r/\\x1b[31m\\u202e.html\n"
+
+
 @pytest.mark.parametrize("output", ["ascii", "closed", "full"])
 def test_any_output_is_enough(output):
     line = f"{sys.executable} -m sciformer recipes"
@@ -250,6 +258,28 @@ def test_any_output_is_enough(output):
     assert "Traceback" not in done.stderr
     assert done.returncode == (2 if output == "full" else 0)
     assert ("error: " in done.stderr) == (output == "full")
+
+
+def test_messages_on_a_full_disk_stop_nothing():
+    line = f"{sys.executable} -m sciformer train nothing.yaml 2>/dev/full"
+    assert subprocess.run(line, shell=True, env=PLAIN, check=False, timeout=120).returncode == 2
+    with LossyFile("/dev/full", "w") as file:
+        assert file.write(b"step 1") == 6
+
+
+def test_a_terminal_without_width(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    assert main(["--help"]) == 0
+    assert "Usage" in capsys.readouterr().out
+
+
+def test_no_memory_is_a_fault_of_the_machine(capsys, monkeypatch):
+    def full(console):
+        torch.empty(1 << 60)
+
+    monkeypatch.setattr("sciformer.cli.show.show_recipes", full)
+    assert main(["recipes"]) == 2
+    assert f"{4 << 60}" in capsys.readouterr().err
 
 
 def test_names_that_the_disk_refuses(tmp_path, capsys, monkeypatch):

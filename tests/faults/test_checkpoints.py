@@ -10,6 +10,8 @@ import signal
 
 import pytest
 
+from sciformer.cli.main import main
+from sciformer.files.seal import Damaged
 from sciformer.run import Run
 from sciformer.training import checkpoint
 from sciformer.training.weights import load_weights
@@ -68,6 +70,51 @@ def test_all_checkpoints_damaged(tmp_path, texts):
     with refuses("step-0000010", "step-0000008", "weights.safetensors", file=tmp_path / "checkpoints"):
         go(recipe, tmp_path)
     assert checkpoint.steps(tmp_path / "checkpoints") == [8, 10]
+
+
+@fault(
+    "all checkpoints of a run deleted, and the training started again",
+    "refused, because it would replace the model; `--fresh` starts over",
+)
+def test_deleted_checkpoints(tmp_path, texts):
+    recipe, reference = texts
+    run = go(recipe, tmp_path, stop_after=10)
+    before = read_weights(run)
+    shutil.rmtree(tmp_path / "checkpoints")
+    with refuses("step 10", file=tmp_path, hint="--fresh"):
+        go(recipe.change({"train.learning_rate": 1e-4}), tmp_path)
+    assert read_weights(Run(tmp_path)) == before
+    assert_same(go(recipe, tmp_path, fresh=True), reference)
+
+
+def read_weights(run):
+    """Bytes of the best model of a run, verified."""
+    return run.folder.files.read("model/weights.safetensors")
+
+
+@fault("a log record, scores.json or an entry of statistics.json damaged", "refused with its name, or written again")
+def test_damaged_records(tmp_path, texts):
+    recipe, _ = texts
+    run = go(recipe, tmp_path, report=True)
+    (tmp_path / "scores.json").write_text('{"parts": {"val')
+    assert main(["train", str(tmp_path), "--quiet"]) == 0
+    assert "valid" in json.loads((tmp_path / "scores.json").read_text())["parts"]
+    state = json.loads((tmp_path / "model" / "statistics.json").read_text())
+    for key in ("tokens", "objective"):
+        files = {"model/statistics.json": json.dumps({name: one for name, one in state.items() if name != key})}
+        run.folder.seal(files)
+        with refuses(repr(key), error=Damaged):
+            Run(tmp_path).assembly  # noqa: B018, it is read here
+    run.folder.seal({"model/statistics.json": json.dumps({**state, "profile": {**state["profile"], "hashes": [-1]}})})
+    with refuses("hashes.0", error=Damaged):
+        Run(tmp_path).assembly  # noqa: B018
+    run.folder.seal({"model/statistics.json": json.dumps(state)})
+    for line in ('{"step": "3"}', '{"step": 3, "loss": {}}', '{"step": 3, "loss": [1]}', "[3]"):
+        log = (tmp_path / "metrics.jsonl").read_text()
+        (tmp_path / "metrics.jsonl").write_text(f"{log}{line}\n")
+        with refuses(line[:9], file=tmp_path / "metrics.jsonl", line=len(log.splitlines()) + 1):
+            go(recipe, tmp_path)
+        (tmp_path / "metrics.jsonl").write_text(log)
 
 
 def until_full(recipe, folder, step, room):
@@ -315,13 +362,16 @@ def test_changed_file_of_a_run(tmp_path, texts, name):
     "recipe.yaml or statistics.json of a run changed or lost, and the training started again",
     "written again if that gives the hash in the manifest; the same result",
 )
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(path.read_bytes().replace(b"e", b"i", 1)), os.unlink])
 @pytest.mark.parametrize("name", ["recipe.yaml", "model/statistics.json"])
-def test_repaired_text(tmp_path, texts, name):
+def test_repaired_text(tmp_path, texts, name, damage):
     recipe, reference = texts
     go(recipe, tmp_path, stop_after=10)
     path = tmp_path / name
     whole = path.read_bytes()
-    path.write_bytes(whole.replace(b"e", b"i", 1))
+    damage(path)
+    with refuses(path.name, error=Damaged):
+        Run(tmp_path).step  # noqa: B018, it is read here
     with refuses(path.name if name == "recipe.yaml" else "train.seed"):
         go(recipe.change({"train.seed": 5}), tmp_path)
     with listening() as said:

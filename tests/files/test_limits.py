@@ -11,6 +11,7 @@ from sciformer.data.readers.text_parts import read_text
 from sciformer.domains.images.reader.arrays import open_arrays
 from sciformer.files import limits
 from sciformer.files.formats.base import Layout, open_file
+from sciformer.files.formats.delimited import read_delimited
 from sciformer.files.formats.npz import read_arrays
 from sciformer.files.limits import free_memory
 from tests.domains.images.reader.examples import idx
@@ -22,7 +23,7 @@ h5py = pytest.importorskip("h5py")
 @pytest.fixture
 def little_memory(monkeypatch):
     """A machine with 1 MB of free memory."""
-    for module in ("limits", "formats.npz", "formats.hdf5"):
+    for module in ("limits", "formats.npz", "formats.hdf5", "formats.delimited"):
         monkeypatch.setattr(f"sciformer.files.{module}.check_memory", limits.check_memory)
     monkeypatch.setattr("sciformer.files.limits.free_memory", lambda: 1 << 20)
     monkeypatch.setattr("sciformer.data.readers.text_parts.free_memory", lambda: 1 << 20)
@@ -43,6 +44,12 @@ def test_packed_files_must_fit_into_memory(tmp_path, little_memory):
         read_text(tmp_path / "a.txt.gz")
 
 
+def test_a_parsed_table_must_fit_into_memory(tmp_path, little_memory):
+    (tmp_path / "a.csv").write_text("id,time,value\n" + "1,2,3\n" * 5_000)
+    with refuses(f"{1 << 20:,}", file=tmp_path / "a.csv"):
+        read_delimited(tmp_path / "a.csv", Layout())
+
+
 def test_an_array_must_be_as_large_as_its_header_claims(tmp_path):
     whole = io.BytesIO()
     np.lib.format.write_array_header_1_0(whole, {"descr": "<f8", "fortran_order": False, "shape": (1 << 40,)})
@@ -50,6 +57,8 @@ def test_an_array_must_be_as_large_as_its_header_claims(tmp_path):
         file.writestr("image.npy", whole.getvalue())
     with refuses("image", f"{8 << 40:,}", file=tmp_path / "a.npz"):
         read_arrays(tmp_path / "a.npz")
+    with refuses("image", f"{8 << 40:,}", file=tmp_path / "a.npz"):
+        open_arrays(tmp_path / "a.npz")
     idx(tmp_path / "a.idx", np.zeros((2, 4, 4), np.uint8))
     raw = bytearray((tmp_path / "a.idx").read_bytes())
     raw[4:8] = b"\xff" * 4

@@ -1,5 +1,6 @@
 """Damage to files: bits, cuts, copies, extreme numbers; for containers, also in the parts that are packed."""
 
+import gzip
 import io
 import re
 import zipfile
@@ -97,6 +98,11 @@ def damage_zip(raw, rng):
         for name, member in members.items():
             whole.writestr(name, member)
     return made.getvalue()
+
+
+def damage_gzip(raw, rng):
+    """A gzip file, with damaged contents in half of the cases."""
+    return damage(raw, rng) if rng.random() < 0.5 else gzip.compress(damage(gzip.decompress(raw), rng), 1, mtime=0)
 
 
 def damage_tensors(tensors, rng):

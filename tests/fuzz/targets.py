@@ -1,38 +1,59 @@
 """Formats to fuzz: a small valid file of each, its damage, and the code that reads it."""
 
+import atexit
 import gzip
 import io
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import safetensors.torch
 import torch
 import yaml
+from rich.console import Console
 
+from sciformer.checks.hashes import compare_hashes
+from sciformer.cli.show import show_run
+from sciformer.data.readers.arrays import Arrays
 from sciformer.data.readers.events.reader import EventFiles
 from sciformer.data.readers.series.reader import SeriesFiles
 from sciformer.data.source import pieces
 from sciformer.domains.images.reader.reader import ImageFiles
 from sciformer.domains.jets.interop.data_config import import_data
 from sciformer.domains.text.readers.labelled import Lines
+from sciformer.domains.text.readers.pairs import Parallel
 from sciformer.domains.text.readers.running import TextFiles
 from sciformer.domains.text.readers.tagged import Columns
 from sciformer.files.formats.npz import read_arrays
-from sciformer.interop import import_model
+from sciformer.files.seal import run_files
+from sciformer.inspection.plots import curves
+from sciformer.interop import export_model, import_model
 from sciformer.recipe import Recipe
+from sciformer.recipe.new import new
+from sciformer.run import Run, train
+from sciformer.training import checkpoint
 from tests.data.readers.events.examples import padded, table, write_parquet, write_root
 from tests.data.readers.series.examples import objects, write_astropy, write_csv, write_lists
+from tests.domains.images.interop.test_timm import config as timm_config
+from tests.domains.images.interop.test_timm import weights as timm_weights
 from tests.domains.images.reader.examples import picture, pixels
 from tests.domains.jets.interop import weaver_keys
 from tests.domains.lightcurves.test_astromer import shapes as astromer_shapes
 from tests.domains.text.foreign import byte_pairs
-from tests.fuzz.mutate import damage, damage_tensors, damage_zip
+from tests.fuzz.mutate import damage, damage_gzip, damage_tensors, damage_zip
+from tests.interop.shaken import graph_run
 
 SERIES = {"label": "type", "time": "mjd", "value": "mag", "error": "magerr", "band": "filter", "id": "objectId"}
+
+
+CSV_TEXT = "objectId,mjd,mag,magerr,filter,type\n" + "".join(
+    f"a{n // 8},{n % 8}.5,15.{n},0.1,g,RR\n" for n in range(40)
+)
 
 
 @dataclass(frozen=True)
@@ -43,12 +64,14 @@ class Target:
     write   writes the valid file into a folder
     read    reads the file as a user would
     damage  makes the bytes of a case: (bytes, random numbers) -> bytes
+    needed  whether a file that cannot be read is refused; else it is ignored
     """
 
     name: str
     write: Callable[[Path], object]
     read: Callable[[Path], object]
     damage: Callable[[bytes, np.random.Generator], bytes] = damage
+    needed: bool = True
 
 
 def series(path):
@@ -185,6 +208,106 @@ def imported_folder(path):
     return imported(path, path.parent)
 
 
+def write_timm_folder(path):
+    (path.parent / "config.json").write_text(json.dumps(timm_config()))
+    safetensors.torch.save_file(timm_weights(places=3), path.parent / "model.safetensors")
+
+
+def write_vit(path):
+    """A small ViT in the folder of the file, exported from a run of ours."""
+    sections = {"tokens": {"kind": "patches", "patch": 4}, "model": {"kind": "encoder", "norm_epsilon": 1e-6}}
+    sections["model"] |= {"dim": 8, "depth": 1, "heads": 2, "pool": "class_token", "position": "learned"}
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(f"{folder}/a.npz", image=pixels(12, 8, 8, 3), label=np.arange(12) % 2)
+        sections |= {"data": {"kind": "images", "files": [f"{folder}/a.npz"]}, "objective": {"kind": "classify"}}
+        export_model(graph_run(Path(folder, "run"), **sections), path.parent, "huggingface")
+
+
+def run_of(path):
+    """The run folder above a file."""
+    return next(folder for folder in path.parents if folder.name == "run")
+
+
+@cache
+def made_run():
+    """A run of two steps on labelled texts, in a temporary folder."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    lines = "".join(f"{'bad' if n % 2 else 'good'}\tthe cat {n}\n" for n in range(24))
+    (folder / "a.tsv").write_text(lines)
+    sections = {
+        "data": {"kind": "lines", "files": [str(folder / "a.tsv")], "columns": ["label", "text"]},
+        "tokens": {"kind": "text", "unit": "words", "context": 8},
+        "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2},
+        "objective": {"kind": "classify"},
+        "train": {"steps": 2, "batch": 4, "log_every": 1, "evaluate_every": 1, "save_every": 2, "device": "cpu"},
+    }
+    run = train(Recipe.from_dict(sections), folder / "run", show=False, report=False)
+    scores = {part: {"scores": run.scores, "too_few": ["auc"]} for part in ("valid", "test")}
+    run.folder.write("scores.json", json.dumps({"parts": scores, "along": {"column": "x", "crossing": 1.5}}))
+    return run.path
+
+
+def write_run(path):
+    shutil.copytree(made_run(), run_of(path), dirs_exist_ok=True)
+
+
+def use_run(path):
+    """Use a run in every way that reads its files."""
+    run = Run(run_of(path))
+    show_run(run, Console(file=io.StringIO()))
+    curves.draw_history(run.records, {"loss": "training", "valid_loss": "validation"}, ylabel="loss")
+    return run.scores, run.predict({"text": np.array(["the cat"])})
+
+
+def use_resealed_run(path):
+    """Use a run with a manifest that has the hash of the damaged file."""
+    run = run_of(path)
+    run_files(run).write({str(path.relative_to(run)): path.read_bytes()}, anew=True)
+    return use_run(path)
+
+
+def use_checkpoint(path):
+    return checkpoint.load(run_of(path) / "checkpoints", log=lambda text: None)
+
+
+def guess(kind):
+    return lambda path: new(kind, [path], path.parent / "guess.yaml", overwrite=True)
+
+
+def write_pairs(path):
+    (path.parent / "a.en").write_text("the cat sat\nthe dog\n" * 8)
+    (path.parent / "a.de").write_text("der Käfer saß\nder Hund\n" * 8)
+
+
+def read_pairs(path):
+    files = [str(path.parent / "a.{}")]
+    return list(pieces(Parallel(kind="parallel", files=files, columns=["en", "de"]).open().sources["train"]))
+
+
+def write_pictures(path):
+    """A table of pictures."""
+    for number in range(12):
+        picture(path.parent / f"{number}.png")
+    path.write_text("path,label,size\n" + "".join(f"{number}.png,{'ab'[number % 2]},1\n" for number in range(12)))
+
+
+def write_gzip(path, words):
+    path.write_bytes(gzip.compress(words.encode(), mtime=0))
+
+
+def write_hashes(path):
+    (path.parent / "a.txt").write_text("the cat")
+    compare_hashes(path, [path.parent / "a.txt"])
+
+
+def write_hdf5_images(path):
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        file["image"], file["label"] = pixels(6, 8, 8), np.arange(6)
+
+
 def text(words):
     return lambda path: path.write_text(words * 8, "utf-8")
 
@@ -212,6 +335,11 @@ TARGETS = {
     "png": Target("a.png", picture, images),
     "jpeg": Target("a.jpg", picture, images),
     "tiff": Target("a.tif", lambda path: picture(path, compression="tiff_lzw"), images),
+    "gif": Target("a.gif", lambda path: picture(path, pixels(8, 8)), images),
+    "webp": Target("a.webp", picture, images),
+    "bmp": Target("a.bmp", picture, images),
+    "hdf5_images": Target("a.h5", write_hdf5_images, images),
+    "table_of_pictures": Target("a.csv", write_pictures, images),
     "fits": Target("a.fits", lambda path: write_astropy(path, objects()), series),
     "fits_images": Target("a.fits", write_fits_image, images),
     "hdf5": Target("a.h5", write_hdf5, events),
@@ -219,6 +347,7 @@ TARGETS = {
     "parquet_series": Target("a.parquet", lambda path: write_lists(path, objects()), series),
     "root": Target("a.root", lambda path: write_root(path, table(20)), events),
     "csv": Target("a.csv", lambda path: write_csv(path, objects()), series),
+    "csv_gz": Target("a.csv.gz", lambda path: write_gzip(path, CSV_TEXT), series, damage_gzip),
     "ecsv": Target("a.ecsv", lambda path: write_astropy(path, objects()), series),
     "tsv": Target(
         "a.tsv",
@@ -235,6 +364,24 @@ TARGETS = {
         text("The cat sat.\nDer Käfer saß 1234 ☃.\n\n"),
         lambda path: list(pieces(TextFiles(kind="text", files=[str(path)]).read([path]))),
     ),
+    "text_gz": Target(
+        "a.txt.gz",
+        lambda path: write_gzip(path, "The cat sat.\nDer Käfer saß 1234 ☃.\n\n" * 8),
+        lambda path: list(pieces(TextFiles(kind="text", files=[str(path)]).read([path]))),
+        damage_gzip,
+    ),
+    "labelled_csv": Target(
+        "a.csv",
+        text('label,text\ngood,"the cat, ""sat"""\nbad,the dog\n'),
+        lambda path: list(pieces(Lines(kind="lines").read([path]))),
+    ),
+    "parallel": Target("a.de", write_pairs, read_pairs),
+    "arrays": Target(
+        "a.npz",
+        lambda path: np.savez(path, x=pixels(12, 5), label=np.arange(12) % 2),
+        lambda path: list(pieces(Arrays(kind="arrays").read([path]))),
+        damage_zip,
+    ),
     "conll": Target(
         "a.conll",
         text("The O\ncat B-animal\nsat O\n\n-DOCSTART- O\n\n"),
@@ -250,4 +397,28 @@ TARGETS = {
     "tokenizer": Target("tokenizer.json", write_model, imported_folder),
     "config": Target("config.json", write_model, imported_folder),
     "gguf": Target("a.gguf", write_gguf, imported),
+    "timm": Target("model.safetensors", write_timm_folder, imported_folder, damage_safetensors),
+    "timm_config": Target("config.json", write_timm_folder, imported_folder),
+    "vit_config": Target("config.json", write_vit, imported_folder),
+    "vit_pixels": Target("preprocessor_config.json", write_vit, imported_folder),
+    "statistics": Target("run/model/statistics.json", write_run, use_resealed_run),
+    "run_json": Target("run/run.json", write_run, use_resealed_run),
+    "run_recipe": Target("run/recipe.yaml", write_run, use_resealed_run),
+    "run_weights": Target("run/model/weights.safetensors", write_run, use_resealed_run, damage_safetensors),
+    "manifest": Target("run/manifest.json", write_run, use_run),
+    "log": Target("run/metrics.jsonl", write_run, use_run),
+    "scores": Target("run/scores.json", write_run, use_run, needed=False),
+    "checkpoint": Target("run/checkpoints/step-0000002/state.json", write_run, use_checkpoint),
+    "checkpoint_manifest": Target("run/checkpoints/step-0000002/manifest.json", write_run, use_checkpoint),
+    "hashes": Target("a.sha256", write_hashes, lambda path: compare_hashes(path, [path.parent / "a.txt"])),
+    "new_lightcurves": Target("a.csv", lambda path: write_csv(path, objects(14)), guess("lightcurves")),
+    "new_jets": Target("a.root", lambda path: write_root(path, table(20)), guess("jets")),
+    "new_arrays": Target(
+        "a.npz",
+        lambda path: np.savez(path, image=pixels(12, 4, 4), label=np.arange(12) % 3),
+        guess("arrays"),
+        damage_zip,
+    ),
+    "new_images": Target("a.csv", write_pictures, guess("images")),
+    "new_text": Target("a.tsv", text("good\tthe cat sat 1\nbad\tthe dog 2\n"), guess("text")),
 }

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from sciformer.assembly import Assembly
+from sciformer.nn.trunks.convolution import ConvNet
 from sciformer.recipe import Recipe
 from tests.errors import refuses
 
@@ -22,6 +23,32 @@ NONSENSE = {
     "tokens.patch": 10**23,
     "data.samples": 10**15,
 }
+
+
+NONSENSE_OF = {
+    ("images/mnist-vit", "data.size"): 10**9,
+    ("images/mnist-vit", "data.channels"): 10**9,
+    ("images/mnist-vit", "tokens.noise_std"): 1e300,
+    ("images/mnist-vit", "tokens.shift"): 10**12,
+    ("images/mnist-vit", "model.norm_epsilon"): 1e300,
+    ("images/mnist-vit", "model.head_dim"): 10**9,
+    ("jets/part", "tokens.widths"): [-5],
+    ("jets/part", "tokens.pair_widths"): [64, 10**9],
+    ("text/gpt-bpe", "tokens.vocabulary"): 10**9,
+    ("text/transformer-tiny", "objective.beam"): 10**9,
+    ("lightcurves/cnn", "model.dilation_growth"): 10**9,
+}
+
+
+@pytest.mark.parametrize(("recipe", "key"), NONSENSE_OF)
+def test_nonsense_of_a_field_is_refused_by_its_key(recipe, key):
+    with refuses(key=key):
+        Recipe.load(recipe, {key: NONSENSE_OF[recipe, key]})
+
+
+def test_a_dilation_that_grows_beyond_all_series_is_refused():
+    with refuses(f"{16**20:,}", key="model.dilation_growth"):
+        ConvNet(8, 21, dilation_growth=16)
 
 
 @pytest.mark.parametrize("key", NONSENSE)

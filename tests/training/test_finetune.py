@@ -15,7 +15,17 @@ from sciformer.training.finetune import Pretrained, load_pretrained
 from sciformer.training.folder import Folder
 from sciformer.training.weights import load_weights
 from tests.errors import refuses
-from tests.training.tiny import after_updates, assert_same, go, image_recipe, in_ranks, left, listening, text_recipe
+from tests.training.tiny import (
+    after_updates,
+    assert_same,
+    at_step,
+    go,
+    image_recipe,
+    in_ranks,
+    left,
+    listening,
+    text_recipe,
+)
 
 BODY = ("entrance.", "trunk.")
 
@@ -284,8 +294,12 @@ def test_what_answers_from_the_start_is_judged_and_nothing_worse_is_kept(runs, t
 
 def test_a_start_is_judged_once_though_the_run_began_twice(runs, tmp_path):
     recipe = image_recipe(runs, train__init_from=str(runs / "classes"))
-    run = go(recipe, tmp_path / "run", stop_after=3)
-    shutil.rmtree(run.folder.checkpoints)  # as if killed before the first one
+
+    def die():
+        raise RuntimeError("before the first checkpoint")
+
+    with pytest.raises(RuntimeError), at_step(3, die):
+        go(recipe, tmp_path / "run")
     again = go(recipe, tmp_path / "run")
     assert [record["step"] for record in again.records if "valid_loss" in record] == [0, 5, 10, 14]
     assert_same(again, left(go(recipe, tmp_path / "other")))

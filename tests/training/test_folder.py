@@ -276,7 +276,7 @@ def test_a_full_disk_leaves_the_old_text_and_the_old_lines(folder):
 def test_a_log_torn_anywhere_is_read_and_continued(folder):
     assert folder.records() == []
     folder.rewind(0)
-    records = [{"step": step, "loss": 0.1 * step, "text": "ü\n"} for step in range(3)]
+    records = [{"step": step, "loss": 0.1 * step, "bounds": ["ü\n"]} for step in range(3)]
     for record in records:
         folder.append(record)
     whole = folder.log.read_bytes()
@@ -300,9 +300,9 @@ def test_a_broken_line_in_the_middle_is_named(folder):
 
 def test_a_rewound_log_continues_like_one_that_was_never_interrupted(folder):
     def record(step):
-        return {"step": step, "loss": float("inf") if step == 2 else 1 / 3, "list": [step]}
+        return {"step": step, "loss": float("inf") if step == 2 else 1 / 3, "samples": [step]}
 
-    folder.append({"event": "start"})
+    folder.append({"start": True})
     for step in range(6):
         folder.append(record(step))
     whole = folder.log.read_bytes()

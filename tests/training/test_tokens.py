@@ -225,7 +225,7 @@ def test_checking_a_recipe_by_tokens(tmp_path):
     assert few.problems == many.problems == []
     assert [note for note in few.notes if "train.tokens" in note] == [few.notes[-1]]
     assert not many.notes
-    assert "for about 1 windows" in few.facts["Time"]["a step"]
+    assert "for about 1 samples" in few.facts["Time"]["a step"]
     assert many.figures["memory_bytes"] > few.figures["memory_bytes"]
     batches = go(recipes[1], tmp_path / "run").about["batches"]
     assert f"({STEPS / batches:.3g} passes)" in many.facts["Time"]["the training"]

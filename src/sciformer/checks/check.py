@@ -107,8 +107,7 @@ def check(
             assembly = Assembly.open(recipe, log=log, pretrained=pretrained)
             _data(checked, assembly, deep)
             if hashes is not None and assembly.splits is not None:
-                files = [Path(name) for name in assembly.splits.fingerprint if Path(name).is_file()]
-                problems, notes = compare_hashes(hashes, files)
+                problems, notes = compare_hashes(hashes, assembly.splits.files)
                 checked.problems += problems
                 checked.notes += notes
             for stream, section in assembly.tokens.items():

@@ -17,6 +17,7 @@ from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
+from ..errors import is_out_of_memory
 from ..evaluation.evaluate import autocast
 from ..files.limits import free_memory
 from ..inspection.cost import Cost, cost, format_large, samples_at_once
@@ -140,15 +141,12 @@ def _estimate_time(checked: Checked, engine: Engine, most: int, log: Callable[[s
     checked.figures |= {"steps": engine.total, "seconds_per_step": step}
     checked.figures |= {"seconds_per_evaluation": evaluation, "seconds": total}
     train = engine.assembly.dataset("train")
-    passes = engine.total / engine.order.batches
-    if train.windows is not None:  # windows may overlap and show each token several times
-        shown = len(train) * train.width if train.width is not None else int(train.widths.sum())
-        passes *= shown / max(1, int(train.whole_lengths.sum()))
+    checked.figures["passes"] = engine.passes
     held = f"{engine.order.batch}" if settings.tokens is None else f"about {len(train) / engine.order.batches:.0f}"
     checked.fact("Time", "a step", f"{_format_seconds(step)} for {held} {train.unit}")
     checked.fact("Time", "an evaluation", f"{_format_seconds(evaluation)} on {count:,} {train.unit} of {part}")
     counted = f"{evaluations} evaluation{'s' * (evaluations != 1)}"
-    words = f"about {duration(total)}: {engine.total:,} steps ({passes:.3g} passes) and {counted}"
+    words = f"about {duration(total)}: {engine.length} and {counted}"
     checked.fact("Time", "the training", words)
 
 
@@ -186,9 +184,9 @@ def _estimate_memory(checked: Checked, engine: Engine, batch: Batch, log: Callab
     fixed = found.training_bytes - found.activation_bytes * samples_at_once(settings, few)
     needed, free = fixed + found.activation_bytes * once, _free_memory(device)
     checked.figures |= {"flops_per_sample": found.flops_per_sample, "memory_bytes": needed, "free_bytes": free}
-    operations = format_large(found.flops_per_sample, "FLOP")
-    checked.fact("Model", "operations", f"{operations} a sample, forward and backward")
-    words = f"about {format_large(needed, 'B')} for micro-batches of {once} samples; {format_large(free, 'B')} are free"
+    operations, unit = format_large(found.flops_per_sample, "FLOP"), engine.assembly.dataset("train").unit
+    checked.fact("Model", "operations", f"{operations} a {unit.removesuffix('s')}, forward and backward")
+    words = f"about {format_large(needed, 'B')} for micro-batches of {once} {unit}; {format_large(free, 'B')} are free"
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
         checked.figures["peak_bytes"] = peak
@@ -201,7 +199,7 @@ def _estimate_memory(checked: Checked, engine: Engine, batch: Batch, log: Callab
         fits, how = _largest_batch_by_cost(found, free - fixed, most), "estimated"
     checked.figures["largest_micro"] = fits
     least = "at least " if 2 * fits > most else ""
-    checked.fact("Memory", "micro-batch", f"{least}{fits:,} samples fit ({how})" if fits else "no sample fits")
+    checked.fact("Memory", "micro-batch", f"{least}{fits:,} {unit} fit ({how})" if fits else f"none of the {unit} fits")
     if device.type != "cuda" and needed > free:
         key = "train.batch" if engine.updater.one_pass else "train.micro_batch"
         advice = f"Set {key}: {fits}." if fits else "Reduce model.dim or model.depth."
@@ -228,7 +226,9 @@ def _largest_batch_on_cuda(engine: Engine, most: int, log: Callable[[str], None]
                 loss, _ = engine.step(batch.inputs(device, engine.updater.pad_to_multiple, engine.settings.packed))
             loss.backward()
             _wait(device)
-        except torch.OutOfMemoryError:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             break
         finally:
             engine.optimizer.zero_grad(set_to_none=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..errors import UserError
 from ..files.atomic import write_text
 
-LINE = re.compile(r"([0-9a-f]{64})[ \t]+\*?(.+)")
+LINE = re.compile(r"([0-9a-f]{64})[ \t]+\*?([^\0]+)")
 
 
 def compare_hashes(listed: Path, files: Sequence[Path]) -> tuple[list[str], list[str]]:
@@ -23,6 +23,8 @@ def compare_hashes(listed: Path, files: Sequence[Path]) -> tuple[list[str], list
 
     A list that does not exist is written. File names in the list are relative to its folder.
     """
+    if not files:
+        return [], ["The data have no files: there is nothing to hash."]
     found = {file: hash_of(file) for file in files}
     if not listed.exists():
         lines = [f"{digest}  {os.path.relpath(file, listed.parent)}\n" for file, digest in found.items()]
@@ -33,6 +35,10 @@ def compare_hashes(listed: Path, files: Sequence[Path]) -> tuple[list[str], list
     new = [file for file in found if file.resolve() not in known]
     problems = [f"{file} differs from its hash in {listed}: its SHA-256 is {found[file][:16]}..." for file in changed]
     problems = [f"{problem} Copy it again, or remove {listed.name} if the change is wanted." for problem in problems]
+    if len(new) == len(found):
+        return [
+            f"{listed} has none of the {len(found):,} data files, such as {new[0]}. Remove it, or move it back."
+        ], []
     notes = [f"{len(new):,} files are not in {listed}, the first is {new[0]}."] if new else []
     return problems, notes + [f"{len(found) - len(changed) - len(new):,} files agree with their hashes in {listed}."]
 

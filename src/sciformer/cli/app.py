@@ -42,7 +42,7 @@ RecipeName = Annotated[str, Parameter(help="Name from `sciformer recipes`, or a 
 
 def run_path(_: object, tokens: Sequence[Token]) -> Path:
     """Path of a run folder; `~` means the home folder, also in `--run=~/x`."""
-    if not (value := tokens[0].value):
+    if not (value := tokens[0].value).strip():
         raise ValueError("the name of a folder is empty; give a folder, such as runs/mine.")
     return Path(value).expanduser()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..errors import UserError
 from ..recipe.field import extensions
 from .app import CHANGES_HELP, Overwrite, Plugins, RunFolder, RunName, app, open_run
-from .terminal import RECIPE_CHANGES, log, next_steps
+from .terminal import RECIPE_CHANGES, log, next_steps, say
 
 
 @app.command(name="import", sort_key=12, help_epilogue=CHANGES_HELP)
@@ -48,7 +48,7 @@ def import_(
     made = import_model(source, run, dict(RECIPE_CHANGES), log)
     model = made.recipe.model
     count = f"{made.about['parameters']:,} parameters"
-    print(f"wrote {run}: {model.kind} of {model.depth} blocks of width {model.dim}, {count}")
+    say(f"wrote {run}: {model.kind} of {model.depth} blocks of width {model.dim}, {count}")
 
 
 def _import_data(source: Path, run: RunFolder | None, out: Path | None, overwrite: bool) -> None:
@@ -61,8 +61,8 @@ def _import_data(source: Path, run: RunFolder | None, out: Path | None, overwrit
     made = importer(source, out, dict(RECIPE_CHANGES), overwrite)
     for note in made.notes:
         log(f"not imported: {note}")
-    print(f"wrote {made.path}")
-    print(next_steps("sciformer check PATH", "sciformer train PATH", path=made.path))
+    say(f"wrote {made.path}")
+    say(next_steps("sciformer check PATH", "sciformer train PATH", path=made.path))
 
 
 @app.command(sort_key=13, help_epilogue="")
@@ -92,4 +92,4 @@ def export(run: RunName, /, *, out: Path, format: str = "", overwrite: bool = Fa
 
     for note in export_model(opened, out, format, overwrite):
         log(note)
-    print(f"wrote {out}")
+    say(f"wrote {out}")

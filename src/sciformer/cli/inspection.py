@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from .app import Plugins, RunName, app, open_run
-from .terminal import log
+from .terminal import log, say
 
 
 @app.command(sort_key=9, help_epilogue="")
 def report(run: RunName, /, *, plugin: Plugins = ()) -> None:
     """Write the report of a run again, as one self-contained HTML file."""
-    print(f"wrote {open_run(run, plugin).report()}")
+    say(f"wrote {open_run(run, plugin).report()}")
 
 
 @app.command(sort_key=10, help_epilogue="")
@@ -34,4 +34,4 @@ def inspect(
     from ..inspection.report.figures import inspect_run
 
     for path in inspect_run(opened, make_folder(out or run / "inspect"), samples=samples, part=part, log=log):
-        print(f"wrote {path}")
+        say(f"wrote {path}")

@@ -121,12 +121,11 @@ def show_run(run: Run, console: Console) -> None:
     """Print the scores and the report path of a finished training, and a next command."""
     from ..metrics import AtLeast
 
-    path = run.path / "scores.json"
-    kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    kept = run.folder.peek("scores.json")
     parts: dict[str, dict[str, float]] = {
         part: {
             name: AtLeast(value) if name in found.get("bounds", ()) else value
-            for name, value in found["scores"].items()
+            for name, value in found.get("scores", {}).items()
         }
         for part, found in kept.get("parts", {}).items()
     }

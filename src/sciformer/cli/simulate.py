@@ -21,7 +21,7 @@ from ..errors import UserError, one_of
 from ..recipe.options import alternatives, annotation_inside, describe_mismatch, describe_type, is_list, parse_typed
 from ..recipe.registry import built_in, find, names
 from .app import Overwrite, Plugins, Quiet, app, load_plugins
-from .terminal import no_changes
+from .terminal import no_changes, say
 
 if TYPE_CHECKING:
     from ..data.readers.simulation import Simulation
@@ -132,7 +132,7 @@ def write_files(section: Simulation, out: Path | None, by_class: Path | None, ov
     for path in files:
         check_table(path, section.suffixes, overwrite)
     for path, one in files.items():
-        print(f"wrote {write_simulation(one, path, overwrite, show):,} {one.noun} to {path}")
+        say(f"wrote {write_simulation(one, path, overwrite, show):,} {one.noun} to {path}")
 
 
 def _option(key: str) -> str:

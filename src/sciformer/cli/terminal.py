@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Stopped, UserError, printable
+from ..errors import Stopped, UserError, is_out_of_memory, printable
+from ..files.seal import run_files
 from ..recipe.field import places
 from ..recipe.registry import built_in
 
@@ -45,19 +46,45 @@ def log(text: str) -> None:
         print(printable(text), file=sys.stderr)
 
 
+def say(text: str) -> None:
+    """Print a result to stdout."""
+    print(printable(text))
+
+
 def for_stdout(text: str) -> str:
     """Text for stdout, without control characters if stdout is a terminal."""
     return printable(text) if sys.stdout.isatty() else text
 
 
+class LossyFile(io.FileIO):
+    """File that drops what cannot be written, except into a closed pipe."""
+
+    def write(self, data: Any) -> Any:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            return memoryview(data).nbytes
+
+
 def open_streams() -> None:
-    """Make stdout and stderr accept any text, even if they are closed or ASCII only."""
+    """Make stdout and stderr accept any text, even if they are closed or ASCII only.
+
+    Messages on a full disk are lost, but they stop no training.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller: >&-
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, for as long as we live
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if not os.environ.get("COLUMNS", "").strip("0"):  # a width of 0 means that it is unknown
+        os.environ.pop("COLUMNS", None)
+    own = sys.__stderr__
+    if own is not None and own is sys.stderr:
+        lossy = io.BufferedWriter(LossyFile(own.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(lossy, own.encoding, "backslashreplace", line_buffering=True)
 
 
 def run_and_report(work: Callable[[], Any]) -> int:
@@ -89,7 +116,9 @@ def run_and_report(work: Callable[[], Any]) -> int:
         where = str(error.filename)[:200] if error.filename else "a file or the output"
         complain(f"{where} cannot be read or written: {error.strerror or error}")
         return 2
-    except MemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
         complain(f"there is not enough memory{f': {error}' if str(error) else ''}. Use less data or a smaller model.")
         return 2
     except SystemExit as error:
@@ -212,7 +241,7 @@ def check_run(path: Path) -> None:
         run = next((above for above in path.resolve().parents if (above / "run.json").exists()), None)
         hint = f"Its run is {run}." if run else ""
         raise UserError(f"{path} is a file, not a run folder", hint=hint, file=path)
-    if (path / "recipe.yaml").exists():
+    if (path / "recipe.yaml").exists() or run_files(path).sealed:
         return
     there = find_runs() + find_runs(path)
     near = difflib.get_close_matches(str(path), there, n=1, cutoff=0.6)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UserError
 from ..files.atomic import check_picture, check_writable, write_text
 from ..progress import ProgressBar
-from .terminal import for_stdout
+from .terminal import for_stdout, log
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -37,7 +37,7 @@ def translate_file(
             print(for_stdout(answer))
     else:
         write_text(out, "".join(f"{answer}\n" for answer in answers))
-        print(f"wrote {len(answers):,} translations to {out}", file=sys.stderr)
+        log(f"wrote {len(answers):,} translations to {out}")
     if picture is not None:
         from ..inspection.alignment import align, draw_alignment
         from ..inspection.plots.style import ignore_missing_glyphs
@@ -46,7 +46,7 @@ def translate_file(
         with ignore_missing_glyphs():
             found = align(run, lines[line - 1], answers[line - 1])
             save_figure(draw_alignment(found), picture)
-        print(f"wrote {picture}: line {line} and its translation", file=sys.stderr)
+        log(f"wrote {picture}: line {line} and its translation")
 
 
 def check_prompts(prompt: str | None, file: Path | None, out: Path | None) -> None:
@@ -80,7 +80,7 @@ def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes:
     else:
         rows = [answer.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") for answer in answers]
     write_text(out, "".join(f"{row}\n" for row in rows))
-    print(f"wrote {len(answers):,} texts to {out}", file=sys.stderr)
+    log(f"wrote {len(answers):,} texts to {out}")
 
 
 def read_text_lines(file: Path) -> list[str]:

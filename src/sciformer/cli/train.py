@@ -24,7 +24,7 @@ from .app import (
     load_recipes,
     run_path,
 )
-from .terminal import RECIPE_CHANGES, console, find_runs, log, next_steps, no_changes, rank
+from .terminal import RECIPE_CHANGES, console, find_runs, log, next_steps, no_changes, rank, say
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -83,9 +83,9 @@ def new(
     )
     RECIPE_CHANGES.clear()  # they are in the recipe now
     if getattr(load_recipe(str(path)).data, "bad_files", "") == "skip":
-        print(f"some files cannot be read and are skipped; the comments at the top of {path} list them")
-    print(f"wrote {path}")
-    print(next_steps("sciformer check PATH", "sciformer train PATH", path=path))
+        say(f"some files cannot be read and are skipped; the comments at the top of {path} list them")
+    say(f"wrote {path}")
+    say(next_steps("sciformer check PATH", "sciformer train PATH", path=path))
 
 
 @app.command(sort_key=3, help_epilogue=CHANGES_HELP)

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from ..errors import UserError
 from .app import AcceptDrift, MapColumns, Overwrite, Plugins, Quiet, RunName, app, load_plugins, open_run
-from .terminal import console, for_stdout, log
+from .terminal import console, for_stdout, log, say
 
 Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standard input
 
@@ -110,7 +110,7 @@ def predict(
     check_table(out)
     opened = open_run(run, plugin, map)
     count = write_predictions(opened, files, out, overwrite, not quiet, accept_drift)
-    print(f"wrote {count_words(count, 'prediction')} to {out}")
+    say(f"wrote {count_words(count, 'prediction')} to {out}")
 
 
 @app.command(sort_key=7, help_epilogue="")
@@ -200,10 +200,10 @@ def embed(
     found = embed_samples(opened, list(files), pool, unit, stream=stream, accept_drift=accept_drift, log=log)
     if plot is not None:
         check_colours(found, by)
-    print(f"wrote {count_words(write_vectors(out, found), 'vector')} of {found.vectors.shape[1]} numbers to {out}")
+    say(f"wrote {count_words(write_vectors(out, found), 'vector')} of {found.vectors.shape[1]} numbers to {out}")
     if plot is not None:
         write_map(plot, found, by)
-        print(f"wrote {plot}")
+        say(f"wrote {plot}")
 
 
 @app.command(sort_key=8, help_epilogue="")

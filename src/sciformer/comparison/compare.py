@@ -119,14 +119,14 @@ def evaluate_trial(trial: Trial, run: Run) -> None:
         trial.valid = evaluate(run.step, data, data.dataset("valid"), device=run.device, batch=size).scores
     found, _ = training_cost(run, data)
     trial.parameters, trial.flops_per_sample = found.parameters, found.flops_per_sample
-    trial.samples = round(samples_seen(run, len(data.dataset("train"))))
+    train_part = data.dataset("train")
+    trial.samples, trial.counted = round(samples_seen(run, len(train_part))), train_part.unit
     trial.flops = found.flops_per_sample * trial.samples
     trial.seconds = float(run.about.get("seconds", math.nan))
     trial.unit = data.objective.unit
     trial.speed = tokens_per_second(run) / (max(found.tokens, 1e-12) if trial.unit == "samples" else 1)
-    if (kept := run.path / "scores.json").exists():
-        passed = json.loads(kept.read_text("utf-8")).get("along", {}).get("crossing")
-        trial.crossing = math.nan if passed is None else float(passed)
+    passed = run.folder.peek("scores.json").get("along", {}).get("crossing")
+    trial.crossing = math.nan if passed is None else float(passed)
 
 
 # Table and page
@@ -137,9 +137,11 @@ def table_cells(found: Comparison, rows: list[Row]) -> tuple[list[str], list[lis
     crossing = any(math.isfinite(row.summarize("crossing").mean) for row in rows)
     units = {trial.unit for row in rows for trial in row.done}
     speed = f"{units.pop()}/s" if len(units) == 1 else "per s"
+    counted = {trial.counted for row in rows for trial in row.done}
+    piece = "window" if counted == {"windows"} else "sample"
     several = len(found.labels) > 1 or bool(found.labels[0])
     head = ["recipe"] + ["labels"] * several + ["point"] * found.grid + found.metrics + ["crossing"] * crossing
-    head += ["parameters", "FLOPs per sample", "total FLOPs", "time", speed, "runs" if found.folds else "seeds"]
+    head += ["parameters", f"FLOPs per {piece}", "total FLOPs", "time", speed, "runs" if found.folds else "seeds"]
     cells = []
     for row in rows:
         scores = [format_figure(row.score(metric)) for metric in found.metrics]

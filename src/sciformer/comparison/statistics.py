@@ -65,6 +65,8 @@ class Trial:
     flops_per_sample: float = math.nan
     flops: float = math.nan
     samples: int = 0
+    counted: str = "samples"
+    """Unit of `samples` and `flops_per_sample`: samples or windows."""
     seconds: float = math.nan
     speed: float = math.nan
     unit: str = ""

@@ -99,8 +99,8 @@ class Dataset:
 
     @property
     def unit(self) -> str:
-        """Unit of the ids of `batch`: samples or windows."""
-        return "samples" if self.windows is None else "windows"
+        """Unit of the ids of `batch`: samples, or windows if samples are cut."""
+        return "samples" if len(self) == self.samples else "windows"
 
     @property
     def shortened(self) -> int:

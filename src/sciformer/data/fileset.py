@@ -366,6 +366,10 @@ class FileSet(TaggedFiles):
         """Fingerprints of the files, by path."""
         return fingerprint_files([scan.path for scan in scans])
 
+    def small_files(self, scans: Sequence[Scan]) -> list[Path]:
+        """Files whose fingerprint is part of the fingerprint of their folder."""
+        return []
+
     def slow(self, source: FilePieces, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
         """Notes on slow reading."""
         packed = [np.diff(scan.edges) for scan in scans if not getattr(scan.file, "in_memory", False)]
@@ -411,7 +415,8 @@ class FileSet(TaggedFiles):
             parts[part] = [(scan, scan.kept[share]) for scan, share in zip(train, shares)]
         sources = {part: self.pieces(plan, some) for part, some in parts.items()}
         notes += self.slow(sources["train"], train, [part for part in rows if part != "train"])
-        return Splits(order_parts(dict[str, Source](sources)), self.fingerprint(every), notes)
+        fingerprint, small = self.fingerprint(every), self.small_files(every)
+        return Splits(order_parts(dict[str, Source](sources)), fingerprint, notes, small)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """Samples of files for prediction, in order; labels may be missing."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from ..errors import UserError
+from ..files.seal import Damaged
 from ..tokens.base import Tokens
 from .batch import Stream
 from .columns import Array, Lists, Table
@@ -34,6 +36,59 @@ DRIFT_MARGIN, MIN_LEVEL_DRIFT = 0.25, math.log(1.5)  # margins of a drift: share
 UNIT_FACTORS = (100, 255, 1440, 3600, 65535, 86400, *(10**power for power in range(3, 19)))
 MIN_SHIFT_FACTOR = 1000  # smallest factor for columns without an origin, because spans vary more than levels
 SCALE, SHIFT, NONE = "scale", "shift", ""  # invariances of tokens
+
+
+Quantiles = Annotated[list[float], Field(min_length=len(SHARES), max_length=len(SHARES))]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class StoredWords(BaseModel, extra="forbid"):
+    """Profile of a column of strings."""
+
+    dtype: str
+    values: int
+    frequent: tuple[str, Share]
+
+
+class StoredNumbers(BaseModel, extra="forbid"):
+    """Profile of a column of numbers, made by `summary`."""
+
+    dtype: str
+    values: int
+    finite: Share
+    frequent: tuple[float, Share]
+    codes: list[float]
+    code_share: Share
+    samples: int
+    quantiles: Quantiles | None = None
+    location: Quantiles | None = None
+    level: Quantiles | None = None
+
+    @field_validator("dtype")
+    @classmethod
+    def _known_dtype(cls, name: str) -> str:
+        try:
+            return np.dtype(name).name
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+
+
+class StoredNothing(BaseModel, extra="forbid"):
+    """Profile of a column of numbers without a finite value."""
+
+    dtype: str
+    values: int
+    finite: Literal[0]
+
+
+class StoredProfile(BaseModel, extra="forbid"):
+    """Profile of the training data, made by `ProfileBuilder`."""
+
+    columns: dict[str, StoredNumbers | StoredWords | StoredNothing]
+    tokens: dict[str, list[int]]
+    hashes: list[Annotated[int, Field(ge=0, lt=1 << 53)]]
+    all_hashes: bool
+    complete: bool
 
 
 class Numbers(NamedTuple):
@@ -267,6 +322,16 @@ class ProfileBuilder:
             "all_hashes": len(hashes) <= MAX_HASHES,
             "complete": sum(map(len, self.hashes)) == samples,
         }
+
+
+def check_profile(profile: Mapping[str, Any]) -> None:
+    """Raise an error if a stored profile does not have the form of `ProfileBuilder.finish`."""
+    try:
+        StoredProfile.model_validate(profile)
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        hint = "The run is damaged, or from another version of Sciformer: restore it from a copy."
+        raise Damaged(f"the stored profile of the training data cannot be read at {where}", hint=hint) from error
 
 
 def token_columns(tokens: Iterable[Tokens]) -> dict[str, str]:

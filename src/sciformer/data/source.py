@@ -81,11 +81,20 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Splits:
-    """Opened data: sources of train, valid, test, ..., file fingerprints, and notes."""
+    """Opened data: sources of train, valid, test, ..., file fingerprints, and notes.
+
+    small_files   files whose fingerprint is part of the fingerprint of their folder
+    """
 
     sources: dict[str, Source]
     fingerprint: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    small_files: list[Path] = field(default_factory=list)
+
+    @property
+    def files(self) -> list[Path]:
+        """All data files."""
+        return [*(path for path in map(Path, self.fingerprint) if path.is_file()), *self.small_files]
 
 
 def order_parts(sources: dict[str, Source]) -> dict[str, Source]:

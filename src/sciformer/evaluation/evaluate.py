@@ -19,7 +19,7 @@ from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..data.sampler import share
 from ..data.windows import WINDOW
-from ..errors import UserError
+from ..errors import UserError, is_out_of_memory
 from ..objectives.base import CARRIED
 
 Item = TypeVar("Item")
@@ -201,8 +201,8 @@ def halve_on_out_of_memory(call: Callable[[Array], Item], ids: Array) -> Iterato
     try:
         yield call(ids)
         return
-    except torch.OutOfMemoryError:
-        if len(ids) == 1:
+    except (RuntimeError, MemoryError) as error:
+        if len(ids) == 1 or not is_out_of_memory(error):
             raise
     # Outside the handler, so the memory of the failed call is free.
     if torch.cuda.is_initialized():

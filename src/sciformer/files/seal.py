@@ -35,6 +35,14 @@ class Damaged(UserError):
     """Error: a file of a run differs from the file that was written."""
 
 
+class Stored(dict[str, Any]):
+    """JSON object of a run; a missing entry is an error of the file, not of the code."""
+
+    def __missing__(self, key: str) -> Any:
+        hint = "The run is damaged, or from another version of Sciformer: restore it from a copy."
+        raise Damaged(f"the stored state of the run has no entry {key!r}", hint=hint)
+
+
 def seal_file(path: Path) -> Seal:
     """Sync a file to disk; return its size and hash."""
     sync(path)
@@ -216,8 +224,10 @@ class SealedFolder:
             return False
 
     def _damaged(self, path: Path, why: str) -> Damaged:
-        again = f"Or run `sciformer train RECIPE --run {self.path}`, which repairs files, or starts over with --fresh."
-        hint = f"Restore {path.name} from a copy. {again}"
+        again = f"sciformer train RECIPE --run {self.path}"
+        hint = f"Restore {path.name} from a copy, or start over with `{again} --fresh`."
+        if path.name not in (MANIFEST, self.witness):
+            hint += f" Without --fresh, `{again}` writes the same file again if it can."
         return Damaged(f"a file of {self.path} is not as it was written: {why}", hint=hint, file=path)
 
 

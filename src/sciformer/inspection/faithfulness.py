@@ -68,7 +68,7 @@ def reason_figures(
     if possible and int((batch.streams[stream].lengths > 1).sum()) >= min(2, most):
         found = faithfulness(run.step, data, batch, stream=stream)
         numbers["faithfulness"] = to_json(found)
-        yield "faithfulness", partial(draw_faithfulness, found), summarize_ratios(found)
+        yield "faithfulness", partial(draw_faithfulness, found), summarize_ratios(found, dataset.unit)
 
 
 def to_json(found: Faithfulness) -> dict[str, Any]:
@@ -83,11 +83,14 @@ def to_json(found: Faithfulness) -> dict[str, Any]:
     }
 
 
-def summarize_ratios(found: Faithfulness) -> str:
-    """Caption with the faithfulness ratios of all methods."""
+def summarize_ratios(found: Faithfulness, unit: str = "samples") -> str:
+    """Caption with the faithfulness ratios of all methods.
+
+    unit   samples or windows
+    """
     said = [f"{WAY_NAMES.get(way, way)} {value:.2f} ± {error:.2f}" for way, (value, error) in found.ratio.items()]
     count = len(next(iter(found.change.values())))
-    how = f"{'removed' if found.removed else 'blanked'} ({count} samples)"
+    how = f"{'removed' if found.removed else 'blanked'} ({count} {unit})"
     area = f"Area below each curve, divided by the area for random tokens: {', '.join(said)}."
     return f"Mean change of predictions when tokens are {how}. {area}"
 

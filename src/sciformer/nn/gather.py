@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._compile import _disable_dynamo
 
 
 class _GatherRows(torch.autograd.Function):
@@ -34,7 +35,7 @@ def own_rows(sizes: list[int]) -> slice:
     return slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@_disable_dynamo  # torch.compiler.disable would import the compiler now, which takes a second
 def gather_rows(rows: Tensor) -> tuple[Tensor, slice]:
     """Gather rows (n, ...) of all ranks; also return the slice of this rank's rows.
 
@@ -49,7 +50,7 @@ def gather_rows(rows: Tensor) -> tuple[Tensor, slice]:
     return every, own_rows(counts)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@_disable_dynamo
 def gather_row(row: Tensor) -> Tensor:
     """Gather one row (...) from each rank as (ranks, ...); every rank must call it."""
     every: Tensor = _GatherRows.apply(row[None], [1] * dist.get_world_size())

@@ -335,16 +335,16 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
 
     choices: ClassVar[dict[str, str]] = {"position": "position"}
 
-    heads: int = Field(default=4, ge=1)
+    heads: int = Field(default=4, ge=1, le=1 << 16)
     """Number of attention heads (default: 4)."""
     kv_heads: int | None = Field(default=None, ge=1)
     """Number of heads of keys and values; a smaller number than `heads` gives grouped-query attention, 1 gives
     multi-query attention (default: the value of heads)."""
-    head_dim: int | None = Field(default=None, ge=1)
+    head_dim: int | None = Field(default=None, ge=1, le=1 << 16)
     """Width of a head (default: dim / heads)."""
     norm: Literal["layer", "rms", "none"] = "layer"
     """Norm of the blocks. layer: LayerNorm; rms: RMSNorm; none: no norm (default: layer)."""
-    norm_epsilon: float | None = Field(default=None, gt=0)
+    norm_epsilon: float | None = Field(default=None, gt=0, le=1)
     """Epsilon of the norms (default: 1e-5 for layer, 1e-6 for rms)."""
     norm_position: Literal["pre", "post"] = "pre"
     """Position of the norms in a block. pre: before attention and MLP, as in GPT-2; post: after each residual sum, as

@@ -29,7 +29,7 @@ class Seq2Seq(Objective):
     frame: ClassVar[tuple[str, ...]] = ("begin", "end")
     """Special tokens at the beginning and end of a generated sequence."""
 
-    beam: int = Field(default=1, ge=1)
+    beam: int = Field(default=1, ge=1, le=1 << 16)
     """Beam width; 1 is greedy decoding (default: 1)."""
     penalty: float = Field(default=0.6, ge=0, allow_inf_nan=False)
     """Exponent a of the length penalty ((5 + length) / 6)^a, which divides the log probability (default: 0.6)."""

@@ -246,7 +246,8 @@ def training(
 
 def schedule(steps: int) -> list[Found]:
     """Recipe keys for warmup and evaluations, by the number of steps."""
+    every = max(10, -(-steps // 20))
     return [
         Found("train.warmup", max(1, steps // 10), "a tenth of the steps"),
-        Found("train.evaluate_every", max(10, steps // 20), "20 evaluations in all"),
+        Found("train.evaluate_every", every, f"{-(-steps // every)} evaluations in all"),
     ]

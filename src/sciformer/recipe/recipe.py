@@ -179,9 +179,10 @@ def _find_file(name: str | Path, folder: Path, place: Place | None) -> tuple[Pat
         return shipped[name], name
     path = folder / Path(name).expanduser()
     if path.is_dir():
-        if not (path / "recipe.yaml").is_file():
+        files = run_files(path)
+        if not (path / "recipe.yaml").is_file() and not files.sealed:
             raise _not_found_error(place, f"{path} is not a run folder: it has no recipe.yaml", file=path)
-        run_files(path).read("recipe.yaml")  # refuses a damaged file
+        files.read("recipe.yaml")  # refuses a damaged or lost file
         return path / "recipe.yaml", str(path / "recipe.yaml")
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():

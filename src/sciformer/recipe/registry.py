@@ -6,6 +6,7 @@ they cannot run code.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import UserError, one_of
+from ..files.seal import Stored
 from .field import EXTENSION_POINTS, PLUGIN_FIELDS, SECTIONS_WITH_KIND, load, places
 
 METRICS = {
@@ -157,6 +159,10 @@ class Section(Options):
         twin = self.model_copy()
         object.__setattr__(twin, "state", {})
         return twin
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore a stored state; a copy of it."""
+        object.__setattr__(self, "state", Stored(copy.deepcopy(dict(state))))
 
     @classmethod
     def with_choices(cls, values: Mapping[str, Any]) -> type[Self]:

@@ -34,7 +34,8 @@ class Train(Section):
     steps: int | None = Field(default=None, ge=1, le=10**12)
     """Number of training steps (default: 1000; not used if `epochs` is set)."""
     epochs: float | None = Field(default=None, gt=0, le=10**9)
-    """Length of the training in passes over the training data, instead of `steps` (default: `steps` is used)."""
+    """Length of the training in passes over the training samples, or over their windows if they are cut, instead of
+    `steps` (default: `steps` is used)."""
     batch: int = Field(default=64, ge=1, le=1 << 24)
     """Batch size: samples per step, over all devices (default: 64)."""
     tokens: int | None = Field(default=None, ge=1, le=1 << 32)

@@ -405,6 +405,26 @@ class Engine:
         self.updater.micro_batch = None if self.updater.one_pass else min(sizes, default=None)
 
     @property
+    def passes(self) -> float:
+        """Mean number of times that the whole training reads a token of the data.
+
+        It differs from the number of epochs for windows that overlap or leave tokens out, and because an epoch leaves
+        out the samples that fill no batch.
+        """
+        train, passes = self.assembly.dataset("train"), self.total / self.order.batches
+        if self.settings.tokens is None:
+            passes *= min(1, self.order.batches * self.order.batch / max(1, len(train)))
+        if train.windows is None:
+            return passes
+        shown = len(train) * train.width if train.width is not None else int(train.widths.sum())
+        return passes * shown / max(1, int(train.whole_lengths.sum()))
+
+    @property
+    def length(self) -> str:
+        """Length of the training in words: `1,000 steps (25.6 passes)`."""
+        return f"{self.total:,} steps ({self.passes:.3g} passes)"
+
+    @property
     def complete(self) -> bool:
         """Whether the last step is done or the training stopped early."""
         return self.number >= self.total or self.early

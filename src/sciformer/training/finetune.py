@@ -10,7 +10,6 @@ new run does not need the pretrained run.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -100,7 +99,7 @@ class Pretrained:
         own = named_tensors(model)
         self._check_same_body(own, recipe)
         old = self.recipe.objective.fresh()
-        old.state.update(copy.deepcopy(self.state["objective"]))
+        old.restore(self.state["objective"])
         same = old.head_kind == objective.head_kind and old.answers == objective.answers
         fitting = {name for name in own if name in self.weights and self.weights[name].shape == own[name].shape}
         taken = {name for name in fitting if not is_answer(name)}

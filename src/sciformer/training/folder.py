@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..files.atomic import replace, sync
-from ..files.seal import MANIFEST, Unsound, parse_object, run_files
+from ..files.seal import MANIFEST, Stored, Unsound, parse_object, run_files
 
 # The lock is a POSIX record lock (lockf). A lock by flock would belong to the open file, and a forked process shares
 # open files: a data worker that outlives its killed parent would keep the run locked. A record lock belongs only to the
@@ -40,6 +40,7 @@ else:
 
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # a run folder may come from another person: never write through its links
 LOCKED_FOLDERS: set[tuple[int, int, int]] = set()  # (process, device, inode) of the folders locked by this process
+LOGGED_LISTS = ("samples", "bounds")
 CLAIM_ATTEMPTS = 50  # attempts to create a folder, if another process removes it again
 # Files of a training; `--fresh` removes them. The last two files show that the folder is a run.
 RUN_FILES = (
@@ -99,6 +100,15 @@ def assert_plain(value: Any, where: str) -> None:
         assert value is None or type(value) in (str, bool, int, float), f"{where} is not plain JSON: {type(value)}"
 
 
+def is_record(value: Any) -> bool:
+    """Whether a value is a record of the log: a step, numbers by name, and the lists of LOGGED_LISTS."""
+    plain = type(value) is dict and type(value.get("step", 0)) is int
+    return plain and all(
+        type(item) in (int, float, bool) or (type(item) is list and name in LOGGED_LISTS)
+        for name, item in value.items()
+    )
+
+
 class Folder:
     """Paths of a run folder.
 
@@ -111,7 +121,7 @@ class Folder:
     """
 
     def __init__(self, path: str | Path) -> None:
-        if not str(path):
+        if not str(path).strip():
             raise UserError("the name of the run folder is empty", hint="Name a folder with --run.", key="--run")
         self.path = Path(path).expanduser()
         with _as_user_error(f"{str(path)[:80]} cannot be a run folder", self.path):
@@ -279,7 +289,7 @@ class Folder:
         path = self.path / name
         data = self.files.read(name)
         try:
-            return json.loads(data)
+            return json.loads(data, object_hook=Stored)
         except (ValueError, RecursionError) as error:
             hint = "Is the run folder complete?"
             raise UserError(f"{path} cannot be read as JSON: {error}", hint=hint, file=path) from error
@@ -330,7 +340,7 @@ class Folder:
         for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(keepends=True), 1):
             try:
                 record = json.loads(line)
-                if type(record) is not dict:
+                if not is_record(record):
                     raise ValueError(f"a {type(record).__name__}")
             except (ValueError, RecursionError) as error:
                 message = f"line {number} of {self.log} is not a JSON record: {line[:60]!r}"

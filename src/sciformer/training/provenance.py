@@ -39,7 +39,7 @@ def announce(recipe: Recipe, assembly: Assembly, engine: Engine, reporter: Progr
     count = sum(weight.numel() for weight in engine.step.parameters())
     samples = ", ".join(f"{part} {assembly.dataset(part).count_in_words}" for part in assembly.parts())
     where = device_name(engine.ranks.device)
-    reporter.log(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.total:,} steps on {where}")
+    reporter.log(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.length} on {where}")
     notes = [*assembly.splits.notes, *assembly.profile_notes] if assembly.splits is not None else []
     for text in [] if resumed else notes:
         reporter.log(f"note: {text}")

@@ -23,7 +23,7 @@ from ..data.columns import Array
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..data.sampler import rounded
-from ..errors import UserError
+from ..errors import UserError, is_out_of_memory
 from ..evaluation.evaluate import autocast
 from ..nn.norms import batch_norms
 from ..objectives.base import CARRIED, Objective, Step
@@ -177,7 +177,9 @@ class OptimizerStep:
         while True:
             try:
                 return self._gradient(batch, number, count)
-            except torch.OutOfMemoryError as error:
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
                 size = min(self.micro_batch or len(batch), len(batch))
                 if self.one_pass:
                     message = f"a batch of {size} samples does not fit into memory, and {self.one_pass}"

@@ -79,9 +79,9 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     """Smallest and largest share of the area that `augment: crop` keeps, at constant aspect ratio (default: 0.5, 1)."""
     rotate: float = Field(default=180.0, ge=0, le=180)
     """Largest angle of `augment: rotate` in degrees, in either direction (default: 180)."""
-    shift: int = Field(default=2, ge=0)
+    shift: int = Field(default=2, ge=0, le=1 << 16)
     """Largest shift of `augment: shift` in pixels, along each axis (default: 2)."""
-    noise_std: float = Field(default=0.1, ge=0)
+    noise_std: float = Field(default=0.1, ge=0, le=10**4)
     """Standard deviation of `augment: noise`, in standard deviations of the channel (default: 0.1)."""
 
     @model_validator(mode="after")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -42,6 +42,7 @@ from .layers import (
     RankEmbedding,
 )
 
+Width = Annotated[int, Field(ge=1, le=1 << 16)]
 TARGET_PREFIX = "target "
 TYPE_SYMBOLS = dict(zip(TYPE_FLAGS, ("π±", "h⁰", "γ", "e", "μ")))
 MARKERS = ("o", "s", "D", "^", "v", "X")
@@ -82,11 +83,11 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     """Coordinates of a particle, for trunks that use them: plane (deta, dphi; default) or vector (E, px, py, pz)."""
     embed: Literal["layers", "linear", "features"] = "layers"
     """Embedding of the features: layers (an MLP of `widths`; default), linear (one matrix), or features (none)."""
-    widths: tuple[int, ...] = (128, 512)
+    widths: tuple[Width, ...] = (128, 512)
     """Widths of the hidden layers of the embedding (default: 128, 512)."""
     pair_features: tuple[PairName, ...] = PAIR_FEATURES
     """Pair features that bias attention: ln_kt, ln_z, ln_delta, ln_m2 (default: all; [] for no bias)."""
-    pair_widths: tuple[int, ...] = (64, 64, 64)
+    pair_widths: tuple[Width, ...] = (64, 64, 64)
     """Widths of the hidden layers from pair features to attention heads (default: 64, 64, 64)."""
     pair_last: bool = True
     """Activation after the last pair layer (default: true). In weaver: `use_pre_activation_pair: false`."""

@@ -28,6 +28,7 @@ from .tokens import text_column
 MAX_SAMPLE_BYTES = 1 << 25  # bytes of text used for the statistics
 MAX_CHARACTERS = 1000  # number of different characters above which bytes are the unit
 MIN_TRAINING_CHARACTERS = 500  # smallest text to train on
+MAX_LINES = 512  # separate lines in a batch
 MIN_SPLIT_CHARACTERS = 200_000  # smallest text to split off a test part
 GPT_SIZES: guess.Sizes = {0: (64, 2, 4), 200_000: (128, 4, 4), 10_000_000: (384, 6, 6)}  # by number of characters
 GPT_TRAINING = {0: (500, 32, 12), 20_000: (1000, 64, 12), 200_000: (2000, 64, 12), 10_000_000: (5000, 256, 64)}
@@ -90,7 +91,8 @@ def _guess_running_text(names: list[str], parts: dict[str, list[str]], paths: li
     split = guess.split((), characters, "characters") if keep else []
     longest = int(np.quantile(seen.lengths, 0.99)) if alone else 0
     data = [*guess.files(parts), documents, *split]
-    return _guess_gpt(paths, seen, characters, data, "separate lines" if alone else "running text", longest)
+    held = 0.1 * ("valid" not in parts) + 0.1 * keep  # as in `split`, or in the base recipe
+    return _guess_gpt(paths, seen, characters, data, "separate lines" if alone else "running text", longest, held)
 
 
 class _TextCounts:
@@ -122,11 +124,18 @@ class _TextCounts:
 
 
 def _guess_gpt(
-    paths: list[Path], seen: _TextCounts, characters: int, data: list[Found], what: str, longest: int = 0
+    paths: list[Path],
+    seen: _TextCounts,
+    characters: int,
+    data: list[Found],
+    what: str,
+    longest: int = 0,
+    held: float = 0.1,
 ) -> Page:
     """Recipe of a GPT.
 
     longest   99 % quantile of the text lengths if each line is a text, else 0
+    held      share of the text for validation and test
     """
     different, amount = len(seen.letters), f"{format_large(characters)} characters"
     steps, context, batch = guess.at_count(GPT_TRAINING, characters)
@@ -134,17 +143,20 @@ def _guess_gpt(
     if different > MAX_CHARACTERS:
         unit, why = "bytes", f"{different:,} different characters are too many; UTF-8 has 256 bytes"
     reason = f"context length in {unit}"
+    mean = characters / max(1, len(seen.lengths)) if longest else context
+    if longest:  # as many characters in a batch as of running text
+        batch = int(np.clip(batch * context // max(1, mean), batch, MAX_LINES))
     if longest and unit == "characters":
         context = min(512, max(8, -(-longest // 8) * 8))
         reason = f"99 % of the lines have at most {longest} characters"
-    times = steps * batch * context / characters
+    times = steps * batch * min(context, mean) / (characters * (1 - held))
     found = [
         Found("base", "text/gpt-char", "recipe with the other keys"),
         *data,
         Found("tokens.unit", unit, why),
         Found("tokens.context", context, reason),
         *guess.model(characters, "characters", GPT_SIZES, 0.1 if characters < MIN_SPLIT_CHARACTERS else None),
-        Found("train.steps", steps, f"{times:.1f} passes over the text"),
+        Found("train.steps", steps, f"about {times:.3g} passes over the training part"),
         Found("train.batch", batch),
         *guess.schedule(steps),
     ]
@@ -298,7 +310,7 @@ def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: li
             for stream, column in (("source", source), ("target", target))
             for key, value, why in (("column", column, ""), *shared)
         ),
-        Found("train.steps", steps, f"about {steps * tokens / epoch:.0f} epochs"),
+        Found("train.steps", steps, "`sciformer check` prints the number of passes"),
         Found("train.tokens", tokens, "source or target tokens per batch, padding included"),
         Found("train.warmup", min(4000, steps // 4), "a quarter of the steps" if steps < 16_000 else "as in the paper"),
         Found("train.evaluate_every", max(1, steps // 16)),

@@ -45,7 +45,7 @@ class Text(Textual, Maskable, Exportable, Editable):
     learn: list[str] = Field(default_factory=list)
     """Columns to learn the vocabulary from (default: `column`). Streams with the same `learn` share one
     vocabulary."""
-    vocabulary: int | None = Field(default=None, ge=1)
+    vocabulary: int | None = Field(default=None, ge=1, le=1 << 24)
     """Size of the vocabulary, special tokens included. Words: the most frequent are kept (default: all words).
     Subwords: number of learned tokens (default: 10,000). Characters, bytes and `tokenizer`: the vocabulary is padded to
     this size (default: no padding; multiples of 64 are fast on a GPU)."""

@@ -17,6 +17,7 @@ import numpy as np
 from ...data.columns import Array, Lists, Table
 from ...data.readers.text_parts import Errors, read_text, strings
 from ...errors import UserError, printable
+from ..limits import check_memory
 from .base import Column, Layout, TableWriter, as_text
 from .base import Format as FileFormat
 from .memory import MemoryTable
@@ -25,6 +26,7 @@ Format = Literal["auto", "tsv", "csv", "jsonl"]
 DELIMITED_SUFFIXES = {".csv": "csv"} | dict.fromkeys((".tsv", ".tab"), "tsv")
 DELIMITED_SUFFIXES |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 MAX_CELL_CHARACTERS = 1 << 30
+BYTES_PER_ROW, BYTES_PER_CELL = 350, 120  # memory of a table while it is parsed
 MAX_NAME_CHARACTERS = 100  # longer strings are stored as objects
 INTEGER_PATTERN = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 NUMERIC_NAME_PATTERN = re.compile(r"-?(0[0-9]+|[1-9][0-9]{15,})")
@@ -183,7 +185,10 @@ def read_delimited(path: Path, layout: Layout) -> MemoryTable:
     Cells are separated by commas, semicolons, tabs, bars or blanks. Lines that begin with # are comments, but the last
     comment before the numbers may hold the column names. A file without names uses the names of the layout.
     """
-    every = [(number, line) for number, line in enumerate(read_text(path).split("\n"), 1) if line.strip()]
+    text = read_text(path)
+    needed = text.count("\n") * BYTES_PER_ROW + sum(map(text.count, ",;\t| ")) * BYTES_PER_CELL
+    check_memory(path, needed, "the table")
+    every = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     lines = [(number, line) for number, line in every if not line.startswith("#")]
     if not lines:
         raise UserError(f"{path} has no lines of data", file=path)

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -48,8 +48,7 @@ def datasets_of(file: Any, path: Path) -> dict[str, Any]:
     External and soft links are not followed. External storage and virtual datasets are refused, because they can name
     any file of the machine. Unknown filters are refused, too, and datasets far larger than their stored bytes.
     """
-    h5py, found = h5py_package(), dict[str, Any]()
-    file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
+    h5py, found = h5py_package(), dict(_walk(file, "", set()))
     for name, dataset in found.items():
         if dataset.is_virtual or dataset.external:
             hint = "Copy the data into the file itself, for example with h5repack."
@@ -68,6 +67,26 @@ def datasets_of(file: Any, path: Path) -> dict[str, Any]:
                 hint = "Install more compression filters: pip install hdf5plugin"
                 raise UserError(message, hint=hint, file=path)
     return found
+
+
+def _walk(group: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Name and dataset below a group, each dataset once.
+
+    `visititems` of h5py never ends for some damaged groups.
+    """
+    h5py = h5py_package()
+    for name in list(group):
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            continue
+        item = group[name]
+        address = h5py.h5o.get_info(item.id).addr
+        if address in seen:
+            continue
+        seen.add(address)
+        if isinstance(item, h5py.Group):
+            yield from _walk(item, f"{prefix}{name}/", seen)
+        elif isinstance(item, h5py.Dataset):
+            yield f"{prefix}{name}", item
 
 
 class HDF5File(PaddedFile):

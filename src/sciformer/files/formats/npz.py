@@ -53,11 +53,16 @@ def check_zip(path: Path) -> None:
         for member in members:
             with whole.open(member) as file:
                 shape, _, dtype = npy_header(file, path)
-            claimed, name = math.prod(shape) * dtype.itemsize, member.filename.removesuffix(".npy")
-            if claimed > member.file_size:
-                stored = f"{claimed:,} bytes according to its header, but {member.file_size:,} bytes are stored"
-                message = f"the array `{name}` of {path} has {stored}"
-                raise UserError(message, hint="It may be damaged: download or write it again.", file=path)
+            check_member(path, member, shape, dtype)
+
+
+def check_member(path: Path, member: zipfile.ZipInfo, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuse an array of an .npz file that is larger in its header than in the file."""
+    claimed, name = math.prod(shape) * dtype.itemsize, member.filename.removesuffix(".npy")
+    if claimed > member.file_size:
+        stored = f"{claimed:,} bytes according to its header, but {member.file_size:,} bytes are stored"
+        message = f"the array `{name}` of {path} has {stored}"
+        raise UserError(message, hint="It may be damaged: download or write it again.", file=path)
 
 
 def npy_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -132,7 +132,7 @@ def _stream_figures(
     deeper = distance.depth(distances)
     numbers["reach"] = {name: {"heads": r.heads.mean(0), "uniform": r.uniform.mean()} for name, r in distances.items()}
     numbers["depth"] = {"correlation": deeper.correlation}
-    words = f"Mean attention distance of each head over {min(few, len(dataset))} samples (bars: central 68 %)"
+    words = f"Mean attention distance of each head over {min(few, len(dataset))} {dataset.unit} (bars: central 68 %)"
     words += f"; correlation with depth {two_decimals(deeper.correlation)}." if np.isfinite(deeper.correlation) else "."
     yield "reach", partial(distance.draw_reach, distances, unit), words
     if column not in batch.samples or batch.samples[column].dtype.kind not in "iuf":

@@ -58,7 +58,7 @@ class ReportData:
         self.evaluated: dict[str, Evaluation] = {}
         self.numbers: dict[str, Any] = {}  # for scores.json
         path = run.path / "scores.json"
-        self.before = path.read_text("utf-8") if path.exists() else ""  # kept if no part can be evaluated
+        self.before = path.read_text("utf-8", "replace") if path.exists() else ""  # kept if no part can be evaluated
         try:
             self.kept = {"step": None, **load_weights(run.folder.model)[1]}
             self.data = run.data()
@@ -87,7 +87,7 @@ class ReportData:
             made = evaluate(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
             self.evaluated[part] = made
             about[part] = {"samples": dataset.samples, "judged": made.size, "scores": made.scores}
-            if made.windows:
+            if len(dataset) != dataset.samples:
                 about[part] |= {"windows": len(dataset), "judged_windows": made.windows}
             objective = data.objective
             about[part]["intervals"] = objective.score_intervals(made.outputs)

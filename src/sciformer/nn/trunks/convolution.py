@@ -39,6 +39,9 @@ class ConvBlock(nn.Module):
         return x + self.dropout(y)
 
 
+MAX_DILATION = 1 << 20
+
+
 class ConvNet(PaddedTrunk):
     """Residual ConvNet of `depth` blocks, on a line or on a grid of this `shape`.
 
@@ -63,6 +66,9 @@ class ConvNet(PaddedTrunk):
         super().__init__()
         if kernel % 2 == 0:
             raise UserError(f"the kernel size must be odd, not {kernel}")
+        if (widest := dilation_growth ** max(0, depth - 1)) > MAX_DILATION:
+            message = f"the last of {depth} blocks has a dilation of {widest:,} tokens; the maximum is {MAX_DILATION:,}"
+            raise UserError(message, hint="Lower model.dilation_growth or model.depth.", key="model.dilation_growth")
         self.inputs, self.dim, self.shape = dim, dim, shape
         self.position = Position() if position is None else position
         self.position.fits_without_attention(dim, self)
@@ -116,7 +122,7 @@ class ConvNetOptions(DepthOptions, PositionOptions):
 
     kernel: int = Field(default=3, ge=1)
     """Width of the convolutions in tokens (default: 3)."""
-    dilation_growth: int = Field(default=1, ge=1)
+    dilation_growth: int = Field(default=1, ge=1, le=1024)
     """Factor by which the dilation grows from block to block (default: 1)."""
     position: str = "auto"
     """Positional encoding. auto: none, because convolutions use the order of the tokens (default: auto)."""

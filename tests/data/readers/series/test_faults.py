@@ -11,6 +11,8 @@ from astropy.io import fits
 from sciformer.data.columns import rows_of
 from sciformer.data.readers.series.clean import truths
 from sciformer.data.readers.series.curves import form_of
+from sciformer.data.readers.series.reader import SeriesFiles
+from sciformer.data.source import pieces
 from sciformer.files.formats.memory import words
 from tests.data.readers.series import examples
 from tests.data.readers.series.examples import ALL, apart, objects, section, whole
@@ -198,12 +200,14 @@ def test_files_that_are_no_light_curves(tmp_path):
         "cut.csv.gz": (gzip.compress(b"id,mjd,mag\n" + b"a,1,2\n" * 999)[:-12], "cut.csv.gz"),
         "date.csv": (b"mjd,mag\n2020-01-01,1\n2020-01-02,2\n", "`mjd`"),
         "word.csv": (b"mjd,mag\n1,2\n2,3\n3,bad\n", "`mag` has 'bad' in line 4."),
+        "error.csv": (b"mjd,mag,error\n1,2,.1\n2,3,.1\n3,4,bad\n", "`error` has 'bad' in line 4."),
         "twice.csv": (b"mjd,mag,mag\n1,2,3\n", "'mag'"),
         "head.csv": (b"mjd,mag\n", "head.csv"),
         "bad.ecsv": (b"# %ECSV 1.0\n# ---\n# datatype: [\nx y\n", "ECSV"),
     }
     fits.PrimaryHDU(np.zeros((4, 4))).writeto(tmp_path / "image.fits")
     places = {"cut.csv": {"line": 3}, "date.csv": {"key": "data.time"}, "word.csv": {"key": "data.value"}}
+    places["error.csv"] = {"key": "data.error", "hint": "--data.error none"}
     for name, (content, mention) in spoilt.items():
         if content is not None:
             (tmp_path / name).write_bytes(content)
@@ -219,6 +223,9 @@ def test_files_that_are_no_light_curves(tmp_path):
     with refuses("'NOTHING'", "0 PRIMARY, 1 LIGHTCURVE, 2 APERTURE", key="data.table", file=star):
         read(star, table="NOTHING")
     assert rows_of(read(star, table="1")[0]) == 1
+    plain = SeriesFiles(kind="series", error="none").want(["time", "value"], wishes=["error"])
+    (table,) = pieces(plain.read([tmp_path / "error.csv"]))
+    assert "error" not in table
 
 
 @pytest.mark.parametrize(("name", "form"), [("a.parquet", "Parquet"), ("b.fits", "FITS"), ("c.ecsv", "ECSV")])

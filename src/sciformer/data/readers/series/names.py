@@ -125,6 +125,9 @@ def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
             raise _text_column_error(named[role], role, path)
     if "error" not in named.keys() | refused:
         named["error"] = error_of(named["value"], beside)
+        texts = [name for name, kind in kinds.items() if kind.words and kind.listed == listed and _prefix(name) == nest]
+        if not named["error"] and (worded := error_of(named["value"], texts)):
+            raise _text_column_error(worded, "error", path)
     free = [name for name in kinds if name not in named.values()]
     points = [name for name in free if kinds[name].listed == listed and _prefix(name) == nest]
     single = [name for name in free if not kinds[name].listed]
@@ -174,7 +177,8 @@ def _time(names: Sequence[str], kinds: Mapping[str, Kind], nest: str, path: Path
 
 def _text_column_error(name: str, role: str, path: Path | str) -> UserError:
     message = f"`{name}` of {path} must have numbers for data.{role}, not strings"
-    return column_error(path, message, "Convert times to days, such as MJD." * (role == "time"), f"data.{role}")
+    hints = {"time": "Convert times to days, such as MJD.", "error": "Ignore the column: --data.error none."}
+    return column_error(path, message, hints.get(role, ""), f"data.{role}")
 
 
 def _unclear_role_error(role: str, found: Sequence[str], names: Iterable[str], path: Path | str) -> UserError:

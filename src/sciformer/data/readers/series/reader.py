@@ -30,7 +30,7 @@ from ...source import find_files, fingerprint_files, locate
 from ...split import Split
 from .clean import BadErrors, Column, Rules, SameTime, clean, describe_cleaning
 from .curves import LAYOUT, CurveFile, Objects, open_curves
-from .names import INDEX, WORDS, Names, find, need, plain
+from .names import INDEX, NONE, WORDS, Names, find, need, plain
 
 ROLES = ("time", "value", "error", "band", "limit", "id", "label")
 LISTS_ALWAYS_READ = ("clean",)  # list columns that are always read if present
@@ -283,7 +283,7 @@ class Plan(FilePlan):
                 continue
             if name in outside:
                 made[name] = ""
-            elif find(name, kinds):
+            elif getattr(self.given, name, "") != NONE and find(name, kinds):
                 made[name] = need(name, kinds, file.path, f"for {why or SPLIT}", _key(why or SPLIT))
             elif name in self.names or name in self.divide:
                 raise self._missing_column_error(name, why or SPLIT, [*kinds, *outside], file)

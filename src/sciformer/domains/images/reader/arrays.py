@@ -20,7 +20,7 @@ from ....data.columns import Array
 from ....errors import UserError
 from ....files.formats.base import as_text
 from ....files.formats.hdf5 import datasets_of, h5py_package
-from ....files.formats.npz import check_zip, npy_header
+from ....files.formats.npz import check_member, check_zip, npy_header
 from ....files.limits import check_memory
 from ....files.packages import reading, require
 
@@ -137,6 +137,7 @@ def _npz(path: Path) -> Iterator[Contents]:
             with whole.open(listed) as file:
                 shape, fortran, dtype = npy_header(file, path)
                 begins = file.tell()
+            check_member(path, listed, shape, dtype)
             if listed.compress_type == zipfile.ZIP_STORED and np.prod(shape):
                 raw.seek(listed.header_offset)
                 begins += listed.header_offset + 30 + sum(struct.unpack("<26xHH", raw.read(30)))

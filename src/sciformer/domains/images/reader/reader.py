@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,6 +22,7 @@ from .listing import is_picture, list_image_files
 from .pieces import ImageChunks, ImageFormat
 from .sets import Axes, BadFiles, ImageSet, ReadOptions, gather_image_sets
 
+Side = Annotated[int, Field(ge=1, le=1 << 16)]
 LABEL_HINT = (
     "Classes come from folders (FOLDER/CLASS/*.png), from a name before the files (CLASS:FILES), from a table of "
     "images (CSV or Parquet), or from an array or header keyword (--data.label NAME)."
@@ -64,10 +65,10 @@ class ImageFiles(FileSet):
     stack of planes is read as the channels of one image if there are several files, or if its length is `channels`."""
     meta: list[str] = Field(default_factory=list)
     """Keywords of FITS headers that are copied to the predictions (default: none). Targets are read in any case."""
-    size: int | tuple[int, int] | None = None
+    size: Side | tuple[Side, Side] | None = None
     """Image size in pixels: the side of a square, or (height, width). Images are scaled to cover it and cropped around
     the centre (default: no resizing)."""
-    channels: int | None = Field(default=None, ge=1)
+    channels: int | None = Field(default=None, ge=1, le=4096)
     """Number of channels: 1 converts colour to grey, 3 repeats grey (default: as stored; if mixed, colour)."""
     pixels: int = Field(default=1 << 26, ge=1, le=178_956_970)
     """Largest number of pixels of an image; larger images are refused before decoding (default: 67,108,864)."""
@@ -132,8 +133,6 @@ class ImageFiles(FileSet):
     def agree(self, plan: ReadOptions, scans: Sequence[Any], notes: list[str], training: bool) -> ImageFormat:
         """Determine the common format of all images."""
         sides = (self.size, self.size) if isinstance(self.size, int) else self.size
-        if sides is not None and min(sides) < 1:
-            raise UserError(f"data.size must be at least 1 pixel, not {self.size}", key="data.size")
         form = ImageFormat(scans, Resizer(sides, self.channels), notes, self.chunk_size, self.blank)
         notes += dict.fromkeys(note for one in scans for note in one.notes)
         return form
@@ -166,6 +165,9 @@ class ImageFiles(FileSet):
             total = sum(size for _, size, _ in pictures)
             found[top] = f"{len(pictures):,} pictures, {total:,} bytes, {hashed.hexdigest()[:16]}"
         return found
+
+    def small_files(self, scans: Sequence[Any]) -> list[Path]:
+        return list(dict.fromkeys(Path(path) for one in scans for path in one.paths))
 
     def pieces(self, plan: ImageFormat, parts: Sequence[Any], mixed: bool = True, notes: Sequence[str] = ()) -> Any:
         return ImageChunks(parts, plan, mixed, list(notes))
