@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from sciformer.cluster.scheduler import SCHEDULERS
 from sciformer.errors import UserError
 from sciformer.training import folder as module
 from sciformer.training.folder import Folder
@@ -135,6 +136,37 @@ def test_a_second_process_is_told_who_is_at_work(folder):
     assert (folder.path / ".lock").read_text() == ""
 
 
+@pytest.mark.parametrize(
+    ("variable", "hint"), [("SLURM_JOB_ID", "`scancel 17`"), ("PBS_JOBID", "`qdel 17`"), ("OTHER", "`kill ")]
+)
+def test_the_job_of_a_process_is_named(folder, monkeypatch, variable, hint):
+    for scheduler in SCHEDULERS.values():
+        monkeypatch.delenv(scheduler.variable, raising=False)
+    monkeypatch.setenv(variable, "17")
+    child, _ = hold(folder)
+    with refuses(child, file=folder.path, hint=hint), folder.lock():
+        pass
+    assert folder.owner().get("job") == (None if variable == "OTHER" else "17")
+    kill(child)
+
+
+def test_the_owner_is_found_without_touching_the_lock(folder, monkeypatch):
+    assert folder.owner() is None
+    child, _ = hold(folder)
+    owner = folder.owner()
+    assert (owner["pid"], owner["host"]) == (child, socket.gethostname())
+    monkeypatch.setattr(module, "_is_locked", lambda _: os.open("/", os.O_WRONLY))  # no locks: the process is looked for
+    assert folder.owner() == owner
+    kill(child)
+    assert folder.owner() is None
+    monkeypatch.undo()
+    assert folder.owner() is None
+    with folder.lock():
+        assert folder.owner()["pid"] == os.getpid()
+        assert in_child(lambda: folder.lock().__enter__()) == 1
+    assert Folder(folder.path / "nowhere").owner() is None
+
+
 def test_a_holder_that_has_not_signed_is_still_respected(folder):
     child, _ = hold(folder)
     for text in ("", "{", "[]", '{"pid": null}'):
@@ -144,6 +176,7 @@ def test_a_holder_that_has_not_signed_is_still_respected(folder):
         with refuses(file=folder.path, hint="--run") as refusal, folder.lock():
             pass
         assert "kill" not in refusal.value.hint
+        assert folder.owner() == {}
     kill(child)
 
 

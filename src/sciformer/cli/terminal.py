@@ -28,6 +28,12 @@ def rank() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
+def will_restart() -> bool:
+    """Whether torchrun would restart the processes if one of them failed now."""
+    most, restarts = (int(os.environ.get(f"TORCHELASTIC_{name}", "0")) for name in ("MAX_RESTARTS", "RESTART_COUNT"))
+    return restarts < most
+
+
 def console(stderr: bool = False) -> Console:
     """Console with colours on a terminal; a closed pipe raises BrokenPipeError."""
     from ..progress import PrintableConsole
@@ -77,7 +83,7 @@ def run_and_report(work: Callable[[], Any]) -> int:
         return 2
     except Stopped as error:
         log(str(error))
-        return 128 + error.signal
+        return 0 if will_restart() else 128 + error.signal
     except KeyboardInterrupt:
         log("interrupted")
         return 130

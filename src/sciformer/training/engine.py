@@ -6,7 +6,9 @@ import math
 import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import torch
@@ -130,6 +132,8 @@ class Engine:
                         self._save()
                     if asked > 0 and not done:
                         number = stop.signal or round(signals / asked)  # another rank may have received it
+                        name = Signals(number).name
+                        self.ranks.lead(lambda name=name: self.folder.note_stop(self.number, signal=name))
                         raise Stopped(number, self.number)
                     if done:
                         break
@@ -203,6 +207,7 @@ class Engine:
             "norm": norm / steps,
             "learning_rate": learning_rate(number - 1, self.total, self.settings),
             "tokens_per_s": tokens_all / max(now - when, 1e-9),
+            "time": datetime.now().astimezone().isoformat(timespec="milliseconds"),
         }
 
         def write() -> None:
