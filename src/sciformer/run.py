@@ -326,7 +326,9 @@ def _check_shared(folder: Folder, ranks: Ranks) -> None:
     seen = ranks.first or folder.is_locked_with(signature, SHARED_SECONDS)
     blind = [name for name in ranks.gather("" if seen else f"rank {ranks.rank} on {socket.gethostname()}") if name]
     if blind:
-        message = f"the run folder {folder.path} is not the same for all processes: {', '.join(blind[:4])} does not see it"
+        message = (
+            f"the run folder {folder.path} is not the same for all processes: {', '.join(blind[:4])} does not see it"
+        )
         hint = "Choose a folder on a file system that all machines share, with --run."
         raise UserError(message, hint=hint, file=folder.path)
 

@@ -2,7 +2,7 @@
 
     with Slurm(folder) as slurm: slurm.run("sinfo")
 
-The packages are downloaded once and unpacked into `.slurm/` in the repository. All daemons run as the present user, so
+The packages are downloaded once and unpacked into `.slurm/` of the repository. The daemons run as the present user, so
 that only this user can submit jobs.
 """
 
@@ -10,7 +10,6 @@ import contextlib
 import getpass
 import os
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,7 +18,8 @@ from pathlib import Path
 
 from tests.paths import ROOT
 
-PACKAGES = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins libslurm38 libmunge2 libhwloc15 liblua5.1-0".split()
+PACKAGES = ["slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins"]
+PACKAGES += ["libslurm38", "libmunge2", "libhwloc15", "liblua5.1-0"]
 CACHE = ROOT / ".slurm"
 NODES = ("n1", "n2")
 COMMANDS = ("sbatch", "srun", "scontrol", "scancel", "squeue", "sinfo")
@@ -49,8 +49,8 @@ SlurmdTimeout=10
 KillWait=5
 ReturnToService=2
 JobRequeue=1
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4
 PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -58,13 +58,13 @@ PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 def unpack():
     """Download and unpack the packages once; return their folder."""
     made = CACHE / "usr"
-    if not (made / "done").exists():
+    if not (made / "complete").exists():
         CACHE.mkdir(exist_ok=True)
         subprocess.run(["apt-get", "download", "-q", *PACKAGES], cwd=CACHE, check=True, capture_output=True)
         for package in CACHE.glob("*.deb"):
             subprocess.run(["dpkg", "-x", package, CACHE], check=True)
             package.unlink()
-        (made / "done").touch()
+        (made / "complete").touch()
     return made
 
 
@@ -78,10 +78,10 @@ def free_ports(count):
 
 
 class Slurm:
-    """A running cluster; `bin` has its commands, and `environment` finds them."""
+    """A running cluster; `environment` is that of a user who finds its commands."""
 
     def __init__(self, folder):
-        self.usr, self.state = unpack(), Path(folder) / "slurm"
+        self.usr, self.state = unpack(), Path(folder)
         (plugins,) = self.usr.glob("lib/*/slurm-wlm")
         self.libraries = f"{plugins}:{plugins.parent}"
         self.conf, self.bin = self.state / "slurm.conf", self.state / "bin"
@@ -91,42 +91,15 @@ class Slurm:
         settings = {"host": host, "user": getpass.getuser(), "plugins": plugins, "state": self.state}
         self.conf.write_text(CONF.format(ports=free_ports(3), **settings))
         for name in COMMANDS:
-            self._wrap(name)
+            words = [f"SLURM_CONF={self.conf}", f"LD_LIBRARY_PATH={self.libraries}", str(self.usr / "bin" / name)]
+            (self.bin / name).write_text(f'#!/bin/sh\nexec env {shlex.join(words)} "$@"\n')
+            (self.bin / name).chmod(0o755)
         self.daemons = {}
-
-    def _wrap(self, name):
-        path = self.bin / name
-        words = [f"SLURM_CONF={self.conf}", f"LD_LIBRARY_PATH={self.libraries}", str(self.usr / "bin" / name)]
-        path.write_text(f'#!/bin/sh\nexec env {shlex.join(words)} "$@"\n')
-        path.chmod(0o755)
 
     @property
     def environment(self):
-        """Environment of a user of this cluster."""
         path = os.pathsep.join([str(self.bin), os.environ["PATH"]])
-        return {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
-
-    def _start(self, name, *words):
-        environment = {**os.environ, "SLURM_CONF": str(self.conf), "LD_LIBRARY_PATH": self.libraries}
-        with (self.state / f"{name}.out").open("a") as file:
-            self.daemons[name] = subprocess.Popen(
-                [self.usr / "sbin" / words[0], "-D", *words[1:]],
-                stdout=file,
-                stderr=file,
-                env=environment,
-                start_new_session=True,
-            )
-
-    def start_node(self, node):
-        self._start(node, "slurmd-wlm", "-N", node, "-d", str(self.usr / "sbin" / "slurmstepd-wlm"))
-
-    def kill_node(self, node):
-        """Kill the daemon of a node and all that it runs, as if the machine had lost its power."""
-        self.daemons.pop(node).kill()
-        for step in steps_of(self.state / node):
-            for pid in [step, *children(step)]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        return {**os.environ, "PATH": path}
 
     def __enter__(self):
         self._start("controller", "slurmctld-wlm")
@@ -137,57 +110,100 @@ class Slurm:
 
     def __exit__(self, *error):
         with contextlib.suppress(subprocess.SubprocessError):
-            self.run("scancel", "--signal=KILL", "--full", "--user", getpass.getuser())
+            self.run("scancel", "--full", "--user", getpass.getuser())
+            wait_until(lambda: not self.run("squeue", "--noheader"), 20)
         for node in NODES:
-            if node in self.daemons:
-                self.kill_node(node)
+            for pid in self.processes(node):
+                kill(pid, signal.SIGKILL)
         for daemon in self.daemons.values():
             daemon.terminate()
+        for daemon in self.daemons.values():
             daemon.wait(20)
 
-    def run(self, *words, **options):
+    def _start(self, name, *words):
+        environment = {**os.environ, "SLURM_CONF": str(self.conf), "LD_LIBRARY_PATH": self.libraries}
+        with (self.state / f"{name}.out").open("a") as out:
+            command = [self.usr / "sbin" / words[0], "-D", *words[1:]]
+            self.daemons[name] = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
+
+    def start_node(self, node):
+        self._start(node, "slurmd-wlm", "-N", node, "-d", str(self.usr / "sbin" / "slurmstepd-wlm"))
+
+    def freeze_node(self, node):
+        """Stop a node as a loss of power does: its processes say nothing more, and close no connection."""
+        daemon = self.daemons.pop(node)
+        for pid in [daemon.pid, *self.processes(node)]:
+            kill(pid, signal.SIGSTOP)
+        return daemon
+
+    def bury_node(self, node, daemon):
+        """Remove the processes of a frozen node."""
+        for pid in self.processes(node):
+            kill(pid, signal.SIGKILL)
+        daemon.kill()
+        daemon.wait()
+
+    def processes(self, node):
+        """Processes of the steps on a node: slurmstepd, by its log file, and all that have its environment."""
+        own, log = {f"SLURM_CONF={self.conf}", f"SLURMD_NODENAME={node}"}, str(self.state / f"{node}.log")
+        daemons = {daemon.pid for daemon in self.daemons.values()}
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                known = {*(path / "environ").read_text(errors="replace").split("\0")}
+                logs = f"SLURM_CONF={self.conf}" in known and any(os.readlink(one) == log for one in path.glob("fd/*"))
+                if int(path.name) not in daemons and (logs or own <= known):
+                    found.append(int(path.name))
+        return found
+
+    def ranks(self, node):
+        """Processes of a training on a node."""
+        lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in self.processes(node)}
+        return sorted(pid for pid, words in lines.items() if words[1:3] == [b"-m", b"sciformer"])
+
+    def run(self, *words):
         """Output of a command of the cluster."""
-        done = subprocess.run(
-            list(map(str, words)), env=self.environment, capture_output=True, text=True, timeout=60, **options
-        )
+        words = [str(word) for word in words]
+        done = subprocess.run(words, env=self.environment, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode:
-            raise subprocess.SubprocessError(f"{shlex.join(map(str, words))}: {done.stdout}{done.stderr}")
+            raise subprocess.SubprocessError(f"{shlex.join(words)}: {done.stdout}{done.stderr}")
         return done.stdout
 
     def wait_for_nodes(self, seconds=60):
-        wait_until(lambda: self.run("sinfo", "--noheader", "--Node", "--format=%T").split() == ["idle", "idle"], seconds)
+        wait_until(lambda: self.run("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * len(NODES), seconds)
 
     def job(self, number):
         """Facts about a job, as `scontrol show job` prints them."""
         text = self.run("scontrol", "--oneliner", "show", "job", number)
         return dict(word.partition("=")[::2] for word in text.split())
 
+    def hurry(self, number):
+        """Start a job again that was put back into the queue, when its nodes have done with it."""
+        self.wait_for_nodes()
+        time.sleep(2)  # else the nodes take it for the old one
+        self.run("scontrol", "update", f"JobId={number}", "StartTime=now")
+
+    def end_of(self, number, seconds=120):
+        """State in which a job ends. A job that was put back into the queue need not wait its two minutes."""
+
+        def ended():
+            found = self.job(number)
+            if found["JobState"] == "PENDING" and found["Reason"] == "BeginTime":
+                self.hurry(number)
+            return found["JobState"] if found["JobState"] not in ("PENDING", "RUNNING", "COMPLETING") else None
+
+        return wait_until(ended, seconds)
+
+
+def kill(pid, number):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
 
 def wait_until(holds, seconds, every=0.25):
     """Wait until a condition holds; return its value."""
     end = time.monotonic() + seconds
     while not (found := holds()):
-        assert time.monotonic() < end, f"still not after {seconds} s"
+        assert time.monotonic() < end, f"still not so after {seconds} s"
         time.sleep(every)
     return found
-
-
-def parents():
-    """Parent of every process of this host."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            found[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-    return found
-
-
-def children(pid):
-    """All descendants of a process."""
-    above = parents()
-    found = [one for one, parent in above.items() if parent == pid]
-    return [*found, *(inner for one in found for inner in children(one))]
-
-
-def steps_of(spool):
-    """Processes slurmstepd of a node, by the spool folder that their sockets lie in."""
-    return []

@@ -155,7 +155,9 @@ def test_the_owner_is_found_without_touching_the_lock(folder, monkeypatch):
     child, _ = hold(folder)
     owner = folder.owner()
     assert (owner["pid"], owner["host"]) == (child, socket.gethostname())
-    monkeypatch.setattr(module, "_is_locked", lambda _: os.open("/", os.O_WRONLY))  # no locks: the process is looked for
+    monkeypatch.setattr(
+        module, "_is_locked", lambda _: os.open("/", os.O_WRONLY)
+    )  # no locks: the process is looked for
     assert folder.owner() == owner
     kill(child)
     assert folder.owner() is None

@@ -40,7 +40,7 @@ class RunState:
     reason         signal or error that ended the training
     """
 
-    run: str
+    folder: str
     state: str
     step: int | None = None
     steps: int | None = None
@@ -111,7 +111,7 @@ def run_state(path: Path) -> RunState:
         state = "complete" if complete else "interrupted"
     speed = _steps_per_second(lines, owner) if owner else None
     return RunState(
-        run=str(path),
+        folder=str(path),
         state=state,
         step=step,
         steps=steps,
@@ -161,7 +161,9 @@ def _steps_per_second(lines: list[dict[str, Any]], owner: dict[str, Any]) -> flo
 def _last_checkpoint(folder: Folder) -> tuple[int | None, str | None]:
     """Step and time of the newest checkpoint."""
     try:
-        found = [(int(match[1]), path) for path in folder.checkpoints.iterdir() if (match := CHECKPOINT.fullmatch(path.name))]
+        found = [
+            (int(match[1]), path) for path in folder.checkpoints.iterdir() if (match := CHECKPOINT.fullmatch(path.name))
+        ]
         step, path = max(found)
         when = datetime.fromtimestamp(path.stat().st_mtime).astimezone().isoformat(timespec="seconds")
         return step, when

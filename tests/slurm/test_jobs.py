@@ -1,0 +1,63 @@
+"""What else job files promise, on a real Slurm: restarts by torchrun, a run folder in use, arrays of predictions."""
+
+import os
+import signal
+
+import numpy as np
+import torch
+
+from sciformer.cli.main import main
+from sciformer.cluster.status import run_state
+from tests.faults import fault
+from tests.slurm.cluster import wait_until
+from tests.slurm.conftest import SETUP
+from tests.training.tiny import assert_same, go, image_recipe
+
+
+@fault(
+    "a rank killed, in a job with `--restarts`",
+    "torchrun starts all ranks again within the job; the same result",
+)
+def test_restart_by_torchrun(site, slurm, reference):
+    job = site.submit("--restarts", "2")
+    site.wait_for_step(10)
+    (rank,) = slurm.ranks("n2")
+    os.kill(rank, signal.SIGKILL)
+    assert slurm.end_of(job) == "COMPLETED"
+    assert slurm.job(job)["Restarts"] == "0"
+    assert run_state(site.run).resumed == 1
+    assert_same(site.run, reference[0.2])
+
+
+@fault("a second job in the same run folder", "refused, with the number of the first job; the first is not disturbed")
+def test_two_jobs(site, slurm, reference):
+    first = site.submit()
+    site.wait_for_step(5)
+    owner = run_state(site.run).owner
+    assert (owner["scheduler"], owner["job"]) == ("slurm", str(first))
+    second = site.submit(nodes=1)
+    assert slurm.end_of(second) == "FAILED"
+    assert slurm.end_of(first) == "COMPLETED"
+    text = (site.run / f"logs/slurm-{second}.out").read_text()
+    assert f"scancel {first}" in text
+    assert_same(site.run, reference[0.2])
+
+
+@fault("tasks of an array of predictions killed", "`submit` names and submits those that are missing; the same table")
+def test_array_of_predictions(site, slurm):
+    torch.set_num_threads(1)
+    go(image_recipe(site.folder), "run")
+    rng = np.random.default_rng(0)
+    np.savez("new.npz", image=rng.normal(size=(200, 4, 4)).astype(np.float32), row=np.arange(200))
+    line = ["submit", "run", "new.npz", "--predict", "--shards", "3", "--out", "my scores", "--time", "0:10"]
+    line += ["--gpus", "0", *SETUP, "--send"]
+    array = site.send(*line)
+    slurm.run("scancel", "--signal=KILL", f"{array}_1")
+    wait_until(lambda: not slurm.run("squeue", "--noheader"), 120)
+    assert main(["predict", "--merge", "my scores", "--out", "merged.parquet"]) == 2
+    site.send(*line)
+    assert "--array=1\n" in (site.folder / "my scores/logs/job.slurm").read_text()
+    wait_until(lambda: not slurm.run("squeue", "--noheader"), 120)
+    assert main(["predict", "--merge", "my scores", "--out", "merged.parquet"]) == 0
+    assert main(["predict", "run", "new.npz", "--out", "whole.parquet"]) == 0
+    assert (site.folder / "merged.parquet").read_bytes() == (site.folder / "whole.parquet").read_bytes()
