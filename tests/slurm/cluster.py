@@ -156,10 +156,19 @@ class Slurm:
                     found.append(int(path.name))
         return found
 
-    def ranks(self, node):
-        """Processes of a training on a node."""
-        lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in self.processes(node)}
-        return sorted(pid for pid, words in lines.items() if words[1:3] == [b"-m", b"sciformer"])
+    def commands(self, *begin):
+        """Python processes on all nodes, by node, whose command lines begin with these words."""
+        found = {}
+        for node, pid in ((node, pid) for node in NODES for pid in self.processes(node)):
+            words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            if tuple(words[1 : 1 + len(begin)]) == begin:
+                found.setdefault(node, []).append((pid, words))
+        return found
+
+    def rank(self, node):
+        """The only process of a training on a node."""
+        ((pid, _),) = self.commands("-u", "-m", "sciformer")[node]
+        return pid
 
     def run(self, *words):
         """Output of a command of the cluster."""

@@ -38,7 +38,7 @@ def slow_down():
 
     Engine._remember, checkpoint._commit = slow, deadly
 
-if sys.orig_argv[1:3] + ["train"] == ["-m", "sciformer", *sys.orig_argv[3:4]]:
+if sys.orig_argv[1:5] == ["-u", "-m", "sciformer", "train"]:  # a rank, as torchrun starts it
     slow_down()
 """
 
@@ -79,9 +79,9 @@ class Site:
     def __init__(self, slurm, folder, capsys):
         self.slurm, self.folder, self.capsys, self.run = slurm, folder, capsys, folder / "runs/my run"
 
-    def submit(self, *words, nodes=2):
+    def submit(self, *words, nodes=2, time="0:10"):
         """Number of a new job of the training."""
-        line = ["submit", "small.yaml", "--run", "runs/my run", "--time", "0:10", "--gpus", "0", *SETUP]
+        line = ["submit", "small.yaml", "--run", "runs/my run", "--time", time, "--gpus", "0", *SETUP]
         line += ["--nodes", str(nodes), "--send", *words]
         return self.send(*line)
 

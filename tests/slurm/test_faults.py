@@ -30,7 +30,7 @@ def test_node_killed(site, slurm, reference):
 )
 def test_time_limit(site, slurm, reference, monkeypatch):
     monkeypatch.setenv("SECONDS_PER_STEP", "4")  # longer than the job
-    job = site.submit("--time", "0:01", "--lead", "5", "--setup", "((SLURM_RESTART_COUNT)) && SECONDS_PER_STEP=0")
+    job = site.submit("--lead", "5", "--setup", "((SLURM_RESTART_COUNT)) && SECONDS_PER_STEP=0", time="0:01")
     wait_until(lambda: slurm.job(job)["Restarts"] == "1", 120)
     assert run_state(site.run).state == "stopped"
     assert slurm.end_of(job) == "COMPLETED"
@@ -86,8 +86,7 @@ def test_other_number_of_nodes(site, slurm, reference):
 def test_silent_rank(site, slurm, reference):
     job = site.submit("--setup", "export SCIFORMER_PATIENCE=8")
     site.wait_for_step(10)
-    (rank,) = slurm.ranks("n2")
-    os.kill(rank, signal.SIGSTOP)
+    os.kill(slurm.rank("n2"), signal.SIGSTOP)
     assert slurm.end_of(job) == "FAILED"
     found = run_state(site.run)
     assert (found.state, found.checkpoint) == ("failed", 10)
@@ -102,6 +101,7 @@ def test_shared_folder_lost(site, slurm, reference):
     site.wait_for_step(10)
     (site.folder / "runs").rename(site.folder / "away")
     assert slurm.end_of(job) == "FAILED"
+    assert not (site.folder / "runs").exists()  # nothing was written to the wrong place
     (site.folder / "away").rename(site.folder / "runs")
     assert slurm.end_of(site.again()) == "COMPLETED"
     assert_same(site.run, reference[0.2])

@@ -349,3 +349,27 @@ def test_a_rewound_log_continues_like_one_that_was_never_interrupted(folder):
             folder.append(record(later))
         assert folder.log.read_bytes() == whole
     assert names(folder.path) == ["checkpoints", "metrics.jsonl"]
+
+
+def test_nothing_is_written_to_another_folder_in_its_place(folder):
+    away = folder.path.with_name("away")
+    with folder.lock():
+        folder.append({"step": 1})
+        folder.path.rename(away)
+        works = {
+            "append": lambda: folder.append({"step": 2}),
+            "secure": folder.secure,
+            "write": lambda: folder.note_stop(1, error="lost"),
+            "seal": lambda: folder.seal({"run.json": "{}"}),
+        }
+        for there in (False, True):
+            if there:
+                folder.path.mkdir()
+            for work in works.values():
+                with refuses(file=folder.path):
+                    work()
+            assert not there or names(folder.path) == []
+        folder.path.rmdir()
+        away.rename(folder.path)
+        folder.append({"step": 2})
+    assert [record["step"] for record in folder.records()] == [1, 2]

@@ -128,6 +128,7 @@ class Folder:
     """
 
     signature = ""
+    _inode = 0  # of the locked folder
 
     def __init__(self, path: str | Path) -> None:
         if not str(path):
@@ -229,6 +230,7 @@ class Folder:
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o644)
         try:
             self._sign(descriptor)
+            self._inode = inode.st_ino
             with _as_user_error(f"the run folder {self.path} cannot be locked", self.path):
                 if not os.path.samestat(os.fstat(descriptor), os.stat(self.path / ".lock")):
                     raise FileNotFoundError(errno.ENOENT, "removed by another process", str(self.path))
@@ -309,8 +311,20 @@ class Folder:
             advice = f"Wait until it ends, stop it with {stop}, or choose another folder with --run."
         return UserError(f"the run folder {self.path} is in use: {found}", hint=advice, file=self.path)
 
+    def _check_place(self) -> None:
+        """Refuse to write if the locked folder is gone, as after the loss of a network file system."""
+        if not self.signature:
+            return
+        with suppress(OSError):
+            if os.stat(self.path).st_ino == self._inode:
+                return
+        message = f"the run folder {self.path} has gone, or another folder is in its place"
+        hint = "Is its file system still mounted? When it is back, the same command resumes."
+        raise UserError(message, hint=hint, file=self.path)
+
     def write(self, name: str, text: str) -> Path:
         """Write a text file below the folder atomically."""
+        self._check_place()
         path = self.path / name
         assert ".." not in Path(name).parts, name
         with _as_user_error(f"{len(text.encode()):,} bytes cannot be written to {path}", path):
@@ -337,6 +351,7 @@ class Folder:
         files  text by file name; None removes the file
         anew   start a new manifest, without the files of the old one
         """
+        self._check_place()
         with _as_user_error(f"{', '.join(files)} cannot be written to {self.path}", self.path):
             texts = {name: None if text is None else text.encode() for name, text in files.items()}
             self.files.write(texts, anew)
@@ -360,6 +375,7 @@ class Folder:
 
     def append(self, record: dict[str, Any]) -> None:
         """Append a record to the log, without a sync (a power failure may lose it)."""
+        self._check_place()
         assert_plain(record, "record")
         line = json.dumps(record).encode() + b"\n"
         failed = f"the log {self.log} cannot be appended to"
@@ -373,6 +389,7 @@ class Folder:
 
     def secure(self) -> None:
         """Sync the log to disk."""
+        self._check_place()
         with _as_user_error(f"the log {self.log} cannot be written to the disk", self.log):
             if self.log.exists():
                 sync(self.log)
