@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from .assembly import Assembly, data_with_columns, log_nothing
-from .data.dataset import Dataset
+from .data.dataset import Dataset, Watch
 from .data.profile import Comparison
 from .data.source import Memory, Source
 from .errors import Stopped, UserError
@@ -168,27 +168,26 @@ class Run:
             part = "valid" if "valid" in parts else "train"
         return opened.dataset(part)
 
-    def predict(self, what: Any, accept_drift: bool = False, watch: Comparison | None = None) -> dict[str, Any]:
+    def predict(self, what: Any, accept_drift: bool = False, watch: Watch | None = None) -> dict[str, Any]:
         """Predictions for files, a table or a data frame, and the sample columns.
 
         Classification gives probabilities and classes; regression gives values and standard deviations. `drift` is the
         share of the values of a sample that are outside the range of the training data, in its worst column.
 
         accept_drift   predict even if the scale of a column differs from the training data
-        watch          comparison with the training data that collects the notes of several calls (default: notes
-                       become warnings)
+        watch          function that compares the samples and may add columns, see `Dataset` (default: a comparison with
+                       the training data, whose notes become warnings)
         """
-        compared = self.assembly.compare(accept_drift, scores=True) if watch is None else watch
-        dataset = self.assembly.samples(self.source(what), watch=compared)
+        compared = self.assembly.compare(accept_drift, scores=True) if watch is None else None
+        dataset = self.assembly.samples(self.source(what), watch=watch or compared)
         found = predict(self.step, self.assembly, dataset, self.device, max(64, min(512, self.recipe.train.batch)))
         answers: dict[str, Any] = dict(found.outputs)
         if "probabilities" in answers:
             names = np.asarray(self.assembly.objective.classes)  # type: ignore[attr-defined]
             likely = answers["probabilities"]
             answers["class"] = np.where(np.isnan(likely).any(1), "", names[likely.argmax(1)])
-        if watch is None and compared is not None:
-            for note in compared.notes:
-                warnings.warn(note, stacklevel=2)
+        for note in [] if compared is None else compared.notes:
+            warnings.warn(note, stacklevel=2)
         return {**found.samples, **answers}
 
     def source(self, what: Any, aligned: bool = False) -> Source:

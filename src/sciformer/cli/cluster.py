@@ -159,7 +159,9 @@ def _plan_prediction(
 
 @app.command(sort_key=4.6, help_epilogue="")
 def status(
-    runs: Annotated[tuple[Path, ...], Parameter(help="Run folders, or folders of shards (default: all in runs/).")] = (),
+    runs: Annotated[
+        tuple[Path, ...], Parameter(help="Run folders, or folders of shards (default: all in runs/).")
+    ] = (),
     /,
     *,
     json_: Annotated[bool, Parameter(name="--json", help="Print a JSON list.")] = False,

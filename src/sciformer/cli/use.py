@@ -129,7 +129,9 @@ def predict(
         return
     if run is None or not files:
         missing = "RUN and FILES" if run is None else "FILES"
-        raise UserError(f"`sciformer predict` needs {missing}", hint=suggest_argument("RUN" if run is None else "FILES"))
+        raise UserError(
+            f"`sciformer predict` needs {missing}", hint=suggest_argument("RUN" if run is None else "FILES")
+        )
     load_plugins(plugin)
     if shards is not None or shard is not None:
         from .shards import parse_sharding, predict_in_shards

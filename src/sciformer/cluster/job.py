@@ -197,11 +197,13 @@ def timer(need: Resources) -> list[str]:
     """Lines that wait for torchrun, and tell its processes to save some time before the limit."""
     return [
         f"# {need.lead} s before the limit the training saves and stops. One process is enough: it tells all others.",
-        'warn() { pkill -USR1 -P "$torchrun"; }',
+        'warn() { warned=1; pkill -USR1 -P "$torchrun"; }',
         "trap warn USR1 TERM",
-        f"(sleep {need.seconds - need.lead} && warn) &",
-        "timer=$!",
-        'while kill -0 "$torchrun" 2>/dev/null; do wait "$torchrun"; status=$?; done  # a signal interrupts wait',
-        'kill "$timer" 2>/dev/null',
+        'while kill -0 "$torchrun" 2>/dev/null; do',
+        f'    [ -z "$warned" ] && [ "$SECONDS" -ge {need.seconds - need.lead} ] && warn',
+        "    sleep 1",
+        "done",
+        'wait "$torchrun"',
+        "status=$?",
         "",
     ]

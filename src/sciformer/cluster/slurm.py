@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..errors import UserError
 from .job import Prediction, Resources, Training, about, format_time
 from .shards import describe_numbers
 
@@ -21,7 +22,7 @@ def training(work: Training, need: Resources) -> str:
         'endpoint="$(hostname):$((20000 + (SLURM_JOB_ID + 7919 * ${SLURM_RESTART_COUNT:-0}) % 20000))"',
         "",
         f"# {need.lead} s before the limit, Slurm sends USR1 to all processes below srun: the training saves and stops.",
-        f"srun{_cores(need)} --kill-on-bad-exit=1 bash -c 'trap \"\" USR1; exec \"$@\"' bash \\",
+        f'srun{_cores(need)} --kill-on-bad-exit=1 bash -c \'trap "" USR1; exec "$@"\' bash \\',
         "    " + work.torchrun(need, '"$endpoint"', '"$attempt"'),
         "status=$?",
         "",
@@ -39,7 +40,9 @@ def prediction(work: Prediction, need: Resources) -> str:
     """Job file of an array of shards."""
     array = [f"--array={describe_numbers(work.shards)}"]
     shard = work.shard(need, '"$SLURM_ARRAY_TASK_ID"')
-    return "\n".join([*_head(work, need, array, "slurm-%A_%a.out"), *need.begin(), f"srun{_cores(need)} {shard}"]) + "\n"
+    return (
+        "\n".join([*_head(work, need, array, "slurm-%A_%a.out"), *need.begin(), f"srun{_cores(need)} {shard}"]) + "\n"
+    )
 
 
 def _cores(need: Resources) -> str:
@@ -51,7 +54,10 @@ def _head(work: Training | Prediction, need: Resources, more: list[str], log: st
     options = [f"--job-name={work.name}", f"--nodes={need.nodes}", "--ntasks-per-node=1"]
     options += [f"--gpus-per-node={need.gpus}"] if need.gpus else []
     options += [f"--cpus-per-task={need.cpus}"] if need.cpus else []
-    path = str(work.logs).replace("\\", r"\\").replace("%", "%%").replace('"', r"\"")
+    if "\\" in str(work.logs):
+        message = f"Slurm cannot write into a folder with a backslash in its name: {work.folder}"
+        raise UserError(message, hint="Choose another folder.", file=work.folder)
+    path = str(work.logs).replace("%", "%%").replace('"', r"\"")
     options += [f"--time={format_time(need.seconds)}", *more, "--requeue", "--open-mode=append"]
     options += [f'--output="{path}/{log}"', *need.options]
     return ["#!/bin/bash", about(work), *(f"#SBATCH {option}" for option in options), ""]

@@ -27,8 +27,8 @@ CHECKPOINT = re.compile(r"step-(\d{7,})")
 class RunState:
     """Progress of a run, and the process that works on it.
 
-    state          training, complete, stopped (by a signal), failed, interrupted (killed, or its machine was lost) or
-                   imported
+    state          training, complete, stopped (by a signal), failed, interrupted (killed, or its machine was lost), not
+                   started, or imported
     step, steps    steps in the log, and steps in all
     loss           last loss in the log
     tokens_per_s   speed in the last line of the log
@@ -106,9 +106,9 @@ def run_state(path: Path) -> RunState:
         state = "imported"
     elif reason:
         state = "stopped" if "signal" in stopped else "failed"
-        reason = f"{reason} at step {stopped['step']:,}" if state == "stopped" else reason
+        reason = f"{reason} at step {stopped.get('step')}" if state == "stopped" else reason
     else:
-        state = "complete" if complete else "interrupted"
+        state = "complete" if complete else "interrupted" if about or step else "not started"
     speed = _steps_per_second(lines, owner) if owner else None
     return RunState(
         folder=str(path),
@@ -151,7 +151,7 @@ def read_tail(path: Path) -> list[dict[str, Any]]:
 def _steps_per_second(lines: list[dict[str, Any]], owner: dict[str, Any]) -> float | None:
     """Mean speed over the lines of the log that this process wrote."""
     began = datetime.fromisoformat(owner["since"]) if "since" in owner else None
-    points = [(datetime.fromisoformat(line["time"]), line["step"]) for line in lines if "time" in line]
+    points = [(datetime.fromisoformat(line["time"]), line["step"]) for line in lines if {"time", "step"} <= {*line}]
     own = [point for point in points if began is None or point[0] >= began]
     if len(own) < 2 or own[-1][0] <= own[0][0]:
         return None

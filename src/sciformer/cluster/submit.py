@@ -41,7 +41,9 @@ def job_file(kind: str, work: Training | Prediction, need: Resources) -> str:
         text = module.prediction(work, need)
     make_folder(work.logs, "Choose another folder.")
     if kind == "condor":
-        inner = condor.training_script(work, need) if isinstance(work, Training) else condor.prediction_script(work, need)
+        inner = (
+            condor.training_script(work, need) if isinstance(work, Training) else condor.prediction_script(work, need)
+        )
         write_text(work.logs / condor.SCRIPT, inner)
         (work.logs / condor.SCRIPT).chmod(0o755)
     return text
@@ -58,7 +60,9 @@ def send(kind: str, work: Training | Prediction, text: str) -> tuple[Path, str]:
         raise UserError(f"{command} cannot be started: {error.strerror}", key="--send") from error
     if done.returncode:
         why = (done.stderr or done.stdout).strip() or f"status {done.returncode}"
-        raise UserError(f"{command} refused {path}: {why}", hint="Correct the options, or submit it yourself.", file=path)
+        raise UserError(
+            f"{command} refused {path}: {why}", hint="Correct the options, or submit it yourself.", file=path
+        )
     return path, done.stdout.strip()
 
 

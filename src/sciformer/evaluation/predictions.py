@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..data.batch import Stream
 from ..data.columns import Array, Table, rows_of, select
 from ..data.profile import Comparison
 from ..data.source import Source
@@ -88,20 +90,31 @@ def divide(run: Run, source: Source) -> list[Block]:
 def predict_blocks(
     run: Run, source: Source, blocks: Sequence[Block], watch: Comparison | None, bar: ProgressBar
 ) -> Iterator[tuple[Table, dict[str, Any]]]:
-    """Samples and predictions of each block; new notes of `watch` are logged."""
+    """Samples and predictions of each block; new notes of `watch` are logged.
+
+    Whole pieces are compared with the training data, because blocks may be small.
+    """
     piece, told = -1, 0
     whole: Table = {}
+    added: dict[str, Array] = {}
     for block in blocks:
         if block.piece != piece:
             piece, whole = block.piece, source.load(block.piece)
-        all_rows = block.size == rows_of(whole)
-        table = whole if all_rows else select(whole, np.arange(block.start, block.stop))
-        yield table, run.predict(table, watch=watch)
+            added = {} if watch is None else watch.compare_columns(whole)
+        rows = slice(block.start, block.stop)
+        table = whole if block.size == rows_of(whole) else select(whole, np.arange(block.start, block.stop))
+        drift = {name: column[rows] for name, column in added.items()}
+        yield table, run.predict(table, watch=partial(_add_columns, drift))
         notes = [] if watch is None else watch.notes
         for note in notes[told:]:
             bar.log(f"note: {note}")
         told = len(notes)
         bar.add(block.size)
+
+
+def _add_columns(columns: dict[str, Array], table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
+    """Sample columns that were computed before (a function `watch` of `Dataset`)."""
+    return columns
 
 
 def add_block(

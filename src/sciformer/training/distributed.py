@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
@@ -58,7 +59,7 @@ class Ranks:
             if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
                 # After a restart by torchrun the store still has the addresses of the old processes. With several
                 # machines each counts its own restarts, so that the count cannot be the prefix.
-                store = dist.PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+                store = PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
             dist.init_process_group(kinds, store=store, rank=self.rank, world_size=self.world, timeout=patience())
         except RuntimeError as error:
             why = str(error).strip().splitlines()[0][:200]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -132,8 +133,7 @@ class Engine:
                         self._save()
                     if asked > 0 and not done:
                         number = stop.signal or round(signals / asked)  # another rank may have received it
-                        name = Signals(number).name
-                        self.ranks.lead(lambda name=name: self.folder.note_stop(self.number, signal=name))
+                        self.ranks.lead(partial(self.folder.note_stop, self.number, signal=Signals(number).name))
                         raise Stopped(number, self.number)
                     if done:
                         break
