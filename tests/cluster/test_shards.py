@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from sciformer.cli.main import main
-from sciformer.cluster.shards import Sharding, ShardFolder, describe_numbers, merge_shards, predict_shards
+from sciformer.cluster.shards import ShardFolder, Sharding, describe_numbers, merge_shards, predict_shards
 from sciformer.evaluation.predictions import divide, write_predictions
 from sciformer.files.seal import SealedFolder
 from sciformer.run import Run

@@ -159,10 +159,11 @@ class Slurm:
     def commands(self, *begin):
         """Python processes on all nodes, by node, whose command lines begin with these words."""
         found = {}
-        for node, pid in ((node, pid) for node in NODES for pid in self.processes(node)):
-            words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            if tuple(words[1 : 1 + len(begin)]) == begin:
-                found.setdefault(node, []).append((pid, words))
+        for node in NODES:
+            for pid in self.processes(node):
+                words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+                if tuple(words[1 : 1 + len(begin)]) == begin:
+                    found.setdefault(node, []).append((pid, words))
         return found
 
     def rank(self, node):

@@ -52,7 +52,7 @@ RunFolder = Annotated[Path, Parameter(converter=run_path)]
 Quiet = Annotated[bool, Parameter(name="--quiet", help="Show no progress.")]
 Overwrite = Annotated[bool, Parameter(name="--overwrite", help="Replace an existing file.")]
 AcceptDrift = Annotated[
-    bool, Parameter(name="--accept-drift", help="Go on if a column has another scale than in training.")
+    bool, Parameter(name="--accept-drift", help="Continue even if a column has another scale than in training.")
 ]
 MapColumns = Annotated[
     tuple[str, ...],
@@ -63,7 +63,7 @@ MapColumns = Annotated[
 ]
 Plugins = Annotated[
     tuple[Path, ...],
-    Parameter(name="--plugin", help="Python file or folder of your own to load; repeat the option for several."),
+    Parameter(name="--plugin", help="Your own Python file or folder to load; repeat the option for several."),
 ]
 
 

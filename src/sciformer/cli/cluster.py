@@ -135,7 +135,7 @@ def _plan_prediction(
 ) -> Any:
     """Shards of predictions that are missing."""
     from ..cluster.job import Prediction
-    from ..cluster.shards import PLAN, Sharding, ShardFolder
+    from ..cluster.shards import PLAN, ShardFolder, Sharding
 
     no_changes("A run keeps the recipe it was trained with.")
     check_run(run)

@@ -38,7 +38,7 @@ def training(work: Training, need: Resources) -> str:
         *timer(need),
         "if stopped; then",
         '    echo "saved before the time limit: the job is submitted again"',
-        f"    command -v qsub >/dev/null && cd {shlex.quote(str(Path.cwd()))} && qsub {work.quoted(JOB_FILE)} && exit 0",
+        f"    cd {shlex.quote(str(Path.cwd()))} && command -v qsub >/dev/null && qsub {work.quoted(JOB_FILE)} && exit",
         '    echo "error: qsub was not found here or refused: submit the same file again" >&2',
         "fi",
         "exit $status",

@@ -7,8 +7,9 @@
     scores/shard-00003-of-00064.parquet       predictions of a share of the samples
     scores/shard-00003-of-00064.json          written last: size and hash of the predictions, their rows, notes
 
-Shards are runs of the blocks in which one process would predict all samples (`evaluation.predictions`), so that together
-they are its table, byte for byte. A shard is done if both files are there and fit; anything else is predicted again.
+A shard is a run of the blocks in which one process would predict all samples (`evaluation.predictions`), so that all
+shards together are its table, byte for byte. A shard is done if both files are there and fit; else it is predicted
+again.
 """
 
 from __future__ import annotations

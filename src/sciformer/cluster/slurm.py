@@ -21,7 +21,7 @@ def training(work: Training, need: Resources) -> str:
         'attempt="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"',
         'endpoint="$(hostname):$((20000 + (SLURM_JOB_ID + 7919 * ${SLURM_RESTART_COUNT:-0}) % 20000))"',
         "",
-        f"# {need.lead} s before the limit, Slurm sends USR1 to all processes below srun: the training saves and stops.",
+        f"# {need.lead} s before the limit, Slurm sends USR1 to all processes of srun: the training saves and stops.",
         f'srun{_cores(need)} --kill-on-bad-exit=1 bash -c \'trap "" USR1; exec "$@"\' bash \\',
         "    " + work.torchrun(need, '"$endpoint"', '"$attempt"'),
         "status=$?",

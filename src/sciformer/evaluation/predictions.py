@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,7 +84,7 @@ def divide(run: Run, source: Source) -> list[Block]:
     made = []
     for piece, count in enumerate(source.sizes):
         ends = np.linspace(0, count, -(-count // size) + 1).astype(int).tolist()
-        made += [Block(piece, start, stop) for start, stop in zip(ends, ends[1:])]
+        made += [Block(piece, start, stop) for start, stop in pairwise(ends)]
     return made
 
 
@@ -129,7 +130,7 @@ def add_block(
 
 
 def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective: Any = None) -> None:
-    """Add predictions to a file: as arrays, or in tabular formats a column per number."""
+    """Add predictions to a file; tabular formats get one column for each number."""
     columns = {name: as_text(np.asarray(column)) for name, column in predictions.items()}
     if not columns:
         return

@@ -27,8 +27,8 @@ OUTSIDE = "O"
 class Tag(Objective):
     """Cross-entropy -sum_w ln p(tag of word w), from the first token of each word.
 
-    Each sample has a list of tags, one for each word (or one for each token, if tokens are not parts of words). A tag
-    that the training data do not have counts as an error in the metrics, but not in the loss.
+    Each sample has a list of tags, one for each word (or one for each token, if tokens are not parts of words). Tags
+    that are missing in the training data count as errors in the metrics, but not in the loss.
     """
 
     unit: ClassVar[str] = "tags"
@@ -61,7 +61,7 @@ class Tag(Objective):
 
     @property
     def spans(self) -> bool:
-        """Whether the tags mark entities: `O`, or a position letter and a type."""
+        """Whether the tags mark entities: `O`, or position and type (`B-place`)."""
         return all(tag == OUTSIDE or tag[:2] in ("B-", "I-", "E-", "S-") for tag in self.answers)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
@@ -110,7 +110,7 @@ class Tag(Objective):
         return _words(model.heads["tag"](model.tokens(model.encode(view))).argmax(-1), view)
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Tag names as lists, one per word; "" for words outside this window."""
+        """Lists of tag names, one for each word; "" for words outside this window."""
         tags, found = np.array(self.answers), dict(outputs)
         numbers, items = (found.pop(name).astype(np.int64) for name in ("tag", "item"))
         named = np.empty(len(numbers), object)
@@ -124,7 +124,7 @@ class Tag(Objective):
         return found
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Sum counts and join lists over windows; words without tokens get `O`."""
+        """Sum the counts and join the lists of windows; words without tokens get `O`."""
         if values.dtype != object:
             return super().merge(values, which, count) * np.bincount(which)
         merged = np.empty(count, object)
@@ -152,6 +152,6 @@ def _without_padding(column: Tensor, view: StreamView, none: int) -> Tensor:
 
 
 def _words(best: Tensor, view: StreamView) -> Outputs:
-    """(B, N) tag of each token, and index of the word that it begins (else -1)."""
+    """Tag of each token (B, N), and index of the word that begins there (else -1)."""
     item = _without_padding(view.columns["item"], view, -1) + 1  # padding is 0, so that it becomes -1 below
     return {"tag": view.pad(best), "item": view.pad(item) - 1}
