@@ -1,4 +1,7 @@
-"""One cluster for all tests, and the undisturbed run that they must equal."""
+"""One cluster for all tests, and the undisturbed run that they must equal.
+
+`pytest tests/slurm --record FILE` writes how many of the faults in `test_faults.py` were survived, if all of them ran.
+"""
 
 import re
 import shutil
@@ -11,10 +14,38 @@ import torch
 
 import sciformer
 from sciformer.cli.main import main
+from tests.paths import BENCHMARKS
 from tests.slurm.cluster import Slurm, wait_until
 from tests.training.tiny import go, in_ranks, left, text_recipe
 
+sys.path.insert(0, str(BENCHMARKS))
 STEPS = 30
+FAULTS = 8  # tests in `test_faults.py`
+FATES = {}  # whether each of them passed
+
+
+def pytest_addoption(parser):
+    parser.addoption("--record", type=Path, help="write a row of results: how many faults were survived")
+
+
+def pytest_runtest_logreport(report):
+    if "slurm/test_faults.py" in report.nodeid and not report.skipped:
+        FATES[report.nodeid] = FATES.get(report.nodeid, True) and report.passed
+
+
+def pytest_sessionfinish(session):
+    path = session.config.getoption("--record")
+    if path is None or len(FATES) < FAULTS:
+        return
+    from measure import commit, hardware, record, versions
+
+    row = {"id": "cluster.faults", "value": sum(FATES.values()), "unit": f"of {len(FATES)}", "better": "higher"}
+    row |= {"spread": None, "seeds": 1, "command": "make test-cluster", "hardware": hardware("cpu")}
+    row |= {"versions": versions() | {"slurm": "22.05.8"}, "commit": commit()}
+    row["settings"] = "Slurm with two nodes on one host; gloo"
+    record(path, [row])
+
+
 # Makes trainings of the jobs interruptible: a step takes some time, and a process can be told to die in a save.
 HOOKS = """
 import os, signal, sys, time
