@@ -57,7 +57,7 @@ def predict(folder: Path, *words: str) -> subprocess.Popen[bytes]:
 
 def finish(process: subprocess.Popen[bytes]) -> None:
     if status := process.wait():
-        raise RuntimeError(f"status {status} of {process.args}")
+        raise RuntimeError(f"status {status} of {process.args!r}")
 
 
 def main() -> int:

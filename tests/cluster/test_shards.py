@@ -6,14 +6,18 @@ import random
 import shutil
 import signal
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from sciformer.assembly import Assembly
 from sciformer.cli.main import main
 from sciformer.cluster.shards import ShardFolder, Sharding, describe_numbers, merge_shards, predict_shards
-from sciformer.evaluation.predictions import divide, write_predictions
+from sciformer.evaluation import blocks
+from sciformer.evaluation.blocks import Block, Group, Share, divide
+from sciformer.evaluation.predictions import write_predictions
 from sciformer.files.seal import SealedFolder
 from sciformer.run import Run
 from tests.errors import refuses
@@ -68,17 +72,44 @@ def test_all_shards_together_are_the_table_of_one_process(run, files, tmp_path, 
 
 
 def test_blocks_depend_only_on_the_number_of_samples(run):
-    class Source:
-        def __init__(self, sizes):
-            self.sizes = sizes
-
     for sizes in ([1], [15], [16], [17, 0, 3], [1000], [100_000], [4096] * 1000, [3_000_000]):
-        blocks = divide(run, Source(sizes))
-        rows = [(block.piece, row) for block in blocks for row in (block.start, block.stop - 1)]
+        found = divide(run.assembly, SimpleNamespace(sizes=sizes))
+        rows = [(block.piece, row) for block in found for row in (block.start, block.stop - 1)]
         assert rows == sorted(rows)
-        assert sum(block.size for block in blocks) == sum(sizes)
-        assert all(1 <= block.size <= 4096 for block in blocks)
-        assert len(blocks) >= min(sum(sizes) / 16, 240)
+        assert sum(block.size for block in found) == sum(sizes)
+        assert all(1 <= block.size <= 4096 for block in found)
+        assert len(found) >= min(sum(sizes) / 16, 240)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 200])
+def test_every_block_is_in_one_share(count):
+    groups = [Group(["a"], 0, 10), Group(["b"], 10, 11), Group(["c"], 11, 1000), Group(["d"], 1000, 1003)]
+    every = {group.stop: [Block(0, 16 * n, 16 * n + 16) for n in range(group.stop % 37)] for group in groups}
+    found = []
+    for share in (Share(number, count) for number in range(count)):
+        taken = [(group.files, share.select(every[group.stop], group, 1003)) for group in groups]
+        assert all(share.touches(group, 1003) for group, (_, some) in zip(groups, taken) if some)
+        assert share.covered(groups[-1], 1003) == 1
+        found += [(files, block) for files, some in taken for block in some]
+    assert found == [(group.files, block) for group in groups for block in every[group.stop]]
+
+
+def test_files_are_opened_in_groups(run, files, tmp_path, monkeypatch):
+    """As those of readers that can read every file by itself."""
+    opened = []
+    groups = [Group([file], number, number + 1) for number, file in enumerate(files)]
+    monkeypatch.setattr(blocks, "group_files", lambda assembly, names: groups)
+    source = Assembly.source
+    monkeypatch.setattr(Assembly, "source", lambda made, names: opened.append(list(names)) or source(made, names))
+    write_predictions(run, files, tmp_path / "whole.parquet")
+    assert opened == [[files[0]], [files[1]]]
+    folder, sharding = tmp_path / "shards", Sharding(4)
+    predict_shards(run, files, folder, sharding, 1)
+    assert opened[2:] == [[files[0]]]
+    predict_shards(run, files, folder, sharding)
+    assert opened[3:] == [[files[0]], [files[1]]]
+    merge(folder, tmp_path / "merged.parquet")
+    assert (tmp_path / "merged.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
 
 
 def test_only_missing_shards_are_predicted(run, files, tmp_path, capsys):

@@ -7,8 +7,8 @@
     scores/shard-00003-of-00064.parquet       predictions of a share of the samples
     scores/shard-00003-of-00064.json          written last: size and hash of the predictions, their rows, notes
 
-A shard is a run of the blocks in which one process would predict all samples (`evaluation.predictions`), so that all
-shards together are its table, byte for byte. A shard is done if both files are there and fit; else it is predicted
+A shard is a run of the blocks in which one process would predict all samples (`evaluation.blocks`), so that all shards
+together are its table, byte for byte. A shard is done if both files are there and fit; else it is predicted
 again.
 """
 
@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,7 @@ from ..files.seal import Unsound, open_regular, parse_object, seal_file
 from ..files.tables import check_table, create_table, merge_tables, table_suffixes
 
 if TYPE_CHECKING:
-    from ..data.source import Source
-    from ..evaluation.predictions import Block
+    from ..evaluation.blocks import Inputs
     from ..run import Run
 
 FORMAT = 1
@@ -63,14 +63,10 @@ class Sharding:
             raise UserError(message, key="--format")
 
     def check(self, shard: int) -> None:
-        """Refuse a shard that does not exist."""
+        """Refuse the number of a shard that does not exist."""
         if not 0 <= shard < self.count:
             message = f"--shard must be from 0 to {self.count - 1}, as there are {self.count} shards, not {shard}"
             raise UserError(message, key="--shard")
-
-    def share(self, blocks: Sequence[Block], shard: int) -> Sequence[Block]:
-        """Blocks of a shard: consecutive, and as many as in the other shards, up to one."""
-        return blocks[len(blocks) * shard // self.count : len(blocks) * (shard + 1) // self.count]
 
 
 class ShardFolder:
@@ -148,7 +144,7 @@ class ShardFolder:
                 path.unlink()
 
 
-def plan_shards(run: Run, files: Sequence[str | Path], source: Source, folder: Path, sharding: Sharding) -> ShardFolder:
+def plan_shards(run: Run, files: Sequence[str | Path], folder: Path, sharding: Sharding) -> ShardFolder:
     """Write the plan of a folder of shards, or refuse a folder with another one."""
     made = ShardFolder(make_folder(folder))
     paths = find_inputs(files)
@@ -160,8 +156,6 @@ def plan_shards(run: Run, files: Sequence[str | Path], source: Source, folder: P
         "columns": run.columns,
         "shards": sharding.count,
         "suffix": sharding.suffix,
-        "samples": sum(source.sizes),
-        "notes": list(getattr(source, "notes", ())),
     }
     with made.turn("shards", wait=True):  # one process reads the files for their hashes
         if not (folder / PLAN).exists():
@@ -191,9 +185,6 @@ def _check_same_plan(folder: ShardFolder, plan: dict[str, Any], paths: Sequence[
     for path in paths:
         if not _is_unchanged(path, known[str(path)]):
             raise UserError(f"{path} has changed since the first shard of {where} was predicted", hint=hint, file=path)
-    if old.get("samples") != plan["samples"]:
-        message = f"{where} has predictions for {old.get('samples'):,} samples, not {plan['samples']:,}"
-        raise UserError(message, hint=hint, file=where)
 
 
 def find_inputs(files: Sequence[str | Path]) -> list[Path]:
@@ -249,16 +240,12 @@ def predict_shards(
     show           show a progress bar
     accept_drift   predict even if the scale of a column differs from the training data
     """
-    from ..evaluation.predictions import divide
+    from ..evaluation.blocks import Inputs
 
     if shard is not None:
         sharding.check(shard)
     check_table(folder / f"shard{sharding.suffix}")
-    source = run.assembly.source([Path(file) for file in files])
-    blocks = divide(run, source)
-    if not blocks:
-        raise UserError(f"there are no samples in {', '.join(map(str, files[:4]))}")
-    made = plan_shards(run, files, source, folder, sharding)
+    made, inputs = plan_shards(run, files, folder, sharding), Inputs(run.assembly, files)
     for number in range(sharding.count) if shard is None else [shard]:
         with made.turn(f"shard-{number:05d}", wait=False) as ours:
             if not ours:
@@ -269,29 +256,29 @@ def predict_shards(
             elif made.record(number, verify=True) is not None:
                 log(f"shard {number} is done")
             else:
-                _predict(run, source, blocks, made, number, show, accept_drift)
+                _predict(run, inputs, made, number, show, accept_drift)
                 log(f"wrote {made.file(number)}")
     return made
 
 
-def _predict(
-    run: Run, source: Source, blocks: Sequence[Block], folder: ShardFolder, shard: int, show: bool, accept_drift: bool
-) -> None:
+def _predict(run: Run, inputs: Inputs, folder: ShardFolder, shard: int, show: bool, accept_drift: bool) -> None:
     """Predict a shard and record it."""
-    from ..evaluation.predictions import add_block, predict_blocks
+    from ..evaluation.blocks import Share
+    from ..evaluation.predictions import add_block, predict_files
     from ..progress import ProgressBar
 
-    path, own = folder.file(shard), folder.sharding.share(blocks, shard)
+    path = folder.file(shard)
     for old in folder.path.glob(f".{path.name}.*.partial"):  # of a killed process
         old.unlink(missing_ok=True)
-    watch = run.assembly.compare(accept_drift, scores=True)
-    with (
-        create_table(path, overwrite=True) as file,
-        ProgressBar(sum(block.size for block in own), show=show) as bar,
-    ):
-        # A shard without samples has the columns of the first block, and none of its rows.
-        for table, predictions in predict_blocks(run, source, own or blocks[:1], watch, bar):
-            add_block(file, run, table, predictions, slice(None) if own else slice(0))
+    watch, notes = run.assembly.compare(accept_drift, scores=True), dict[int, list[str]]()
+    share = Share(shard, folder.sharding.count)
+    with create_table(path, overwrite=True) as file, ProgressBar(0, show=show) as bar:
+        for table, predictions in predict_files(run, inputs, watch, bar, share, notes):
+            add_block(file, run, table, predictions)
+        if file.opened is None:  # no block is left for this shard: its table has columns and no rows
+            quiet, other = ProgressBar(0, show=False), run.assembly.compare(accept_drift, scores=True)
+            for table, predictions in islice(predict_files(run, inputs, other, quiet), 1):
+                add_block(file, run, table, predictions, slice(0))
     if run.folder.files.hashes(RUN_FILES) != folder.plan["model"]:
         raise UserError(f"the model of {run.path} has changed during the prediction of {path}", file=run.path)
     record = {
@@ -300,7 +287,8 @@ def _predict(
         "columns": file.columns,
         "rows": file.rows,
         "about": list(file.about),
-        "notes": {} if watch is None or not own else watch.found,
+        "notes_of_files": notes,
+        "notes": {} if watch is None else watch.found,
     }
     replace(path.with_suffix(".json"), json.dumps(record) + "\n")
 
@@ -315,6 +303,7 @@ class ShardsState:
     done: int
     missing: list[int]
     samples: int
+    """Samples predicted so far."""
     run: str
 
     def to_json(self) -> dict[str, Any]:
@@ -323,17 +312,18 @@ class ShardsState:
 
     def describe(self) -> list[str]:
         """The state as lines of text, without the name of the folder."""
-        lines = [f"{self.state}  {self.done:,} of {self.shards:,} shards of {self.samples:,} samples  by {self.run}"]
+        lines = [f"{self.state}  {self.done:,} of {self.shards:,} shards  {self.samples:,} samples  by {self.run}"]
         return [*lines, *([f"missing: {describe_numbers(self.missing)}"] if self.missing else [])]
 
 
 def shards_state(path: Path) -> ShardsState:
     """State of the predictions in a folder."""
     folder = ShardFolder(path)
-    missing, count = folder.missing(), folder.sharding.count
-    state = "incomplete" if missing else "complete"
-    samples, run = int(folder.plan["samples"]), str(folder.plan["run"])
-    return ShardsState(str(path), state, count, count - len(missing), missing, samples, run)
+    records = [folder.record(shard) for shard in range(folder.sharding.count)]
+    missing = [shard for shard, record in enumerate(records) if record is None]
+    state, done = "incomplete" if missing else "complete", len(records) - len(missing)
+    samples = sum(sum(record["rows"]) for record in records if record is not None)
+    return ShardsState(str(path), state, len(records), done, missing, samples, str(folder.plan["run"]))
 
 
 def merge_shards(folder: Path, out: Path, overwrite: bool = False, log: Callable[[str], None] = print) -> int:
@@ -353,10 +343,13 @@ def merge_shards(folder: Path, out: Path, overwrite: bool = False, log: Callable
         hint = "The command that predicted the others predicts these, too (without --shard: all that are missing)."
         raise UserError(message, hint=hint, file=folder)
     found = [record for record in records if record is not None]
+    of_files: dict[str, list[str]] = {}
     notes: dict[str, str] = {}
     for record in found:
-        notes |= {key: note for key, note in record["notes"].items() if key not in notes}  # as one process finds them
-    for note in [*made.plan["notes"], *notes.values()]:
+        of_files |= record["notes_of_files"]
+        for key, note in record["notes"].items():
+            notes.setdefault(key, note)  # the first note on a column counts, as for one process
+    for note in [*chain(*(of_files[key] for key in sorted(of_files, key=int))), *notes.values()]:
         log(f"note: {note}")
     parts = [
         TablePart(made.file(shard), record["columns"], record["rows"], record["about"])

@@ -2,8 +2,7 @@
 
     write_predictions(Run("runs/mine"), ["new.root"], Path("scores.parquet"))
 
-Samples keep their order. They are predicted in blocks, which depend only on the files: so a sample has the same
-predictions, bit for bit, however the blocks are shared out among processes (`cluster.shards`).
+Samples keep their order.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,26 +23,10 @@ from ..errors import UserError
 from ..files.formats.base import as_text
 from ..files.tables import TableOutput, create_table
 from ..progress import ProgressBar
-from ..tokens.protocols import Windowed
+from .blocks import ALL, Block, Inputs, Share
 
 if TYPE_CHECKING:
     from ..run import Run
-
-MIN_BLOCK, MAX_BLOCK = 16, 4096  # samples in a block, except for a piece with fewer samples
-USUAL_BLOCKS = 256  # as many that 64 processes have nearly equal shares
-
-
-class Block(NamedTuple):
-    """Samples start .. stop - 1 of a piece of a source, which are predicted together."""
-
-    piece: int
-    start: int
-    stop: int
-
-    @property
-    def size(self) -> int:
-        """Number of samples."""
-        return self.stop - self.start
 
 
 def write_predictions(
@@ -63,11 +45,8 @@ def write_predictions(
     accept_drift   predict even if the scale of a column differs from the training data
     """
     watch = run.assembly.compare(accept_drift, scores=True)
-    source = run.assembly.source([Path(file) for file in files])
-    with create_table(out, overwrite) as file, ProgressBar(sum(source.sizes), show=show) as bar:
-        for note in getattr(source, "notes", ()):
-            bar.log(f"note: {note}")
-        for table, predictions in predict_blocks(run, source, divide(run, source), watch, bar):
+    with create_table(out, overwrite) as file, ProgressBar(0, show=show) as bar:
+        for table, predictions in predict_files(run, Inputs(run.assembly, files), watch, bar):
             add_block(file, run, table, predictions)
         if not file.count:
             named = ", ".join(map(str, files[:4])) + (" ..." if len(files) > 4 else "")
@@ -75,17 +54,33 @@ def write_predictions(
     return file.count
 
 
-def divide(run: Run, source: Source) -> list[Block]:
-    """Divide the samples of a source into blocks, within its pieces."""
-    size = min(MAX_BLOCK, max(MIN_BLOCK, sum(source.sizes) // USUAL_BLOCKS))
-    tokens = run.assembly.tokens.values()
-    if any(isinstance(one, Windowed) and one.concatenates for one in tokens):
-        size = max([1, *source.sizes])  # the samples of a piece are one text
-    made = []
-    for piece, count in enumerate(source.sizes):
-        ends = np.linspace(0, count, -(-count // size) + 1).astype(int).tolist()
-        made += [Block(piece, start, stop) for start, stop in pairwise(ends)]
-    return made
+def predict_files(
+    run: Run,
+    inputs: Inputs,
+    watch: Comparison | None,
+    bar: ProgressBar,
+    share: Share = ALL,
+    notes: dict[int, list[str]] | None = None,
+) -> Iterator[tuple[Table, dict[str, Any]]]:
+    """Samples and predictions of each block of files, in the order of the samples.
+
+    watch   comparison with the training data
+    bar     shows the progress and the notes on the data
+    share   share of the blocks to predict (default: all)
+    notes   receives the notes of the readers, by the number of a group of files
+    """
+    for number, group in enumerate(inputs.groups):
+        if not share.touches(group, inputs.total):
+            continue
+        source, blocks = inputs.open(number)
+        own, found = share.select(blocks, group, inputs.total), list(getattr(source, "notes", ()))
+        for note in found:
+            bar.log(f"note: {note}")
+        if notes is not None:
+            notes[number] = found
+        expected = bar.done + sum(block.size for block in own)
+        bar.update(bar.done, round(expected / share.covered(group, inputs.total)))
+        yield from predict_blocks(run, source, own, watch, bar)
 
 
 def predict_blocks(
@@ -95,21 +90,20 @@ def predict_blocks(
 
     Whole pieces are compared with the training data, because blocks may be small.
     """
-    piece, told = -1, 0
+    piece = -1
     whole: Table = {}
     added: dict[str, Array] = {}
     for block in blocks:
         if block.piece != piece:
             piece, whole = block.piece, source.load(block.piece)
+            told = 0 if watch is None else len(watch.notes)
             added = {} if watch is None else watch.compare_columns(whole)
+            for note in [] if watch is None else watch.notes[told:]:
+                bar.log(f"note: {note}")
         rows = slice(block.start, block.stop)
         table = whole if block.size == rows_of(whole) else select(whole, np.arange(block.start, block.stop))
         drift = {name: column[rows] for name, column in added.items()}
         yield table, run.predict(table, watch=partial(_add_columns, drift))
-        notes = [] if watch is None else watch.notes
-        for note in notes[told:]:
-            bar.log(f"note: {note}")
-        told = len(notes)
         bar.add(block.size)
 
 
