@@ -78,7 +78,7 @@ def test_blocks_depend_only_on_the_number_of_samples(run):
         assert rows == sorted(rows)
         assert sum(block.size for block in found) == sum(sizes)
         assert all(1 <= block.size <= 4096 for block in found)
-        assert len(found) >= min(sum(sizes) / 16, 240)
+        assert len(found) >= min(sum(sizes) / 16, 60)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 200])

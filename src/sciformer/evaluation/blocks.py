@@ -22,7 +22,8 @@ from ..tokens.protocols import Windowed
 
 MAX_GROUP_BYTES = 1 << 30  # of files that are opened together, except for a larger file
 MIN_BLOCK, MAX_BLOCK = 16, 4096  # samples in a block, except for pieces with fewer samples
-USUAL_BLOCKS = 256  # in a group of files: enough for nearly equal shares
+USUAL_BLOCKS = 64  # in a group of files; many small blocks need more padding, as batches of equal length are smaller
+USUAL_BATCH = 64  # samples, so that few batches of a block are smaller than others
 
 
 class Group(NamedTuple):
@@ -68,7 +69,8 @@ def group_files(assembly: Assembly, files: Sequence[str | Path]) -> list[Group]:
 
 def divide(assembly: Assembly, source: Source) -> list[Block]:
     """Divide the samples of a source into blocks, within its pieces."""
-    size = min(MAX_BLOCK, max(MIN_BLOCK, sum(source.sizes) // USUAL_BLOCKS))
+    size = max(MIN_BLOCK, sum(source.sizes) // USUAL_BLOCKS)
+    size = size if size < USUAL_BATCH else min(MAX_BLOCK, -(-size // USUAL_BATCH) * USUAL_BATCH)
     if any(isinstance(one, Windowed) and one.concatenates for one in assembly.tokens.values()):
         size = max([1, *source.sizes])  # the samples of a piece are one text
     made = []
