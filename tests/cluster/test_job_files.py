@@ -14,7 +14,7 @@ from sciformer.cli.main import main
 from sciformer.cluster import condor
 from sciformer.cluster.job import Prediction, Resources, Training, format_time, parse_time
 from sciformer.cluster.scheduler import SCHEDULERS
-from sciformer.cluster.submit import job_file
+from sciformer.cluster.submit import check_found, job_file
 from tests.errors import refuses
 from tests.training.tiny import text_recipe
 
@@ -233,6 +233,7 @@ def test_other_times_are_refused(text):
         ({"gpus": -1}, "--gpus"),
         ({"cpus": 0}, "--cpus"),
         ({"lead": 0}, "--lead"),
+        ({"lead": 100_000}, "--lead"),
         ({"options": ["--partition=a\n#SBATCH --x"]}, "--option"),
         ({"setup": ["a\nb"]}, "--setup"),
         ({"prefix": "a\x1b"}, "--prefix"),
@@ -248,6 +249,8 @@ def test_impossible_jobs_are_refused(tmp_path, monkeypatch):
     training, prediction = Training(["train"], tmp_path / "run"), Prediction(["predict"], tmp_path / "out", [0])
     with refuses("slrm", "slurm", key="--kind", hint="'slurm'"):
         job_file("slrm", training, Resources())
+    with refuses("slrm", key="--kind"):
+        check_found("slrm")
     with refuses("60", "120", key="--time", hint="--lead"):
         job_file("slurm", training, Resources(seconds=60))
     job_file("slurm", prediction, Resources(seconds=60))

@@ -19,6 +19,7 @@ from ..errors import UNPRINTABLE, UserError
 TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>[0-5]?\d)(?::(?P<seconds>[0-5]?\d))?")
 LOGS = "logs"  # folder in the folder of the run, for the output of jobs
 MAX_NAME_LENGTH = 60
+MAX_NUMBER = 65_535  # also the longest warning of Slurm, in seconds
 
 
 def parse_time(text: str) -> int:
@@ -72,8 +73,8 @@ class Resources:
     def __post_init__(self) -> None:
         for key, least in {"nodes": 1, "gpus": 0, "cpus": 1, "lead": 1}.items():
             value = getattr(self, key)
-            if value is not None and value < least:
-                raise UserError(f"--{key} must be at least {least}, not {value}", key=f"--{key}")
+            if value is not None and not least <= value <= MAX_NUMBER:
+                raise UserError(f"--{key} must be from {least} to {MAX_NUMBER:,}, not {value:,}", key=f"--{key}")
         lines = {"--option": self.options, "--setup": self.setup, "--prefix": [self.prefix], "--python": [self.python]}
         for key, given in lines.items():
             for line in given:
@@ -167,7 +168,7 @@ class Training(Work):
             f'stopped() {{ grep -qs "\\"signal\\": \\"SIGUSR1\\".*\\"job\\": \\"${variable}\\"" "$note"; }}',
             'stopped && rm -f "$note"  # from before this job was in the queue again',
             "",
-            "# For torchrun a stop is no failure, and processes that it restarts must not look for the old ones.",
+            "# torchrun must not take a stop for a failure, nor connect restarted processes at their old addresses.",
             "export SCIFORMER_STOP_STATUS=0 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1",
             "",
         ]

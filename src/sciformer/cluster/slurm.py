@@ -17,7 +17,7 @@ def training(work: Training, need: Resources) -> str:
         *_head(work, need, [f"--signal=USR1@{need.lead}"], "slurm-%j.out"),
         *need.begin(),
         *work.stop_lines("SLURM_JOB_ID"),
-        "# A job that was in the queue again must not meet its past: the rendezvous has another id and port.",
+        "# After a requeue the machines meet under another id and port, so that no earlier torchrun is met.",
         'attempt="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"',
         'endpoint="$(hostname):$((20000 + (SLURM_JOB_ID + 7919 * ${SLURM_RESTART_COUNT:-0}) % 20000))"',
         "",

@@ -35,6 +35,7 @@ class RunState:
     steps_per_s    mean speed since the training was started or resumed, with its evaluations
     seconds_left   time left at this speed, only while it trains
     resumed        number of times that the training went on from a checkpoint
+    logged         time of the last line of the log
     checkpoint     step of the last checkpoint; `saved` is its time
     owner          process that trains, with its `pid`, `host`, `since` and job
     reason         signal or error that ended the training
@@ -49,6 +50,7 @@ class RunState:
     steps_per_s: float | None = None
     seconds_left: float | None = None
     resumed: int = 0
+    logged: str | None = None
     checkpoint: int | None = None
     saved: str | None = None
     owner: dict[str, Any] | None = field(default=None)
@@ -69,15 +71,25 @@ class RunState:
             "" if self.tokens_per_s is None else f"{self.tokens_per_s:,.0f} tokens/s",
             "" if self.seconds_left is None else f"{duration(self.seconds_left)} left",
         ]
-        saved = "no checkpoint"
-        if self.checkpoint is not None and self.saved is not None:
-            ago = (datetime.now().astimezone() - datetime.fromisoformat(self.saved)).total_seconds()
-            saved = f"last checkpoint: step {self.checkpoint:,}, {duration(max(0.0, ago))} ago"
-        times = f"resumed {self.resumed} time{'' if self.resumed == 1 else 's'}" if self.resumed else ""
-        lines = ["  ".join(filter(None, figures)), "  ".join(filter(None, [saved, times]))]
+        saved = f"step {self.checkpoint:,}, {_ago(self.saved)}" if self.checkpoint is not None else "none"
+        details = [
+            f"last checkpoint: {saved}",
+            f"resumed {self.resumed} time{'' if self.resumed == 1 else 's'}" if self.resumed else "",
+            f"last line of the log: {_ago(self.logged)}" if self.owner is not None and self.logged else "",
+        ]
+        lines = ["  ".join(filter(None, figures)), "  ".join(filter(None, details))]
         if self.owner is not None:
             lines.append(f"held by {describe_owner(self.owner)}")
         return [*lines, *([self.reason] if self.reason else [])]
+
+
+def _ago(time: str | None) -> str:
+    """Time in words, from now."""
+    try:
+        seconds = (datetime.now().astimezone() - datetime.fromisoformat(str(time))).total_seconds()
+    except (ValueError, TypeError):
+        return "at an unknown time"
+    return f"{duration(max(0.0, seconds))} ago"
 
 
 def describe_owner(owner: dict[str, Any]) -> str:
@@ -120,6 +132,7 @@ def run_state(path: Path) -> RunState:
         steps_per_s=speed,
         seconds_left=(steps - step) / speed if speed and steps is not None else None,
         resumed=about.get("resumed", 0),
+        logged=last.get("time"),
         checkpoint=checkpoint,
         saved=saved,
         owner=owner,
@@ -150,9 +163,12 @@ def read_tail(path: Path) -> list[dict[str, Any]]:
 
 def _steps_per_second(lines: list[dict[str, Any]], owner: dict[str, Any]) -> float | None:
     """Mean speed over the lines of the log that this process wrote."""
-    began = datetime.fromisoformat(owner["since"]) if "since" in owner else None
-    points = [(datetime.fromisoformat(line["time"]), line["step"]) for line in lines if {"time", "step"} <= {*line}]
-    own = [point for point in points if began is None or point[0] >= began]
+    try:
+        began = datetime.fromisoformat(owner["since"]) if "since" in owner else None
+        points = [(datetime.fromisoformat(line["time"]), line["step"]) for line in lines if {"time", "step"} <= {*line}]
+        own = [point for point in points if began is None or point[0] >= began]
+    except (ValueError, TypeError):
+        return None
     if len(own) < 2 or own[-1][0] <= own[0][0]:
         return None
     return float((own[-1][1] - own[0][1]) / (own[-1][0] - own[0][0]).total_seconds())

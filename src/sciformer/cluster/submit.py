@@ -68,6 +68,8 @@ def send(kind: str, work: Training | Prediction, text: str) -> tuple[Path, str]:
 
 def check_found(kind: str | None) -> str:
     """Kind of the scheduler to submit to; an error if there is none on this machine."""
+    if kind is not None:
+        one_of("--kind", kind, SCHEDULERS, key="--kind")
     if found := find_scheduler(kind):
         return found
     wanted = [one for key, one in SCHEDULERS.items() if kind in (None, key)]
