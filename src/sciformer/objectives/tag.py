@@ -103,11 +103,11 @@ class Tag(Objective):
         best = logits.argmax(-1)
         found = {"loss": loss, "correct": best == answer, "count": answer != IGNORE_INDEX}
         sums = {name: view.pad(part).sum(1) for name, part in found.items()}
-        return loss.sum(), {**sums, **_words(best, view)}
+        return loss.sum(), {**sums, **_tags_of_words(best, view)}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         view = inputs.view(self.stream)
-        return _words(model.heads["tag"](model.tokens(model.encode(view))).argmax(-1), view)
+        return _tags_of_words(model.heads["tag"](model.tokens(model.encode(view))).argmax(-1), view)
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
         """Lists of tag names, one for each word; "" for words outside this window."""
@@ -151,7 +151,7 @@ def _without_padding(column: Tensor, view: StreamView, none: int) -> Tensor:
     return column if view.real is None else column.masked_fill(~view.real, none)
 
 
-def _words(best: Tensor, view: StreamView) -> Outputs:
-    """Tag of each token (B, N), and index of the word that begins there (else -1)."""
+def _tags_of_words(best: Tensor, view: StreamView) -> Outputs:
+    """Tag of each token (B, N), and number of the word that begins there (else -1)."""
     item = _without_padding(view.columns["item"], view, -1) + 1  # padding is 0, so that it becomes -1 below
     return {"tag": view.pad(best), "item": view.pad(item) - 1}
