@@ -14,7 +14,14 @@ import torch
 
 from sciformer.assembly import Assembly
 from sciformer.cli.main import main
-from sciformer.cluster.shards import ShardFolder, Sharding, describe_numbers, merge_shards, predict_shards
+from sciformer.cluster.shards import (
+    ShardFolder,
+    Sharding,
+    describe_numbers,
+    find_inputs,
+    merge_shards,
+    predict_shards,
+)
 from sciformer.evaluation import blocks
 from sciformer.evaluation.blocks import Block, Group, Share, divide
 from sciformer.evaluation.predictions import write_predictions
@@ -193,6 +200,20 @@ def test_changed_inputs_are_refused(run, files, begun):
             predict_shards(run, files, begun, Sharding(4), 2)
 
 
+def test_missing_inputs_are_refused_before_anything_is_written(run, files, tmp_path):
+    with refuses("nowhere.npz"):
+        predict_shards(run, [*files, tmp_path / "nowhere.npz"], tmp_path / "shards", Sharding(4), 1)
+    assert not (tmp_path / "shards").exists()
+
+
+def test_the_folder_of_shards_may_lie_among_the_inputs(files, tmp_path):
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards/old.npz").write_text("")
+    paths = find_inputs([tmp_path])
+    assert [*files] == [path for path in paths if tmp_path / "shards" not in path.parents]
+    assert find_inputs([f"dogs:{tmp_path}/new-*.npz"]) == files
+
+
 def test_other_inputs_are_refused(run, files, begun):
     for others in (files[:1], files[::-1]):
         with refuses(file=begun, hint="--out"):
@@ -262,6 +283,7 @@ def test_a_shard_is_predicted_by_one_process_at_a_time(run, files, begun):
         (["--shards", "4", "--format", "doc"], "csv, h5, npz, parquet, root"),
         (["--shards", "4", "--out", "a.parquet"], "a folder"),
         (["--shards", "4", "--out", "predictions.csv"], "a folder"),
+        (["--shards", "4", "--overwrite"], "--overwrite"),
         (["--merge", "nowhere"], "nowhere"),
         (["--merge", "shards", "--out", "merged.csv"], ".parquet"),
         (["--merge", "shards", "--out", "merged.parquet"], "1-3"),

@@ -136,6 +136,9 @@ def predict(
     if shards is not None or shard is not None:
         from .shards import parse_sharding, predict_in_shards
 
+        if overwrite:
+            hint = "Choose another folder, or remove it first."
+            raise UserError("--overwrite cannot be used with --shards", hint=hint, key="--overwrite")
         sharding = parse_sharding(out, shards, shard, format)
         predict_in_shards(open_run(run, plugin, map), files, out, sharding, shard, not quiet, accept_drift)
         return

@@ -1,6 +1,6 @@
 """Predictions in shards: a file for each part of the samples, made by any number of processes.
 
-    predict_shard(Run("runs/mine"), files, Path("scores"), Sharding(64), 3)
+    predict_shards(Run("runs/mine"), files, Path("scores"), Sharding(64), 3)
     merge_shards(Path("scores"), Path("scores.parquet"))
 
     scores/shards.json                        run, input files and number of shards; the same for all processes
@@ -8,8 +8,7 @@
     scores/shard-00003-of-00064.json          written last: size and hash of the predictions, their rows, notes
 
 A shard is a run of the blocks in which one process would predict all samples (`evaluation.blocks`), so that all shards
-together are its table, byte for byte. A shard is done if both files are there and fit; else it is predicted
-again.
+together are its table, byte for byte. A shard is done if both files are there and fit; else it is predicted again.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ from ..data.fileset import split_tag
 from ..data.source import GLOB_CHARACTERS, fingerprint, locate
 from ..errors import UserError
 from ..files.atomic import make_folder, replace
-from ..files.formats.base import TablePart
+from ..files.formats.base import TablePart, format_of
+from ..files.packages import require
 from ..files.seal import Unsound, open_regular, parse_object, seal_file
 from ..files.tables import check_table, create_table, merge_tables, table_suffixes
 
@@ -144,10 +144,12 @@ class ShardFolder:
                 path.unlink()
 
 
-def plan_shards(run: Run, files: Sequence[str | Path], folder: Path, sharding: Sharding) -> ShardFolder:
+def plan_shards(run: Run, inputs: Inputs, folder: Path, sharding: Sharding) -> ShardFolder:
     """Write the plan of a folder of shards, or refuse a folder with another one."""
+    if not (folder / PLAN).exists():
+        inputs.open(0)  # files that cannot be read are refused before anything is written
     made = ShardFolder(make_folder(folder))
-    paths = find_inputs(files)
+    paths = [path for path in find_inputs(inputs.files) if folder.resolve() not in path.parents]
     plan = {
         "format": FORMAT,
         "sciformer": __version__,
@@ -244,8 +246,10 @@ def predict_shards(
 
     if shard is not None:
         sharding.check(shard)
-    check_table(folder / f"shard{sharding.suffix}")
-    made, inputs = plan_shards(run, files, folder, sharding), Inputs(run.assembly, files)
+    for name in format_of(folder / f"shard{sharding.suffix}").packages:
+        require(name, f"{sharding.suffix} files")
+    inputs = Inputs(run.assembly, files)
+    made = plan_shards(run, inputs, folder, sharding)
     for number in range(sharding.count) if shard is None else [shard]:
         with made.turn(f"shard-{number:05d}", wait=False) as ours:
             if not ours:
