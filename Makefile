@@ -12,7 +12,7 @@ BIN    := $(ENV)/bin
 STAMP  := $(ENV)/installed
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help run test format pretty lint types unit test-gpu pictures tables map golden faults stale fuzz bench constraints clean
+.PHONY: help run test format pretty lint types unit test-gpu test-cluster pictures tables map golden faults stale fuzz bench constraints clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -53,6 +53,9 @@ unit: $(STAMP) ## the tests alone
 
 test-gpu: ## the tests that need a GPU, with the Python at hand (PYTHON=...)
 	PYTHONPATH=src:.gpu-site $(PYTHON) -m pytest tests/gpu --record benchmarks/results/core.json
+
+test-cluster: $(STAMP) ## the tests on a Slurm of two nodes, from Debian's packages (about 10 minutes); records the faults
+	$(BIN)/python -m pytest tests/slurm --record benchmarks/results/cluster.json
 
 pictures: $(STAMP) ## run the guides and redraw the pictures in docs/
 	$(BIN)/python docs/run.py docs/attention.md

@@ -55,6 +55,8 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "ragged_*": (*TRAINING, "domains/lightcurves", "data/loader.py", "benchmarks/lightcurves_speed.py"),
     "root_loading.*": (*READING, "domains/jets/tokens.py", "benchmarks/jets_loading.py"),
     "image_loading.*": (*READING, "domains/images/reader", "domains/images/tokens.py", "benchmarks/images_loading.py"),
+    "cluster.faults": ("cluster", "training", "tests/slurm"),
+    "cluster.predict_kills": ("cluster/shards.py", "evaluation/predictions.py", "files", "benchmarks/shards.py"),
     "cluster.save_memory_*": ("training", "benchmarks/save_memory.py"),
     "fuzz.*": ("files", "data/readers", "interop", "recipe", "domains", "tests/fuzz"),
     "simulate_jets.*": ("domains/jets/simulate",),

@@ -106,6 +106,23 @@ def peers() -> str:
     return markdown(["", "measured", "bar", "hardware", "command"], lines)
 
 
+def cluster() -> str:
+    """Table of the results of clusters."""
+    found = rows("cluster")
+    wanted = {
+        "cluster.faults": "faults on a Slurm of two nodes that end like an undisturbed run",
+        "cluster.predict_kills": "kills of predictions in shards after which the table has the same bytes",
+        "cluster.save_memory_ratio": "highest memory during a save with FSDP2, first of two ranks over the second",
+        "cluster.save_memory_share": "memory that a save adds on the first rank",
+    }
+    lines = [
+        [text, figure(found[name]), found[name]["hardware"].split(",")[0], f"`{found[name]['command']}`"]
+        for name, text in wanted.items()
+        if name in found
+    ]
+    return markdown(["", "measured", "hardware", "command"], lines)
+
+
 def figure(row: Row) -> str:
     """Value with its unit, and the spread over several seeds."""
     value = f"{row['value']:,.0f}" if row["value"] >= 1000 else f"{row['value']:.4g}"
@@ -226,6 +243,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "lenses": tables_images.lenses,
     "insight": tables_images.insight,
     "calibration": calibration,
+    "cluster": cluster,
     "images_speed": tables_images.speed,
     "attention_cpu": kernels("cpu"),
     "attention_gpu": kernels("gpu"),

@@ -3,12 +3,21 @@
 import gc
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from sciformer.recipe import plugin, registry
 from sciformer.recipe.field import PLUGIN_FIELDS
+
+SLURM = Path(__file__).parent / "slurm"
+
+
+def pytest_ignore_collect(collection_path, config):
+    """The tests on a real Slurm run only when they are named, as by `make test-cluster`."""
+    named = any(Path(word).resolve().is_relative_to(SLURM) for word in config.args)
+    return True if collection_path == SLURM and not named else None
 
 
 def pytest_collection_modifyitems(config, items):

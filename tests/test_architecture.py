@@ -174,7 +174,7 @@ def test_folders_are_small_enough_to_read():
 
 def test_tests_mirror_the_tree():
     """Every folder of tests has the name of a folder of the package, but for those about something else."""
-    others = {"benchmarks", "docs", "faults", "fuzz", "gpu"}
+    others = {"benchmarks", "docs", "faults", "fuzz", "gpu", "slurm"}
     folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
     strange = [str(one) for one in folders if one.parts and one.parts[0] not in others and not (SOURCE / one).is_dir()]
     assert strange == []

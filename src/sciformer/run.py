@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +17,10 @@ import numpy as np
 import torch
 
 from .assembly import Assembly, data_with_columns, log_nothing
-from .data.dataset import Dataset
+from .data.dataset import Dataset, Watch
 from .data.profile import Comparison
 from .data.source import Memory, Source
-from .errors import UserError
+from .errors import Stopped, UserError
 from .evaluation.evaluate import Evaluation, evaluate, predict
 from .files.formats.frames import is_frame
 from .files.seal import Damaged
@@ -36,6 +37,9 @@ from .training.progress import ProgressReporter
 from .training.provenance import announce, describe_run
 from .training.resume import absolute_paths, check_same_data, check_same_recipe, note_versions
 from .training.weights import load_into, load_weights
+
+SHARED_SECONDS = 60.0  # for a network file system to show a new file to another machine
+MAX_NOTE_CHARACTERS = 2000
 
 
 class Run:
@@ -164,27 +168,26 @@ class Run:
             part = "valid" if "valid" in parts else "train"
         return opened.dataset(part)
 
-    def predict(self, what: Any, accept_drift: bool = False, watch: Comparison | None = None) -> dict[str, Any]:
+    def predict(self, what: Any, accept_drift: bool = False, watch: Watch | None = None) -> dict[str, Any]:
         """Predictions for files, a table or a data frame, and the sample columns.
 
         Classification gives probabilities and classes; regression gives values and standard deviations. `drift` is the
         largest share, over the columns, of values of a sample outside the range of the training data.
 
         accept_drift   predict even if the scale of a column differs from the training data
-        watch          comparison with the training data that collects the notes of several calls (default: notes
-                       become warnings)
+        watch          function that compares the samples and may add columns, see `Dataset` (default: a comparison with
+                       the training data, whose notes become warnings)
         """
-        compared = self.assembly.compare(accept_drift, scores=True) if watch is None else watch
-        dataset = self.assembly.samples(self.source(what), watch=compared)
+        compared = self.assembly.compare(accept_drift, scores=True) if watch is None else None
+        dataset = self.assembly.samples(self.source(what), watch=watch or compared)
         found = predict(self.step, self.assembly, dataset, self.device, max(64, min(512, self.recipe.train.batch)))
         answers: dict[str, Any] = dict(found.outputs)
         if "probabilities" in answers:
             names = np.asarray(self.assembly.objective.classes)  # type: ignore[attr-defined]
             likely = answers["probabilities"]
             answers["class"] = np.where(np.isnan(likely).any(1), "", names[likely.argmax(1)])
-        if watch is None and compared is not None:
-            for note in compared.notes:
-                warnings.warn(note, stacklevel=2)
+        for note in [] if compared is None else compared.notes:
+            warnings.warn(note, stacklevel=2)
         return {**found.samples, **answers}
 
     def source(self, what: Any, aligned: bool = False) -> Source:
@@ -229,10 +232,19 @@ def train(
     recipe = absolute_paths(recipe if isinstance(recipe, Recipe) else Recipe.load(recipe))
     device = find_device(recipe.train.device)
     folder = Folder(Path("runs") / (Path(recipe.name).stem or "run") if run is None else run)
-    with Ranks(device) as ranks, ExitStack() as held:
-        teller = ProgressReporter(show and ranks.first)
-        ranks.lead(lambda: _claim(folder, fresh, held))
-        return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
+    with ExitStack() as held:
+        try:
+            with Ranks(device) as ranks:
+                teller = ProgressReporter(show and ranks.first)
+                ranks.lead(lambda: _claim(folder, fresh, held))
+                _check_shared(folder, ranks)
+                return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
+        except Exception as error:
+            if folder.signature and folder.is_run and not isinstance(error, Stopped):  # `Stopped` is noted already
+                with suppress(UserError):  # the first error is the one to report
+                    step = max(checkpoint.steps(folder.checkpoints), default=0)
+                    folder.note_stop(step, error=(str(error) or type(error).__name__)[:MAX_NOTE_CHARACTERS])
+            raise
 
 
 def _train(
@@ -254,6 +266,7 @@ def _train(
     if saved is not None:
         engine.restore(saved)
     about = {**describe_run(assembly, engine, plugins), "seconds": old.get("seconds", 0.0)}
+    about["resumed"] = old.get("resumed", 0) + (saved is not None and not engine.complete)
     note_versions(old, about, teller.log)
     about |= {
         "last_checkpoint": engine.number,
@@ -293,6 +306,7 @@ def _train(
     if engine.complete and ranks.first:
         if report and not (before and intact and folder.report.exists() and folder.peek("scores.json")):
             done.report()
+        folder.seal({"run.json": json.dumps({**about, "complete": True}, indent=1)})
         teller.log(f"done in {duration(time.monotonic() - began)}: {folder.path}")
     return done
 
@@ -305,8 +319,22 @@ def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
         hint = f"Fine-tune it in another folder: sciformer finetune RECIPE --from {folder.path} --run FOLDER"
         raise UserError(message, hint=hint, file=folder.path)
     held.enter_context(folder.claim())
+    folder.forget_stop()
     if fresh:
         folder.clear()
+
+
+def _check_shared(folder: Folder, ranks: Ranks) -> None:
+    """Refuse a run folder that is not the same on the machines of all ranks."""
+    signature = ranks.agree(folder.signature)
+    seen = ranks.first or folder.is_locked_with(signature, SHARED_SECONDS)
+    blind = [name for name in ranks.gather("" if seen else f"rank {ranks.rank} on {socket.gethostname()}") if name]
+    if blind:
+        message = (
+            f"the run folder {folder.path} is not the same for all processes: {', '.join(blind[:4])} does not see it"
+        )
+        hint = "Choose a folder on a file system that all machines share, with --run."
+        raise UserError(message, hint=hint, file=folder.path)
 
 
 def _open(

@@ -15,8 +15,20 @@ from sciformer.cli.main import app, main
 from sciformer.cli.terminal import LossyFile, say
 from sciformer.recipe import recipes
 
-VERBS = ["recipes", "new", "check", "train", "pretrain", "finetune", "compare", "evaluate", "calibrate", "predict"]
-VERBS += ["translate", "embed", "generate", "report", "inspect", "simulate", "import", "export"]
+VERBS = ["recipes", "new", "check", "train", "pretrain", "finetune", "submit", "status", "compare"]
+VERBS += [
+    "evaluate",
+    "calibrate",
+    "predict",
+    "translate",
+    "embed",
+    "generate",
+    "report",
+    "inspect",
+    "simulate",
+    "import",
+    "export",
+]
 PLAIN = {key: value for key, value in os.environ.items() if key not in ("FORCE_COLOR", "RANK", "COLUMNS")}
 PLAIN |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 TEXT = "the quick brown fox jumps over the lazy dog, and the lazy dog sleeps on.\n" * 30

@@ -172,4 +172,4 @@ def test_a_format_of_a_plugin_is_written(run, tmp_path, monkeypatch, capsys):
     assert main([*line, "--plugin", "toy_format.py"]) == 0
     assert capsys.readouterr().out == "wrote 30 predictions to scores.toy\n"
     names = [line.partition(":")[0] for line in (tmp_path / "scores.toy").read_text().splitlines()]
-    assert names == ["label", "drift", "score_0", "score_1", "class"]
+    assert names == ["label", "drift", "score_0", "score_1", "class"] * 2  # in two blocks

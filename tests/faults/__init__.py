@@ -1,6 +1,6 @@
 """Fault tests; `python tests/faults/collect.py` lists them in docs/faults.md."""
 
-ROWS = []  # (what goes wrong, what happens, the test)
+ROWS = []  # (what goes wrong, what happens, folder, the test)
 
 
 def fault(wrong, happens):
@@ -8,7 +8,8 @@ def fault(wrong, happens):
 
     def note(test):
         test.__doc__ = f"{wrong} -> {happens}"
-        ROWS.append((wrong, happens, f"{test.__module__.rpartition('.')[2]}.py::{test.__name__}"))
+        _, folder, module = test.__module__.split(".")
+        ROWS.append((wrong, happens, folder, f"{module}.py::{test.__name__}"))
         return test
 
     return note

@@ -112,6 +112,17 @@ def test_other_ranks(tmp_path, texts, shard):
     assert Run(tmp_path / "run").about["ranks"] == 2
 
 
+@fault("resumed from shards (FSDP2) with fewer ranks (3, 2, 1)", "without dropout, the same log within 1e-6")
+def test_fewer_ranks(tmp_path, texts):
+    recipe = texts[0].change({"model.dropout": 0.0, "train.shard": "full"})
+    reference = left(go(recipe, tmp_path / "one"))
+    for world, stop in ((3, 4), (2, 9)):
+        in_ranks(lambda stop=stop: go(recipe, tmp_path / "run", stop_after=stop), tmp_path, world)
+        shards = [*(tmp_path / f"run/checkpoints/step-{stop:07d}").glob("weights-*.safetensors")]
+        assert len(shards) == world
+    assert_near(go(recipe, tmp_path / "run"), reference, 1e-6)
+
+
 @fault("two ranks stopped and resumed", "the same result as two ranks without the stop")
 @pytest.mark.parametrize("shard", ["none", "full"])
 def test_ranks_stopped_and_resumed(tmp_path, texts, shard):

@@ -159,3 +159,12 @@ def test_first_rank_refuses(tmp_path, texts):
     first, second = in_ranks(lambda: go(recipe.change({"model.dim": 4}), tmp_path / "run"), tmp_path, status=1)
     assert first == second
     assert "model.dim: 8 -> 4" in first
+
+
+@fault("a run folder that only one of two machines sees", "all ranks refuse, with the rank and the machine")
+def test_folder_that_is_not_shared(tmp_path, texts, monkeypatch):
+    monkeypatch.setattr("sciformer.run.SHARED_SECONDS", 0.0)
+    answers = in_ranks(lambda: go(texts[0], tmp_path / f"run-{os.environ['RANK']}"), tmp_path, status=1)
+    assert all(said.startswith("UserError: ") for said in answers)
+    assert all(f"rank 1 on {os.uname().nodename}" in said for said in answers)
+    assert not list(tmp_path.glob("run-*"))

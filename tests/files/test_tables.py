@@ -8,9 +8,9 @@ import pytest
 
 from sciformer.data.columns import Lists
 from sciformer.files.formats import hdf5
-from sciformer.files.formats.base import format_of
+from sciformer.files.formats.base import TablePart, format_of
 from sciformer.files.formats.root import branch_names
-from sciformer.files.tables import check_table, create_table, table_suffixes, write_table
+from sciformer.files.tables import check_table, create_table, merge_tables, table_suffixes, write_table
 from tests.errors import refuses
 
 h5py = pytest.importorskip("h5py")
@@ -200,3 +200,50 @@ def test_a_folder_without_permission_is_refused_before_the_work(tmp_path, monkey
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with refuses(tmp_path, file=tmp_path, hint="--out"):
         check_table(tmp_path / "a.csv")
+
+
+# Merged files
+
+
+PIECES = [
+    {
+        **{name: column[start:stop] for name, column in FLAT.items()},
+        "hit_x": Lists(np.arange(stop - start, dtype=np.float32), np.ones(stop - start, int)),
+        "empty": Lists(np.zeros(0, np.int32), np.zeros(stop - start, int)),
+        "image": RAGGED["image"][start:stop],
+        "flag": np.array([True, False])[start:stop],
+        "letters": np.array(["a", "longer"][start:stop], object),
+    }
+    for start, stop in ((0, 2), (1, 2), (0, 1), (0, 2))
+]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_merged_files_are_the_file_of_one_process(tmp_path, suffix):
+    pieces = PIECES
+    if suffix == ".csv":  # which has a row for each entry of a list
+        pieces = [{name: column for name, column in piece.items() if not isinstance(column, Lists)} for piece in PIECES]
+    parts = []
+    for number, rows in enumerate([[], [0, 1], [2], [], [3]]):
+        with create_table(tmp_path / f"part-{number}{suffix}") as file:
+            file.add(
+                {
+                    name: column[:0] if not isinstance(column, Lists) else column.take(np.arange(0))
+                    for name, column in pieces[0].items()
+                }
+            )
+            file.about["classes"] = np.array(["cat", "Hund"])
+            for row in rows:
+                file.add(pieces[row])
+        parts.append(TablePart(tmp_path / f"part-{number}{suffix}", file.columns, file.rows, list(file.about)))
+    with create_table(tmp_path / f"whole{suffix}") as file:
+        for piece in pieces:
+            file.add(piece)
+        file.about["classes"] = np.array(["cat", "Hund"])
+    assert merge_tables(tmp_path / f"merged{suffix}", parts) == 6
+    if suffix == ".root":
+        assert read(tmp_path / "merged.root") == read(tmp_path / "whole.root")
+        with uproot.open(tmp_path / "merged.root") as merged, uproot.open(tmp_path / "whole.root") as whole:
+            assert merged["tree"].typenames() == whole["tree"].typenames()
+    else:
+        assert (tmp_path / f"merged{suffix}").read_bytes() == (tmp_path / f"whole{suffix}").read_bytes()

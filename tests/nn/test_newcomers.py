@@ -118,7 +118,10 @@ MISTAKES = {
     "negative window": (lambda: nn.Window(-1), ["window", -1]),
     "negative globals": (lambda: nn.Global(-1), ["global", -1]),
     "no stride": (lambda: nn.Strided(0), ["stride", 0]),
-    "sequences of other number": (lambda: nn.Documents(PACKED, keys=nn.Ragged([1])), ["1 sequences", "2 sequences of queries"]),
+    "sequences of other number": (
+        lambda: nn.Documents(PACKED, keys=nn.Ragged([1])),
+        ["1 sequences", "2 sequences of queries"],
+    ),
     "large patches": (lambda: nn.ResNet2d((64, 64, 1), (1, 1)), [32, 4, 64]),
     "widths without stages": (lambda: nn.ResNet2d((8, 8, 1), (1, 1), (2, 2)), ["4 widths", "2 stages"]),
     "no vectors": (lambda: LorentzNet(16, 4, 1)(X), ["(..., 4)", "tokens.at: vector"]),

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import socket
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from sciformer.training.progress import ProgressReporter
 from sciformer.training.weights import named_tensors
 from tests.errors import refuses
 from tests.shipped import tiny
-from tests.training.tiny import go, in_ranks, text_recipe
+from tests.training.tiny import fate, go, in_ranks, start, text_recipe
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 CPU = torch.device("cpu")
@@ -145,3 +146,20 @@ def test_patience_is_a_number(monkeypatch):
         monkeypatch.setenv("SCIFORMER_PATIENCE", odd)
         with refuses("SCIFORMER_PATIENCE"):
             patience()
+
+
+@pytest.mark.parametrize("restarts", ["0", "1"])
+def test_ranks_that_cannot_meet_are_reported(tmp_path, restarts):
+    """One of two ranks is alone."""
+    environment = {"SCIFORMER_PATIENCE": "1", "TORCHELASTIC_RESTART_COUNT": restarts, "GROUP_WORLD_SIZE": "2"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    environment |= {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
+
+    def work():
+        os.environ.update(environment)
+        with refuses(2, hint="TORCH_DISABLE_SHARE_RDZV_TCP_STORE" if restarts == "1" else "resumes"):
+            Ranks(CPU)
+
+    assert fate(start(work, tmp_path / "answer")) == 0, (tmp_path / "answer").read_text()

@@ -39,7 +39,7 @@ def test_the_log(tmp_path):
     scores = [line for line in run.records if "valid_loss" in line]
     assert [line["step"] for line in steps] == [3, 6, 9, 12]
     assert [line["step"] for line in scores] == [5, 10, STEPS]
-    assert set(steps[0]) == {"step", "epoch", "loss", "norm", "learning_rate", "tokens_per_s"}
+    assert set(steps[0]) == {"step", "epoch", "loss", "norm", "learning_rate", "tokens_per_s", "time"}
     assert set(scores[0]) == {"step", "valid_loss", "valid_perplexity", "valid_token_accuracy"}
     assert [line["epoch"] for line in steps] == [line["step"] / BATCHES for line in steps]
     assert all(line["tokens_per_s"] > 0 and line["norm"] > 0 for line in steps)

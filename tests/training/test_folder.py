@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from sciformer.cluster.scheduler import SCHEDULERS
 from sciformer.errors import UserError
 from sciformer.training import folder as module
 from sciformer.training.folder import Folder
@@ -135,6 +136,39 @@ def test_a_second_process_is_told_who_is_at_work(folder):
     assert (folder.path / ".lock").read_text() == ""
 
 
+@pytest.mark.parametrize(
+    ("variable", "hint"), [("SLURM_JOB_ID", "`scancel 17`"), ("PBS_JOBID", "`qdel 17`"), ("OTHER", "`kill ")]
+)
+def test_the_job_of_a_process_is_named(folder, monkeypatch, variable, hint):
+    for scheduler in SCHEDULERS.values():
+        monkeypatch.delenv(scheduler.variable, raising=False)
+    monkeypatch.setenv(variable, "17")
+    child, _ = hold(folder)
+    with refuses(child, file=folder.path, hint=hint), folder.lock():
+        pass
+    assert folder.owner().get("job") == (None if variable == "OTHER" else "17")
+    kill(child)
+
+
+def test_the_owner_is_found_without_touching_the_lock(folder, monkeypatch):
+    assert folder.owner() is None
+    child, _ = hold(folder)
+    owner = folder.owner()
+    assert (owner["pid"], owner["host"]) == (child, socket.gethostname())
+    monkeypatch.setattr(
+        module, "_is_locked", lambda _: os.open("/", os.O_WRONLY)
+    )  # no locks: the process is looked for
+    assert folder.owner() == owner
+    kill(child)
+    assert folder.owner() is None
+    monkeypatch.undo()
+    assert folder.owner() is None
+    with folder.lock():
+        assert folder.owner()["pid"] == os.getpid()
+        assert in_child(lambda: folder.lock().__enter__()) == 1
+    assert Folder(folder.path / "nowhere").owner() is None
+
+
 def test_a_holder_that_has_not_signed_is_still_respected(folder):
     child, _ = hold(folder)
     for text in ("", "{", "[]", '{"pid": null}'):
@@ -144,6 +178,7 @@ def test_a_holder_that_has_not_signed_is_still_respected(folder):
         with refuses(file=folder.path, hint="--run") as refusal, folder.lock():
             pass
         assert "kill" not in refusal.value.hint
+        assert folder.owner() == {}
     kill(child)
 
 
@@ -314,3 +349,27 @@ def test_a_rewound_log_continues_like_one_that_was_never_interrupted(folder):
             folder.append(record(later))
         assert folder.log.read_bytes() == whole
     assert names(folder.path) == ["checkpoints", "metrics.jsonl"]
+
+
+def test_nothing_is_written_to_another_folder_in_its_place(folder):
+    away = folder.path.with_name("away")
+    with folder.lock():
+        folder.append({"step": 1})
+        folder.path.rename(away)
+        works = {
+            "append": lambda: folder.append({"step": 2}),
+            "secure": folder.secure,
+            "write": lambda: folder.note_stop(1, error="lost"),
+            "seal": lambda: folder.seal({"run.json": "{}"}),
+        }
+        for there in (False, True):
+            if there:
+                folder.path.mkdir()
+            for work in works.values():
+                with refuses(file=folder.path):
+                    work()
+            assert not there or names(folder.path) == []
+        folder.path.rmdir()
+        away.rename(folder.path)
+        folder.append({"step": 2})
+    assert [record["step"] for record in folder.records()] == [1, 2]

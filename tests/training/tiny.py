@@ -85,7 +85,9 @@ def left(run):
     tensors = {f"{stem} {name}": tensor for stem, part in saved.tensors.items() for name, tensor in part.items()}
     weights, about = load_weights(run.folder.model)
     tensors |= {f"model {name}": tensor for name, tensor in weights.items()}
-    records = [{key: value for key, value in line.items() if key != "tokens_per_s"} for line in run.records]
+    records = [
+        {key: value for key, value in line.items() if key not in ("tokens_per_s", "time")} for line in run.records
+    ]
     return tensors, {"step": saved.step, "state": saved.state, "about": about, "records": records}
 
 

@@ -104,7 +104,7 @@ def run_and_report(work: Callable[[], Any]) -> int:
         return 2
     except Stopped as error:
         log(str(error))
-        return 128 + error.signal
+        return int(os.environ.get("SCIFORMER_STOP_STATUS", 128 + error.signal))
     except KeyboardInterrupt:
         log("interrupted")
         return 130
@@ -169,7 +169,7 @@ def describe_usage_error(error: CycloptsError) -> str:
         stands = error.argument.index is not None  # a positional argument
         name = error.argument.name.lstrip("-").upper() if stands else error.argument.name
         if not name.startswith("-"):
-            return f"`sciformer {verb}` needs {name}. {_suggest_argument(name)}See {more}."
+            return f"`sciformer {verb}` needs {name}. {suggest_argument(name)}See {more}."
     if isinstance(error, UnusedCliTokensError):
         return f"Unexpected argument {error.unused_tokens[0] if error.unused_tokens else ''!r}. See {more}."
     text = str(error).rstrip()
@@ -182,7 +182,8 @@ def describe_usage_error(error: CycloptsError) -> str:
     return f"{text} See {more}."
 
 
-def _suggest_argument(name: str) -> str:
+def suggest_argument(name: str) -> str:
+    """Hint for a missing argument: known names, or a command that makes one."""
     if greedy := next((key for key, value in RECIPE_CHANGES.items() if isinstance(value, list)), ""):
         return f"All words after --{greedy} are its values, so write {name} before it. "
     if name == "RECIPE":

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from ..errors import UserError
 from .app import AcceptDrift, MapColumns, Overwrite, Plugins, Quiet, RunName, app, load_plugins, open_run
-from .terminal import console, for_stdout, log, say
+from .terminal import console, for_stdout, log, say, suggest_argument
 
 Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standard input
 
@@ -79,11 +79,15 @@ def calibrate(run: RunName, /, *, part: str = "valid", undo: bool = False, plugi
 
 @app.command(sort_key=7, help_epilogue="")
 def predict(
-    run: RunName,
-    files: tuple[Path, ...],
+    run: RunName | None = None,
+    files: tuple[Path, ...] = (),
     /,
     *,
     out: Path = Path("predictions.csv"),
+    shards: int | None = None,
+    shard: int | None = None,
+    format: str = "parquet",
+    merge: Path | None = None,
     overwrite: Overwrite = False,
     accept_drift: AcceptDrift = False,
     quiet: Quiet = False,
@@ -95,18 +99,53 @@ def predict(
     Samples keep their order. Large files are read, predicted and written in chunks. The column `drift` is the share of
     values of a sample outside the range of the training data, in the column where this share is largest.
 
+    Many processes can share the work: `--shards 64 --shard 3 --out scores/` writes one of 64 tables, and `--merge
+    scores/ --out scores.parquet` makes one table of them. `sciformer status scores/` names the missing shards.
+
     Parameters
     ----------
+    run
+        Folder of a run.
     files
         Files in the format of the training data.
     out
-        Table to write: .csv, .h5, .npz, .parquet, or .root with the TTree `tree` (default: predictions.csv).
+        Table to write: .csv, .h5, .npz, .parquet, or .root with the TTree `tree` (default: predictions.csv). With
+        --shards: the folder of the shards.
+    shards
+        Number of parts to divide the samples into; --out is then a folder with a table of each part.
+    shard
+        Number of the part to predict, from 0 (default: all that are missing, one after the other).
+    format
+        Format of the shards: csv, h5, npz, parquet or root (default: parquet).
+    merge
+        Folder of shards to merge into the table --out; needs no run and no files.
     """
+    if merge is not None:
+        from .shards import merge_into
+
+        if run is not None or shards is not None or shard is not None:
+            raise UserError("--merge needs only the folder and --out", key="--merge")
+        merge_into(merge, out, overwrite)
+        return
+    if run is None or not files:
+        missing = "RUN and FILES" if run is None else "FILES"
+        raise UserError(
+            f"`sciformer predict` needs {missing}", hint=suggest_argument("RUN" if run is None else "FILES")
+        )
+    load_plugins(plugin)
+    if shards is not None or shard is not None:
+        from .shards import parse_sharding, predict_in_shards
+
+        if overwrite:
+            hint = "Choose another folder, or remove it first."
+            raise UserError("--overwrite cannot be used with --shards", hint=hint, key="--overwrite")
+        sharding = parse_sharding(out, shards, shard, format)
+        predict_in_shards(open_run(run, plugin, map), files, out, sharding, shard, not quiet, accept_drift)
+        return
     from ..evaluation.predictions import write_predictions
     from ..files.tables import check_table
     from .show import count_words
 
-    load_plugins(plugin)
     check_table(out)
     opened = open_run(run, plugin, map)
     count = write_predictions(opened, files, out, overwrite, not quiet, accept_drift)

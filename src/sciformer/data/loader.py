@@ -221,6 +221,8 @@ def _work(fetch: Fetch, pipe: Connection, parent: Connection) -> None:
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which then closes the pipe
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(signal, "SIGUSR1"):  # a scheduler signals all processes of a job; the training saves and ends
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     with suppress(OSError, EOFError), fetch.dataset.reading():
         while True:
             step = pipe.recv()

@@ -415,8 +415,12 @@ class Comparison:
         return list(self.found.values())
 
     def __call__(self, table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
-        """Compare a piece; return the column `drift` if `scores` is true."""
+        """Compare a piece, and count the samples that were in the training data."""
         self._recognise(streams)
+        return self.compare_columns(table)
+
+    def compare_columns(self, table: Table) -> dict[str, Array]:
+        """Compare the columns of a piece; return the column `drift` if `scores` is true."""
         outside: list[Array] = []
         differences: list[Difference] = []
         for name, invariance in self.columns.items():

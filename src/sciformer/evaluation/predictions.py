@@ -1,4 +1,4 @@
-"""Predictions of a model as a table, written piece by piece.
+"""Predictions of a model as a table, written block by block.
 
     write_predictions(Run("runs/mine"), ["new.root"], Path("scores.parquet"))
 
@@ -7,18 +7,23 @@ Samples keep their order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.columns import Array, rows_of
-from ..data.source import pieces
+from ..data.batch import Stream
+from ..data.columns import Array, Table, rows_of, select
+from ..data.profile import Comparison
+from ..data.source import Source
 from ..errors import UserError
 from ..files.formats.base import as_text
 from ..files.tables import TableOutput, create_table
 from ..progress import ProgressBar
+from .blocks import ALL, Block, Inputs, Share
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -40,27 +45,88 @@ def write_predictions(
     accept_drift   predict even if the scale of a column differs from the training data
     """
     watch = run.assembly.compare(accept_drift, scores=True)
-    told: list[str] = []
-    source = run.assembly.source([Path(file) for file in files])
-    with create_table(out, overwrite) as file, ProgressBar(sum(source.sizes), show=show) as bar:
-        for note in getattr(source, "notes", ()):
-            bar.log(f"note: {note}")
-        for table in pieces(source):
-            add_predictions(file, run.predict(table, watch=watch), run.assembly.objective)
-            for note in [] if watch is None else watch.notes[len(told) :]:
-                told.append(note)
-                bar.log(f"note: {note}")
-            bar.add(rows_of(table))
+    with create_table(out, overwrite) as file, ProgressBar(0, show=show) as bar:
+        for table, predictions in predict_files(run, Inputs(run.assembly, files), watch, bar):
+            add_block(file, run, table, predictions)
         if not file.count:
             named = ", ".join(map(str, files[:4])) + (" ..." if len(files) > 4 else "")
             raise UserError(f"there are no samples in {named}", file=files[0] if len(files) == 1 else None)
     return file.count
 
 
+def predict_files(
+    run: Run,
+    inputs: Inputs,
+    watch: Comparison | None,
+    bar: ProgressBar,
+    share: Share = ALL,
+    notes: dict[int, list[str]] | None = None,
+) -> Iterator[tuple[Table, dict[str, Any]]]:
+    """Samples and predictions of each block of files, in the order of the samples.
+
+    watch   comparison with the training data
+    bar     shows the progress and the notes on the data
+    share   share of the blocks to predict (default: all)
+    notes   receives the notes of the readers, by the number of a group of files
+    """
+    for number, group in enumerate(inputs.groups):
+        if not share.touches(group, inputs.total):
+            continue
+        source, blocks = inputs.open(number)
+        own, found = share.select(blocks, group, inputs.total), list(getattr(source, "notes", ()))
+        for note in found:
+            bar.log(f"note: {note}")
+        if notes is not None:
+            notes[number] = found
+        expected = bar.done + sum(block.size for block in own)
+        bar.update(bar.done, round(expected / share.covered(group, inputs.total)))
+        yield from predict_blocks(run, source, own, watch, bar)
+
+
+def predict_blocks(
+    run: Run, source: Source, blocks: Sequence[Block], watch: Comparison | None, bar: ProgressBar
+) -> Iterator[tuple[Table, dict[str, Any]]]:
+    """Samples and predictions of each block; new notes of `watch` are logged.
+
+    Whole pieces are compared with the training data, because blocks may be small.
+    """
+    piece = -1
+    whole: Table = {}
+    added: dict[str, Array] = {}
+    for block in blocks:
+        if block.piece != piece:
+            piece, whole = block.piece, source.load(block.piece)
+            told = 0 if watch is None else len(watch.notes)
+            added = {} if watch is None else watch.compare_columns(whole)
+            for note in [] if watch is None else watch.notes[told:]:
+                bar.log(f"note: {note}")
+        rows = slice(block.start, block.stop)
+        table = whole if block.size == rows_of(whole) else select(whole, np.arange(block.start, block.stop))
+        drift = {name: column[rows] for name, column in added.items()}
+        yield table, run.predict(table, watch=partial(_add_columns, drift))
+        bar.add(block.size)
+
+
+def _add_columns(columns: dict[str, Array], table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
+    """Sample columns that were computed before (a function `watch` of `Dataset`)."""
+    return columns
+
+
+def add_block(
+    file: TableOutput, run: Run, table: Table, predictions: Mapping[str, Any], rows: slice = slice(None)
+) -> None:
+    """Add the predictions of a block of samples to a file.
+
+    rows   rows to add (default: all); none makes a table with the same columns and no rows
+    """
+    taken = {name: np.asarray(column)[rows] for name, column in predictions.items()}
+    add_predictions(file, taken, run.assembly.objective)
+
+
 def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective: Any = None) -> None:
     """Add predictions to a file; tabular formats get one column for each number."""
     columns = {name: as_text(np.asarray(column)) for name, column in predictions.items()}
-    if not rows_of(columns):
+    if not columns:
         return
     classes = getattr(objective, "classes", None)
     if file.tabular:
@@ -80,7 +146,7 @@ def flatten_columns(answers: Mapping[str, Array], objective: Any = None) -> dict
     for name in sorted(answers, key=lambda name: name in wide or name == "class"):  # predictions come last
         found = {name: answers[name]}
         if name in wide:
-            values = answers[name].reshape(len(answers[name]), -1)
+            values = answers[name].reshape(len(answers[name]), math.prod(answers[name].shape[1:]))
             if name == "probabilities" and values.dtype == np.float64:
                 values = values.astype(np.float32)  # the precision of the model
             found = dict(zip(column_titles(name, values.shape[1], objective), values.T))

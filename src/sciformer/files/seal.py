@@ -150,6 +150,15 @@ class SealedFolder:
             return False
         return manifest is not None or (self.path / name).exists()
 
+    def hashes(self, names: Sequence[str]) -> dict[str, str]:
+        """SHA-256 of those of the files that exist, from the manifest."""
+        manifest = self._manifest()
+        if manifest is None:
+            there = [name for name in names if (self.path / name).exists()]
+            return {name: seal_file(self.path / name)["sha256"] for name in there}
+        last = {name: manifest[name][-1] for name in names if name in manifest}
+        return {name: seal["sha256"] for name, seal in last.items() if seal is not None}
+
     def fits(self, name: str, data: bytes) -> bool:
         """Whether `data` has a size and hash that the manifest lists for the file."""
         return seal_bytes(data) in (self._manifest() or {}).get(name, [])

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..data.columns import Array, Table, rows_of
 from ..errors import UserError
 from .atomic import atomic_write, check_name, check_new, check_writable
-from .formats.base import TableWriter, all_formats, format_of
+from .formats.base import TablePart, TableWriter, all_formats, format_of
 from .packages import require
 
 
@@ -42,15 +42,22 @@ def check_table(path: Path, suffixes: Sequence[str] = (), overwrite: bool = True
 class TableOutput:
     """Table file open for writing; `add` appends tables with the same columns.
 
-    count   rows written
-    about   arrays that describe the whole table, for formats that can store them
+    columns   names of the columns
+    rows      rows of each call of `add`
+    about     arrays that describe the whole table, for formats that can store them
     """
 
     def __init__(self, path: Path, writer: type[TableWriter]) -> None:
-        self.path, self.writer, self.count = path, writer, 0
+        self.path, self.writer = path, writer
+        self.columns: list[str] = []
+        self.rows: list[int] = []
         self.about: dict[str, Array] = {}
         self.opened: TableWriter | None = None
-        self._names: set[str] = set()
+
+    @property
+    def count(self) -> int:
+        """Rows written."""
+        return sum(self.rows)
 
     @property
     def tabular(self) -> bool:
@@ -59,8 +66,8 @@ class TableOutput:
 
     def add(self, table: Table) -> None:
         """Append the rows of a table."""
-        self._names = self._names or set(table)
-        if odd := sorted(self._names ^ set(table)):
+        self.columns = self.columns or list(table)
+        if odd := sorted({*self.columns} ^ {*table}):
             raise UserError(
                 f"only some of the tables have the column `{odd[0]}`",
                 hint="Process files with different columns separately.",
@@ -68,7 +75,7 @@ class TableOutput:
         self.opened = self.opened or self.writer(self.path, table)
         if rows := rows_of(table):
             self.opened.add(table)
-            self.count += rows
+            self.rows.append(rows)
 
 
 @contextmanager
@@ -87,6 +94,17 @@ def create_table(path: Path, overwrite: bool = False) -> Iterator[TableOutput]:
                 if file.opened is not None:
                     file.opened.stop()
             raise
+
+
+def merge_tables(path: Path, parts: Sequence[TablePart], overwrite: bool = False) -> int:
+    """Write the rows of several files of one format to a file; return their number.
+
+    The file has the same bytes as if one process had added all rows (in a ROOT file, times and its id differ).
+    """
+    writer = check_table(path, (parts[0].path.suffix,), overwrite)
+    with atomic_write(path) as partial:
+        writer.merge(partial, parts)
+    return sum(sum(part.rows) for part in parts)
 
 
 def write_table(path: Path, tables: Iterable[Table], overwrite: bool = False) -> int:

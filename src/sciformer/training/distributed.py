@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
@@ -47,12 +48,28 @@ class Ranks:
         if device.type == "cuda":
             torch.cuda.set_device(self.device)
         if self.world > 1 and not dist.is_initialized():
-            # gloo sums host numbers even with GPUs, so that they need no device sync.
-            kinds = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+            self._join()
+
+    def _join(self) -> None:
+        """Join the process group of the run."""
+        # gloo sums host numbers even with GPUs, so that they need no device sync.
+        kinds = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
+        try:
             store, _, _ = next(rendezvous("env://", timeout=patience()))
+            if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
+                # After a restart by torchrun the store still has the addresses of the old processes. With several
+                # machines each counts its own restarts, so that the count cannot be the prefix.
+                store = PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
             dist.init_process_group(kinds, store=store, rank=self.rank, world_size=self.world, timeout=patience())
-            atexit.register(_leave)
-            JOINED_HERE.append(store)
+        except RuntimeError as error:
+            why = str(error).strip().splitlines()[0][:200]
+            hint = "Did all processes start, and can their machines reach each other? "
+            if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")):
+                hint += "Restarts on several machines need TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1. "
+            hint += "The same command resumes from the last checkpoint."
+            raise UserError(f"the {self.world} processes of the run cannot connect: {why}", hint=hint) from error
+        atexit.register(_leave)
+        JOINED_HERE.append(store)
 
     @property
     def first(self) -> bool:

@@ -6,7 +6,10 @@ import math
 import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
+from datetime import datetime
+from functools import partial
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import torch
@@ -130,6 +133,7 @@ class Engine:
                         self._save()
                     if asked > 0 and not done:
                         number = stop.signal or round(signals / asked)  # or the signal that another rank received
+                        self.ranks.lead(partial(self.folder.note_stop, self.number, signal=Signals(number).name))
                         raise Stopped(number, self.number)
                     if done:
                         break
@@ -203,6 +207,7 @@ class Engine:
             "norm": norm / steps,
             "learning_rate": learning_rate(number - 1, self.total, self.settings),
             "tokens_per_s": tokens_all / max(now - when, 1e-9),
+            "time": datetime.now().astimezone().isoformat(timespec="milliseconds"),
         }
 
         def write() -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import sys
 import time
 import warnings
@@ -16,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ..cluster.scheduler import SCHEDULERS, present_job
 from ..errors import UserError
 from ..files.atomic import replace, sync
 from ..files.seal import MANIFEST, Stored, Unsound, parse_object, run_files
@@ -31,11 +33,24 @@ if sys.platform == "win32":
     def _take_lock(descriptor: int) -> None:
         os.lseek(descriptor, 1 << 30, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    def _is_locked(descriptor: int) -> bool:
+        raise OSError(errno.ENOSYS, "Windows cannot ask for a lock")
 else:
     import fcntl
 
     def _take_lock(descriptor: int) -> None:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _is_locked(descriptor: int) -> bool:
+        """Whether another process holds the lock; nothing is locked, not even for an instant."""
+        start = (fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)  # type, whence, start, length, process of `struct flock`
+        if sys.platform == "darwin":
+            layout, place, start = "@qqihh", 3, (0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
+        else:
+            layout, place = "@hhqqi4x", 0
+        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(layout, *start))
+        return bool(struct.unpack(layout, answer)[place] != fcntl.F_UNLCK)
 
 
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # a run folder may come from another person: never write through its links
@@ -48,6 +63,7 @@ RUN_FILES = (
     "metrics.jsonl",
     "report.html",
     "scores.json",
+    "stopped.json",
     "checkpoints/latest",
     "checkpoints/step-*",
     "checkpoints/.replaced-step-*",
@@ -118,7 +134,11 @@ class Folder:
     model         folder of the best model
     report        `report.html`
     files         the files that determine predictions; `manifest.json` has their hashes
+    signature     contents of the lock file of this process; empty if it has not locked the folder
     """
+
+    signature = ""
+    _inode = 0  # of the locked folder
 
     def __init__(self, path: str | Path) -> None:
         if not str(path).strip():
@@ -220,6 +240,7 @@ class Folder:
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o644)
         try:
             self._sign(descriptor)
+            self._inode = inode.st_ino
             with _as_user_error(f"the run folder {self.path} cannot be locked", self.path):
                 if not os.path.samestat(os.fstat(descriptor), os.stat(self.path / ".lock")):
                     raise FileNotFoundError(errno.ENOENT, "removed by another process", str(self.path))
@@ -228,6 +249,7 @@ class Folder:
                 yield
             finally:
                 LOCKED_FOLDERS.discard(me)
+                self.signature = ""
                 if os.getpid() == me[0]:  # a forked child has no lock to release
                     os.ftruncate(descriptor, 0)
         finally:
@@ -247,26 +269,72 @@ class Folder:
             else:
                 raise _folder_error(f"the run folder {self.path} cannot be locked", self.path, error) from error
         since = datetime.now().astimezone().isoformat(timespec="seconds")
-        text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
+        text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since, **present_job()})
         with _as_user_error(f"the run folder {self.path} cannot be locked", self.path):
             os.ftruncate(descriptor, 0)
             os.lseek(descriptor, 0, os.SEEK_SET)
             os.write(descriptor, text.encode())
+            os.fsync(descriptor)  # for ranks on other machines
+        self.signature = text
+
+    def owner(self) -> dict[str, Any] | None:
+        """Process that has locked the folder, with `pid`, `host`, `since` and its job, as far as known; or None."""
+        path = self.path / ".lock"
+        try:
+            inode = os.stat(self.path)
+            if (os.getpid(), inode.st_dev, inode.st_ino) in LOCKED_FOLDERS:  # closing the file would unlock it
+                return {"pid": os.getpid(), "host": socket.gethostname()}
+            with open(path, "rb") as file:
+                signed = _parse_signature(file.read(4096))
+                try:
+                    return signed if _is_locked(file.fileno()) else None
+                except OSError:  # the file system has no locks
+                    gone = signed.get("host") == socket.gethostname() and not is_alive(signed["pid"])
+                    return None if gone or not signed else signed
+        except OSError:
+            return None
+
+    def is_locked_with(self, signature: str, seconds: float) -> bool:
+        """Whether this machine sees the lock of another one, within some seconds.
+
+        A network file system may show a new file of another machine late.
+        """
+        end = time.monotonic() + seconds
+        while True:
+            with suppress(OSError):
+                if (self.path / ".lock").read_text("utf-8") == signature:
+                    return True
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.5)
 
     def _in_use_error(self, text: bytes) -> UserError:
         """Error for a folder in use, with the process named in the lock file (`text`)."""
-        try:
-            owner = json.loads(text)
-            pid, host, since = int(owner["pid"]), str(owner["host"]), str(owner["since"])
-            found = f"process {pid} on {host} has used it since {since}"
-            advice = f"Wait until it ends, stop it with `kill {pid}` on {host}, or choose another folder with --run."
-        except (ValueError, TypeError, KeyError):
-            found = "another process has locked it"
-            advice = "Wait until it ends, or choose another folder with --run."
+        found, advice = "another process has locked it", "Wait until it ends, or choose another folder with --run."
+        if owner := _parse_signature(text):
+            who = f"process {owner['pid']} on {owner['host']}"
+            stop = f"`kill {owner['pid']}` on {owner['host']}"
+            if "job" in owner:
+                scheduler = SCHEDULERS[owner["scheduler"]]
+                who, stop = f"{scheduler.title} job {owner['job']} ({who})", f"`{scheduler.cancel} {owner['job']}`"
+            found = f"{who} has used it since {owner['since']}"
+            advice = f"Wait until it ends, stop it with {stop}, or choose another folder with --run."
         return UserError(f"the run folder {self.path} is in use: {found}", hint=advice, file=self.path)
+
+    def _check_place(self) -> None:
+        """Refuse to write if the locked folder is gone, as after the loss of a network file system."""
+        if not self.signature:
+            return
+        with suppress(OSError):
+            if os.stat(self.path).st_ino == self._inode:
+                return
+        message = f"the run folder {self.path} has gone, or another folder is in its place"
+        hint = "Is its file system still mounted? When it is back, the same command resumes."
+        raise UserError(message, hint=hint, file=self.path)
 
     def write(self, name: str, text: str) -> Path:
         """Write a text file below the folder atomically."""
+        self._check_place()
         path = self.path / name
         assert ".." not in Path(name).parts, name
         with _as_user_error(f"{len(text.encode()):,} bytes cannot be written to {path}", path):
@@ -274,12 +342,26 @@ class Folder:
             replace(path, text)
         return path
 
+    def note_stop(self, step: int, **reason: str) -> None:
+        """Note for people and job files why the training ended before its last step.
+
+        reason   `signal` or `error`
+        """
+        when = datetime.now().astimezone().isoformat(timespec="seconds")
+        self.write("stopped.json", json.dumps({"step": step, **reason, **present_job(), "time": when}) + "\n")
+
+    def forget_stop(self) -> None:
+        """Remove the note of `note_stop`."""
+        with _as_user_error(f"stopped.json cannot be removed from {self.path}", self.path):
+            (self.path / "stopped.json").unlink(missing_ok=True)
+
     def seal(self, files: Mapping[str, str | None], anew: bool = False) -> None:
         """Write text files and record their hashes in the manifest.
 
         files  text by file name; None removes the file
         anew   start a new manifest, without the files of the old one
         """
+        self._check_place()
         with _as_user_error(f"{', '.join(files)} cannot be written to {self.path}", self.path):
             texts = {name: None if text is None else text.encode() for name, text in files.items()}
             self.files.write(texts, anew)
@@ -303,6 +385,7 @@ class Folder:
 
     def append(self, record: dict[str, Any]) -> None:
         """Append a record to the log, without a sync (a power failure may lose it)."""
+        self._check_place()
         assert_plain(record, "record")
         line = json.dumps(record).encode() + b"\n"
         failed = f"the log {self.log} cannot be appended to"
@@ -316,6 +399,7 @@ class Folder:
 
     def secure(self) -> None:
         """Sync the log to disk."""
+        self._check_place()
         with _as_user_error(f"the log {self.log} cannot be written to the disk", self.log):
             if self.log.exists():
                 sync(self.log)
@@ -348,6 +432,18 @@ class Folder:
                 raise UserError(message, hint=hint, file=self.log, line=number) from error
             lines.append((line, record))
         return lines
+
+
+def _parse_signature(text: bytes) -> dict[str, Any]:
+    """Contents of a lock file; empty if they are not those of `_sign`."""
+    try:
+        signed = parse_object(text, ".lock")
+        made = {"pid": int(signed["pid"]), "host": str(signed["host"]), "since": str(signed["since"])}
+        if signed.get("scheduler") in SCHEDULERS:
+            made |= {"scheduler": signed["scheduler"], "job": str(signed["job"])}
+        return made
+    except (Unsound, ValueError, TypeError, KeyError):
+        return {}
 
 
 def _open_without_links(path: str, flags: int) -> int:

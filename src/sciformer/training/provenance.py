@@ -30,6 +30,7 @@ def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Pl
         "data": assembly.splits.fingerprint,
         **assembly.counts(),
         "batches": engine.order.batches,
+        "steps": engine.total,
         "parameters": sum(weight.numel() for weight in engine.step.parameters()),
     }
 

@@ -6,7 +6,7 @@ import gzip
 import os
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,20 @@ from ..packages import reading
 MAX_OPEN_FILES = 64  # files kept open in each process
 SNIFFED_BYTES = 512  # bytes at the beginning of a file that identify its format
 Column = Array | Lists
+
+
+class TablePart(NamedTuple):
+    """A file that a writer has made.
+
+    columns   names of the columns, in their order
+    rows      number of rows of each call of `add`
+    about     names of the arrays that describe the whole table
+    """
+
+    path: Path
+    columns: Sequence[str]
+    rows: Sequence[int]
+    about: Sequence[str] = ()
 
 
 class TableWriter:
@@ -47,6 +61,33 @@ class TableWriter:
     def stop(self) -> None:
         """Close the handles of an incomplete file after an error."""
         self.close({})
+
+    @classmethod
+    def merge(cls, path: Path, parts: Sequence[TablePart]) -> None:
+        """Write the rows of several files, as if `add` had been called for all of them in one file.
+
+        By default the parts are read back with `read_part`.
+        """
+        writer: TableWriter | None = None
+        about: dict[str, Array] = {}
+        try:
+            for part in sorted(parts, key=lambda part: not sum(part.rows)):  # types are those of a part with rows
+                tables, about = cls.read_part(part)
+                for table in tables:
+                    writer = writer or cls(path, table)
+                    writer.add(table)
+            assert writer is not None
+            writer.close(about)
+        except BaseException:
+            if writer is not None:
+                writer.stop()
+            raise
+
+    @classmethod
+    def read_part(cls, part: TablePart) -> tuple[Iterable[Table], dict[str, Array]]:
+        """Tables as they were added to a file, and the arrays that describe the whole table."""
+        message = f"files of this format cannot be merged: {part.path}"
+        raise UserError(message, hint="Use each file for itself, or predict in another format.", file=part.path)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ import io
 import json
 import math
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +20,7 @@ from ...data.columns import Array, Lists, Table
 from ...data.readers.text_parts import Errors, read_text, strings
 from ...errors import UserError, printable
 from ..limits import check_memory
-from .base import Column, Layout, TableWriter, as_text
+from .base import Column, Layout, TablePart, TableWriter, as_text
 from .base import Format as FileFormat
 from .memory import MemoryTable
 
@@ -262,6 +264,19 @@ class CSVWriter(TableWriter):
 
     def close(self, about: Mapping[str, Array]) -> None:
         self.file.close()
+
+    @classmethod
+    def merge(cls, path: Path, parts: Sequence[TablePart]) -> None:
+        with path.open("wb") as out:
+            for number, part in enumerate(parts):
+                with part.path.open(newline="", encoding="utf-8") as text:
+                    reader = csv.reader(text)
+                    next(reader)
+                    lines = reader.line_num  # of the names of columns
+                with part.path.open("rb") as file:
+                    head = b"".join(islice(file, lines))
+                    out.write(b"" if number else head)
+                    shutil.copyfileobj(file, out)
 
 
 def plain_cell(cell: str) -> str:

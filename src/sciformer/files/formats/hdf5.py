@@ -8,9 +8,10 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from ...data.columns import Array, Lists, Table
 from ...errors import UserError
 from ..limits import check_memory, check_stored
 from ..packages import require
-from .base import Column, Format, Layout, TableWriter
-from .padded import PaddedFile, flat_arrays
+from .base import Column, Format, Layout, TablePart, TableWriter
+from .padded import LENGTHS, PaddedFile, flat_arrays
 
 BLOCK_PREFIX = "values_block_"
 PICKLED_LIST = re.compile(rb"\(lp\d+\n((?:(?:V[^\n\\]*|S'[^'\n\\]*')\np\d+\na)*)\.")
@@ -245,6 +246,32 @@ class HDF5Writer(TableWriter):
         for name, column in about.items():
             self.file[name] = column.astype(object) if column.dtype.kind == "U" else column
         self.file.close()
+
+    @classmethod
+    def read_part(cls, part: TablePart) -> tuple[Iterable[Table], dict[str, Array]]:
+        def values(name: str, rows: slice = slice(None)) -> Array:
+            return np.asarray((file[name].asstr() if file[name].dtype.kind == "O" else file[name])[rows])
+
+        def tables() -> Iterator[Table]:
+            places = dict.fromkeys(lists, 0)
+            ends = accumulate(part.rows)
+            with file:
+                for end, count in zip(ends, part.rows):
+                    rows = slice(end - count, end)
+                    table: dict[str, Column] = {}
+                    for name in part.columns:
+                        if name in lists:
+                            lengths = values(f"{name}{LENGTHS}", rows)
+                            stop = places[name] + int(lengths.sum())
+                            table[name] = Lists(values(name, slice(places[name], stop)), lengths)
+                            places[name] = stop
+                        else:
+                            table[name] = values(name, rows)
+                    yield table
+
+        file = h5py_package().File(part.path, "r")
+        lists = [name for name in part.columns if f"{name}{LENGTHS}" in {*file} - {*part.columns}]
+        return tables(), {name: values(name) for name in part.about}
 
 
 HDF5 = Format("HDF5", (".h5", ".hdf5"), ("h5py",), writer=HDF5Writer, reader=HDF5File, magic=(b"\x89HDF",))

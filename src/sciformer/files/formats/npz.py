@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,7 +15,7 @@ from ...errors import UserError
 from ..atomic import atomic_write, make_folder
 from ..limits import check_memory
 from ..packages import reading
-from .base import Format, Layout, TableWriter
+from .base import Format, Layout, TablePart, TableWriter
 from .padded import PaddedFile, flat_arrays
 
 
@@ -106,6 +106,12 @@ class NPZWriter(TableWriter):
 
     def stop(self) -> None:
         self.parts.clear()
+
+    @classmethod
+    def read_part(cls, part: TablePart) -> tuple[Iterable[Table], dict[str, Array]]:
+        arrays = read_arrays(part.path)
+        about = {name: arrays.pop(name) for name in part.about}
+        return [arrays], about
 
 
 NPZ = Format("NPZ", (".npz",), writer=NPZWriter, reader=NPZFile, magic=(b"PK\x03\x04",))

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...data.columns import Array, Lists, Table
 from ..packages import require
-from .base import Column, Format, Kind, Layout, TableFile, TableWriter, as_text
+from .base import Column, Format, Kind, Layout, TableFile, TablePart, TableWriter, as_text
 
 
 def arrow_package() -> Any:
@@ -151,13 +151,33 @@ class ParquetWriter(TableWriter):
         if column.ndim > 1:
             width = math.prod(column.shape[1:])
             return self.arrow.FixedSizeListArray.from_arrays(self.arrow.array(column.ravel()), width)
-        return self.arrow.array(as_text(column))
+        return self.arrow.array(as_text(column), self.arrow.string() if column.dtype.kind in "OU" else None)
 
     def add(self, table: Table) -> None:
         self.writer.write_table(self._rows(table).select(self.schema.names).cast(self.schema))
 
     def close(self, about: Mapping[str, Array]) -> None:
         self.writer.close()
+
+    @classmethod
+    def merge(cls, path: Path, parts: Sequence[TablePart]) -> None:
+        arrow = arrow_package()
+        files = [arrow.parquet.ParquetFile(part.path) for part in parts]
+        read = next(file for file, part in zip(files, parts) if sum(part.rows)).schema_arrow
+        schema = arrow.schema([(field.name, _written_type(field.type)) for field in read])
+        with arrow.parquet.ParquetWriter(path, schema) as writer:
+            for file in files:
+                with file:
+                    for group in range(file.num_row_groups):
+                        writer.write_table(file.read_row_group(group).cast(schema))
+
+
+def _written_type(kind: Any) -> Any:
+    """Type of a column before it was written: in a Parquet file, the values of lists have another name."""
+    arrow = arrow_package()
+    if not _is_list(kind):
+        return kind
+    return arrow.list_(kind.value_type, kind.list_size if arrow.types.is_fixed_size_list(kind) else -1)
 
 
 PARQUET = Format(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from ...data.columns import Array, Lists, Table
 from ...errors import UserError, nearest
 from ..packages import require
-from .base import Column, Format, Layout, TableFile, TableWriter, as_text
+from .base import Column, Format, Layout, TableFile, TablePart, TableWriter, as_text
 from .padded import column
 
 TREES = ("TTree", "TNtuple", "TNtupleD", "TChain")
@@ -250,6 +251,26 @@ class RootWriter(TableWriter):
 
     def stop(self) -> None:
         self.handle.close()
+
+    @classmethod
+    def read_part(cls, part: TablePart) -> tuple[Iterable[Table], dict[str, Array]]:
+        def values(branch: Any, start: int, stop: int) -> Column:
+            array = branch.array(entry_start=start, entry_stop=stop, array_cache=None)
+            match type(branch.interpretation).__name__:
+                case "AsStrings":
+                    return np.array(array.to_list(), object)
+                case "AsJagged":
+                    return column(array, branch.name)
+            return np.asarray(array)
+
+        def tables() -> Iterator[Table]:
+            branches = branch_names(part.columns)
+            with _uproot().open(part.path) as file:
+                tree = file[TREE_NAME]
+                for stop, count in zip(accumulate(part.rows), part.rows):
+                    yield {name: values(tree[branch], stop - count, stop) for name, branch in branches.items()}
+
+        return tables(), {}
 
 
 def branch_names(names: Iterable[str]) -> dict[str, str]:

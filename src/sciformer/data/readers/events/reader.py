@@ -50,6 +50,7 @@ class EventFiles(FileSet):
     """
 
     what: ClassVar[str] = "files of events"
+    separable: ClassVar[bool] = True
     neutral_keys: ClassVar[tuple[str, ...]] = ("observers",)
     column_keys: ClassVar[tuple[str, ...]] = (LABEL, WEIGHT)
     renames_columns: ClassVar[bool] = True

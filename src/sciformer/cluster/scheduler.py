@@ -1,0 +1,37 @@
+"""Schedulers of clusters: their commands, and the job of this process."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """Names that a scheduler has for its jobs.
+
+    title      name of the scheduler in messages
+    variable   environment variable with the number of the job
+    submit     command that submits a job file
+    cancel     command that ends a job
+    """
+
+    title: str
+    variable: str
+    submit: str
+    cancel: str
+
+
+SCHEDULERS = {
+    "slurm": Scheduler("Slurm", "SLURM_JOB_ID", "sbatch", "scancel"),
+    "pbs": Scheduler("PBS", "PBS_JOBID", "qsub", "qdel"),
+    "condor": Scheduler("HTCondor", "SCIFORMER_CONDOR_JOB", "condor_submit", "condor_rm"),
+}
+
+
+def present_job() -> dict[str, str]:
+    """Kind of scheduler and number of the job of this process; empty without a job."""
+    for kind, scheduler in SCHEDULERS.items():
+        if number := os.environ.get(scheduler.variable):
+            return {"scheduler": kind, "job": number}
+    return {}

@@ -1,0 +1,78 @@
+"""Write and submit job files."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from ..errors import UserError, one_of
+from ..files.atomic import make_folder, write_text
+from . import condor, pbs, slurm
+from .job import Prediction, Resources, Training
+from .scheduler import SCHEDULERS
+
+MODULES = {"slurm": slurm, "pbs": pbs, "condor": condor}
+
+
+def find_scheduler(kind: str | None = None) -> str:
+    """Kind of scheduler whose command is on this machine; "" if there is none.
+
+    kind   the only kind to look for (default: all)
+    """
+    return next((one for one in SCHEDULERS if kind in (None, one) and shutil.which(SCHEDULERS[one].submit)), "")
+
+
+def job_file(kind: str, work: Training | Prediction, need: Resources) -> str:
+    """Job file of a scheduler.
+
+    The folder of logs is made, because schedulers do not; so is the script that a file of HTCondor starts.
+    """
+    one_of("--kind", kind, SCHEDULERS, key="--kind")
+    module = MODULES[kind]
+    if isinstance(work, Training):
+        if need.seconds <= need.lead:
+            message = f"the time limit of {need.seconds} s is not longer than the {need.lead} s for saving before it"
+            raise UserError(message, hint="Give more --time, or a shorter --lead.", key="--time")
+        text = module.training(work, need)
+    else:
+        if need.nodes > 1:
+            raise UserError("a shard is predicted on one machine, so that --nodes must be 1", key="--nodes")
+        text = module.prediction(work, need)
+    make_folder(work.logs, "Choose another folder.")
+    if kind == "condor":
+        inner = (
+            condor.training_script(work, need) if isinstance(work, Training) else condor.prediction_script(work, need)
+        )
+        write_text(work.logs / condor.SCRIPT, inner)
+        (work.logs / condor.SCRIPT).chmod(0o755)
+    return text
+
+
+def send(kind: str, work: Training | Prediction, text: str) -> tuple[Path, str]:
+    """Write a job file beside the logs and submit it; return its path and the answer of the scheduler."""
+    command = SCHEDULERS[kind].submit
+    path = work.logs / f"job.{kind}"
+    write_text(path, text)
+    try:
+        done = subprocess.run([command, str(path)], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise UserError(f"{command} cannot be started: {error.strerror}", key="--send") from error
+    if done.returncode:
+        why = (done.stderr or done.stdout).strip() or f"status {done.returncode}"
+        raise UserError(
+            f"{command} refused {path}: {why}", hint="Correct the options, or submit it yourself.", file=path
+        )
+    return path, done.stdout.strip()
+
+
+def check_found(kind: str | None) -> str:
+    """Kind of the scheduler to submit to; an error if there is none on this machine."""
+    if kind is not None:
+        one_of("--kind", kind, SCHEDULERS, key="--kind")
+    if found := find_scheduler(kind):
+        return found
+    wanted = [one for key, one in SCHEDULERS.items() if kind in (None, key)]
+    names = ", ".join(f"{one.submit} ({one.title})" for one in wanted)
+    hint = "Submit from a login node of the cluster, or leave out --send to print the job file."
+    raise UserError(f"no scheduler was found: {names} is not on PATH", hint=hint, key="--send")
