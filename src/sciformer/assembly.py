@@ -93,6 +93,8 @@ class Assembly:
     def __init__(self, recipe: Recipe, splits: Splits | None) -> None:
         self.recipe, self.splits = recipe, splits
         self.columns: dict[str, str] = {}  # names of columns in other files, {ours: theirs}
+        self.reading = recipe  # recipe whose `data` section reads other files
+        self.learned: dict[str, Any] = {}  # by the reader of the training files, see `Splits`
         self.tokens: dict[str, Tokens] = {name: tokens.fresh() for name, tokens in recipe.streams.items()}
         self.objective: Objective = recipe.objective.fresh()
         self._datasets: dict[str, Dataset] = {}
@@ -116,6 +118,7 @@ class Assembly:
         if "train" not in splits.sources:
             raise UserError(f"the data have no training part, only {', '.join(splits.sources)}", key="data")
         made = cls(recipe, splits)
+        made.learned = dict(splits.learned)
         if state is not None:
             made.restore(state)
             return made
@@ -190,6 +193,7 @@ class Assembly:
         return {
             "tokens": {name: tokens.state for name, tokens in self.tokens.items()},
             "objective": self.objective.state,
+            **({"data": self.learned} if self.learned else {}),
             **({} if self.profile is None else {"profile": self.profile}),
         }
 
@@ -197,6 +201,7 @@ class Assembly:
         """Restore the fitted state of tokens and objective."""
         self._restore_tokens(state)
         self.profile = state.get("profile")
+        self.learned = dict(state.get("data", {}))
         self.objective.state.update(copy.deepcopy(state["objective"]))
 
     def _restore_tokens(self, state: Mapping[str, Any]) -> None:
@@ -288,7 +293,8 @@ class Assembly:
 
         aligned   keep empty samples
         """
-        reader = data_with_columns(self.recipe).with_columns(self.columns)
+        reader = data_with_columns(self.reading).with_columns(self.columns)
+        reader.state["learned"] = self.learned
         try:
             return reader.aligned(files) if aligned else reader.read(files)
         except UserError as error:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from ..errors import UserError
 from .app import AcceptDrift, MapColumns, Overwrite, Plugins, Quiet, RunName, app, load_plugins, open_run
 from .terminal import console, for_stdout, log
 
@@ -43,10 +42,7 @@ def evaluate(
     out
         Figure of --until: .png, .pdf or .svg (default: RUN/until.png).
     """
-    if map and not files:
-        message = "--map renames columns of other files, but no file is named"
-        raise UserError(message, hint="Name the files after the run.", key="--map")
-    opened = open_run(run, plugin, map)
+    opened = open_run(run, plugin, map, files)
     if until is not None:
         from ..evaluation.truncated import evaluate_truncated
 
@@ -84,6 +80,7 @@ def predict(
     /,
     *,
     out: Path = Path("predictions.csv"),
+    rows: str = "",
     overwrite: Overwrite = False,
     accept_drift: AcceptDrift = False,
     quiet: Quiet = False,
@@ -93,14 +90,18 @@ def predict(
     """Write predictions for new files as a table, beside the columns of the samples.
 
     Samples keep their order. Large files are read, predicted and written in chunks. The column `drift` is the share of
-    values of a sample outside the range of the training data, in the column where this share is largest.
+    values of a sample outside the range of the training data, in the column where this share is largest. Predictions of
+    texts have their line. Keys of `data:` can be changed if they say how files are read: `--data.errors replace`.
 
     Parameters
     ----------
     files
-        Files in the format of the training data.
+        Files in the format of the training data; taggers also read running text.
     out
-        Table to write: .csv, .h5, .npz, .parquet, or .root with the TTree `tree` (default: predictions.csv).
+        Table to write: .csv, .h5, .jsonl, .npz, .parquet, or .root with the TTree `tree`; taggers also write .conll
+        (default: predictions.csv).
+    rows
+        Rows of the predictions of a tagger: words, or entities with their type and place (default: words).
     """
     from ..evaluation.predictions import write_predictions
     from ..files.tables import check_table
@@ -108,9 +109,9 @@ def predict(
 
     load_plugins(plugin)
     check_table(out)
-    opened = open_run(run, plugin, map)
-    count = write_predictions(opened, files, out, overwrite, not quiet, accept_drift)
-    print(f"wrote {count_words(count, 'prediction')} to {out}")
+    opened = open_run(run, plugin, map, files)
+    count = write_predictions(opened, files, out, overwrite, not quiet, accept_drift, rows)
+    print(f"wrote {count_words(count, rows or 'prediction')} to {out}")
 
 
 @app.command(sort_key=7, help_epilogue="")
@@ -196,7 +197,7 @@ def embed(
         from ..inspection.embedding_map import check_colours, write_map
 
         check_picture(plot)
-    opened = open_run(run, plugin, map)
+    opened = open_run(run, plugin, map, files)
     found = embed_samples(opened, list(files), pool, unit, stream=stream, accept_drift=accept_drift, log=log)
     if plot is not None:
         check_colours(found, by)

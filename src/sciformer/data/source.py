@@ -43,9 +43,10 @@ def known_column(source: Source, name: str, lists: bool = False) -> Array | None
 
 
 class Memory:
-    """Source of a table in memory."""
+    """Source of a table in memory, with notes on its files."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, notes: Sequence[str] = ()) -> None:
+        self.notes = list(notes)
         self.table = {name: _as_column(name, column) for name, column in table.items()}
         self.sizes = [rows_of(self.table)]
 
@@ -81,11 +82,15 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Splits:
-    """Opened data: sources of train, valid, test, ..., file fingerprints, and notes."""
+    """Opened data: sources of train, valid, test, ..., file fingerprints, and notes.
+
+    learned   values learned from the training files, plain JSON; the reader of new files finds them in its `state`
+    """
 
     sources: dict[str, Source]
     fingerprint: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    learned: dict[str, Any] = field(default_factory=dict)
 
 
 def order_parts(sources: dict[str, Source]) -> dict[str, Source]:
@@ -101,6 +106,8 @@ class Data(Section):
     """Keys that name a column of the files; `with_columns` sets them."""
     renames_columns: ClassVar[bool] = False
     """Whether `read` gives further columns the names of `state["renames"]`, {ours: theirs}."""
+    reading_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that may have other values for new files: `predict RUN FILES --data.errors replace`."""
 
     def want(
         self,

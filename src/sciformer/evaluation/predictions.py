@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.columns import Array, rows_of
+from ..data.columns import Array, Lists, Table, rows_of
 from ..data.source import pieces
-from ..errors import UserError
+from ..errors import UserError, one_of
 from ..files.formats.base import as_text
 from ..files.tables import TableOutput, create_table
 from ..progress import ProgressBar
+from ..tokens.protocols import Textual
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -31,30 +32,54 @@ def write_predictions(
     overwrite: bool = False,
     show: bool = False,
     accept_drift: bool = False,
+    rows: str = "",
 ) -> int:
-    """Write predictions for files, together with the columns of the samples.
+    """Write predictions for files, together with the columns and texts of the samples.
 
-    Large data are read, predicted and written in pieces. Returns the number of samples.
+    Large data are read, predicted and written in pieces. Returns the number of rows: samples, or those of `rows`.
 
     show           show a progress bar
     accept_drift   predict even if the scale of a column differs from the training data
+    rows           unit of a row, one of `Objective.row_units` (default: the first of them, else a sample)
     """
+    objective = run.assembly.objective
+    objective.check_predicts()
+    if rows and not objective.row_units:
+        message = f"--rows {rows} cannot be used with `objective.kind: {objective.kind}`, which writes a row per sample"
+        raise UserError(message, key="--rows")
+    unit = rows or next(iter(objective.row_units), "")
+    if rows:
+        one_of("--rows", rows, objective.row_units, key="--rows")
     watch = run.assembly.compare(accept_drift, scores=True)
     told: list[str] = []
+    count = 0
     source = run.assembly.source([Path(file) for file in files])
     with create_table(out, overwrite) as file, ProgressBar(sum(source.sizes), show=show) as bar:
         for note in getattr(source, "notes", ()):
             bar.log(f"note: {note}")
         for table in pieces(source):
-            add_predictions(file, run.predict(table, watch=watch), run.assembly.objective)
+            answers = run.predict(table, watch=watch)
+            if unit and rows_of(table):
+                file.add(objective.as_rows(unit, answers, table))
+            elif not unit:
+                add_predictions(file, _with_texts(run, table, answers), objective)
+            count += rows_of(table)
             for note in [] if watch is None else watch.notes[len(told) :]:
                 told.append(note)
                 bar.log(f"note: {note}")
             bar.add(rows_of(table))
-        if not file.count:
+        if not count:
             named = ", ".join(map(str, files[:4])) + (" ..." if len(files) > 4 else "")
             raise UserError(f"there are no samples in {named}", file=files[0] if len(files) == 1 else None)
     return file.count
+
+
+def _with_texts(run: Run, table: Table, predictions: Mapping[str, Any]) -> dict[str, Any]:
+    """Predictions with the texts of the samples, which are tokens and therefore no sample columns."""
+    tokens = [one for one in run.assembly.tokens.values() if isinstance(one, Textual)]
+    texts = {name for one in tokens for name in one.source_columns if not isinstance(table.get(name), Lists)}
+    own = {name: predictions.get(name, column) for name, column in table.items() if name in {*predictions, *texts}}
+    return {**own, **predictions}
 
 
 def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective: Any = None) -> None:

@@ -28,6 +28,7 @@ class Seq2Seq(Objective):
 
     frame: ClassVar[tuple[str, ...]] = ("begin", "end")
     """Special tokens at the beginning and end of a generated sequence."""
+    usage: ClassVar[str] = "sciformer translate RUN FILE"
 
     beam: int = Field(default=1, ge=1)
     """Beam width; 1 is greedy decoding (default: 1)."""
@@ -46,10 +47,6 @@ class Seq2Seq(Objective):
                 message = f"`objective.kind: {self.kind}` needs a {role} token, but tokens.{role} is false"
                 raise UserError(message, hint=f"Set tokens.{role}: true.", key=f"tokens.{role}")
         return {}
-
-    def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        message = f"`objective.kind: {self.kind}` generates texts, so it has no prediction for each sample"
-        raise UserError(message, hint="Use `sciformer translate RUN FILE`.", key="objective.kind")
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
         """BLEU and chrF of the generated texts of all samples."""

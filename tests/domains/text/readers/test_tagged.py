@@ -110,7 +110,12 @@ def test_files_of_their_own_and_files_without_tags(tmp_path, monkeypatch):
     assert [note.split(" are ")[0] for note in opened.notes] == [f"1 of 2 sentences of {part}" for part in given]
     assert list(opened.fingerprint) == [f"{tmp_path}/a.conll", f"{tmp_path}/b.conll"]
     bare = columns("gone").read([write(tmp_path / "c.txt", "one\ntwo\n\nthree\n")]).load(0)
-    assert list(bare) == ["words"]
+    assert list(bare) == ["sentence", "words", "line", "start", "end"]
+    assert {name: bare[name].values.tolist() for name in ("line", "start", "end")} == {
+        "line": [1, 2, 4],
+        "start": [0, 4, 0],
+        "end": [3, 7, 5],
+    }
     assert (bare["words"].values.tolist(), bare["words"].lengths.tolist()) == (["one", "two", "three"], [2, 1])
     assert sentences(columns("gone").read(["b.conll"]).load(0)) == [[("b", "O")], [("c", "O")]]
     with refuses("2 of 5"):

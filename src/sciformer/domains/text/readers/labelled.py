@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from ....data.columns import Array, Table
-from ....data.readers.text_parts import Parts, read_lines, strings
+from ....data.readers.text_parts import Parts, place_columns, read_lines, strings
 from ....data.source import find_files, locate
 from ....data.split import Rows, Split, sample_per_class
 from ....errors import UserError, nearest, one_of
@@ -32,6 +32,7 @@ class Lines(Parts):
     what: ClassVar[str] = "files of labelled lines"
     unit: ClassVar[str] = "text"
     column_keys: ClassVar[tuple[str, ...]] = ("text", "label")
+    reading_keys: ClassVar[tuple[str, ...]] = ("errors", "format", "columns")
     renames_columns: ClassVar[bool] = True
 
     split: Split = Split()
@@ -92,24 +93,31 @@ class Lines(Parts):
         return found
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        tables: list[tuple[Path, dict[str, list[str]]]] = []
+        tables: list[tuple[Path, dict[str, list[str]], list[int]]] = []
         for label, name in self._labelled(names or find_files(names, self.what)):
             for path in find_files([name], self.what):
                 if label:
-                    texts = [line.strip() for line in read_lines(path, self.errors) if line.strip()]
-                    tables.append((path, {"text": texts, "label": [label] * len(texts)}))
+                    numbered = {
+                        n: line.strip() for n, line in enumerate(read_lines(path, self.errors), 1) if line.strip()
+                    }
+                    columns = {"text": [*numbered.values()], "label": [label] * len(numbered)}
+                    tables.append((path, columns, [*numbered]))
                 else:
-                    tables.append((path, self._columns(path, training)))
-        first, found = tables[0]
-        for path, columns in tables:
+                    tables.append((path, *self._columns(path, training)))
+        first, found, _ = tables[0]
+        for path, columns, _ in tables:
             if set(columns) != set(found):
                 message = f"{path} has the columns {', '.join(columns)}, but {first} has {', '.join(found)}"
                 raise UserError(message, hint="Every file must have the same columns.", file=path)
-        joined = {name: [cell for _, columns in tables for cell in columns[name]] for name in found}
-        return {name: strings(cells) if name == "text" else typed(cells) for name, cells in joined.items()}
+        joined = {name: [cell for _, columns, _ in tables for cell in columns[name]] for name in found}
+        made = {name: strings(cells) if name == "text" else typed(cells) for name, cells in joined.items()}
+        if training:
+            return made
+        places = [(path, line) for path, _, lines in tables for line in lines]
+        return place_columns([path for path, _ in places], [line for _, line in places], made) | made
 
-    def _columns(self, path: Path, training: bool) -> dict[str, list[str]]:
-        """Columns of one file, with text and label renamed to `text` and `label`."""
+    def _columns(self, path: Path, training: bool) -> tuple[dict[str, list[str]], list[int]]:
+        """Columns of one file, with text and label renamed, and the line of each row."""
         grid = read_rows(path, self.format, self.errors)
         names, rows, lines = self._names(grid, path)
         unnamed = grid.names is None and len(rows) == len(grid.rows)
@@ -126,7 +134,7 @@ class Lines(Parts):
         for line, cell in zip(lines, found.get("label", [])):
             if training and not cell:
                 raise UserError(f"line {line} of {path} has no label", file=path, line=line)
-        return found
+        return found, lines
 
     def _names(self, grid: Grid, path: Path) -> tuple[list[str], list[list[str]], list[int]]:
         """Column names, rows without the header, and the line number of each row."""
