@@ -92,7 +92,7 @@ class Run:
         known = [f"data.{key}" for key in self.recipe.data.reading_keys]
         for key in self.reading:
             if key not in known:
-                others = f"Only {' and '.join(known)} can be changed for new files. " if known else ""
+                others = f"Keys that can be changed for new files: {', '.join(known)}. " if known else ""
                 hint = f"{others}Columns with other names: --map OURS=THEIRS"
                 message = f"{key} cannot be changed: a run keeps the recipe it was trained with"
                 raise UserError(message, hint=hint, key=key)

@@ -111,7 +111,7 @@ def predict(
     check_table(out)
     opened = open_run(run, plugin, map, files)
     count = write_predictions(opened, files, out, overwrite, not quiet, accept_drift, rows)
-    print(f"wrote {count_words(count, rows or 'prediction')} to {out}")
+    print(f"wrote {count_words(count, 'row' if rows else 'prediction')} to {out}")
 
 
 @app.command(sort_key=7, help_epilogue="")

@@ -77,8 +77,6 @@ class Objective(Section):
     """Whether `precondition` transforms the gradients."""
     row_units: ClassVar[tuple[str, ...]] = ()
     """Units of a table of predictions besides the sample, which `as_rows` writes; the first is the default."""
-    usage: ClassVar[str] = "sciformer embed RUN FILE"
-    """Command that uses a trained model, if the objective has no `predict`."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -228,6 +226,11 @@ class Objective(Section):
     def predicts(self) -> bool:
         """Whether there are predictions for single samples."""
         return type(self).predict is not Objective.predict
+
+    @property
+    def usage(self) -> str:
+        """Command that uses a trained model."""
+        return "sciformer predict RUN FILES" if self.predicts else "sciformer embed RUN FILES"
 
     def check_predicts(self) -> None:
         """Refuse `predict` if there are no predictions for single samples."""

@@ -25,7 +25,10 @@ class NextToken(Objective):
     asks: ClassVar[str] = "decode"
     lookahead: ClassVar[int] = 1
     standard: ClassVar[tuple[str, ...]] = ("perplexity", "token_accuracy")
-    usage: ClassVar[str] = "sciformer generate RUN --prompt TEXT"
+
+    @property
+    def usage(self) -> str:
+        return 'sciformer generate RUN --prompt "..."'
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Shift the tokens by one: the target of a token is the next token."""

@@ -28,7 +28,6 @@ class Seq2Seq(Objective):
 
     frame: ClassVar[tuple[str, ...]] = ("begin", "end")
     """Special tokens at the beginning and end of a generated sequence."""
-    usage: ClassVar[str] = "sciformer translate RUN FILE"
 
     beam: int = Field(default=1, ge=1)
     """Beam width; 1 is greedy decoding (default: 1)."""
@@ -47,6 +46,10 @@ class Seq2Seq(Objective):
                 message = f"`objective.kind: {self.kind}` needs a {role} token, but tokens.{role} is false"
                 raise UserError(message, hint=f"Set tokens.{role}: true.", key=f"tokens.{role}")
         return {}
+
+    @property
+    def usage(self) -> str:
+        return "sciformer translate RUN FILE"
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
         """BLEU and chrF of the generated texts of all samples."""

@@ -165,6 +165,8 @@ class Tag(Objective):
 
     def finish(self, outputs: dict[str, Array]) -> dict[str, Array]:
         """Names and probabilities of the predicted tags; a word without tokens is `O`, with probability NaN."""
+        if "scores" not in outputs:  # no samples
+            return outputs
         found, tags = dict(outputs), np.array(self.answers)
         rest = self.answers.index(OUTSIDE) if OUTSIDE in self.answers else 0
         transitions, scores, numbers = self.transitions, found.pop("scores"), found.pop("tag", None)

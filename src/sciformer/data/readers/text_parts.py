@@ -81,10 +81,15 @@ class Parts(TaggedFiles):
         return rows
 
     def paths(self) -> list[Path]:
-        return [path for names in self.named().values() for path in find_files(names, self.what)]
+        """Files of all parts."""
+        return [path for names in self.named().values() for path in self.expand(names)]
+
+    def expand(self, names: Sequence[str | Path]) -> list[Path]:
+        """Files that names stand for."""
+        return find_files(names, self.what)
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        return Memory(self.table(files, training=False))
+        return Memory(self.table(files, training=False), self.replaced(self.expand(files)))
 
     def divided(self, table: Table) -> dict[str, Rows]:
         """Split the rows of the training files into parts; equal texts stay together."""

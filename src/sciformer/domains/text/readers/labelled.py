@@ -58,9 +58,8 @@ class Lines(Parts):
         found = super().named()
         return {**found, "train": [*found["train"], *itertools.chain(*self.classes.values())]}
 
-    def paths(self) -> list[Path]:
-        names = [name for part in self.named().values() for _, name in self._labelled(part)]
-        return find_files(names, self.what)
+    def expand(self, names: Sequence[str | Path]) -> list[Path]:
+        return find_files([name for _, name in self._labelled(names)], self.what)
 
     def absolute_paths(self) -> Self:
         classes = {label: [locate(name) for name in names] for label, names in self.classes.items()}

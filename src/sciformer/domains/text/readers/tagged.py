@@ -84,14 +84,18 @@ class Columns(Parts):
     def read(self, files: Sequence[str | Path]) -> Source:
         """Read files in columns or of running text; columns need no tags."""
         found: dict[Path, list[Sentence]] = {}
-        notes = []
+        running = []
         for path in find_files(files, self.what):
             if self._has_columns(path):
                 found[path] = self._tagged(path, training=False)
             else:
                 found[path] = self._running(path)
-                other = "; --data.form columns reads a word per line" * (self.form == "auto")
-                notes.append(f"{path} is read as running text: each line is a text{other}.")
+                running.append(path)
+        notes = self.replaced([*found])
+        if running:
+            more = f" and {len(running) - 1:,} more" if len(running) > 1 else ""
+            other = " --data.form columns reads a word per line." * (self.form == "auto")
+            notes.append(f"{running[0]}{more}: read as running text, each line is a text.{other}")
         table = self._table(found)
         sentences = [one for some in found.values() for one in some]
         made: dict[str, Array | Lists] = {}

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 PLACES = ("before", "after", "inside")
 ATTACHED_BY_DEFAULT = {"before": "@#$€£¥&+-/\\_~*%°=<^", "after": "@#$€£¥&+-/\\_~*%°=^"}
-APART_BY_DEFAULT = {"inside": ',;!?()[]{}"“”„«»<>|…。，、；！？：「」『』（）《》'}  # noqa: RUF001
+APART_BY_DEFAULT = {"inside": ',;!?()[]{}"“”„«»<>|…。，、；！？：「」『』（）《》'}
 APOSTROPHES = "'’"
 LINK = re.compile(r"[a-z]+://\S+|www\.\S+|\S+@\S+\.\S+|&#?\w+;", re.IGNORECASE)  # also names of characters: &amp;
 CLITIC = re.compile(rf"[{APOSTROPHES}][^\W\d_]{{1,3}}|n[{APOSTROPHES}]t|[^\W\d_]{{1,6}}[{APOSTROPHES}]", re.IGNORECASE)
