@@ -192,6 +192,14 @@ def test_json_lines_have_no_nan(tmp_path):
     assert read(tmp_path / "a.jsonl") == {"x": [None, None, 1.0], "y": [[1.0, None]] * 3}
 
 
+def test_long_texts_are_cut_in_npz_alone(tmp_path):
+    texts = np.array(["a" * 5000, "b"], object)
+    for suffix in SUFFIXES:
+        write_table(tmp_path / f"a{suffix}", [{"text": texts}])
+        expected = "a" * 999 + "…" if suffix == ".npz" else "a" * 5000
+        assert read(tmp_path / f"a{suffix}")["text"] == [expected, "b"]
+
+
 def test_conll_has_a_line_per_word(tmp_path):
     lists = {"word": ["New", "1 000", "x\ty"], "p": np.ones(3), "tag": ["B-a", "I-a", "O"]}
     table = {"line": np.arange(3)} | {name: Lists(np.array(column), LENGTHS) for name, column in lists.items()}
