@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .training.finetune import Pretrained
 
 Log = Callable[[str], None]
-LARGE_NETWORK = 1 << 22  # weights of a block times blocks, roughly
+LARGE_NETWORK = 1 << 22  # rough number of weights (width squared times depth) of a large network
 
 
 def log_nothing(text: str) -> None:
@@ -86,7 +86,7 @@ class Assembly:
     pretrained: Pretrained | None = None
     """Run whose weights initialize a new network."""
     profile: dict[str, Any] | None = None
-    """Profile of the training data; None if unknown, as of an imported model."""
+    """Profile of the training data; None if unknown, as for an imported model."""
     profile_notes: Sequence[str] = ()
     """Notes on the columns of newly opened data."""
 
@@ -218,9 +218,9 @@ class Assembly:
         return self._datasets[part]
 
     def compare(self, accept_drift: bool = False, scores: bool = False) -> Comparison | None:
-        """Comparison of new data with the training data, an argument `watch`.
+        """Comparison of new data with the training data, for the argument `watch`.
 
-        None if the training data have no profile.
+        It is None if the training data have no profile.
         """
         return None if self.profile is None else Comparison(self.profile, self.tokens.values(), accept_drift, scores)
 
@@ -229,7 +229,7 @@ class Assembly:
     ) -> Dataset:
         """Samples of a source or table, tokenised as in the recipe.
 
-        until   keep only tokens up to this distance from the first one of each sample
+        until   keep only tokens up to this distance from the first token of each sample
         watch   see `Dataset`
         """
         if isinstance(source, Mapping):
@@ -254,7 +254,7 @@ class Assembly:
         return tokens.make_windows(lookahead, stride, "tail" if whole else "full")
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Number of samples of each part; also of windows, where the two numbers differ."""
+        """Number of samples of each part, and of windows if samples are cut into windows."""
         datasets = {part: self.dataset(part) for part in self.parts()}
         windows = {part: len(dataset) for part, dataset in datasets.items() if len(dataset) != dataset.samples}
         found = {"samples": {part: dataset.samples for part, dataset in datasets.items()}}
@@ -265,9 +265,11 @@ class Assembly:
         return [] if self.splits is None else list(self.splits.sources)
 
     def network(self, seed: int | None = None) -> nn.Module:
-        """Build the network, with random weights (seed of the recipe) or pretrained ones.
+        """Build the network, with random weights or the weights of a pretrained run.
 
-        A network of LARGE_NETWORK weights is first built without memory, to compare its size with the free memory.
+        A large network is first built without memory, to compare its size with the free memory.
+
+        seed   seed of the random weights (default: train.seed)
         """
         model = self.recipe.model
         with torch.random.fork_rng(devices=[]), _memory_errors():

@@ -193,7 +193,7 @@ def _state(case: Case) -> Problems:
 
 
 def _embedding(case: Case) -> Problems:
-    """Check shape (B, N, D), finite values and gradients, for padded and packed tokens."""
+    """Check shape (B, N, D), finite values, gradients, for padded and packed tokens."""
     batch = Batch({"tokens": case.tokens.normalise(case.seen)})
     for asked in (case.dim, 2 * case.dim):
         module, dim = case.fixed().embedding(asked), case.fixed().width(asked)
@@ -218,7 +218,7 @@ def _embedding(case: Case) -> Problems:
     # Indices of the tokens in the flattened padded layout.
     places = case.seen.sample * int(case.seen.lengths.max(initial=0)) + case.seen.position
     if packed.shape != (int(case.seen.lengths.sum()), dim) or not _close(packed, x.reshape(-1, dim)[places]):
-        yield "the embedding of packed tokens (T, ...) differs from that of padded tokens: write it for (..., N, ...)"
+        yield "the embedding of packed tokens differs from the embedding of padded tokens: write it for (..., N, ...)"
 
 
 def _padding(case: Case) -> Problems:
@@ -506,7 +506,7 @@ def _preprocessing(case: Case) -> Problems:
 
 
 def _edits(case: Case) -> Problems:
-    """Check that `drop`, `move`, `change` edit a copy of the sample, one token at a time."""
+    """Check that `drop`, `move`, `change` edit a copy of the sample, token by token."""
     tokens, stream = case.tokens, case.longest
     n = int(stream.lengths[0])
     first = protocols.prefix_length(tokens)

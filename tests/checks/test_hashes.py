@@ -56,4 +56,6 @@ def test_a_deep_check_compares_with_the_list_beside_the_recipe(tmp_path, files, 
     capsys.readouterr()
     flip(files[0])
     assert main(["check", "mine.yaml", *TINY, "--deep"]) == 2
-    assert "a.txt is not the file of mine.sha256" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "a.txt" in said
+    assert "mine.sha256" in said

@@ -32,7 +32,7 @@ def test_every_other_trunk_of_the_field_with_my_data_tokens_objective_and_traini
         raw = {"tokens.embed": "none"} if one.model.trunk == "resnet2d" else {}  # the embedding is part of the model
         assert (one.data, one.tokens, one.train) == (mine.data, mine.change(raw).tokens, mine.train)
         assert one.model == Recipe.load(one.name).model
-    with refuses("no shipped recipe", mine.name):
+    with refuses(mine.name, key="--rivals"):
         rivals(mine.change({"model": {"kind": "masked_autoencoder"}, "objective": {"kind": "masked"}}))
 
 

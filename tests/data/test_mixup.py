@@ -83,7 +83,7 @@ def test_the_loss_is_that_of_both_classes(balance):
     batch = Fetch(dataset, BatchSampler(N, N, seed=1), tokens, objective)[0]
     inputs, logits = batch.inputs(), torch.randn(N, 3, generator=torch.Generator().manual_seed(0))
     own, other, share = batch.samples["label"], batch.samples[PARTNER], batch.samples[SHARE]
-    loss, _ = objective.judged(logits, inputs)
+    loss, _ = objective.loss_and_outputs(logits, inputs)
     probability = logits.log_softmax(-1).double().numpy()
     target = 0.9 * np.eye(3) + 0.1 / 3
     wanted = -share * (target[own] * probability).sum(1) - (1 - share) * (target[other] * probability).sum(1)

@@ -149,8 +149,8 @@ def test_a_compiled_step_is_one_graph_and_gives_the_same():
     fast = torch.compile(step, backend="eager", fullgraph=True, dynamic=False)
     torch.testing.assert_close(fast(inputs)[0], step(inputs)[0])
     view = batch.inputs(packed=True, width=64).stream
-    seen = torch.compile(model.look, backend="eager", fullgraph=True, dynamic=False)(view)
-    expected = model.look(view)
+    seen = torch.compile(model.select_visible, backend="eager", fullgraph=True, dynamic=False)(view)
+    expected = model.select_visible(view)
     count = expected.view.valid.total
     assert count < seen.view.valid.total == 20 < 64
     torch.testing.assert_close(seen.view.columns["at"][:count], expected.view.columns["at"])

@@ -27,7 +27,7 @@ from sciformer.models.base import Entrance, Model
 from sciformer.models.encoder import Encoded
 from sciformer.nn import Attention, MeanPool, Ragged, Sight, Watch
 from sciformer.nn.trunks.deep_sets import DeepSets
-from sciformer.nn.watch import look
+from sciformer.nn.watch import inner_watch
 from sciformer.recipe import Recipe
 from sciformer.recipe.registry import REGISTERED
 from sciformer.run import Run
@@ -129,11 +129,13 @@ class PairNetwork(nn.Module):
     def encode(self, view, watch=None):
         found = {}
         for name, one in view.streams.items():
-            x = self.trunk[name](self.entrance[name](one), one.valid, at=one.columns.get("at"), watch=look(watch, name))
+            x = self.trunk[name](
+                self.entrance[name](one), one.valid, at=one.columns.get("at"), watch=inner_watch(watch, name)
+            )
             found[name] = (one.valid.pad(x), one.valid.valid) if isinstance(one.valid, Ragged) else (x, one.valid)
         x = own = found.pop(view.name)[0]
         for name, (memory, valid) in found.items():
-            x = x + self.between(own, memory, Sight(valid=valid), watch=look(watch, f"{view.name} to {name}"))
+            x = x + self.between(own, memory, Sight(valid=valid), watch=inner_watch(watch, f"{view.name} to {name}"))
         return Encoded(view.valid.flatten(x) if isinstance(view.valid, Ragged) else x, view.valid)
 
     def tokens(self, encoded):

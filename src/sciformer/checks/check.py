@@ -33,7 +33,7 @@ from ..testing import check_tokens
 from ..training.distributed import Ranks, find_device
 from ..training.finetune import load_pretrained
 from ..training.folder import Folder
-from ..training.step import bad_samples, rough_rows
+from ..training.step import bad_samples, nonfinite_rows
 from .estimate import try_training
 from .hashes import compare_hashes
 
@@ -170,7 +170,7 @@ def _count_bad_samples(checked: Checked, part: str, first: Batch, unit: str) -> 
         words = f"{len(tokens)} of {len(first)} {unit} of {part} contain NaN or infinity"
         checked.notes.append(f"{words}; the first is {unit[:-1]} {tokens[0]}.")
     for name, column in first.samples.items():
-        if number := int(rough_rows(column).sum()):
+        if number := int(nonfinite_rows(column).sum()):
             checked.notes.append(f"Column `{name}` is not finite in {number} {unit} of {part}.")
 
 
@@ -182,7 +182,7 @@ def _tokens(checked: Checked, assembly: Assembly, stream: str, own: bool) -> Non
         return
     section = assembly.tokens[stream]
     columns = [column.values if isinstance(column, Lists) else column for column in table.values()]
-    rough = any(rough_rows(column).any() for column in columns)
+    rough = any(nonfinite_rows(column).any() for column in columns)
     missing = list(section.tokenize(table).columns) if rough or not own else []  # ours may lack a column: errors
     found = check_tokens(section, table, missing=missing, draw=own)
     checked.problems += [f"tokens {problem}" for problem in found]

@@ -66,7 +66,7 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
     if expected:
         checked.figures["expected_loss"] = expected
         if loss > 1.3 * expected + 0.3:
-            words = f"The initial loss, {loss:.3f}, is above that of random guessing, {expected:.3f}"
+            words = f"The initial loss, {loss:.3f}, is above the loss of random guessing, {expected:.3f}"
             checked.notes.append(f"{words}: check that the inputs are scaled to numbers near 1.")
     parameters = sum(weight.numel() for weight in engine.step.parameters() if weight.requires_grad)
     checked.figures["parameters"] = parameters
@@ -105,7 +105,7 @@ def _check_missing_values(checked: Checked, engine: Engine, part: str, ids: list
         loss, _ = engine.step(made.inputs(engine.ranks.device))
     if not bool(torch.isfinite(loss)):
         words = f"{len(ids)} samples of {part} contain NaN or infinity and give a loss of {float(loss)}."
-        advice = "Correct or remove them; a training skips their steps and stops after train.max_skipped."
+        advice = "Correct or remove them; a training skips the steps with these samples, until train.max_skipped."
         checked.problems.append(f"{words} {advice}")
 
 

@@ -1,6 +1,6 @@
 """List of SHA-256 hashes of data files, in the format of `sha256sum -c`.
 
-A comparison with the list finds bits that have flipped since it was written. HDF5, Parquet and FITS files have no
+A comparison with the list finds bits that have flipped since the list was written. HDF5, Parquet and FITS files have no
 checksum of their own by default, so a flipped bit silently changes a number.
 """
 
@@ -31,10 +31,10 @@ def compare_hashes(listed: Path, files: Sequence[Path]) -> tuple[list[str], list
     known = read_hashes(listed)
     changed = [file for file, digest in found.items() if known.get(file.resolve(), digest) != digest]
     new = [file for file in found if file.resolve() not in known]
-    problems = [f"{file} is not the file of {listed}: its SHA-256 is {found[file][:16]}..." for file in changed]
+    problems = [f"{file} differs from its hash in {listed}: its SHA-256 is {found[file][:16]}..." for file in changed]
     problems = [f"{problem} Copy it again, or remove {listed.name} if the change is wanted." for problem in problems]
     notes = [f"{len(new):,} files are not in {listed}, the first is {new[0]}."] if new else []
-    return problems, notes + [f"{len(found) - len(changed) - len(new):,} files are those of {listed}."]
+    return problems, notes + [f"{len(found) - len(changed) - len(new):,} files agree with their hashes in {listed}."]
 
 
 def hash_of(path: Path) -> str:

@@ -52,7 +52,7 @@ RunFolder = Annotated[Path, Parameter(converter=run_path)]
 Quiet = Annotated[bool, Parameter(name="--quiet", help="Show no progress.")]
 Overwrite = Annotated[bool, Parameter(name="--overwrite", help="Replace an existing file.")]
 AcceptDrift = Annotated[
-    bool, Parameter(name="--accept-drift", help="Go on if a column has another scale than in training.")
+    bool, Parameter(name="--accept-drift", help="Continue even if a column has another scale than in training.")
 ]
 MapColumns = Annotated[
     tuple[str, ...],
@@ -63,7 +63,7 @@ MapColumns = Annotated[
 ]
 Plugins = Annotated[
     tuple[Path, ...],
-    Parameter(name="--plugin", help="Python file or folder of your own to load; repeat the option for several."),
+    Parameter(name="--plugin", help="Your own Python file or folder to load; repeat the option for several."),
 ]
 
 
@@ -121,7 +121,7 @@ def parse_columns(pairs: tuple[str, ...]) -> dict[str, str]:
 def open_run(
     path: Path, plugins: tuple[Path, ...], columns: tuple[str, ...] = (), files: Sequence[Path] | None = None
 ) -> Run:
-    """Open a run folder; changes of recipe keys are refused, except for the reading of files.
+    """Open a run folder; only recipe keys for the reading of files may be changed.
 
     columns   pairs OURS=THEIRS, for columns that have other names in new files
     files     new files to read, for commands that read files

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import sys
 
-from . import exchange, look, simulate, train, use
+from . import exchange, inspection, simulate, train, use
 from .app import app
 from .terminal import RECIPE_CHANGES, console, run_and_report
 
-COMMAND_MODULES = (train, use, look, simulate, exchange)  # importing a module adds its commands to the app
+COMMAND_MODULES = (train, use, inspection, simulate, exchange)  # importing a module adds its commands to the app
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -118,7 +118,7 @@ def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
 
 
 def show_run(run: Run, console: Console) -> None:
-    """Print the scores of a finished training, the path of its report, a next command."""
+    """Print the scores and the report path of a finished training, and a next command."""
     from ..metrics import AtLeast
 
     path = run.path / "scores.json"

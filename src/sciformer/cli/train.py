@@ -83,7 +83,7 @@ def new(
     )
     RECIPE_CHANGES.clear()  # they are in the recipe now
     if getattr(load_recipe(str(path)).data, "bad_files", "") == "skip":
-        print(f"some files cannot be read and are skipped: the head of {path} names them")
+        print(f"some files cannot be read and are skipped; the comments at the top of {path} list them")
     print(f"wrote {path}")
     print(next_steps("sciformer check PATH", "sciformer train PATH", path=path))
 
@@ -97,8 +97,8 @@ def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False, ha
     deep
         Check all samples of every part, not only the first ones.
     hashes
-        List of the SHA-256 of all data files, as sha256sum writes it: compared, or written if it does not exist
-        (default: with --deep, RECIPE.sha256 beside the recipe, if it exists).
+        File with the SHA-256 hashes of all data files, in the format of sha256sum. If it exists, the data files are
+        compared with it; otherwise it is written (default: with --deep, RECIPE.sha256 beside the recipe, if it exists).
     """
     plugins = load_plugins(plugin)
     made = load_recipe(recipe)
@@ -214,7 +214,8 @@ def compare(
     run
         Folder of all runs (default: runs/compare).
     grid
-        Values to try for a key: `--grid train.learning_rate=1e-3,3e-4`. The best on the validation part is compared.
+        Values to try for a key: `--grid train.learning_rate=1e-3,3e-4`. The value with the best validation score is
+        compared.
     labels
         Numbers of labels per class to train with: `--labels 20,100,all` (data.labels_per_class). Each number has its
         own rows, verdict and point in the figure.
@@ -240,7 +241,7 @@ def compare(
 
 
 def _load_compared(names: tuple[str, ...], rivals: bool) -> list[Recipe]:
-    """Recipes to compare; a single recipe is compared with rivals or its changed copy."""
+    """Recipes to compare; a single recipe gets other models or its changed copy."""
     from ..comparison.rivals import changed_rival, split_changes
     from ..comparison.rivals import rivals as rivals_of
 

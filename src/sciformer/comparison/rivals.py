@@ -1,4 +1,4 @@
-"""Alternative models («rivals») for the data, tokens and objective of a recipe."""
+"""Other models for the data, tokens and objective of a recipe (--rivals)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARED_SECTIONS = ("data", "train")  # changes of these sections belong to all r
 
 
 def split_changes(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split changes: `data` and `train` for all recipes, other keys for the rival."""
+    """Split changes: `data` and `train` for all recipes, other keys for one recipe."""
     shared = {key: value for key, value in changes.items() if key.partition(".")[0] in SHARED_SECTIONS}
     return shared, {key: value for key, value in changes.items() if key not in shared}
 
@@ -36,13 +36,14 @@ def changed_rival(recipe: Recipe, changed: Recipe, keys: Mapping[str, Any]) -> R
 
 
 def rivals(recipe: Recipe, log: Callable[[str], None] = log_nothing) -> list[Recipe]:
-    """Shipped models of the same field, as recipes for the data of this recipe.
+    """Recipes with other models of the same field, for the data of this recipe.
 
-    The rivals have the data, tokens, objective and training of this recipe, with their own embedding and head. For each
-    other trunk there is one rival: the recipe with the model of the nearest size, built for these data.
+    They have the data, tokens, objective and training of this recipe, and the model of a shipped recipe with its own
+    embedding and head. For each other trunk, the model of the nearest size is taken.
     """
     if len(recipe.streams) > 1:
-        raise UserError("recipes with several streams have no rivals", hint="Name the recipes to compare.")
+        message = f"--rivals cannot be used with several streams of tokens ({', '.join(recipe.streams)})"
+        raise UserError(message, hint="Name the recipes to compare.", key="--rivals")
     field = _field_of(recipe)
     others = [Recipe.load(name) for name in recipes()] if field else []
     possible = [one for one in others if _field_of(one) == field and _fits(one, recipe)]
@@ -54,12 +55,13 @@ def rivals(recipe: Recipe, log: Callable[[str], None] = log_nothing) -> list[Rec
             made = _transfer(other, recipe)
             far = abs(math.log(_parameters(made, state) / size))
         except UserError as error:
-            log(f"note: {other.name} is no rival for these data: {error.message}")
+            log(f"note: the model of {other.name} cannot be used with these data: {error.message}")
             continue
         if far < nearest.get(other.model.trunk, (math.inf,))[0]:
             nearest[other.model.trunk] = (far, made)
     if not nearest:
-        raise UserError(f"no shipped recipe is a rival of {recipe.name}", hint="Name the recipes to compare.")
+        message = f"no other shipped recipe has a model for the data and the objective of {recipe.name}"
+        raise UserError(message, hint="Name the recipes to compare.", key="--rivals")
     return [made for _, made in nearest.values()]
 
 

@@ -30,13 +30,16 @@ Point = dict[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """Mean (or median) over runs, sample standard deviation (NaN for one run), count."""
+    """Mean (or median) over runs, its spread, and the number of runs.
+
+    spread   sample standard deviation (NaN for one run)
+    """
 
     mean: float
     spread: float
     count: int
     bound: bool = False
-    """Whether a value is only a lower bound, so that the mean is a lower bound too (default: false)."""
+    """Whether a value is only a lower bound; the mean is then a lower bound too."""
 
     @classmethod
     def from_values(cls, values: Sequence[float], median: bool = False) -> Figure:
@@ -305,7 +308,7 @@ def _irrelevant_keys(recipe: Recipe) -> list[str]:
 
 
 def section_differences(recipes: Mapping[str, Recipe]) -> list[str]:
-    """Describe how recipes differ from the first in data, tokens and objective."""
+    """Describe differences from the first recipe in data, tokens and objective."""
     (name, base), *others = recipes.items()
     warnings = []
     for other, recipe in others:

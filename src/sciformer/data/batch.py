@@ -21,7 +21,7 @@ __all__ = ["Batch", "ModelInputs", "Stream", "StreamView", "Valid", "describe", 
 
 Column = Array
 MAX_SHOWN_LETTERS = 32  # characters of a string in `describe`
-MAX_PLACES_PER_VALUE = 8  # largest ratio of table cells to values that is worth the memory
+MAX_PLACES_PER_VALUE = 8  # largest ratio of table cells to values; larger tables would waste memory
 
 
 @dataclass(frozen=True)
@@ -81,22 +81,22 @@ class Stream:
         return Stream(self.columns, self.lengths.sum(keepdims=True))
 
     def with_columns(self, **columns: Column) -> Stream:
-        """A copy with columns added or replaced."""
+        """Copy with added or replaced columns."""
         return Stream({**self.columns, **columns}, self.lengths)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples: streams of tokens, sample columns (B, ...), and ids (B,) in the dataset."""
+    """Samples: token streams, sample columns (B, ...), and ids (B,) in the dataset."""
 
     streams: dict[str, Stream]
     samples: dict[str, Array] = field(default_factory=dict)
     ids: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    count: float = 0  # divisor of the loss: number of tokens or samples, by the objective
+    count: float = 0  # divisor of the loss: number of tokens or samples, depending on the objective
     sent: tuple[str, ...] | None = None  # sample columns for ModelInputs (default: all numeric columns)
     room: tuple[int, int] | None = None  # rows and width to pad to, for steps of fixed shape
-    most: dict[str, int] = field(default_factory=dict)  # maximum tokens of a stream in the model
-    aside: dict[str, tuple[str, ...]] = field(default_factory=dict)  # columns of a stream that stay on the host
+    most: dict[str, int] = field(default_factory=dict)  # stream -> maximum number of tokens in the model
+    aside: dict[str, tuple[str, ...]] = field(default_factory=dict)  # stream -> columns that stay on the host
 
     def __len__(self) -> int:
         return len(next(iter(self.streams.values()), self.ids))
@@ -107,12 +107,12 @@ class Batch:
         return self.streams[stream_name(self.streams)]
 
     def with_columns(self, stream: Stream | None = None, name: str = "", /, **samples: Array) -> Batch:
-        """A copy with a stream replaced (default: the only stream), or sample columns added."""
+        """Copy with a replaced stream (default: the only one), or more sample columns."""
         new = {} if stream is None else {stream_name(self.streams, name): stream}
         return replace(self, streams={**self.streams, **new}, samples={**self.samples, **samples})
 
     def only(self, stream: str) -> Batch:
-        """A copy with only this stream."""
+        """Copy with only this stream."""
         return replace(self, streams={stream: self.streams[stream]})
 
     def take(self, rows: Array) -> Batch:
@@ -128,7 +128,7 @@ class Batch:
         return sum(int(stream.lengths.sum()) for stream in self.streams.values())
 
     def widest(self, packed: bool = False) -> int:
-        """Tokens of the longest sample or, if packed, of the largest stream in total."""
+        """Most tokens in a sample or, if `packed`, in all samples of a stream together."""
         lengths = [stream.lengths for stream in self.streams.values()]
         return max((int(some.sum() if packed else some.max()) for some in lengths if len(some)), default=0)
 
@@ -144,7 +144,7 @@ class Batch:
     ) -> ModelInputs:
         """Tensors on a device, padded (to a `multiple` of tokens) or packed.
 
-        width    pad every stream to this number of tokens, for fixed shapes; if packed, the total of all samples
+        width    pad every stream to this number of tokens, for fixed shapes (per sample; if packed, in total)
         rows     pad the batch with empty samples to this number of rows; `real` is False for them
         moves    whether the tensors will be copied to another device; the packed layout is then computed on that device
         shares   store the coordinates `at` once, as (N, A), if they are equal in all samples
@@ -222,7 +222,7 @@ def describe(samples: Mapping[str, Array]) -> dict[str, str]:
 
 
 def _short(text: str) -> str:
-    """Shorten a long path to its file name, and another long string to its end."""
+    """Shorten a long string: a path to its file name, other strings to their end."""
     if len(text) <= MAX_SHOWN_LETTERS:
         return text
     name = text.rpartition("/")[2]

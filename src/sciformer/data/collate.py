@@ -28,7 +28,7 @@ class StreamView:
     """Tensors of a stream, padded or packed.
 
     columns  padded (B, N, ...) or packed (T, ...)
-    valid    mask (B, N) or None if padded, a `Ragged` layout if packed
+    valid    padded: mask (B, N), or None if all tokens are real; packed: a `Ragged` layout
     """
 
     columns: dict[str, Tensor]
@@ -56,7 +56,7 @@ class ModelInputs:
     real: Tensor | None = None
     """Mask (B,) of real samples, False for padding rows; None if all are real."""
     carried: dict[str, Tensor] = field(default_factory=dict)
-    """Tensors that the objective keeps from step to step."""
+    """Tensors of the objective, carried from step to step."""
     divided: bool = False
     """Whether the batch is distributed over several ranks."""
 
@@ -67,7 +67,7 @@ class ModelInputs:
         return self.placed(iter(_sent(list(self.tensors()), device)))
 
     def placed(self, moved: Iterator[Tensor]) -> ModelInputs:
-        """A copy that holds the tensors `moved`, given in the order of `tensors()`."""
+        """Copy with the tensors `moved`, in the order of `tensors()`."""
         views = {}
         for name, view in self.streams.items():
             columns, valid = {key: next(moved) for key in view.columns}, view.valid
@@ -87,7 +87,7 @@ class ModelInputs:
         return names, laid, sizes, tuple(self.samples), self.real is None
 
     def tensors(self) -> Iterator[Tensor]:
-        """All tensors; of a packed layout only `lengths`, which define the layout."""
+        """All tensors of the batch; for a packed layout, only `lengths`, which define it."""
         for view in self.streams.values():
             yield from view.columns.values()
             if view.valid is not None:
@@ -101,7 +101,7 @@ class ModelInputs:
         return loss if self.real is None else loss.masked_fill(~self.real, 0)
 
     def gathered(self, rows: Tensor) -> tuple[Tensor, slice]:
-        """Gather rows (B, ...) of all ranks, with gradients; also return the own slice."""
+        """Rows (B, ...) of all ranks, with gradients, and the slice of this rank's rows."""
         if self.real is not None:
             rows = rows[self.real]
         return gather_rows(rows) if self.divided else (rows, slice(0, len(rows)))
@@ -118,7 +118,7 @@ class ModelInputs:
 
 
 def stream_name(streams: Iterable[str], name: str = "") -> str:
-    """Check the name of a stream (default: the name of the only stream)."""
+    """Checked name of a stream (default: the only stream)."""
     names = list(streams)
     if name in names:
         return name
@@ -189,7 +189,7 @@ def numeric(column: Array) -> bool:
 
 
 def tensor_of(column: Array, device: torch.device) -> Tensor:
-    """Convert a column to a tensor on the device: integers to int64, floats to float32."""
+    """Convert a column to a tensor on the device, as int64, float32 or bool."""
     dtype = DTYPES.get(column.dtype.kind, column.dtype)
     own = np.require(column, dtype, ["C", "W"])  # copies arrays of other byte order and read-only arrays
     return torch.from_numpy(own).to(device)
@@ -203,7 +203,11 @@ def filled(column: Array, rows: int) -> Array:
 
 
 def packed_view(stream: Stream, device: torch.device, width: int | None, most: int | None, lay: bool) -> StreamView:
-    """Packed columns (T, ...); with `width`, padded at the end to a fixed total length."""
+    """Packed columns (T, ...), padded at the end to `width` tokens if it is given.
+
+    most   maximum number of tokens of a sample in the model (default: unlimited)
+    lay    whether to compute the layout now; False: on another device, after a copy
+    """
     lengths, columns = stream.lengths, stream.columns
     total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0
     pairs = int((lengths.astype(np.int64) * (lengths + 1) // 2).sum())
@@ -216,7 +220,7 @@ def packed_view(stream: Stream, device: torch.device, width: int | None, most: i
 
 
 def padded_view(stream: Stream, device: torch.device, wide: int, masked: bool, shares: bool) -> StreamView:
-    """Padded columns (B, wide, ...); a mask only if lengths differ, or if `masked`."""
+    """Padded columns (B, wide, ...); mask only if lengths differ or `masked` is true."""
     lengths = stream.lengths
     if not masked and len(lengths) and (lengths == wide).all():
         shaped = {name: c.reshape(len(lengths), wide, *c.shape[1:]) for name, c in stream.columns.items()}

@@ -42,8 +42,8 @@ def rows_of(table: Table) -> int:
     """Number of samples in a table; columns of different length are refused."""
     sizes = {name: len(column) for name, column in table.items()}
     if len(set(sizes.values())) > 1:
-        told = ", ".join(f"`{name}` has {size}" for name, size in sizes.items())
-        raise UserError(f"the columns have different lengths: {told}")
+        found = ", ".join(f"`{name}` has {size}" for name, size in sizes.items())
+        raise UserError(f"the columns have different lengths: {found}")
     return next(iter(sizes.values()), 0)
 
 

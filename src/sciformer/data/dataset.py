@@ -44,7 +44,7 @@ class Dataset:
               all other tokens have -1.
     asked     stream of the labels and of `until` (default: the only stream for labels, all streams for `until`)
     until     truncate samples at this distance from their first token (default: no truncation)
-    watch     function of the table and the streams of every piece that is loaded, which returns further sample columns
+    watch     function called with the table and the streams of every loaded piece; it returns further sample columns
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Dataset:
 
     @property
     def unit(self) -> str:
-        """Unit that the ids of `batch` count: samples or windows."""
+        """Unit of the ids of `batch`: samples or windows."""
         return "samples" if self.windows is None else "windows"
 
     @property
@@ -123,19 +123,19 @@ class Dataset:
 
     @cached_property
     def lengths(self) -> Array | None:
-        """Number of tokens (n,) of every sample, summed over the streams; None with windows."""
+        """Number of tokens (n,) of each sample in all streams; None with windows."""
         return None if self.windows is not None or not self.sizes else self._counted(0)
 
     @cached_property
     def widths(self) -> Array:
-        """Number of tokens (n,) of every sample or window, in its longest stream."""
+        """Number of tokens (n,) of each sample or window in its longest stream."""
         if self.windows is None:
             return self._counted(1) if self.sizes else np.zeros(0, np.int64)
         return np.concatenate([np.zeros(0, np.int64), *(index.widths for index in self.indices.values())])
 
     @property
     def bucket_lengths(self) -> Array | None:
-        """Lengths (n,) for batches of similar length; None if windows have equal length."""
+        """Lengths (n,) for batches of similar length; None if all windows are equal."""
         if self.windows is None:
             return self.lengths
         return self.widths if self.windows.rule != "full" and self.width is None else None
@@ -258,7 +258,7 @@ class Dataset:
             self._load(piece)
 
     def load_first(self) -> None:
-        """Load the first piece, so that `watch` has seen some samples."""
+        """Load the first piece, so that `watch` is called at least once."""
         if self.sizes:
             self._load(0)
 
@@ -296,7 +296,7 @@ class Dataset:
         return batch
 
     def _cut(self, piece: int, streams: dict[str, Stream]) -> dict[str, Stream]:
-        """Truncate each stream to its maximum length, except the stream that is cut into windows."""
+        """Truncate each stream to its maximum length, except the windowed stream."""
         made, long = dict(streams), np.zeros(len(next(iter(streams.values()))), bool)
         for name, stream in streams.items():
             tokens = self.tokens[name]
@@ -311,7 +311,7 @@ class Dataset:
         return self.__dict__ | {"pool": None, "coming": {}}
 
     def all(self, limit: int | None = None) -> Batch:
-        """All samples, or the first `limit`, in one batch; for inspection, not for training."""
+        """All samples, or the first `limit`, in one batch (not for training)."""
         return self.batch(np.arange(len(self))[:limit])
 
     def sample_column(self, name: str) -> Array:

@@ -1,4 +1,4 @@
-"""Base classes of file readers: find, scan and split files, and read them in pieces.
+"""Base classes of file readers: find, scan and split files, and read pieces.
 
 A new reader is a `FileSet`, the section of a recipe, with a `FilePlan` that converts rows of a file to a table. Skipped
 samples are counted and reported in notes.
@@ -44,9 +44,9 @@ class TaggedFiles(Data):
     files: list[str] = Field(default_factory=list)
     """Training files: names or globs; CLASS:FILE sets the class of all samples in the files."""
     valid: list[str] = Field(default_factory=list)
-    """Validation files, to choose the best model (default: samples of `files`, by `split`)."""
+    """Validation files, to choose the best model (default: a part of `files`, by `split`)."""
     test: list[str] = Field(default_factory=list)
-    """Test files, for the final evaluation (default: samples of `files`, by `split`)."""
+    """Test files, for the final evaluation (default: a part of `files`, by `split`)."""
     extra_parts: dict[str, list[str]] = Field(default_factory=dict)
     """Files of further test sets, by name, each evaluated separately: {test2017: [NAME, ...]} (default: none)."""
     split: Split = Split()
@@ -65,7 +65,7 @@ class TaggedFiles(Data):
         return {part: names for part, names in given.items() if names or part == "train"}
 
     def absolute_paths(self) -> Self:
-        """A copy with absolute paths."""
+        """Copy with absolute paths."""
         found: dict[str, Any] = {part: _located(getattr(self, part)) for part in ("files", "valid", "test")}
         found["extra_parts"] = {part: _located(names) for part, names in self.extra_parts.items()}
         return self.model_copy(update=found)
@@ -162,7 +162,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a file: start .. stop - 1, or only start + `kept`."""
+    """Rows of a file: start .. stop - 1, or of these only the rows start + `kept`."""
 
     path: Path
     tag: str
@@ -180,7 +180,13 @@ class Rows:
 
 
 class Seen(NamedTuple):
-    """Scan of some rows: kept rows, their columns and list lengths, and present columns."""
+    """Scan of some rows.
+
+    kept      row numbers of the samples to use
+    columns   columns needed before loading
+    lengths   list lengths, by column
+    has       columns that are present
+    """
 
     kept: Array
     columns: dict[str, Array]
@@ -189,19 +195,19 @@ class Seen(NamedTuple):
 
 
 class FilePlan:
-    """Base class: how to read each file of a set."""
+    """Base class of plans for reading the files of a set."""
 
     wishes: tuple[str, ...]
     """Names of optional columns."""
     keeps_files: ClassVar[bool] = False
-    """Whether a scan keeps its file open; the file must then survive pickling and forking."""
+    """Whether a scan keeps its file open; an open file must survive pickling and forking."""
 
     def open(self, path: Path) -> Any:
         """Open a file; the result has `rows` and `edges`."""
         raise NotImplementedError
 
-    def look(self, file: Any, tag: str, start: int, stop: int, counts: Counts) -> Seen:
-        """Scan the rows start .. stop - 1, and add samples left out to `counts`."""
+    def scan_rows(self, file: Any, tag: str, start: int, stop: int, counts: Counts) -> Seen:
+        """Scan the rows start .. stop - 1; count the samples left out in `counts`."""
         raise NotImplementedError
 
     def load(self, scan: Any, rows: Rows) -> Table:
@@ -209,22 +215,22 @@ class FilePlan:
         raise NotImplementedError
 
     def aligned(self) -> Self:
-        """A copy of the plan that keeps empty samples."""
+        """Copy of the plan that keeps empty samples."""
         raise NotImplementedError
 
     def without(self, names: Collection[str]) -> Self:
-        """A copy without these optional columns."""
+        """Copy without these optional columns."""
         return replace(self, wishes=tuple(name for name in self.wishes if name not in names))  # type: ignore[type-var]
 
     def own(self, tag: str) -> Collection[str]:
-        """Columns computed by the plan, which hide columns of the file with the same name."""
+        """Columns computed by the plan; they replace columns of the file."""
         return ()
 
     def scan(self, path: Path, tag: str, size: int) -> Scan:
         """Scan all rows of a file, `size` rows at a time."""
         file, counts = self.open(path), Counts()
         runs = list(stretches(file.edges, file.rows, size))
-        seen = [self.look(file, tag, start, stop, counts) for start, stop in runs]
+        seen = [self.scan_rows(file, tag, start, stop, counts) for start, stop in runs]
         has = {name for one in seen for name in one.has}
         columns: dict[str, Array | Words] = {
             name: np.concatenate([one.columns[name] for one in seen]) for name in seen[0].columns
@@ -243,7 +249,10 @@ class FilePlan:
 
 
 def stretches(edges: Array, rows: int, size: int) -> Iterator[tuple[int, int]]:
-    """Runs of at most `size` rows; each ends at an edge if its second half has an edge."""
+    """Divide rows into runs of at most `size` rows.
+
+    If the second half of a run contains an edge, the run ends at the edge.
+    """
     start = 0
     while start < rows:
         stop = min(start + size, rows)
@@ -257,15 +266,15 @@ def stretches(edges: Array, rows: int, size: int) -> Iterator[tuple[int, int]]:
 def known_columns(scans: Sequence[Scan], name: str, unit: str = "samples") -> Array:
     """Values of a column for all samples, from the scans."""
     if lacking := [scan.path for scan in scans if name not in scan.columns]:
-        message = f"{lacking[0]} has no column `{name}`, needed to split the {unit}"
+        message = f"{lacking[0]} has no column `{name}`, which is needed to split the {unit}"
         raise UserError(message, key="data.split", file=lacking[0])
     return np.concatenate([scan.columns[name][:] for scan in scans])
 
 
 def note_missing_columns(scans: Sequence[Scan], asked: Collection[str], notes: list[str], but: str = "") -> list[str]:
-    """Optional columns (except `but`) that are missing in at least one file.
+    """Optional columns, except `but`, with at least one file that lacks them.
 
-    A note is added if only some of the files lack a column, or if the column is in `asked`.
+    A note is added for a column that only some files lack, and for missing columns in `asked`.
     """
     names = list(dict.fromkeys(name for scan in scans for name in scan.lacks if name != but))
     for name in names:
@@ -307,16 +316,20 @@ class FileSet(TaggedFiles):
     """Singular noun for a sample, in messages."""
 
     bad_files: Literal["stop", "skip"] = "stop"
-    """Unreadable files: stop with an error, or skip the file with a note (default: stop)."""
+    """Unreadable files. stop: raise an error; skip: leave out the file, with a note (default: stop)."""
     chunk_size: int = Field(default=4096, ge=16)
-    """Samples per chunk (default: 4,096); training shuffles across several chunks in memory."""
+    """Samples per chunk; training shuffles across several chunks in memory (default: 4,096)."""
 
     def plan(self, training: bool) -> Any:
         """Plan for reading files, for training or for evaluation and prediction."""
         raise NotImplementedError
 
     def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
-        """Notes on samples left out; `kept` of `total` samples are used."""
+        """Notes on samples left out.
+
+        total   number of samples; `kept` of them are used
+        whose   ` of valid`, to be added after the noun; empty for the training part
+        """
         return []
 
     def find(self, names: Sequence[str | Path]) -> list[Tagged]:
@@ -361,8 +374,8 @@ class FileSet(TaggedFiles):
         if len(source.sizes) <= MAX_PIECES_IN_MEMORY or widest <= 2 * size:
             return []
         return [
-            f"Files are compressed in blocks of {widest:,} {self.unit}s, but read {size:,} at a time: "
-            f"a data.chunk_size above {self.chunk_size:,} decompresses them less often."
+            f"Files are compressed in blocks of {widest:,} {self.unit}s, but read {size:,} at a time. "
+            f"With a data.chunk_size above {self.chunk_size:,}, each block is decompressed less often."
         ]
 
     def scan(self, plan: Any, log: Any, notes: list[str]) -> dict[str, list[Scan]]:
@@ -412,7 +425,7 @@ class FileSet(TaggedFiles):
         notes = list[str]()
         scans = self.scan_others(plan, files, notes)
         plan = self.agree(plan, scans, notes, training=False)
-        self._tell(scans, notes)
+        self._note_counts(scans, notes)
         return self.pieces(plan, [(scan, scan.kept) for scan in scans], mixed=False, notes=notes)
 
     def _scan_part(self, plan: Any, files: Sequence[Tagged], log: Any, notes: list[str], part: str) -> list[Scan]:
@@ -431,25 +444,25 @@ class FileSet(TaggedFiles):
                 notes.append(f"left out {path}: {error.message}.")
         if not scans:
             raise UserError(f"no file of the part {part} can be read", hint=" ".join(notes[:4]))
-        self._tell(scans, notes, f" for {part}", "" if part == "train" else f" of {part}")
+        self._note_counts(scans, notes, f" for {part}", "" if part == "train" else f" of {part}")
         self.check_part(files, scans, notes, part)
         return scans
 
-    def _tell(self, scans: Sequence[Scan], notes: list[str], why: str = "", whose: str = "") -> None:
+    def _note_counts(self, scans: Sequence[Scan], notes: list[str], why: str = "", whose: str = "") -> None:
         """Add notes on skipped samples; raise an error if no sample remains."""
         counts = sum((scan.counts for scan in scans), Counts())
         total, kept = sum(scan.rows for scan in scans), sum(len(scan.kept) for scan in scans)
         notes += self.describe_counts(counts, total, kept, whose)
         if not kept:
-            raise UserError(f"none of the {total:,} {self.unit}s{why} are left", hint=" ".join(notes))
+            raise UserError(f"no {self.unit} is left{why}; all {total:,} were left out", hint=" ".join(notes))
 
 
 def wanted_columns(
     state: Mapping[str, Any], carried: Sequence[str], key: str, training: bool
 ) -> tuple[dict[str, str] | None, tuple[str, ...]]:
-    """Required columns (see `Data.want`) with the recipe key that needs each, and optional columns.
+    """Required columns {name: its user} and optional columns, as set by `Data.want`.
 
-    carried   columns copied to the predictions, named by the recipe key `key`
+    carried   columns copied to the predictions; `key` is the recipe key that lists them
     """
     if "names" not in state:
         return None, ()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..objectives.base import Objective
     from ..tokens.base import Tokens
 
-MAX_RETRIES = 3  # restarts of lost workers in a row
+MAX_RETRIES = 3  # maximum number of successive restarts of lost workers
 PREFETCHED = 2  # batches that a worker prepares ahead
 MAX_WAIT = 5.0  # seconds for a worker to end before it is killed
 TIMED_STEPS = 30  # steps over which the time is measured
@@ -115,19 +115,19 @@ def load(
 
 def _here(fetch: Fetch, first: int, last: int, log: Callable[[str], None]) -> Generator[Batch]:
     """Yield batches prepared in this process; log once if preparation is slow."""
-    watched = range(first + TIMED_STEPS, first + 2 * TIMED_STEPS)  # the first steps are slow for other reasons
+    timed = range(first + TIMED_STEPS, first + 2 * TIMED_STEPS)  # the first steps are slow for other reasons
     began = preparing = 0.0
     for step in range(first, last):
         now = time.monotonic()
-        if step == watched.start:
+        if step == timed.start:
             began, preparing = now, 0.0
-        elif step == watched.stop:
+        elif step == timed.stop:
             each, whole = preparing / TIMED_STEPS, (now - began) / TIMED_STEPS
             if each > whole / 2 and each * (last - step) > MIN_WARNED_SECONDS:
                 beside = min(max(1, (os.cpu_count() or 2) - 1), 8, round(each / max(whole - each, each / 8)) or 1)
                 log(
-                    f"preparing a batch takes {1000 * each:.0f} of the {1000 * whole:.0f} ms of a step: "
-                    f"train.workers: {beside} would do it in parallel"
+                    f"preparing a batch takes {1000 * each:.0f} of the {1000 * whole:.0f} ms of a step; "
+                    f"set train.workers: {beside} to prepare batches in parallel"
                 )
         batch = fetch[step]
         preparing += time.monotonic() - now
@@ -135,7 +135,7 @@ def _here(fetch: Fetch, first: int, last: int, log: Callable[[str], None]) -> Ge
 
 
 class _Lost(Exception):
-    """A worker that died."""
+    """Error: a worker died."""
 
 
 class _Parcel(NamedTuple):
@@ -232,7 +232,10 @@ def _work(fetch: Fetch, pipe: Connection, parent: Connection) -> None:
 
 
 def _sendable(error: Exception) -> Exception:
-    """The exception with the worker's traceback as a note; a RuntimeError if it cannot be pickled."""
+    """Exception with the worker's traceback as a note.
+
+    An exception that cannot be pickled becomes a RuntimeError.
+    """
     note = f"in a data worker:\n{traceback.format_exc()}"
     try:
         pickle.loads(pickle.dumps(error))

@@ -76,7 +76,7 @@ class SampleRandom:
         return mix(np.repeat(words, lengths) + mix(place))
 
     def uniform(self, name: str, lengths: Integers | None = None) -> Floats:
-        """Uniform numbers in [0, 1): per sample (B,), or with lengths per token (T,)."""
+        """Uniform numbers in [0, 1), per sample (B,); with `lengths`, per token (T,)."""
         return (self._draw(name, lengths) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def integers(self, name: str, high: int, lengths: Integers | None = None) -> Integers:

@@ -68,7 +68,7 @@ class BatchSampler:
         return 1 if self.lengths is None else len(np.unique(rounded(self.lengths, multiple)))
 
     def widest(self) -> int:
-        """Step of the first epoch with the longest sample, if batches differ in width."""
+        """Step with the longest sample in the first epoch (0 for batches of one width)."""
         return 0
 
     def at(self, step: int) -> tuple[int, int]:
@@ -87,7 +87,7 @@ class BatchSampler:
             first = stop
 
     def ahead(self, epoch: int, step: int) -> Integers:
-        """Pieces to load: this step's group, then the next; empty for a single piece."""
+        """Pieces to load for a step: its group, then the next; empty for a single piece."""
         if len(self.chunks) == 1:
             return self.chunks[:0]
         group = self._group(epoch, step)
@@ -193,7 +193,7 @@ class TokenBudgetSampler(BatchSampler):
         return -(-int(self.rows[kind]) // world), int(self.kinds[kind])
 
     def widest(self) -> int:
-        """Step of the first epoch with the longest sample."""
+        """Step with the longest sample in the first epoch."""
         ids, turn = self._epoch(0)
         number = np.searchsorted(self.starts, np.flatnonzero(ids == self.widths.argmax()), side="right") - 1
         return int(np.flatnonzero(turn == number)[0])
@@ -299,5 +299,5 @@ def make_sampler(
 
 
 def share(ids: Integers, rank: int, world: int) -> Integers:
-    """Slice of a global batch for one of `world` ranks, of nearly equal size."""
+    """Slice of a global batch for one of `world` ranks; sizes differ by at most 1."""
     return np.array_split(ids, world)[rank]

@@ -105,7 +105,7 @@ class Data(Section):
     column_keys: ClassVar[tuple[str, ...]] = ()
     """Keys that name a column of the files; `with_columns` sets them."""
     renames_columns: ClassVar[bool] = False
-    """Whether `read` gives further columns the names of `state["renames"]`, {ours: theirs}."""
+    """Whether `read` also renames other columns by `state["renames"]`, {new name: name in the file}."""
     reading_keys: ClassVar[tuple[str, ...]] = ()
     """Keys that may have other values for new files: `predict RUN FILES --data.errors replace`."""
 
@@ -116,7 +116,7 @@ class Data(Section):
         wishes: Collection[str] = (),
         positive: Collection[str] = (),
     ) -> Self:
-        """A copy of the section that reads only these columns; they are stored in `state`.
+        """Copy of the section that reads only these columns; they are stored in `state`.
 
         names     columns that are always required
         truth     columns required for training and evaluation, but not for prediction
@@ -132,7 +132,7 @@ class Data(Section):
         return ()
 
     def with_columns(self, columns: Mapping[str, str]) -> Self:
-        """A copy for files that name columns differently: {our name: their name}."""
+        """Copy for files with other column names: {our name: their name}."""
         if not columns:
             return self
         known = [*self.column_keys]
@@ -163,7 +163,7 @@ class Data(Section):
         return self.open(log)
 
     def absolute_paths(self) -> Self:
-        """A copy with absolute paths in `files`, if the section has that key."""
+        """Copy with absolute paths in `files`, if the section has this key."""
         names = getattr(self, "files", None)
         if not isinstance(names, list):
             return self
@@ -174,7 +174,7 @@ class Data(Section):
         raise UserError(f"data.kind {self.kind} simulates its data and cannot read files", key="data.kind")
 
     def from_frame(self, what: Any) -> Table:
-        """Samples of a data frame or a table of another package (default: a row is a sample)."""
+        """Samples of a data frame or another table in memory (default: one per row)."""
         return read_frame(what, "the table").data
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
@@ -245,7 +245,7 @@ def _beside(path: Path) -> str:
     near = difflib.get_close_matches(path.name, os.listdir(folder), n=1, cutoff=0.6)
     if near:
         return f"it does not exist, but {folder}/{near[0]} does"
-    return f"the folder {folder.resolve()} has no such file"
+    return f"the folder {folder.resolve()} has no file of this name"
 
 
 def pieces(source: Source) -> Iterator[Table]:

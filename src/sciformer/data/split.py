@@ -77,7 +77,7 @@ class Split(BaseModel):
         return int(key(self.seed, "fold", self.folds, self.fold)[0] >> np.uint64(1))
 
     def less(self, valid: Any, test: Any) -> Split:
-        """A copy with fraction 0 for the parts `valid` and `test` that have their own files."""
+        """Copy with fraction 0 for `valid` or `test`, if the part has its own files."""
         if test and self.folds:
             raise UserError("data.split.folds cannot be combined with files in data.test", key="data.split.folds")
         return self.model_copy(update={"valid": 0.0 if valid else self.valid, "test": 0.0 if test else self.test})

@@ -68,7 +68,7 @@ class Windows(NamedTuple):
 class WindowIndex:
     """Index of the windows of all samples; windows are numbered sample by sample.
 
-    beside   (n,) number of tokens in the longest other stream of each sample, uncut in every window
+    beside   (n,) number of tokens in the longest other stream of each sample; every window has this stream uncut
     """
 
     def __init__(self, windows: Windows, shapes: Array, beside: Array | int = 0) -> None:
@@ -124,10 +124,10 @@ def unravel(number: Array, shapes: Array) -> list[Array]:
     return found
 
 
-def truncate(stream: Stream, far: float, prefix: int = 0) -> Stream:
-    """Keep tokens within the distance `far` of the first token of their sample.
+def truncate(stream: Stream, limit: float, prefix: int = 0) -> Stream:
+    """Keep tokens up to a distance `limit` from the first token of their sample.
 
-    The distance is measured in `at` if it has one axis, otherwise in token positions.
+    Distances are differences of `at` if it has one coordinate, otherwise numbers of tokens.
 
     prefix   number of tokens at the beginning of each sample that are always kept
     """
@@ -136,4 +136,4 @@ def truncate(stream: Stream, far: float, prefix: int = 0) -> Stream:
         at = stream.position - prefix
     first = np.full(len(stream), np.inf)
     np.minimum.at(first, stream.sample[own], at[own])
-    return stream.keep(~own | (at - first[stream.sample] <= far))
+    return stream.keep(~own | (at - first[stream.sample] <= limit))

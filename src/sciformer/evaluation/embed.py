@@ -1,6 +1,6 @@
 """Embedding vectors of samples, for search, clustering and classifiers.
 
-vectors = embed(Run("runs/bert"), ["sentences.txt"]).vectors        (n, D), in the order of the samples
+vectors = embed(Run("runs/bert"), ["sentences.txt"]).vectors        # (n, D), in the order of the samples
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def embed(
 
     pool    pooling of tokens: mean, max, last, class_token, or model (the pooling of the model; mean if it has none)
     unit    scale vectors to length 1, so that their dot products are cosines
-    stream  stream of tokens to pool (default: the stream that the model encodes, otherwise that of the objective)
+    stream  stream of tokens to pool (default: the stream that the model encodes, else the stream of the objective)
     accept_drift  embed even if the scale of a column differs from the training data
     log     receives notes on data unlike the training data (default: the notes become warnings)
 

@@ -24,7 +24,7 @@ from ..objectives.base import CARRIED
 
 Item = TypeVar("Item")
 Part = tuple[dict[str, Array], dict[str, Array], Array]  # outputs, columns of samples, ids
-# Samples per batch without gradients, relative to training; 1 on other devices.
+# Batch size of an evaluation divided by the batch size of the training, by device (default: 1).
 EVALUATION_BATCH_FACTOR = {"cuda": 4}
 
 
@@ -65,7 +65,7 @@ def evaluate(
              (`evaluation_limits`)
     tokens   largest number of tokens of a stream in a training batch, including padding (default: no limit)
     limit    number of samples to evaluate, from the first (default: all)
-    carried  tensors that the objective keeps from step to step (default: their initial values)
+    carried  tensors of the objective, carried from step to step (default: their initial values)
 
     If the loss compares the samples of a batch (`Objective.whole_batch`), batches have `train.batch` samples in the
     order of the data; the last batch may be shorter.

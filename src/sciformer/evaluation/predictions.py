@@ -75,7 +75,7 @@ def write_predictions(
 
 
 def _with_texts(run: Run, table: Table, predictions: Mapping[str, Any]) -> dict[str, Any]:
-    """Predictions with the texts of the samples, which are tokens and therefore no sample columns."""
+    """Add the texts of the samples to the predictions, in the order of the table."""
     tokens = [one for one in run.assembly.tokens.values() if isinstance(one, Textual)]
     texts = {name for one in tokens for name in one.source_columns if not isinstance(table.get(name), Lists)}
     own = {name: predictions.get(name, column) for name, column in table.items() if name in {*predictions, *texts}}
@@ -83,7 +83,7 @@ def _with_texts(run: Run, table: Table, predictions: Mapping[str, Any]) -> dict[
 
 
 def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective: Any = None) -> None:
-    """Add predictions to a file: as arrays, or in tabular formats a column per number."""
+    """Add predictions to a file; tabular formats get one column for each number."""
     columns = {name: as_text(np.asarray(column)) for name, column in predictions.items()}
     if not rows_of(columns):
         return

@@ -1,7 +1,7 @@
 """Scores of truncated samples: how early is a prediction right?
 
 for found in truncated_scores(Run("runs/curves"), [10, 20, 50]):
-    found.distance, found.scores["accuracy"]    in units of the column `at`: days, word positions, ...
+    print(found.distance, found.scores["accuracy"])    # distances in units of `at`: days, word positions, ...
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def parse_horizon(text: str) -> list[float]:
 def truncated_scores(
     run: Run, distances: Sequence[float], part: str = "test", files: Sequence[str | Path] = (), batch: int = 64
 ) -> list[TruncatedScores]:
-    """Scores of all samples: truncated at each distance, and last without truncation."""
+    """Scores of samples truncated at each distance, and of complete samples (last)."""
     whole = run.samples(part, files)
     found = []
     for one in [*distances, None]:
@@ -70,7 +70,7 @@ def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
 
 
 def draw_truncated(found: Sequence[TruncatedScores]) -> Figure:
-    """Plot classification scores against distance; without them, the first metric."""
+    """Plot classification scores (or else the first metric) against the distance."""
     from ..inspection.plots.curves import Band, draw_along
     from ..inspection.plots.style import name_in_words
     from ..metrics import METRICS

@@ -53,7 +53,7 @@ def is_seal(value: Any) -> bool:
 
 
 def read_verified(path: Path, seals: Sequence[Seal], links: bool = False, keep: bool = True) -> bytes:
-    """Bytes of a file, verified by hash; b"" if it has more than `MAX_BYTES_IN_MEMORY`.
+    """Bytes of a file, verified by hash; b"" above `MAX_BYTES_IN_MEMORY`.
 
     links    follow a symbolic link; its contents are verified by hash, too
     keep     return the bytes (default); else only verify the file, and return b""
@@ -216,8 +216,8 @@ class SealedFolder:
             return False
 
     def _damaged(self, path: Path, why: str) -> Damaged:
-        again = f"`sciformer train RECIPE --run {self.path}`, which repairs what it can; with --fresh it starts over"
-        hint = f"Restore {path.name} from a copy. Or run {again}."
+        again = f"Or run `sciformer train RECIPE --run {self.path}`, which repairs files, or starts over with --fresh."
+        hint = f"Restore {path.name} from a copy. {again}"
         return Damaged(f"a file of {self.path} is not as it was written: {why}", hint=hint, file=path)
 
 

@@ -63,14 +63,14 @@ def beam_search(
     logs = first[:, None]
     while len(active):
         length = written.shape[2]
-        full = (limits[active] <= length)[:, None, None]  # only the end token is left
+        full = (limits[active] <= length)[:, None, None]  # only the end token may follow
         logs = logs.to(exact).masked_fill(closed | (full & ~only_end), -torch.inf)
         total = (scores[..., None] + logs).flatten(1)
         count = min(2 * beam, total.shape[1])
         best, place = total.topk(count, 1)
         if best.isnan().any():
-            message = "the model predicts NaN as probability of a token"
-            raise UserError(message, hint="Its weights are broken. Train the model again.")
+            message = "the model predicts NaN as the probability of a token"
+            raise UserError(message, hint="The weights are broken. Train the model again.")
         parent, token = place // size, place % size
         ends = (token == end) & torch.isfinite(best)
         row, column = ends[:, :beam].nonzero(as_tuple=True)

@@ -32,7 +32,7 @@ from .sampling import Sampling, double_precision
 
 STEPS_PER_BLOCK = 16  # steps queued at once
 MIN_CACHE_TOKENS = 64  # minimum capacity of a fixed cache
-MAX_RECORDED_STEPS = 4  # captured steps kept for reuse
+MAX_RECORDED_STEPS = 4  # CUDA graphs of steps kept for reuse
 STEP_NUMBERS = itertools.count()
 RecordedSteps = dict[Any, "GraphDecoder"]
 
@@ -44,7 +44,7 @@ class Stepper:
     """
 
     def __init__(self, model: Any, batch: int, sampling: Sampling, allowed: Tensor, capacity: int | None) -> None:
-        """Set `capacity` (tokens) to keep all tensors in place, for a CUDA graph."""
+        """With `capacity` (tokens), all tensors keep their addresses, for a CUDA graph."""
         self.model, self.sampling = model, sampling
         self.device = allowed.device
         self.closed, self.capacity = ~allowed, capacity
@@ -73,7 +73,7 @@ class Stepper:
         self.uniform[: len(uniform)] = uniform
 
     def begin(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """Read ids (B, N), with `pads` (B,) padding tokens first; choose the next token."""
+        """Read ids (B, N), which begin with `pads` (B,) paddings; choose the next token."""
         if self.capacity is None or self.cache is None:
             self.cache = self.model.trunk.cache(*([] if self.capacity is None else [self.capacity]))
         else:
@@ -143,9 +143,9 @@ class GraphDecoder(Stepper):
 
 def compiled_step(stepper: Stepper) -> Callable[[], None]:
     """Compile a step in two parts: the model, and the choice of the token."""
-    said = compile_whole(lambda: Stepper.logits(stepper, Stepper.view(stepper)))
+    logits = compile_whole(lambda: Stepper.logits(stepper, Stepper.view(stepper)))
     keep = compile_whole(lambda logits: Stepper.keep(stepper, logits))
-    return lambda: keep(said())
+    return lambda: keep(logits())
 
 
 def compile_whole(call: Any) -> Any:
@@ -177,11 +177,12 @@ def write(
 
     uniform    (length, B) random numbers in [0, 1) for the choice of the tokens
     allowed    (V,) mask of tokens that may be written, on the device of the model
-    pads       (B,) padded positions before texts of different length; each text and its new tokens must then fit into
-               the window
+    pads       (B,) number of padded positions before each text, for texts of different length; with padding, each text
+               and its new tokens must fit into the window
     precision  data type of the weights (default: unchanged)
-    compiled   whether to compile a step before its capture; it takes a minute and saves time for long texts
-    kept       captured steps for reuse by later calls
+    compiled   whether to compile a step before its CUDA graph is captured; this takes a minute and saves time for long
+               texts
+    kept       CUDA graphs of earlier calls, for reuse; new graphs are added
     """
     device = allowed.device
     history, uniform = ids.to(device), uniform.to(double_precision(device)).to(device)
@@ -266,7 +267,7 @@ def search_beams(
     beam: int,
     precision: torch.dtype | None = None,
 ) -> list[list[int]]:
-    """Best hypothesis, of at most `longest` tokens, after each text of ids (B, N).
+    """Best continuation, of at most `longest` tokens, of each text of ids (B, N).
 
     A vocabulary without end token gets a virtual end token, with probability 1 after `longest` tokens and 0 before.
     """

@@ -21,7 +21,7 @@ class Line:
         self.held, self.over = "", False
 
     def add(self, tokens: list[int]) -> str:
-        """Add tokens; return the text that is now certain."""
+        """Add tokens; return the new text that later tokens cannot change."""
         ended = self.end in tokens
         self.held += self.letters.add(tokens[: tokens.index(self.end)] if ended else tokens)  # type: ignore[arg-type]
         found = [self.held.index(stop) for stop in self.stops if stop in self.held]
@@ -42,7 +42,7 @@ class Line:
             yield piece
 
     def close(self) -> str:
-        """Return the text held back; at the end of a text no stop string can follow."""
+        """End the text; return the characters held back as a possible stop string."""
         return self.held + self.letters.rest()
 
 

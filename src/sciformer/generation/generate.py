@@ -32,7 +32,7 @@ from .sampling import Sampling, draw_uniforms
 
 MIN_COMPILED_STEPS = 100_000  # minimum number of steps for which compilation saves time
 RECORDED_STEPS: WeakKeyDictionary[Run, RecordedSteps] = WeakKeyDictionary()
-Tell = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 
 
 def generate(
@@ -58,14 +58,14 @@ def generate(
     length       maximum number of tokens
     temperature  divides the logits (default: 1); 0 takes the most likely token
     top_k        number of most likely tokens to choose from (default: all)
-    top_p        nucleus sampling: choose from the fewest most likely tokens with this total probability (default: all)
+    top_p        nucleus sampling: choose from the most likely tokens that together have this probability (default: all)
     repetition   penalty on earlier tokens (default: 1, no penalty)
     stop         strings that end the text, and are not part of the result (default: none)
     beam         number of hypotheses of a beam search (default: 1, which means sampling)
     seed         seed of the random numbers (default: a new seed in each call)
     precision    data type of the weights: float32, bfloat16, or auto (as in training)
     compiled     whether to compile a step on CUDA (default: only for long texts, where it saves time)
-    beside       columns of one sample of the other streams, for a model of several streams
+    beside       one sample of the other streams, as columns, for a model of several streams
     """
     sampling = Sampling(temperature, top_k, top_p, repetition)
     author = Author(run, length, sampling, stop, precision, compiled, log, beside=beside)
@@ -90,7 +90,7 @@ def generate_many(
     batch: int = 32,
     beside: Table | None = None,
     log: Callable[[str], None] = log_nothing,
-    on_progress: Tell = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> list[str]:
     """Continue many prompts, `batch` at a time; return texts in the order of prompts.
 
@@ -162,7 +162,7 @@ class Author:
         return [*first, *ids, *last]
 
     def _line(self) -> list[int]:
-        """Ids of a new line, or of another token if the vocabulary has no new line."""
+        """Ids of a line break, or of a substitute if the vocabulary has no line break."""
         for letter in "\n ":
             ids: list[int] = self.tokens.encode(letter).tolist()
             if ids and self.tokens.specials.get("unknown", -1) not in ids:
@@ -201,7 +201,7 @@ class Author:
             raise UserError(f"the beam must be at least 1 hypothesis, not {beam}", key="--beam")
         if self.sampling != Sampling():
             raise UserError(
-                "beam search cannot be combined with options of sampling",
+                "beam search cannot be combined with sampling options",
                 hint="Leave out the beam, or leave out temperature, top_k, top_p and repetition.",
                 key="--beam",
             )
@@ -213,13 +213,14 @@ class Author:
         return ["".join(self.line(ids[row]).pieces([one])) for row, one in enumerate(found)]
 
     def line(self, ids: list[int]) -> Line:
-        """Detokenizer of text that continues a prompt, or of a further column of text."""
+        """Detokenizer of the text generated after a prompt."""
         return Line(self.tokens, [] if len(self.tokens.source_columns) > 1 else ids, self.stops, self.end)
 
     def groups(self, ids: list[list[int]], batch: int, alike: bool) -> Iterator[list[int]]:
-        """Batches of prompts of similar length, or of equal length if it is required.
+        """Batches of prompts, as indices into `ids`.
 
-        Equal lengths are required if `alike`, and for texts that fill the window.
+        The prompts of a batch have similar lengths. They have equal lengths if `alike` is true, if a text fills the
+        window, or if the trunk is not a transformer.
         """
         same: dict[int, list[int]] = {}
         for row in sorted(range(len(ids)), key=lambda row: len(ids[row])):
@@ -253,7 +254,7 @@ class Author:
 
 
 def _precision(run: Run, asked: str) -> torch.dtype | None:
-    """Data type of the weights; for auto, as in training on CUDA, else None (no change)."""
+    """Data type of the weights (auto: as in training on CUDA), or None for no change."""
     settings = run.recipe.train
     if asked != "auto":
         settings = settings.model_copy(update={"precision": asked})
@@ -263,14 +264,14 @@ def _precision(run: Run, asked: str) -> torch.dtype | None:
 
 
 def _text(run: Run) -> tuple[str, Textual]:
-    """Name and tokens of the text stream that the run generates."""
+    """Name and tokens of the generated text stream."""
     objective = run.assembly.objective
     name = objective.asked_stream(run.assembly.tokens)
     tokens = Textual.require(run.assembly.tokens[name], "`sciformer generate`")
     if objective.asks != "decode":
         raise UserError(
             f"`model.kind: {run.recipe.model.kind}` cannot continue a text; only a decoder can",
-            hint="Use `sciformer translate`." if objective.asks == "translate" else "",
+            hint="Run `sciformer translate`." if objective.asks == "translate" else "",
             key="model.kind",
         )
     return name, tokens
@@ -281,7 +282,7 @@ def _conditioned(run: Run, stream: str, beside: Table | None) -> Any:
     others = {name: tokens for name, tokens in run.assembly.tokens.items() if name != stream}
     table = Memory(beside or {}).table
     if not others and beside:
-        raise UserError("`beside` cannot be used: the model has no other stream than the text")
+        raise UserError("`beside` cannot be used, because the text is the only stream of the model")
     if others and rows_of(table) != 1:
         message = f"the model also needs one sample of {', '.join(others)}, but `beside` has {rows_of(table)}"
         raise UserError(message, hint="Pass the columns of that sample: generate(run, beside={NAME: array}).")

@@ -26,7 +26,7 @@ class Sampling:
 
     temperature  divides the logits (default: 1); 0 takes the most likely token
     top_k        number of most likely tokens to choose from (default: all)
-    top_p        nucleus sampling: choose from the fewest most likely tokens with this total probability (default: all)
+    top_p        nucleus sampling: choose from the most likely tokens that together have this probability (default: all)
     repetition   penalty r of earlier tokens (arXiv 1909.05858): logit l becomes l / r if l > 0, else l r (default: 1)
     """
 

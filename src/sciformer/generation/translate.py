@@ -30,7 +30,7 @@ from ..tokens.protocols import Textual
 from .beam_search import beam_search
 
 MAX_BATCH_TOKENS = 8192  # tokens of sources in a batch, padding included
-Tell = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 
 
 def translate(
@@ -39,7 +39,7 @@ def translate(
     *,
     beam: int | None = None,
     penalty: float | None = None,
-    on_progress: Tell = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> list[str]:
     """Translations of lines, in their order; an empty line stays empty.
 
@@ -58,7 +58,7 @@ def translate_with(
     lines: Sequence[str],
     beam: int | None = None,
     penalty: float | None = None,
-    on_progress: Tell = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> list[str]:
     """Like `translate`, for a model and its assembly."""
     objective: Any = assembly.objective
@@ -232,4 +232,4 @@ def columns_of(assembly: Assembly) -> tuple[str, str]:
 
 
 def _target_tokens(assembly: Assembly) -> Textual:
-    return Textual.require(assembly.tokens.get(TARGET, next(iter(assembly.tokens.values()))), "a translation")
+    return Textual.require(assembly.tokens.get(TARGET, next(iter(assembly.tokens.values()))), "translation")

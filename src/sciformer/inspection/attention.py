@@ -1,7 +1,7 @@
 """Attention maps of a trained model on samples.
 
-    look = attention_maps(step, assembly, dataset.batch(ids))
-    draw_attention(look, assembly, 0)
+    recorded = attention_maps(step, assembly, dataset.batch(ids))
+    draw_attention(recorded, assembly, 0)
 
 The module works for every kind of token: the tokens provide positions, labels and the drawing of a sample.
 """
@@ -32,7 +32,7 @@ from .plots.panels import add_weight_bar, join_legends, shrink, thin_ticks
 Panel = tuple[str, Batch, Floats | None]
 Picture = tuple[str, Callable[[], Figure], str]  # name, drawing function, caption
 MAX_COLUMN_VALUES = 40  # groups along a column; with more values, neighbours are joined
-MAX_DRAWN_MAPS, MAX_DRAWN_HEADS = 4, 8  # drawn for each sample: maps, and heads of a map
+MAX_DRAWN_MAPS, MAX_DRAWN_HEADS = 4, 8  # largest numbers of drawn maps of a sample, and of heads of a map
 WORDS_PER_LINE = 48  # approximate words in a line of a wide drawing
 ANSWERING_TOKENS = {ClassToken: "class", FirstPool: "first", LastPool: "last"}
 
@@ -122,22 +122,22 @@ def answering_token(model: Any, stream: str) -> str:
     return ANSWERING_TOKENS.get(type(pooling), "mean")
 
 
-def choose_stream(look: AttentionMaps, stream: str) -> AttentionMaps:
+def choose_stream(recorded: AttentionMaps, stream: str) -> AttentionMaps:
     """Select the maps of one stream, and its maps to other streams."""
     own, between = Watch(hidden=False), dict[str, dict[str, Tensor]]()
-    for name, weights in look.watch.attention.items():
+    for name, weights in recorded.watch.attention.items():
         whose, _, rest = name.partition(".")
         queries, _, keys = whose.partition(" to ")
         if whose in (stream, "pool"):  # only the stream of the objective is pooled
             own.attention[name if whose == "pool" else rest] = weights
-        elif queries == stream and keys in look.seen.streams:
+        elif queries == stream and keys in recorded.seen.streams:
             between.setdefault(keys, {})[rest or "attention"] = weights
-    return AttentionMaps(look.seen.only(stream), own, look.front, look.asks, look.seen, between)
+    return AttentionMaps(recorded.seen.only(stream), own, recorded.front, recorded.asks, recorded.seen, between)
 
 
-def self_attention(look: AttentionMaps) -> dict[str, Tensor]:
+def self_attention(recorded: AttentionMaps) -> dict[str, Tensor]:
     """Maps (B, H, N, N) of self-attention, without the maps of an attention pooling."""
-    return {name: a for name, a in look.watch.attention.items() if not name.startswith("pool")}
+    return {name: a for name, a in recorded.watch.attention.items() if not name.startswith("pool")}
 
 
 def map_title(name: str) -> str:
@@ -191,19 +191,19 @@ def received_attention(weights: ArrayLike, front: int = 0) -> Floats:
     return np.divide(total, seen.sum(1), out=np.zeros_like(total), where=seen.any(1))
 
 
-def weights_on(look: AttentionMaps, row: int, head: int | None = None) -> dict[str, Floats]:
+def weights_on(recorded: AttentionMaps, row: int, head: int | None = None) -> dict[str, Floats]:
     """Attention (N,) received by the tokens of one sample, for each map.
 
     head   one head (default: the mean over heads)
     """
-    n = int(look.seen.stream.lengths[row])
-    longest, inside = int(look.seen.stream.lengths.max(initial=0)), self_attention(look)
+    n = int(recorded.seen.stream.lengths[row])
+    longest, inside = int(recorded.seen.stream.lengths.max(initial=0)), self_attention(recorded)
     found = {}
-    for name, a in look.watch.attention.items() if n else ():
+    for name, a in recorded.watch.attention.items() if n else ():
         a = a if head is None else a[:, head : head + 1]
         if name in inside:
-            end = look.front + n
-            found[name] = received_attention(a[row : row + 1, :, :end, :end], look.front)[0]
+            end = recorded.front + n
+            found[name] = received_attention(a[row : row + 1, :, :end, :end], recorded.front)[0]
         else:
             own = a.shape[3] - longest  # a class token may also attend to itself
             found[name] = received_attention(a[row : row + 1, :, :1, own : own + n])[0]
@@ -211,7 +211,7 @@ def weights_on(look: AttentionMaps, row: int, head: int | None = None) -> dict[s
 
 
 def relative_to_uniform(weights: Floats) -> Floats:
-    """Attention (N,) divided by uniform attention over the tokens of nonzero weight."""
+    """Attention (N,) divided by uniform attention over the tokens with nonzero weight."""
     return np.count_nonzero(weights) * weights
 
 
@@ -236,21 +236,23 @@ def sample_name(batch: Batch, row: int, objective: Any) -> str:
 # Pictures
 
 
-def draw_attention(look: AttentionMaps, assembly: Assembly, row: int, form: str = "") -> Figure:
-    """Draw a sample, and again for each attention map, coloured by received attention.
+def draw_attention(recorded: AttentionMaps, assembly: Assembly, row: int, form: str = "") -> Figure:
+    """Draw a sample without weights, and once for each map of received attention.
 
     At most MAX_DRAWN_MAPS maps are drawn, evenly spaced. The colour shows the excess over uniform attention; it is
     left out if the largest excess is below 10 %.
 
     form   alternative drawing of the tokens (default: the usual drawing)
     """
-    found = {map_title(name): relative_to_uniform(weights) for name, weights in weights_on(look, row).items()}
+    found = {map_title(name): relative_to_uniform(weights) for name, weights in weights_on(recorded, row).items()}
     shown = {name: found[name] for name in (list(found)[i] for i in even_steps(len(found), MAX_DRAWN_MAPS))}
-    return draw_excess(assembly, look.seen.take(np.array([row])), shown, "uniform", form)
+    return draw_excess(assembly, recorded.seen.take(np.array([row])), shown, "uniform", form)
 
 
 def draw_excess(assembly: Assembly, sample: Batch, times: Mapping[str, Floats], unit: str, form: str = "") -> Figure:
-    """Draw a sample, and again for each title, coloured by weights in excess of 1.
+    """Draw a sample without weights, and once for each title, coloured by its weights.
+
+    The colour shows the part of a weight above 1.
 
     times   {title: weights (N,) in multiples of `unit`}
     unit    name of the unit, for the titles of the panels
@@ -299,23 +301,23 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") ->
     return figure
 
 
-def draw_matrices(look: AttentionMaps, assembly: Assembly, row: int, other: str = "") -> Figure:
+def draw_matrices(recorded: AttentionMaps, assembly: Assembly, row: int, other: str = "") -> Figure:
     """Draw attention matrices of one sample, for each head of some blocks.
 
     other  stream of the keys (default: the stream of the queries)
     """
-    keys = look.others.only(other) if look.others is not None and other else look.seen
-    rows, columns = (_token_names(look, assembly, batch, row) for batch in (look.seen, keys))
-    maps = list((look.between[other] if other else self_attention(look)).items())
+    keys = recorded.others.only(other) if recorded.others is not None and other else recorded.seen
+    rows, columns = (_token_names(recorded, assembly, batch, row) for batch in (recorded.seen, keys))
+    maps = list((recorded.between[other] if other else self_attention(recorded)).items())
     chosen = [maps[i] for i in even_steps(len(maps), MAX_DRAWN_MAPS)]
     cut = {map_title(name): a[row, :MAX_DRAWN_HEADS, : len(rows), : len(columns)] for name, a in chosen}
     return draw_heads(cut, rows, columns)
 
 
-def _token_names(look: AttentionMaps, assembly: Assembly, batch: Batch, row: int) -> list[str]:
+def _token_names(recorded: AttentionMaps, assembly: Assembly, batch: Batch, row: int) -> list[str]:
     name = stream_name(batch.streams)
     words = assembly.tokens[name].token_labels(batch.stream.take(np.array([row])))
-    return [*["class"] * (look.front if name == look.stream else 0), *map(escape_mathtext, words)]
+    return [*["class"] * (recorded.front if name == recorded.stream else 0), *map(escape_mathtext, words)]
 
 
 def escape_mathtext(name: str) -> str:

@@ -38,7 +38,7 @@ from .rollout import follow, follow_samples
 class Attributed(NamedTuple):
     """Attributions (N,) of the tokens of each sample, by attention and by gradient.
 
-    `attention` is empty if the stream has no attention maps to explain its prediction.
+    `attention` is empty if the stream has no attention maps.
     """
 
     attention: list[Floats]
@@ -117,20 +117,20 @@ def attribute(
             place = torch.as_tensor(np.asarray(which, np.int64))
         answer = answer.gather(1, place.to(answer.device)[:, None])
         asks = answering_token(model, stream)
-        look = AttentionMaps(batch, record, int(asks == "class"), asks)
+        recorded = AttentionMaps(batch, record, int(asks == "class"), asks)
         if len(assembly.tokens) > 1:
-            look = choose_stream(look, stream)
+            recorded = choose_stream(recorded, stream)
         mixed = getattr(assembly.recipe.model.for_stream(stream), "compress", None)
-        attention = {} if mixed or stream != view.name else look.watch.attention
+        attention = {} if mixed or stream != view.name else recorded.watch.attention
         slopes = torch.autograd.grad(answer.sum(), [entered[0], *attention.values()], allow_unused=True)
     maps = {
         name: weight_by_gradient(a, slope, either)
         for (name, a), slope in zip(attention.items(), slopes[1:])
         if slope is not None  # None for a batch of only padding
     }
-    through = follow_samples(look, maps, relevance)
-    if not any(name not in self_attention(look) for name in maps):  # subtract the share of the residual path
-        through = [each - follow([np.eye(look.front + len(each))], [], len(each), asks) for each in through]
+    through = follow_samples(recorded, maps, relevance)
+    if not any(name not in self_attention(recorded) for name in maps):  # subtract the share of the residual path
+        through = [each - follow([np.eye(recorded.front + len(each))], [], len(each), asks) for each in through]
     return Attributed(through, _times_input(entered[0], slopes[0], batch.streams[stream].lengths, either))
 
 

@@ -65,18 +65,18 @@ def _mean_distance(a: Floats, d: Floats) -> Floats:
     return np.divide(distance.sum(-1), count, out=np.full(count.shape, np.nan), where=count > 0)
 
 
-def attention_distances(look: AttentionMaps, assembly: Assembly) -> dict[str, AttentionDistance]:
+def attention_distances(recorded: AttentionMaps, assembly: Assembly) -> dict[str, AttentionDistance]:
     """Attention distance for each self-attention map; {} if tokens have no distances."""
-    tokens, stream = assembly.tokens[look.stream], look.seen.stream
-    maps = self_attention(look)
+    tokens, stream = assembly.tokens[recorded.stream], recorded.seen.stream
+    maps = self_attention(recorded)
     found: dict[str, list[AttentionDistance]] = {name: [] for name in maps}
     for row, length in enumerate(stream.lengths.tolist()):  # every sample has its own distances; padding is cut off
         distance = tokens.distance(stream.take(np.array([row]))) if maps and length else None
         if distance is None:
             continue
         for name, a in maps.items():
-            n = look.front + length
-            found[name].append(reach(a[row : row + 1, :, :n, :n], distance, front=look.front))
+            n = recorded.front + length
+            found[name].append(reach(a[row : row + 1, :, :n, :n], distance, front=recorded.front))
     joined = {name: map(np.concatenate, zip(*each)) for name, each in found.items() if each}
     return {name: AttentionDistance(*parts) for name, parts in joined.items()}
 
@@ -145,8 +145,8 @@ def attention_distance_along(
     for value, members in group_by_value(x.astype(np.float64)):
         few = members[even_steps(len(members), samples_per_value)]
         batches = [datasets[i].batch(place[few[which[few] == i]]) for i in np.unique(which[few])]
-        look = attention_maps(step, assembly, join(batches), stream)
-        if found := attention_distances(look, assembly):
+        recorded = attention_maps(step, assembly, join(batches), stream)
+        if found := attention_distances(recorded, assembly):
             rows.append((value, found))
     if not rows:
         return None
@@ -158,7 +158,7 @@ def attention_distance_along(
 
 
 def draw_reach(found: Mapping[str, AttentionDistance], unit: str = "") -> Figure:
-    """Plot the attention distance of every head by block, beside uniform attention."""
+    """Plot the attention distance of every head by block, and of uniform attention."""
     figure, axes = style.new_axes()
     for i, each in enumerate(found.values()):
         heads = each.heads.mean(0)

@@ -62,13 +62,13 @@ def draw_map(found: Embedded, by: str = "") -> Figure:
     x, y = points.T
     figure, axes = style.new_axes()
     figure.set_size_inches(5.5, 4.4)
-    look: dict[str, Any] = {"s": 12 if len(points) < 2000 else 4, "rasterized": len(points) > 5000}
-    look |= {"linewidths": 0, "alpha": 0.75}
+    options: dict[str, Any] = {"s": 12 if len(points) < 2000 else 4, "rasterized": len(points) > 5000}
+    options |= {"linewidths": 0, "alpha": 0.75}
     column = found.samples.get(by)
     if column is None:
-        axes.scatter(x, y, color=CLASS_COLOURS[0], **look)
+        axes.scatter(x, y, color=CLASS_COLOURS[0], **options)
     elif column.dtype.kind in "biuf" and len(np.unique(column)) > MAX_COLOURED_CLASSES:
-        drawn = axes.scatter(x, y, c=column.astype(np.float64), cmap="viridis", **look)
+        drawn = axes.scatter(x, y, c=column.astype(np.float64), cmap="viridis", **options)
         style.add_colour_bar(figure, drawn, axes, style.escape_label(by))
     else:
         named = np.array([str(value) for value in column.tolist()])
@@ -76,9 +76,9 @@ def draw_map(found: Embedded, by: str = "") -> Figure:
         shown = sorted(names[np.argsort(-counts, kind="stable")[:MAX_COLOURED_CLASSES]])
         if len(shown) < len(names):
             rest = ~np.isin(named, shown)
-            axes.scatter(x[rest], y[rest], color="0.75", label="others", **look)
+            axes.scatter(x[rest], y[rest], color="0.75", label="others", **options)
         for hue, name in zip(CLASS_COLOURS, shown):
-            axes.scatter(x[named == name], y[named == name], color=hue, label=style.escape_label(name), **look)
+            axes.scatter(x[named == name], y[named == name], color=hue, label=style.escape_label(name), **options)
     titles = [f"component {i + 1} ({100 * share:.0f} % of the variance)" for i, share in enumerate(shares)]
     style.finish(figure, axes, titles[0], titles[1])
     return figure

@@ -32,7 +32,7 @@ MAX_OPERATIONS = 1e11  # FLOPs for the test in a report: some seconds on one cor
 
 
 def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row: int) -> Figure:
-    """Draw a sample, and again for each method, coloured by the token scores.
+    """Draw a sample without scores, and once for each method, coloured by its scores.
 
     The colour shows the excess over the mean score; it is left out if the largest excess is below 10 %.
     """
@@ -88,7 +88,7 @@ def summarize_ratios(found: Faithfulness) -> str:
     said = [f"{WAY_NAMES.get(way, way)} {value:.2f} ± {error:.2f}" for way, (value, error) in found.ratio.items()]
     count = len(next(iter(found.change.values())))
     how = f"{'removed' if found.removed else 'blanked'} ({count} samples)"
-    area = f"Area below each curve, divided by that of random tokens: {', '.join(said)}."
+    area = f"Area below each curve, divided by the area for random tokens: {', '.join(said)}."
     return f"Mean change of predictions when tokens are {how}. {area}"
 
 
@@ -186,16 +186,16 @@ def faithfulness(
 def score_tokens(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> dict[str, Scores]:
     """Token scores of samples by every method.
 
-    Models without attention, and streams other than that of the objective, have only the gradient.
+    Models without attention have only the gradient, and so have streams that are not the stream of the objective.
     """
     found = attribute(step, assembly, batch, stream=stream)
     if stream and stream != assembly.objective.asked_stream(assembly.tokens):
         return {"gradient": found.gradient}
-    look = attention_maps(step, assembly, batch, stream or assembly.objective.stream)
+    recorded = attention_maps(step, assembly, batch, stream or assembly.objective.stream)
     ways = {"attribution": found.attention, "gradient": found.gradient} if found.attention else {}
-    if look.watch.attention:
-        last = [list(weights_on(look, row).values())[-1] for row in range(len(batch))]
-        ways = {"attention": last, "rollout": rollout_samples(look), **ways}
+    if recorded.watch.attention:
+        last = [list(weights_on(recorded, row).values())[-1] for row in range(len(batch))]
+        ways = {"attention": last, "rollout": rollout_samples(recorded), **ways}
     return ways or {"gradient": found.gradient}
 
 
@@ -261,7 +261,7 @@ def ratios(shares: Floats, change: Mapping[str, Floats]) -> dict[str, tuple[floa
 
 
 def _ratio(top: Floats, bottom: Floats) -> tuple[float, float]:
-    """sum(top) / sum(bottom), and its jackknife error over samples."""
+    """Ratio sum(top) / sum(bottom), and its jackknife error over samples."""
     if not bottom.sum() > 0:
         return float("nan"), float("nan")
     n, rest = len(top), bottom.sum() - bottom
@@ -288,8 +288,14 @@ def draw_faithfulness(found: Faithfulness) -> Figure:
         mean, error = (np.append(0.0, part) for part in (each.mean(0), each.std(0) / max(1, len(each)) ** 0.5))
         colour = FAINT_GREY if grey else WAY_COLOURS[i % len(WAY_COLOURS)]
         dashes = LINE_DASHES[1 if way == RANDOM_WAY else 2] if grey else LINE_DASHES[i % len(LINE_DASHES)]
-        look: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 1.4, "marker": "o", "markersize": 3}
-        axes.errorbar(x, mean, error, **look, capsize=2, label=WAY_NAMES.get(way, way))
+        options: dict[str, Any] = {
+            "color": colour,
+            "linestyle": dashes,
+            "linewidth": 1.4,
+            "marker": "o",
+            "markersize": 3,
+        }
+        axes.errorbar(x, mean, error, **options, capsize=2, label=WAY_NAMES.get(way, way))
     axes.set_ylim(bottom=0)
     axes.set_xlim(0, 1.05 * x[-1])
     verb = "removed" if found.removed else "blanked"

@@ -1,7 +1,7 @@
 """Similarity of positional encodings against distance (arXiv 2010.11929, fig. 7).
 
     found = position_similarity(step, assembly, batch)
-    found.correlation             of the similarity of two encodings with the distance of their positions
+    found.correlation             correlation of the similarity of two encodings with the distance of their positions
     found.neighbours              mean similarity of neighbours, and of all other pairs
 
 On a grid or in a sequence, the encodings of all positions are compared; otherwise, the encodings of the tokens of one
@@ -139,7 +139,7 @@ def draw_positions(found: Similarity, unit: str = "") -> Figure:
 
 
 def _draw_mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
-    """Draw a panel for each of some grid positions: its similarity to all positions."""
+    """Draw panels for some grid positions: similarity of one position to all others."""
     height, width = shape
     lines = [even_steps(size, MAX_PANELS) for size in shape]
     high, wide = height + max(1, height // 6), width + max(1, width // 6)  # with gaps between panels

@@ -58,27 +58,27 @@ def follow(layers: Sequence[Floats], rows: Sequence[Floats], tokens: int, asks: 
     return np.asarray(found[front:])
 
 
-def rollout_samples(look: AttentionMaps) -> list[Floats]:
+def rollout_samples(recorded: AttentionMaps) -> list[Floats]:
     """Attention rollout (N,) of every sample; [] if there is no attention."""
-    return follow_samples(look, look.watch.attention, average_with_identity)
+    return follow_samples(recorded, recorded.watch.attention, average_with_identity)
 
 
-def follow_samples(look: AttentionMaps, maps: dict[str, Tensor], layer: Callable[[Floats], Floats]) -> list[Floats]:
+def follow_samples(recorded: AttentionMaps, maps: dict[str, Tensor], layer: Callable[[Floats], Floats]) -> list[Floats]:
     """Apply `follow` to every sample; `layer` converts maps (H, N, N) or (H, 1 + N)."""
-    inside = self_attention(look)
+    inside = self_attention(recorded)
     if not maps:
         return []
     whole = {name: a.detach().double().cpu().numpy() for name, a in maps.items()}
-    longest, found = int(look.seen.stream.lengths.max(initial=0)), []
-    for row, n in enumerate(look.seen.stream.lengths.tolist()):
+    longest, found = int(recorded.seen.stream.lengths.max(initial=0)), []
+    for row, n in enumerate(recorded.seen.stream.lengths.tolist()):
         layers: dict[bool, list[Any]] = {True: [], False: []}
         for name, a in whole.items() if n else ():
             if name in inside:
-                a = a[row, :, : look.front + n, : look.front + n]
+                a = a[row, :, : recorded.front + n, : recorded.front + n]
             else:
                 a = a[row, :, 0, : a.shape[3] - longest + n]  # a class token may also attend to itself
                 if a.shape[1] == n:
                     a = np.concatenate([np.zeros((len(a), 1)), a], 1)
             layers[name in inside].append(layer(a))
-        found.append(follow(layers[True], layers[False], n, look.asks) if n else np.zeros(0))
+        found.append(follow(layers[True], layers[False], n, recorded.asks) if n else np.zeros(0))
     return found

@@ -137,7 +137,7 @@ def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> 
 
 
 def _move_into_place(made: Path, out: Path) -> None:
-    """Replace a folder by the finished one; restore the old folder if that fails."""
+    """Replace a folder by the finished folder; restore the old folder after an error."""
     old = out.with_name(f".{out.name}.replaced-{os.getpid()}")
     if out.exists():
         out.rename(old)

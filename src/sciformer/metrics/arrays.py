@@ -56,7 +56,7 @@ def classes(probabilities: ArrayLike, label: ArrayLike) -> tuple[Floats, Integer
     if p.ndim != 2 or p.shape[1] < 2:
         raise UserError(
             f"`probabilities` must have the shape (n, C) with two classes or more, not {p.shape}",
-            hint="For one probability p of class 1: np.stack([1 - p, p], axis=1)." if p.size == len(p) else "",
+            hint="If p is the probability of class 1, use np.stack([1 - p, p], axis=1)." if p.size == len(p) else "",
         )
     finite = p[np.isfinite(p).all(axis=1)]
     sums = finite.sum(axis=1)
@@ -81,8 +81,11 @@ def numbers(*outputs: Floats) -> bool:
 
 
 def demand_numbers(what: str, output: Floats) -> None:
-    """Refuse non-finite model outputs, for results that cannot be nan."""
+    """Refuse non-finite model outputs, for results that cannot be nan.
+
+    what   the result, for the error: `the ROC curve`
+    """
     if not numbers(output):
         wrong = int((~np.isfinite(output)).sum())
-        message = f"{what} needs finite numbers, but {wrong} are not finite"
-        raise UserError(message, hint="The model may have diverged: look at the loss.")
+        message = f"{what} cannot be computed, because {wrong} numbers of the model are not finite (NaN or infinity)"
+        raise UserError(message, hint="The model may have diverged: check its loss.")

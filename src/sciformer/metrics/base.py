@@ -18,7 +18,7 @@ CLASSES, NUMBERS, SPREADS = ("probabilities", "label"), ("mean", "target"), ("me
 
 @dataclass(frozen=True)
 class Metric:
-    """A score of a model, with its inputs and the direction in which it is better."""
+    """Score of a model: function, inputs, and whether higher or lower is better."""
 
     function: Callable[..., float]
     better: Better
@@ -27,7 +27,7 @@ class Metric:
     class_samples: int = 0
 
     def __call__(self, outputs: Mapping[str, ArrayLike]) -> float:
-        """Compute the metric; outputs that it does not need are ignored."""
+        """Compute the metric from the outputs that it needs; ignore other outputs."""
         if missing := [name for name in self.needs if name not in outputs]:
             there = f"the outputs are {', '.join(outputs)}" if outputs else "there are no outputs"
             raise UserError(f"{self.function.__name__} needs {' and '.join(missing)}; {there}")
@@ -40,7 +40,7 @@ def metric(better: Better, needs: tuple[str, ...], help: str, class_samples: int
     better  whether a higher or a lower value is better; `neither`: no model is selected by this metric
     needs   outputs of an objective; the arguments of the function have the same names
     help    short description of the metric
-    class_samples   samples that at least two classes must have, for the value to be shown (default: 0)
+    class_samples   minimum number of samples in at least two classes; with fewer, no value is shown (default: 0)
     """
 
     def decorate(function: Function) -> Function:

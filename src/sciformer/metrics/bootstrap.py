@@ -12,20 +12,20 @@ from .arrays import NAN
 from .base import METRICS, Metric
 from .classification import MIN_CLASS_SAMPLES
 
-DRAWS, MIN_DRAWS = 200, 40  # draws of the samples; fewer for large arrays
-MAX_DRAWN_NUMBERS = 20_000_000  # numbers in all draws of the outputs of a metric
-MAX_LOST_SHARE = 0.1  # largest share of draws without a value for which there is an interval
-MIN_SAMPLES = 10  # samples below which there is no interval
+DRAWS, MIN_DRAWS = 200, 40  # bootstrap draws of the samples; fewer for large arrays
+MAX_DRAWN_NUMBERS = 20_000_000  # largest count of numbers in all draws for one metric
+MAX_LOST_SHARE = 0.1  # largest share of draws without a value; above it there is no interval
+MIN_SAMPLES = 10  # with fewer samples there is no interval
 SHARE = 0.95
-TOO_FEW = "too few"  # shown instead of a value that says nothing
+TOO_FEW = "too few"  # shown instead of a meaningless value
 TOO_FEW_NOTE = f"{TOO_FEW}: the score needs {MIN_CLASS_SAMPLES} samples or more in at least two classes."
 
 
 def score_intervals(outputs: Mapping[str, Any], names: Iterable[str], seed: int = 0) -> dict[str, tuple[float, float]]:
-    """Central 95 % interval of each metric over draws of the samples with replacement.
+    """Central 95 % bootstrap interval of each metric, from draws of the samples.
 
-    A metric is left out if its outputs are not numbers with a row for each sample, as for texts, or if a score has
-    too few samples (`too_few_samples`).
+    Metrics are left out if their inputs are not one row of numbers per sample (e.g. texts), or if they have too few
+    samples (`too_few_samples`).
     """
     few, found = too_few_samples(outputs, names := list(names)), {}
     for name in names:
@@ -43,7 +43,7 @@ def score_intervals(outputs: Mapping[str, Any], names: Iterable[str], seed: int 
 
 
 def too_few_samples(outputs: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Names of metrics for which fewer than two classes have `class_samples` samples."""
+    """Names of the metrics without their `class_samples` in at least two classes."""
     if "label" not in outputs:
         return []
     counts = np.bincount(np.asarray(outputs["label"], np.int64))
@@ -56,7 +56,7 @@ def format_interval(ends: tuple[float, float] | None) -> str:
 
 
 def _rows_of_numbers(metric: Metric, outputs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Inputs of a metric; None if not numeric, of unequal lengths, or too short."""
+    """Inputs of a metric as arrays, or None if no interval is possible."""
     if any(name not in outputs for name in metric.needs):
         return None
     inputs = {name: np.asarray(outputs[name]) for name in metric.needs}

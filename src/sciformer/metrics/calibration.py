@@ -25,7 +25,7 @@ class Reliability(NamedTuple):
 
     @property
     def interval(self) -> tuple[Floats, Floats]:
-        """68 % interval of the accuracy in each bin, for z = 1 (Wilson 1927); nan if empty.
+        """68 % interval of the accuracy in each bin (Wilson 1927, z = 1); nan if empty.
 
         (p + z²/2n ± z √(p (1 − p) / n + z²/4n²)) / (1 + z²/n)
         """
@@ -59,7 +59,7 @@ def reliability(probabilities: ArrayLike, label: ArrayLike, bins: int = 15) -> R
     if bins < 1:
         raise UserError(f"`bins` must be 1 or more, not {bins}")
     p, truth = classes(probabilities, label)
-    demand_numbers("a reliability curve", p)
+    demand_numbers("the reliability curve", p)
     edges = np.linspace(0.0, 1.0, bins + 1)
     confidence, right = p.max(axis=1), p.argmax(axis=1) == truth
     place = np.digitize(confidence, edges[1:-1], right=True)
@@ -76,7 +76,7 @@ def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | 
     classes do not change. The slope of the loss in 1 / T increases monotonically, so its zero is unique.
     """
     p, truth = classes(probabilities, label)
-    demand_numbers("a temperature", p)
+    demand_numbers("the calibration temperature", p)
     logits = np.log(np.maximum(p.astype(np.float64), MIN_PROBABILITY))
     right = np.take_along_axis(logits, truth[:, None], 1)[:, 0]
     weights = None if weight is None else np.asarray(weight, np.float64)
@@ -102,7 +102,7 @@ def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | 
 def spread(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
     """Maximum-likelihood factor for `std`: √⟨((target − mean) / std)²⟩."""
     off = (np.asarray(target, np.float64) - np.asarray(mean, np.float64)) / np.asarray(std, np.float64)
-    demand_numbers("a factor of deviations", off)
+    demand_numbers("the calibration of the standard deviations", off)
     found = float(np.sqrt(np.mean(off**2)))
     if not found:
         raise UserError("the standard deviations cannot be calibrated: all predicted values equal the targets")
@@ -112,11 +112,11 @@ def spread(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
 def stretch(quantiles: ArrayLike, target: ArrayLike, place: int, share: float) -> float:
     """Correction factor for the distances of quantiles from the median.
 
-    With it, a `share` of the targets (n,) is between quantile number `place` and its mirror image above the median.
-    quantiles  (n, levels)
+    With this factor, a `share` of the targets (n,) is between quantile number `place` and its mirror image above the
+    median. quantiles: (n, levels).
     """
     levels, truth = np.asarray(quantiles, np.float64), np.asarray(target, np.float64)
-    demand_numbers("a factor of quantiles", levels)
+    demand_numbers("the calibration of the quantiles", levels)
     middle = levels[:, levels.shape[1] // 2]
     wide = np.where(truth < middle, middle - levels[:, place], levels[:, -1 - place] - middle)
     found = float(np.quantile(np.abs(truth - middle) / np.maximum(wide, np.finfo(float).tiny), share))

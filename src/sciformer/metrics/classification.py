@@ -15,7 +15,7 @@ from .arrays import NAN, Floats, Integers, classes, demand_numbers, numbers, wei
 from .base import CLASSES, metric
 
 MIN_PROBABILITY = 1e-37  # smaller probabilities are zero in single precision
-MIN_CLASS_SAMPLES = 10  # samples of two classes that a score of pairs of classes needs
+MIN_CLASS_SAMPLES = 10  # minimum samples in each of two classes for a score over pairs of classes
 
 
 class Roc(NamedTuple):
@@ -40,7 +40,7 @@ def accuracy(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | Non
 
 @metric("higher", CLASSES, "mean of the recalls of the classes")
 def balanced_accuracy(probabilities: ArrayLike, label: ArrayLike) -> float:
-    """Mean over the classes that occur in the labels of the recall TP / (TP + FN)."""
+    """Mean recall TP / (TP + FN) over the classes in the labels."""
     found = class_scores(probabilities, label)
     return float(np.mean(found.recall[found.support > 0])) if found is not None else NAN
 
@@ -103,7 +103,7 @@ def roc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
     """ROC curve (P(s ≥ t | 0), P(s ≥ t | 1)), with s the probability of class 1."""
     p, truth = classes(probabilities, label)
     w = weights(weight, len(p))
-    demand_numbers("a ROC curve", p)
+    demand_numbers("the ROC curve", p)
     if p.shape[1] != 2:
         raise UserError(f"a ROC curve needs two classes, not {p.shape[1]}")
     if not (w[truth == 0].sum() > 0 and w[truth == 1].sum() > 0):
@@ -134,7 +134,7 @@ def class_scores(probabilities: ArrayLike, label: ArrayLike) -> ClassScores | No
 def confusion(probabilities: ArrayLike, label: ArrayLike) -> Integers:
     """Confusion matrix (C, C): true classes in rows, predicted classes in columns."""
     p, truth = classes(probabilities, label)
-    demand_numbers("a confusion matrix", p)
+    demand_numbers("the confusion matrix", p)
     return _table(p, truth)
 
 
@@ -144,7 +144,7 @@ def _table(p: Floats, truth: Integers) -> Integers:
 
 
 def _wins(score: Floats, c: int, truth: Integers, weight: Floats, totals: Floats) -> Floats:
-    """(C,) probabilities that class c scores higher than each class."""
+    """Probability (C,) that a sample of class c scores higher than one of each class."""
     values, place = np.unique(score, return_inverse=True)
     own = np.bincount(place, weights=weight * (truth == c), minlength=len(values))
     above = own.sum() - own.cumsum() + own / 2  # equal scores count half

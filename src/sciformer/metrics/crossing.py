@@ -23,24 +23,25 @@ class Crossing(NamedTuple):
 def crossing(
     x: ArrayLike, p: ArrayLike, level: float = 0.5, *, group: ArrayLike | None = None, draws: int = 200, seed: int = 0
 ) -> Crossing:
-    """Position x* with ⟨p⟩(x*) = level, by linear interpolation.
+    """Position x* where the mean output equals the level: ⟨p⟩(x*) = level.
 
     x, p   (n,) a column of the samples and an output of the model
     group  (n,) groups of samples that were drawn together (a simulation, a patient), for the bootstrap
 
-    ⟨p⟩ is the mean over samples of equal x. The curve must pass the level: a curve that only touches it or ends on it
-    does not cross. If the curve stays on the level over an interval before it passes, x* is the middle of the interval.
+    ⟨p⟩ is the mean over samples of equal x, interpolated linearly. The curve must pass the level: a curve that only
+    touches it or ends on it does not cross. If the curve stays on the level over an interval before it passes, x* is
+    the middle of the interval.
 
     A noisy curve may cross several times. Then x* is the crossing that separates the samples best: the first with the
     largest |Σ_{x > x*} (p − level) − Σ_{x < x*} (p − level)| over all samples.
 
-    The error is the standard deviation of x* over `draws` bootstrap draws of samples or groups, with a generator of
-    this `seed`. It is nan if more than one draw in ten has no crossing, or if there is only one group. Value and error
-    are nan if p never crosses or is not finite.
+    The error is the standard deviation of x* over `draws` bootstrap draws of samples or groups. It is nan if more than
+    one draw in ten has no crossing, or if there is only one group. Value and error are nan if p never crosses or is not
+    finite.
     """
     place, output = finite_floats("x", x), floats("p", p)
     if place.ndim != 1 or place.shape != output.shape:
-        raise UserError(f"`x` and `p` must have one shape (n,), not {place.shape} and {output.shape}")
+        raise UserError(f"`x` and `p` must have the same shape (n,), not {place.shape} and {output.shape}")
     if not np.isfinite(level) or draws < 2:
         raise UserError(f"`level` must be finite and `draws` 2 or more, not level {level} and {draws} draws")
     units, unit = place.size, np.arange(place.size)
@@ -56,7 +57,7 @@ def crossing(
     rounding = 1e-12 * max(abs(level), float(np.abs(output).max()))
 
     def crossing_of(times: Floats) -> float:
-        """Position of the crossing, with each sample counted `times` (n,)."""
+        """Position of the crossing, with `times` (n,) copies of each sample."""
         sums = (np.bincount(index, weights=w, minlength=len(places)) for w in (times, times * excess))
         count, total = (one.astype(np.float64) for one in sums)
         total[np.abs(total) <= rounding * count] = 0.0

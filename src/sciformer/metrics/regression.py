@@ -47,9 +47,9 @@ def quantile_error(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
     """Quantile calibration error: ∫₀¹ |P(target ≤ Q_q) − q| dq.
 
     Q_q is the q-quantile of the Gaussian (mean, std) predicted for a sample. If the model is calibrated, a share q of
-    the targets is below Q_q, for every q. The integral is exact, without bins. 0 is perfect (n samples: about
-    0.3 / √n); ¼ means that deviations are much too small or too large; ½ means that all targets are well above or well
-    below the predictions.
+    the targets is below Q_q, for every q. The integral is exact, without bins. 0 is perfect; with n samples, a
+    calibrated model has about 0.3 / √n. ¼ means that the deviations are much too small or too large; ½ means that all
+    targets are well above or well below the predictions.
     """
     z, _ = _scores(mean, std, target)
     if np.isnan(z).any():

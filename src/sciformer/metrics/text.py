@@ -30,7 +30,7 @@ Sequences = Iterable[Sequence[str]]
 
 @metric("lower", ("loss", "count"), "exponential of the mean loss per token")
 def perplexity(loss: ArrayLike, count: ArrayLike) -> float:
-    """Perplexity exp(Σ loss / Σ count), losses in nats; nan if there are no tokens."""
+    """Perplexity exp(Σ loss / Σ count), with losses in nats; nan without tokens."""
     losses, counts = _sums("loss", loss, count)
     if not numbers(losses) or counts.sum() == 0:
         return NAN
@@ -168,7 +168,7 @@ def _listed(name: str, sequences: Sequences) -> list[list[str]]:
 
 @metric("higher", ("translation", "reference"), "n-grams of words shared with the reference, in per cent (sacreBLEU)")
 def bleu(translation: Sequence[str], reference: Sequence[str], tokenize: str = "13a") -> float:
-    """Corpus BLEU in per cent (arXiv 1804.08771), case-sensitive, one reference per text."""
+    """Corpus BLEU in per cent: case-sensitive, one reference per text (1804.08771)."""
     return _corpus(_bleu(tokenize), translation, reference)
 
 

@@ -20,7 +20,7 @@ __all__ = ["Entrance", "Model", "Network", "ReadoutLayer", "parameters", "single
 
 
 class TrunkChoice(TrunkOptions):
-    """Model keys that choose a trunk; the keys of the chosen trunk are added."""
+    """Model keys for the choice of a trunk; the keys of the chosen trunk are added."""
 
     choices: ClassVar[Mapping[str, str]] = {"trunk": "trunk"}
 
@@ -40,7 +40,7 @@ class StreamOptions(TrunkChoice):
 
 
 class Model(TrunkChoice, Section):
-    """The `model:` section of a recipe, with the keys of its trunk.
+    """Section `model:` of a recipe, with the keys of its trunk.
 
     A mapping with the name of a stream overrides these keys for this stream.
     """

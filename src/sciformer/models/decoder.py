@@ -25,6 +25,6 @@ class DecoderNetwork(Network):
     """Decoder network: embed -> causal trunk -> readout."""
 
     def decode(self, view: StreamView, watch: Watch | None = None, cache: Any = None) -> Tensor:
-        """Hidden states (B, N, D) of the tokens; with a cache, of the new tokens."""
+        """Hidden states (B, N, D) of the tokens in the view (with a cache, new tokens)."""
         more = {} if cache is None else {"cache": cache}
         return self.run(self.embed(view), view, watch, **more)

@@ -15,7 +15,7 @@ from ..nn.options import PoolingOptions
 from ..nn.pooling import AutoPoolingOptions, ClassTokenOptions, dropped
 from ..nn.positions import Learned, grid
 from ..nn.transformer import AttentionTrunkOptions, redraw
-from ..nn.watch import look
+from ..nn.watch import inner_watch
 from ..tokens.base import Tokens
 from .base import Model, Network, single
 
@@ -26,9 +26,9 @@ class Encoder(Model, PoolingOptions):
     choices: ClassVar[Mapping[str, str]] = {**Model.choices, "pool": "pooling"}
 
     pool: str = "auto"
-    """Pooling of tokens to one vector. auto (default): the mean, or the last token for recurrent trunks; first: the
-    first token, usually a special token; blocks: a weighted mean of the input and the output of every block, with
-    learned weights (ASTROMER 2); lstm, gru: the last state of a recurrent network over the tokens (ASTROMER 1)."""
+    """Pooling of tokens to one vector. auto: the mean, or the last token for recurrent trunks; first: the first token,
+    usually a special token; blocks: a weighted mean of the input and the output of every block, with learned weights
+    (ASTROMER 2); lstm, gru: the last state of a recurrent network over the tokens (ASTROMER 1) (default: auto)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         return EncoderNetwork(self, *self.make_parts(tokens, objective))
@@ -95,7 +95,7 @@ class EncoderNetwork(Network):
         return Encoded(self.trunk(x, valid, at=at, watch=watch, **more), valid)
 
     def _with_states(self, x: Tensor, view: StreamView, watch: Watch | None) -> Encoded:
-        """Run the trunk and return also the output of every block."""
+        """Run the trunk; return its output and the states of all blocks."""
         seen = Watch(attention=watch is not None and watch.wants_attention)
         if watch is not None:
             seen.attention, seen.kernels, seen.prefix = watch.attention, watch.kernels, watch.prefix
@@ -124,7 +124,7 @@ class EncoderNetwork(Network):
         """Pooled vector (B, D) of each sample."""
         if isinstance(self.pooling, BlockPool):
             return self.pooling(encoded.states, encoded.valid)
-        return self.pooling(encoded.x, encoded.valid, watch=look(watch, "pool"))
+        return self.pooling(encoded.x, encoded.valid, watch=inner_watch(watch, "pool"))
 
 
 def _like(state: Tensor, valid: Valid) -> Tensor:

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..nn import LastPool, RecurrentDecoder, Watch
 from ..nn.trunks.recurrent import RecurrentOptions
 from ..nn.trunks.recurrent_decoder import RecurrentDecoderOptions
-from ..nn.watch import look
+from ..nn.watch import inner_watch
 from ..recipe.registry import Options
 from ..tokens.base import Tokens
 from ..tokens.protocols import Maskable, Textual, Windowed
@@ -26,8 +26,8 @@ class EncoderDecoder(Model):
     """`kind: encoder_decoder`: transformer or recurrent network for translation."""
 
     share: bool = False
-    """Share one embedding between source and target (default: false). Both need the same vocabulary
-    (tokens.*.learn)."""
+    """Share one embedding between source and target, which need the same vocabulary (tokens.*.learn) (default:
+    false)."""
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
@@ -82,7 +82,9 @@ class EncoderDecoderNetwork(nn.Module):
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
         """Encode the source."""
         at = view.columns.get("at")
-        return Encoded(self.encoder(self.source(view), view.valid, at=at, watch=look(watch, "encoder")), view.valid)
+        return Encoded(
+            self.encoder(self.source(view), view.valid, at=at, watch=inner_watch(watch, "encoder")), view.valid
+        )
 
     def decode(self, view: StreamView, memory: Encoded | None, watch: Watch | None = None, cache: Any = None) -> Tensor:
         """Hidden states (B, N, D) of the target, from its earlier tokens and the source.
@@ -96,7 +98,7 @@ class EncoderDecoderNetwork(nn.Module):
                 more["start"] = self.last(memory.x, memory.valid)
         if self.last is None and (at := view.columns.get("at")) is not None:
             more["at"] = at
-        return self.decoder(self.target(view), view.valid, watch=look(watch, "decoder"), **more)
+        return self.decoder(self.target(view), view.valid, watch=inner_watch(watch, "decoder"), **more)
 
     def translate(self, source: StreamView, target: StreamView, watch: Watch | None = None) -> Tensor:
         """Encode the source and decode a known target (teacher forcing)."""

@@ -131,7 +131,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         """Run embedding and trunk over the visible tokens."""
         if "hidden" not in view.columns:
             return super().encode(view, watch)
-        seen = self.look(view)
+        seen = self.select_visible(view)
         inner = None if watch is None else Watch(watch.wants_attention, watch.wants_hidden)
         found = super().encode(seen.view, inner)
         if watch is not None and inner is not None:
@@ -145,7 +145,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         first = self.pooling(encoded.x, encoded.valid) if isinstance(self.pooling, ClassToken) else None
         return self.mask_decoder(super().tokens(encoded), first, encoded.seen)
 
-    def look(self, view: StreamView) -> Seen:
+    def select_visible(self, view: StreamView) -> Seen:
         """Select the visible tokens, with their original coordinates."""
         columns = {name: column for name, column in view.columns.items() if not name.startswith("target ")}
         hidden, valid = columns.pop("hidden").bool(), view.valid
@@ -157,7 +157,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
             columns["at"] = columns["at"].expand(len(hidden), -1, -1)
         whole = StreamView({**view.columns, "at": columns["at"]}, valid)
         if isinstance(valid, Ragged):
-            return self._look_packed(columns, ~hidden & valid.inside, valid, whole)
+            return self._select_packed(columns, ~hidden & valid.inside, valid, whole)
         visible = ~hidden if valid is None else ~hidden & valid
         count, n = visible.sum(1), hidden.shape[1]
         even = False
@@ -174,11 +174,11 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         rank = (visible.long().cumsum(1) - 1).clamp(min=0, max=max(0, room - 1))
         return Seen(StreamView(kept, real), whole, visible, rank)
 
-    def _look_packed(self, columns: dict[str, Tensor], visible: Tensor, ragged: Ragged, whole: StreamView) -> Seen:
+    def _select_packed(self, columns: dict[str, Tensor], visible: Tensor, ragged: Ragged, whole: StreamView) -> Seen:
         total, count = ragged.total, len(ragged)
         if not torch.compiler.is_compiling():
             room = int(visible.sum())
-        else:  # shapes may not depend on values: an upper bound, with rounding in every sample
+        else:  # shapes may not depend on values: use an upper bound, rounded up in every sample
             room = (
                 total if self.mask_ratio is None else min(total, math.ceil((1 - self.mask_ratio) * total + count / 2))
             )

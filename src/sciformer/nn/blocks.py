@@ -17,7 +17,7 @@ from .dropout import Dropout
 from .norms import DropPath, make_norm
 from .positions import Rotation
 from .ragged import Ragged
-from .watch import Watch, look
+from .watch import Watch, inner_watch
 
 NORM_POSITIONS = ("pre", "post")
 NORMFORMER = ("head_scale", "attention_norm", "hidden_norm", "residual_scale")
@@ -178,13 +178,17 @@ class Block(nn.Module):
             sight=sight,
             rotation=rotation,
             store=store,
-            watch=look(watch, "attention"),
+            watch=inner_watch(watch, "attention"),
         )
         x = self.join(x, self.settle(y), self.attention_norm, ragged)
         if self.cross is not None and self.cross_norm is not None:
             assert memory is not None, "a block with cross-attention needs a memory"
             y = self.cross(
-                self.cross_norm(x) if self.pre else x, memory, memory_sight, store=store, watch=look(watch, "cross")
+                self.cross_norm(x) if self.pre else x,
+                memory,
+                memory_sight,
+                store=store,
+                watch=inner_watch(watch, "cross"),
             )
             x = self.join(x, y, self.cross_norm, ragged)
         return self.feed(x, ragged)
@@ -249,5 +253,5 @@ class ClassBlock(nn.Module):
         block = self.block
         keys = block.attention_norm(both) if block.pre else both
         query = token if self.raw_query else keys[:, place]
-        y = block.attention(query, keys, sight, watch=look(watch, "attention"))
+        y = block.attention(query, keys, sight, watch=inner_watch(watch, "attention"))
         return block.feed(block.join(token, block.settle(y), block.attention_norm, sight.packed), sight.packed)

@@ -117,7 +117,7 @@ class BatchNorm(nn.Module):
 
 
 def moments_over_ranks(mean: Tensor, variance: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean (D,), variance (D,) and count over all ranks, from those of each rank r.
+    """Mean (D,), variance (D,) and count over all ranks, from the values of each rank.
 
     n = sum_r n_r,   mean = sum_r n_r mean_r / n,   variance = sum_r n_r (variance_r + (mean_r - mean)^2) / n
     """

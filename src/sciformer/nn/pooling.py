@@ -23,7 +23,7 @@ from .options import PoolingOptions, TrunkOptions
 from .ragged import Ragged, zero_padding
 from .transformer import TransformerOptions, Valid, check_layout, redraw
 from .trunks.recurrent import Recurrent
-from .watch import Watch, look
+from .watch import Watch, inner_watch
 
 
 class MeanPool(nn.Module):
@@ -181,7 +181,7 @@ class ClassAttention(nn.Module):
         x, mask = _padded(x, valid)
         token = self.token.to(x.dtype).expand(x.shape[0], -1, -1)
         for i, block in enumerate(self.blocks):
-            token = block(token, x, mask, watch=look(watch, f"blocks.{i}"))
+            token = block(token, x, mask, watch=inner_watch(watch, f"blocks.{i}"))
         return self.norm(token[:, 0])
 
     def _packed(self, x: Tensor, ragged: Ragged) -> Tensor:
@@ -217,7 +217,7 @@ class AttentionPool(nn.Module):
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         x, mask = _padded(x, valid)
         seeds = self.seeds.to(x.dtype).expand(x.shape[0], -1, -1)
-        y = self.norm(seeds + self.attention(seeds, x, Sight(valid=mask), watch=look(watch, "attention")))
+        y = self.norm(seeds + self.attention(seeds, x, Sight(valid=mask), watch=inner_watch(watch, "attention")))
         return y[:, 0] if y.shape[1] == 1 else y
 
 
@@ -229,7 +229,7 @@ class RecurrentPool(nn.Module):
         self.reader, self.last = Recurrent(dim, depth, kind, dropout=dropout), LastPool()
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
-        return self.last(self.reader(x, valid, watch=look(watch, "reader")), valid)
+        return self.last(self.reader(x, valid, watch=inner_watch(watch, "reader")), valid)
 
 
 class BlockPool(nn.Module):
@@ -346,7 +346,7 @@ class ClassAttentionOptions(PoolingOptions):
     class_depth: int = Field(default=2, ge=1, le=1000)
     """Number of class attention blocks (default: 2)."""
     class_query: Literal["normal", "raw"] = "normal"
-    """Query of class attention: the normalised class token (normal, default) or the class token itself (raw)."""
+    """Query of class attention. normal: the normalised class token; raw: the class token itself (default: normal)."""
     class_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout rate of the class attention (default: 0)."""
 

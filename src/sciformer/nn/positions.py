@@ -29,7 +29,7 @@ Periods = tuple[float, float]
 
 
 class Position(nn.Module):
-    """Base class of positional encodings; itself no encoding, for sets of tokens.
+    """Base class of positional encodings; the class itself encodes nothing (for sets).
 
     axes    number of coordinates of a token
     inside  whether the encoding acts inside attention; trunks without attention cannot use it then
@@ -115,7 +115,7 @@ def grid(shape: tuple[int, ...], span: tuple[int, ...] | None = None) -> Tensor:
     return torch.stack(torch.meshgrid(*lines, indexing="ij"), -1).flatten(0, -2)
 
 
-class AddedCode(Position):
+class AdditiveEncoding(Position):
     """Abstract additive positional encoding: x <- x + PE(p)."""
 
     def code(self, at: Tensor) -> Tensor:
@@ -126,7 +126,7 @@ class AddedCode(Position):
         return x + self.code(at).to(x.dtype)
 
 
-class Learned(AddedCode):
+class Learned(AdditiveEncoding):
     """Learned positional encoding PE(p) = table[p].
 
     shape  number of positions, or shape of their grid
@@ -181,7 +181,7 @@ def _ravel(at: Tensor, shape: tuple[int, ...]) -> Tensor:
     return index
 
 
-class Sinusoidal(AddedCode):
+class Sinusoidal(AdditiveEncoding):
     """Sinusoidal positional encoding (arXiv 1706.03762).
 
         PE(p, 2i) = sin(p / base^(2i / d)),   PE(p, 2i + 1) = cos(p / base^(2i / d))
@@ -338,7 +338,7 @@ class RelativeBias(Position):
         return bias if bias.dim() == 4 else bias[None]
 
 
-class UnpairedSinusoidal(AddedCode):
+class UnpairedSinusoidal(AdditiveEncoding):
     """Sinusoidal positional encoding of ASTROMER (arXiv 2205.01677).
 
         PE(p, j) = sin(a_j) for even j, cos(a_j) for odd j,   a_j = p / base^(2j / d)
@@ -350,7 +350,7 @@ class UnpairedSinusoidal(AddedCode):
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0) -> None:
         super().__init__()
         if dim % axes:
-            raise UserError(f"learned periods on {axes} axes need a dim divisible by {axes}, not {dim}")
+            raise UserError(f"unpaired sinusoidal positions on {axes} axes need a dim divisible by {axes}, not {dim}")
         self.dim, self.axes, self.base = dim, axes, base
 
     def code(self, at: Tensor) -> Tensor:
@@ -451,7 +451,7 @@ class RotaryOptions(PeriodOptions):
     """`position: rotary`: RoPE, a rotation of queries and keys."""
 
     rotary_base: float = Field(default=10_000.0, gt=1)
-    """Base of the rotary frequencies (default: 10,000); not used if `periods` is set."""
+    """Base of the rotary frequencies, not used if `periods` is set (default: 10,000)."""
     rotary_share: float = Field(default=1.0, gt=0, le=1)
     """Fraction of each head that is rotated (default: 1)."""
     rotary_values: bool = False

@@ -18,7 +18,7 @@ class Ragged:
     T (`total`) may be larger than the sum of the lengths, because GPUs work best with fixed shapes. The tokens after
     the last sequence get the sample index B, and are masked and dropped. On a GPU, pass `total`, the `longest` length
     and, for models with pair biases, the number of `pairs` (i, j), j <= i; upper bounds are enough. Then no device sync
-    is needed. With `lay=False` only the lengths are stored: the full layout is then made on another device.
+    is needed. With `lay=False` only the lengths are stored, because the full layout will be made on another device.
     """
 
     def __init__(

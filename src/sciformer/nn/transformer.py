@@ -25,7 +25,7 @@ from .blocks import Block, BlockArguments, block_norm
 from .options import DepthOptions, HeadForm, PositionOptions, TokenForm
 from .positions import Position
 from .ragged import Ragged, zero_padding
-from .watch import Watch, look
+from .watch import Watch, inner_watch
 
 Valid = Tensor | Ragged | None
 EXAMPLES = {"position": "Rotary(head_dim) or Sinusoidal(dim)", "pattern": "Causal() or Window(128)"}
@@ -159,7 +159,7 @@ class Transformer(nn.Module):
         if watch is not None:
             watch.saw_hidden(x, "input")
         for i, block in enumerate(self.blocks):
-            watched = look(watch, f"blocks.{i}")
+            watched = inner_watch(watch, f"blocks.{i}")
             inner = watched if watched is not None and watched.wants_attention else None  # None: faster
             store = None if cache is None else cache.blocks[i]
             x = block(x, sight, memory, memory_sight, rotation=rotation, store=store, watch=inner)
@@ -302,10 +302,10 @@ class EncoderDecoder(nn.Module):
 
         To decode step by step, call `encoder` once and `decoder` with a cache.
         """
-        memory = self.encoder(source, source_valid, at=source_at, watch=look(watch, "encoder"))
+        memory = self.encoder(source, source_valid, at=source_at, watch=inner_watch(watch, "encoder"))
         where = {} if target_at is None else {"at": target_at}
         return self.decoder(
-            target, target_valid, memory=memory, memory_valid=source_valid, watch=look(watch, "decoder"), **where
+            target, target_valid, memory=memory, memory_valid=source_valid, watch=inner_watch(watch, "decoder"), **where
         )
 
 
@@ -338,37 +338,37 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     heads: int = Field(default=4, ge=1)
     """Number of attention heads (default: 4)."""
     kv_heads: int | None = Field(default=None, ge=1)
-    """Number of heads of keys and values (default: heads). A smaller number gives grouped-query attention, 1 gives
-    multi-query attention."""
+    """Number of heads of keys and values; a smaller number than `heads` gives grouped-query attention, 1 gives
+    multi-query attention (default: the value of heads)."""
     head_dim: int | None = Field(default=None, ge=1)
     """Width of a head (default: dim / heads)."""
     norm: Literal["layer", "rms", "none"] = "layer"
-    """Norm of the blocks: LayerNorm (layer, default), RMSNorm (rms) or none."""
+    """Norm of the blocks. layer: LayerNorm; rms: RMSNorm; none: no norm (default: layer)."""
     norm_epsilon: float | None = Field(default=None, gt=0)
     """Epsilon of the norms (default: 1e-5 for layer, 1e-6 for rms)."""
     norm_position: Literal["pre", "post"] = "pre"
-    """Norms of a block before attention and MLP (pre, as in GPT-2; default) or after each residual sum (post, as in
-    the transformer of 2017)."""
+    """Position of the norms in a block. pre: before attention and MLP, as in GPT-2; post: after each residual sum, as
+    in the transformer of 2017 (default: pre)."""
     embedding_norm: bool = False
     """Normalise embedded tokens, with their positional encoding, before the first block, as BERT does (default:
     false)."""
     last_norm: bool = True
-    """Normalise after the last block (default: true); only for norm_position pre."""
+    """Add a norm after the last block, if norm_position is pre (default: true)."""
     qk_norm: Literal["none", "layer", "rms"] = "none"
-    """Norm of queries and keys: none (default), layer or rms."""
+    """Norm of queries and keys: none, layer or rms (default: none)."""
     bias: bool = True
     """Biases in linear layers and norms (default: true)."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
     """Dropout rate of attention weights (default: the value of dropout)."""
     init: Literal["normal", "xavier", "moco"] = "normal"
-    """Initial weights. normal (default): standard deviation 0.02 (GPT-2); xavier: Xavier uniform (2017); moco: Xavier
-    with smaller output matrices in later blocks, also for class attention and heads."""
+    """Initial weights. normal: standard deviation 0.02 (GPT-2); xavier: Xavier uniform (2017); moco: Xavier with
+    smaller output matrices in later blocks, also for class attention and heads (default: normal)."""
     window: int | None = Field(default=None, ge=0)
     """Attention window: number of tokens on each side that a token attends to (default: all tokens)."""
     position: str = "auto"
-    """Positional encoding. auto (default): learned if the number of positions is fixed, else sinusoidal. unpaired:
-    sinusoidal with a different frequency for each channel (ASTROMER); modulation: scale and shift by Fourier series
-    (TimeModAttn)."""
+    """Positional encoding. auto: learned if the number of positions is fixed, else sinusoidal; unpaired: sinusoidal
+    with a different frequency for each channel (ASTROMER); modulation: scale and shift by Fourier series (TimeModAttn)
+    (default: auto)."""
 
     def attention_options(self, form: TokenForm) -> dict[str, Any]:
         """Keyword arguments of a trunk with attention, except its size."""
@@ -395,18 +395,18 @@ class TransformerOptions(AttentionTrunkOptions):
     mlp_ratio: float = Field(default=4.0, gt=0, le=128)
     """Width of the hidden layer of the MLP divided by dim (default: 4)."""
     activation: Literal["gelu", "gelu_tanh", "relu", "silu", "tanh", "swiglu"] = "gelu"
-    """Activation of the MLP (default: gelu); gelu_tanh is the approximation used by GPT-2."""
+    """Activation of the MLP; gelu_tanh is the approximation of GELU in GPT-2 (default: gelu)."""
     hidden_dropout: float | None = Field(default=None, ge=0, lt=1)
     """Dropout rate inside the MLP (default: the value of dropout)."""
     drop_path: float = Field(default=0.0, ge=0, lt=1)
     """Rate of stochastic depth at the last block; it grows linearly with depth (default: 0)."""
     residual: bool = True
-    """Residual connections around attention and MLP (default: true); ASTROMER 1 has none."""
+    """Residual connections around attention and MLP; ASTROMER 1 has none (default: true)."""
     extras: tuple[Literal["head_scale", "output_scale", "attention_norm", "hidden_norm", "residual_scale"], ...] = ()
-    """Extra parts of a block from NormFormer (default: none). head_scale: a learned scale of each head before
-    the output layer; output_scale: a learned scale of each part of the output after this layer (Particle Transformer);
-    attention_norm: a norm after attention; hidden_norm: a norm inside the MLP; residual_scale: a learned scale of the
-    residual of the MLP."""
+    """Extra parts of a block from NormFormer. head_scale: a learned scale of each head before the output layer;
+    output_scale: a learned scale of each part of the output after this layer (Particle Transformer); attention_norm: a
+    norm after attention; hidden_norm: a norm inside the MLP; residual_scale: a learned scale of the residual of the MLP
+    (default: no extra parts)."""
     compress: int | None = Field(default=None, ge=1)
     """Number of learned mixtures of tokens that replace keys and values, as in Linformer (default: all tokens)."""
 

@@ -50,6 +50,6 @@ class Watch:
         return f"Watch(attention: {', '.join(self.attention) or '-'}; hidden: {', '.join(self.hidden) or '-'})"
 
 
-def look(watch: Watch | None, name: str) -> Watch | None:
+def inner_watch(watch: Watch | None, name: str) -> Watch | None:
     """Return `watch.at(name)`, or None without a watch."""
     return None if watch is None else watch.at(name)

@@ -33,7 +33,11 @@ MAX_CLASSES = 10_000
 
 
 class ScoreGroup(NamedTuple):
-    """Scores of one report figure; `labels` maps score names to labels of curves."""
+    """Scores of one figure of the report.
+
+    plural   noun in the caption: "Rejections against step."
+    labels   labels of the curves, by score name
+    """
 
     title: str
     plural: str
@@ -41,10 +45,10 @@ class ScoreGroup(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """A tensor that training steps update and checkpoints keep.
+    """Tensor carried from one training step to the next, and saved in checkpoints.
 
     initial   value before the first step, on the CPU
-    divided   whether ranks divide it along its first axis (Markov chains); otherwise all ranks keep the same value
+    divided   True: the ranks divide the tensor along its first axis (Markov chains); False: all ranks keep equal values
     """
 
     initial: Tensor
@@ -52,7 +56,7 @@ class Carried(NamedTuple):
 
 
 class Objective(Section):
-    """The `objective:` section; the loss is a sum, divided by its total `count`."""
+    """Section `objective:` of a recipe: summed loss, divided by the total `count`."""
 
     section = "objective"
     neutral_keys: ClassVar[tuple[str, ...]] = ("plot_against", "reference")
@@ -80,7 +84,7 @@ class Objective(Section):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Columns of lists with a label for each word or token."""
+        """Columns with lists of labels, one label for each word or token."""
         return ()
 
     @property
@@ -96,7 +100,7 @@ class Objective(Section):
     """Sample column for the x-axis of a plot of the predictions in the report, e.g. a temperature (default: no
     plot)."""
     reference: float | None = None
-    """Known value on the axis of `plot_against`, drawn for comparison (default: none)."""
+    """Known value on the x-axis of the `plot_against` plot, drawn as a line (default: none)."""
 
     def asked_stream(self, streams: Iterable[str]) -> str:
         """Name of the stream to predict."""
@@ -110,24 +114,24 @@ class Objective(Section):
 
     @property
     def measured(self) -> list[str]:
-        """Scores besides the loss by which a model can be selected."""
+        """Scores, besides the loss, for selecting the best model."""
         return [name for name in self.chosen() if METRICS[name].better != "neither"]
 
     @property
     def sends(self) -> tuple[str, ...]:
-        """Sample columns that the loss needs."""
+        """Sample columns needed by the loss."""
         return (ANSWER,)
 
     def fit(self, train: Dataset) -> None:
         """Learn classes or scales from the training data."""
 
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
-        """Calibration of the predicted uncertainties, to be added to the state."""
-        message = f"`objective.kind: {self.kind}` predicts no probabilities or deviations that could be calibrated"
-        raise UserError(message, hint="Calibration works with classify and regress.", key="objective.kind")
+        """Calibration factors of the predicted uncertainties, to be added to the state."""
+        message = f"`objective.kind: {self.kind}` predicts no uncertainties, so the model cannot be calibrated"
+        raise UserError(message, hint="Calibration needs objective.kind: classify or regress.", key="objective.kind")
 
     def calibrated_scores(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, float]:
-        """Scores that `calibrate` optimises, by name."""
+        """Scores optimised by `calibrate`, by name."""
         return {}
 
     @property
@@ -136,7 +140,7 @@ class Objective(Section):
         return 0.0
 
     def mixed(self, batch: Batch, other: Batch, share: Array) -> Batch:
-        """Mixup of the targets of two batches; `share` (B,) is the weight of the first."""
+        """Mixup of the targets of two batches; `share` (B,) is the weight of `batch`."""
         raise NotImplementedError
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
@@ -162,22 +166,22 @@ class Objective(Section):
         return self.kind
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss; if `outputs`, also the outputs for the metrics, one per sample."""
+        """Summed loss, and outputs per sample for the metrics (only if `outputs` is true)."""
         raise NotImplementedError
 
     def carried(self, tokens: Mapping[str, Tokens]) -> dict[str, Carried]:
         """Initial values of tensors carried from step to step, by name.
 
         They are drawn with the training seed. `step` finds them as `inputs.carried` and returns the new values among
-        its outputs, named `CARRIED` + name. A step that is skipped because of its gradient leaves them unchanged.
+        its outputs, named `CARRIED` + name. A step skipped because of its gradient leaves the values unchanged.
         """
         return {}
 
     def precondition(self, model: Any, inputs: ModelInputs, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Transform gradients, by name of the weight, between backward pass and clipping.
+        """Transform the gradients between the backward pass and clipping.
 
-        Natural gradients and similar methods need it. The gradients belong to the mean loss over all ranks. The batch
-        is in one piece; `inputs.carried` has the values that the step returned.
+        Natural gradients and similar methods need this. `gradients` maps names of weights to gradients of the mean loss
+        over all ranks. The batch is in one piece; `inputs.carried` has the values returned by `step`.
         """
         return gradients
 
@@ -210,11 +214,11 @@ class Objective(Section):
         raise NotImplementedError
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
-        """Tables of detailed scores by title; `samples` has the sample columns, if known."""
+        """Tables of detailed scores (title -> rows); `samples`: sample columns, if known."""
         return {}
 
     def exported(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """Outputs of an exported graph (default: those of `predict`)."""
+        """Outputs of an exported graph (default: the outputs of `predict`)."""
         return self.predict(model, inputs)
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
@@ -235,7 +239,7 @@ class Objective(Section):
     def check_predicts(self) -> None:
         """Refuse `predict` if there are no predictions for single samples."""
         if not self.predicts:
-            message = f"predict cannot be used with `objective.kind: {self.kind}`, which predicts nothing per sample"
+            message = f"`objective.kind: {self.kind}` has no predictions for samples, so `predict` cannot be used"
             raise UserError(message, hint=f"Use `{self.usage}`.", key="objective.kind")
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
@@ -252,7 +256,7 @@ class Objective(Section):
         return outputs
 
     def score_intervals(self, outputs: Mapping[str, Array]) -> dict[str, tuple[float, float]]:
-        """Central 95 % intervals of the metrics over draws of the samples."""
+        """Central 95 % bootstrap intervals of the metrics."""
         return score_intervals(self.score_inputs(outputs), self.chosen())
 
     # Display of scores. Names come from `score` and `generation_metrics`.
@@ -266,7 +270,7 @@ class Objective(Section):
         return list(names)
 
     def score_groups(self, names: Iterable[str]) -> list[ScoreGroup]:
-        """Groups of scores that only this objective has."""
+        """Figures of the report for scores specific to this objective."""
         return []
 
     def figures(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Callable[[], Figure]]:
@@ -278,7 +282,7 @@ class Objective(Section):
         return False
 
     def summary_note(self, names: Iterable[str]) -> str:
-        """Sentence for the caption of a comparison on how to read the scores."""
+        """Explanation of the scores, as a sentence for the caption of a comparison."""
         return ""
 
 
@@ -293,17 +297,17 @@ def check_classes(column: str, noun: str, names: Collection[Any]) -> None:
 
 
 def required_sample_column(inputs: ModelInputs, column: str, name: str) -> Tensor:
-    """A sample column that the loss needs; `name` is its name in the data."""
+    """Sample column needed by the loss; `name` is its name in the data."""
     if column not in inputs.samples:
         raise missing_truth(name, inputs.samples)
     return inputs.samples[column]
 
 
 def missing_truth(name: str, columns: Iterable[str] = (), key: str | None = None) -> UserError:
-    """Error for an evaluation of data without the column of true values."""
+    """Error for evaluation data without the column of true values."""
     there = f"; the columns are {', '.join(columns)}" if columns else ""
     return UserError(
-        f"column `{name}` with the truth is missing, so the model cannot be evaluated{there}",
+        f"column `{name}` with the true values is missing, so the model cannot be evaluated{there}",
         hint="Add the column to the data. The class of a whole file can be given as NAME:FILE.",
         key=key,
     )
@@ -327,5 +331,5 @@ class Step(nn.Module):
         return self
 
     def forward(self, inputs: ModelInputs, outputs: bool = False) -> tuple[Tensor, Outputs]:
-        """Summed loss over the batch; if `outputs`, also the outputs for the metrics."""
+        """Summed loss over the batch, and outputs for the metrics (see `Objective.step`)."""
         return self.objective.step(self.model, inputs, outputs)

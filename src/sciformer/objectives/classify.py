@@ -49,11 +49,11 @@ class Classify(Objective):
     smoothing: float = Field(default=0.0, ge=0, lt=1)
     """Label smoothing: share of the target probability spread over all classes (default: 0)."""
     mixup: float = Field(default=0.0, ge=0, le=10)
-    """Parameter a of mixup: training on s x + (1 - s) y of two samples, with s from Beta(a, a). Usual values are 0.1 to
-    0.8 (default: 0, no mixup)."""
+    """Parameter a of mixup: the model is trained on mixtures s x + (1 - s) y of two samples x and y, with s drawn from
+    Beta(a, a). Usual values are 0.1 to 0.8 (default: 0, no mixup)."""
     balance: Balance = "none"
-    """Class weights. none (default): all weights are 1; classes: n / (number of classes x n of the class), so that all
-    classes count equally. true means classes, false means none."""
+    """Class weights. none: all weights are 1; classes: n / (C n_c) for class c with n_c of the n samples and C classes,
+    so that all classes count equally. true means classes, false means none (default: none)."""
     weight: str = ""
     """Column with a weight for each sample (default: all weights 1)."""
     hidden: Widths | None = None
@@ -178,11 +178,11 @@ class Classify(Objective):
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         logits = self._logits(model, inputs)
-        loss, found = self.judged(logits, inputs)
+        loss, found = self.loss_and_outputs(logits, inputs)
         return loss.sum(), {**found, "loss": loss} if outputs else {}
 
-    def judged(self, logits: Tensor, inputs: ModelInputs) -> tuple[Tensor, Outputs]:
-        """The loss (B,) of logits (B, classes), and the outputs for the metrics."""
+    def loss_and_outputs(self, logits: Tensor, inputs: ModelInputs) -> tuple[Tensor, Outputs]:
+        """Loss (B,) of logits (B, classes), and outputs for the metrics."""
         label = required_sample_column(inputs, ANSWER, self.label)
         loss = self._loss(logits, label)
         if PARTNER in inputs.samples:
@@ -207,7 +207,7 @@ class Classify(Objective):
 
 
 def class_table(outputs: Mapping[str, Array], names: Sequence[str]) -> dict[str, Rows]:
-    """Table of precision, recall, F1 and support of the classes, by its title."""
+    """Table of the precision, recall, F1 and support of each class: title -> rows."""
     found = class_scores(outputs["probabilities"], outputs["label"]) if "label" in outputs else None
     if found is None:
         return {}

@@ -28,10 +28,10 @@ NOISE = "target noise"  # sample column with the sum of (value - truth)^2
 
 
 class Denoise(Objective):
-    """Squared error (x - m)^2 of noise-free values x, mean over the points.
+    """Mean squared error (x - m)^2 between noise-free values x and predictions m.
 
-    Values are scaled as the tokens scale them; m = W h + b. With form gaussian, the loss is ln s + (x - m)^2 / (2 s^2).
-    With a label, -w ln p(class) is added: detection and extraction in one model.
+    The values have the scale of the tokens; m = W h + b. With form gaussian, the loss is ln s + (x - m)^2 / (2 s^2),
+    with a predicted deviation s. With a label, -w ln p(class) is added: detection and extraction in one model.
     """
 
     standard: ClassVar[tuple[str, ...]] = ("scatter", "noise_left", "overlap")
@@ -39,7 +39,7 @@ class Denoise(Objective):
     target: str = "clean"
     """Column of lists with the noise-free values, one for each observed value (default: clean)."""
     form: Literal["plain", "gaussian"] = "plain"
-    """Loss. plain (default): squared error; gaussian: likelihood with a predicted standard deviation."""
+    """Loss. plain: squared error; gaussian: likelihood with a predicted standard deviation (default: plain)."""
     hidden: Widths | None = None
     """Width of the hidden layer of the heads, or a list of widths (default: linear heads)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -49,11 +49,11 @@ class Denoise(Objective):
     label_weight: float = Field(default=1.0, gt=0)
     """Weight w of the classification loss (default: 1)."""
     balance: Balance = "none"
-    """Class weights. none (default): all weights are 1; classes: all classes count equally."""
+    """Class weights. none: all weights are 1; classes: all classes count equally (default: none)."""
 
     @property
-    def question(self) -> Classify | None:
-        """The classification objective, or None without a label."""
+    def classification(self) -> Classify | None:
+        """Objective for the label, or None without a label."""
         if not self.label:
             return None
         options = {name: getattr(self, name) for name in ("label", "hidden", "dropout", "balance", "stream")}
@@ -68,7 +68,7 @@ class Denoise(Objective):
     @property
     def classes(self) -> list[str]:
         """Class names; empty without a label."""
-        return [] if self.question is None else self.question.classes
+        return [] if self.classification is None else self.classification.classes
 
     @property
     def answers(self) -> list[str]:
@@ -83,24 +83,24 @@ class Denoise(Objective):
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
         """Precision, recall and F1 of each class, if there is a label."""
-        return {} if self.question is None else self.question.details(outputs, samples)
+        return {} if self.classification is None else self.classification.details(outputs, samples)
 
     def fit(self, train: Dataset) -> None:
         name = self.asked_stream(train.tokens)
         stream, tokens = train.batch(np.arange(min(1, len(train)))).streams[name], train.tokens[name]
         if self.target not in stream.columns:
-            there = f"`tokens.kind: {tokens.kind}` has {', '.join(stream.columns)}"
+            there = f"`tokens.kind: {tokens.kind}` has the columns {', '.join(stream.columns)}"
             message = f"column `{self.target}` with the noise-free values is missing; {there}"
             raise UserError(message, key="objective.target")
         column = stream.columns[self.target]
         self.state["width"] = int(np.prod(column.shape[1:], dtype=np.int64))
-        if (asked := self.question) is not None:
+        if (asked := self.classification) is not None:
             asked.fit(train)
             self.state["class"] = asked.state
 
     def validate_split(self, part: str, dataset: Dataset) -> None:
-        if self.question is not None:
-            self.question.validate_split(part, dataset)
+        if self.classification is not None:
+            self.classification.validate_split(part, dataset)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Add the scaled noise-free values as targets; no token is hidden."""
@@ -119,19 +119,19 @@ class Denoise(Objective):
             noise = np.where(known & np.isfinite(value), value - truth, 0)
             more[NOISE] = np.bincount(stream.sample, (noise**2).sum(1), len(stream))
         batch = batch.with_columns(stream.with_columns(**made), name, **more)
-        return batch if self.question is None else self.question.corrupt(batch, tokens, rng)
+        return batch if self.classification is None else self.classification.corrupt(batch, tokens, rng)
 
     def count(self, batch: Batch) -> float:
         if ASKED_TOKENS not in batch.streams[self.asked_stream(batch.streams)].columns:
             raise missing_truth(self.target, key="objective.target")
-        if self.question is not None:
-            self.question.count(batch)
+        if self.classification is not None:
+            self.classification.count(batch)
         return float(len(batch))
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
         kind = TagHead if self.form == "plain" else ValueHead
         made: dict[str, nn.Module] = {"value": kind(dim, self.state["width"], self.hidden, self.dropout)}
-        return made if self.question is None else made | self.question.heads(dim, tokens)
+        return made if self.classification is None else made | self.classification.heads(dim, tokens)
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """Mean loss over the values of each sample, plus the classification loss."""
@@ -141,8 +141,8 @@ class Denoise(Objective):
         count = _sums(asked.float(), view)
         loss = _sums(each.masked_fill(~asked, 0), view) / count.clamp(min=1)
         found: Outputs = {}
-        if self.question is not None:
-            own, found = self.question.judged(logits, inputs)
+        if self.classification is not None:
+            own, found = self.classification.loss_and_outputs(logits, inputs)
             loss = loss + self.label_weight * own
         loss = inputs.counted(loss)
         if not outputs:
@@ -160,7 +160,7 @@ class Denoise(Objective):
         found = {"recovered": view.pad(value.mean * scale + centre), OWN_TOKENS: view.pad(view.columns[OWN_TOKENS])}
         if self.form == "gaussian":
             found["deviation"] = view.pad(value.std * scale)
-        return found if self.question is None else found | {"probabilities": logits.softmax(-1)}
+        return found if self.classification is None else found | {"probabilities": logits.softmax(-1)}
 
     def _read(self, model: Any, inputs: ModelInputs) -> tuple[Gaussian, Tensor]:
         """Means and deviations of token values, (B, N, P) or (T, P), and class logits."""
@@ -204,5 +204,5 @@ class Denoise(Objective):
 
 
 def _sums(part: Tensor, view: StreamView) -> Tensor:
-    """(B,) sums over all values of a sample."""
+    """Sums (B,) over all values of each sample."""
     return view.pad(part).flatten(1).sum(1)

@@ -25,10 +25,10 @@ PLACES_MULTIPLE = 16  # K is a multiple of this, so that a compiled step sees fe
 
 
 class Masked(Objective):
-    """-sum ln p(hidden token | visible tokens), for a share of the tokens.
+    """Prediction of masked tokens: -sum ln p(masked token | visible tokens).
 
-    Most of the selected tokens are hidden, some are replaced by random tokens, and some stay unchanged, so that the
-    model cannot trust its input (arXiv 1810.04805).
+    A share of the tokens is selected. Most of them are hidden, some are replaced by random tokens, and some stay
+    unchanged, so that the model cannot trust its input (arXiv 1810.04805).
     """
 
     unit: ClassVar[str] = "tokens"
@@ -38,8 +38,8 @@ class Masked(Objective):
     mask_ratio: float = Field(default=0.15, gt=0, le=1)
     """Share of the tokens that are masked and predicted, at least one in each sample (default: 0.15)."""
     mask: str = ""
-    """Named mask (default: random tokens). last: the end of each sample, for a forecast. Tokens may define
-    further masks; for example, patches define centre, for inpainting."""
+    """Name of a mask. last: the end of each sample, for a forecast. Kinds of tokens may define further masks, e.g.
+    centre for patches, for inpainting (default: random tokens)."""
     random: float = Field(default=0.0, ge=0, le=1)
     """Share of the masked tokens that are replaced by random tokens (BERT: 0.1; default: 0)."""
     same: float = Field(default=0.0, ge=0, le=1)
@@ -78,7 +78,7 @@ class Masked(Objective):
         )
 
     def _named(self, tokens: Maskable, stream: Stream, may: Array | None) -> Array:
-        """Mask (T,) of the tokens to predict, from the function named `objective.mask`."""
+        """Tokens to predict (T,), chosen by the mask function `objective.mask`."""
         one_of("objective.mask", self.mask, tokens.masks)
         if self.whole_words:
             raise UserError("objective.whole_words cannot be combined with objective.mask", key="objective.mask")
@@ -87,10 +87,10 @@ class Masked(Objective):
         return asked
 
     def _asked(self, stream: Stream, first: Array, may: Array | None, rng: SampleRandom) -> Array:
-        """(T,) mask of the tokens to predict: a share of random words, at least one.
+        """Tokens to predict (T,): a share of random words, at least one.
 
-        first  (T,) index of the first token of the word of each token; without words, of the token itself
-        may    (T,) mask of the tokens that may be masked; None means all tokens
+        first  (T,) for each token, the index of the first token of its word; without words, its own index
+        may    (T,) whether a token may be masked; None means all tokens
         """
         here = np.arange(len(first)) if may is None else np.flatnonzero(may)
         sample, drawn = stream.sample[here], rng.uniform("asked", stream.lengths)
@@ -138,7 +138,7 @@ class Masked(Objective):
 
 
 def first_of(stream: Stream) -> Array:
-    """Index (T,) of the first token of each word; of the token itself outside words."""
+    """For each token, index (T,) of the first token of its word (else its own index)."""
     word, here = stream.columns["word"], np.arange(int(stream.lengths.sum()))
     if not len(here):
         return here
@@ -147,7 +147,7 @@ def first_of(stream: Stream) -> Array:
 
 
 def _places(stream: Stream, asked: Array) -> Array:
-    """(B, K) positions of the masked tokens of each sample, from 1; 0 is padding."""
+    """Positions (B, K) of the masked tokens in their sample, from 1; 0 is padding."""
     sample, place = stream.sample[asked], stream.position[asked] + 1
     count = np.bincount(sample, minlength=len(stream))
     room = -(-int(count.max(initial=1)) // PLACES_MULTIPLE) * PLACES_MULTIPLE
@@ -159,7 +159,7 @@ def _places(stream: Stream, asked: Array) -> Array:
 def _rows(places: Tensor, view: StreamView, total: int) -> Tensor:
     """Flat indices of the masked positions in the concatenated tokens of a view.
 
-    Padding entries point at the tokens of their sample in turn. They do not count, but if all pointed at the first
+    Padding entries do not count. They point at the tokens of their sample in turn: if all of them pointed at the first
     token, a GPU would add thousands of zero gradients to this token one after the other.
     """
     if isinstance(view.valid, Ragged):

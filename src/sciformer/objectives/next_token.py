@@ -40,7 +40,7 @@ class NextToken(Objective):
         return float(batch.streams[self.asked_stream(batch.streams)].lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss; the outputs are loss, token count and correct tokens per sample."""
+        """Summed loss, and loss and token counts per sample (see `ask_tokens`)."""
         view = inputs.view(self.stream)
         return ask_tokens(stream_part(model.readout, view.name), model.decode(view), view, outputs)
 
@@ -48,10 +48,11 @@ class NextToken(Objective):
 def ask_tokens(
     readout: Readout, hidden: Tensor, view: StreamView, outputs: bool, smoothing: float = 0.0
 ) -> tuple[Tensor, Outputs]:
-    """Summed loss of the targets; if `outputs`, also loss and counts per sample.
+    """Summed loss of the targets, and outputs per sample (only if `outputs` is true).
 
-    Targets are the columns of the view named «target ...». Its column `asked`, if present, marks the tokens that count.
-    The outputs do not include label smoothing.
+    The outputs are the loss, the number of tokens and the number of correct tokens. The targets are the columns named
+    «target ...» of the view. If the view has a column `asked`, only the tokens marked in it count. Label smoothing
+    changes the loss, but not the outputs.
     """
     flat, target = hidden.flatten(0, -2), flat_targets(view, hidden)
     wanted = view.real
@@ -75,7 +76,7 @@ def flat_targets(view: StreamView, hidden: Tensor) -> Columns:
 
 
 def tokens_agree(one: Columns, target: Columns) -> Tensor:
-    """(n,) whether all columns of a token equal its target."""
+    """Whether all columns of a token equal its target (n,)."""
     return torch.stack([(one[name] == target[name])[..., None].flatten(1).all(1) for name in target]).all(0)
 
 

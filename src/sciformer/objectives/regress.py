@@ -39,7 +39,7 @@ Levels = Annotated[list[float], AfterValidator(_levels)]
 
 
 class Regress(Objective):
-    """Gaussian regression: sum_b of ln s + (y - m)^2 / (2 s^2), m and s predicted.
+    """Gaussian regression: sum_b ln s + (y - m)^2 / (2 s^2), with predicted m and s.
 
     With form quantiles, the loss is the pinball loss sum_q max(q (y - z_q), (q - 1) (y - z_q)) of quantiles z_q. No
     distribution is assumed. Then m is the median, and s is half the distance of the 16 % and 84 % quantiles.
@@ -106,7 +106,7 @@ class Regress(Objective):
         return self.targets
 
     def chosen(self) -> list[str]:
-        """Names of the metrics; with quantiles, only coverages whose levels are predicted."""
+        """Names of the metrics; with quantiles, coverages only of predicted levels."""
         if self.metrics or self.form == "gaussian":
             return super().chosen()
         had = [f"coverage_{share}" for share in INTERVAL_PERCENTS if self._pair(share) is not None]
@@ -165,7 +165,7 @@ class Regress(Objective):
         return loss.sum(), {**self._answers(value), "loss": loss} if outputs else {}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """Standardised means, deviations and quantiles; `units` restores the units."""
+        """Standardised means, deviations and quantiles (`units` restores the data units)."""
         return self._answers(self._value(model, inputs))
 
     def _answers(self, value: Gaussian | Tensor) -> Outputs:
@@ -181,7 +181,7 @@ class Regress(Objective):
         return int(np.abs(np.array(self.quantiles[: len(self.quantiles) // 2]) - 0.16).argmin())
 
     def _pair(self, share: int) -> int | None:
-        """Index of the lower quantile of a central interval in per cent, or None."""
+        """Index of the lower quantile of the central interval of `share` %, or None."""
         apart = [abs(level - (1 - share / 100) / 2) for level in self.quantiles]
         return int(np.argmin(apart)) if min(apart) < 1e-3 else None
 

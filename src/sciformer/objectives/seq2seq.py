@@ -1,4 +1,4 @@
-"""Objectives with generated sequences: translation."""
+"""Objectives of translation."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Seq2Seq(Objective):
     beam: int = Field(default=1, ge=1)
     """Beam width; 1 is greedy decoding (default: 1)."""
     penalty: float = Field(default=0.6, ge=0, allow_inf_nan=False)
-    """Exponent a of the length penalty ((5 + length) / 6)^a, the divisor of the log probability (default: 0.6)."""
+    """Exponent a of the length penalty ((5 + length) / 6)^a, which divides the log probability (default: 0.6)."""
     more: int = Field(default=50, ge=0)
     """Maximum number of output tokens beyond the length of the source (default: 50)."""
     bleu: Literal["13a", "none", "intl", "char", "off"] = "13a"
-    """Tokenizer of sacreBLEU; none splits at spaces, for text that is already tokenized; off computes no scores
+    """Tokenizer of sacreBLEU. none: split at spaces, for text that is already tokenized; off: compute no scores
     (default: 13a)."""
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
@@ -66,7 +66,7 @@ class PromptedTranslation(Seq2Seq, NextToken):
     frame: ClassVar[tuple[str, ...]] = ("end",)  # generation begins after the separator
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Shift the tokens by one; predict only the tokens of the last text."""
+        """Shift the tokens by one; predict only the last text, the translation."""
         name = self.asked_stream(batch.streams)
         hides = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`").hides
         after = shifted(batch.streams[name], (*hides, PART))
@@ -93,8 +93,8 @@ class Translate(Seq2Seq, NextToken):
     """Label smoothing in training: share of the probability spread over all tokens (arXiv 1706.03762: 0.1; default:
     0)."""
     agreement: float = Field(default=0.0, ge=0)
-    """Weight a of R-Drop: two passes with different dropout, loss (L1 + L2) / 2 + a / 4 (KL(p1 | p2) + KL(p2 | p1))
-    (arXiv 2106.14448: 5; default: 0)."""
+    """Weight a of R-Drop: each sample passes twice with different dropout, and the loss is
+    (L1 + L2) / 2 + a / 4 (KL(p1 | p2) + KL(p2 | p1)) (arXiv 2106.14448: 5; default: 0)."""
 
     def asked_stream(self, streams: Iterable[str]) -> str:
         return TARGET

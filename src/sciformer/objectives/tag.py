@@ -30,9 +30,9 @@ WORDS, ENTITIES = "words", "entities"  # rows of a table of predictions
 class Tag(Objective):
     """Cross-entropy -sum_w ln p(tag of word w), from the first token of each word.
 
-    Each sample has a list of tags, one for each word (or one for each token, if tokens are not parts of words). A tag
-    that the training data do not have counts as an error in the metrics, but not in the loss. If the tags mark
-    entities (B-place, I-place, O), the most probable valid sequence of tags is predicted, in training too.
+    Each sample has a list of tags, one for each word (or one for each token, if tokens are not parts of words). Tags
+    that are missing in the training data count as errors in the metrics, but not in the loss. If the tags mark entities
+    (B-place, I-place, O), the most probable valid sequence of tags is predicted.
     """
 
     unit: ClassVar[str] = "tags"
@@ -69,7 +69,7 @@ class Tag(Objective):
 
     @property
     def spans(self) -> bool:
-        """Whether the tags mark entities: `O`, or a position letter and a type."""
+        """Whether the tags mark entities: `O`, or position and type (`B-place`)."""
         return all(map(marks_entity, self.answers))
 
     @property
@@ -81,7 +81,7 @@ class Tag(Objective):
 
     @property
     def _every_type_begins(self) -> bool:
-        """Whether each type of entity has a tag B or S, which only some types have in the scheme IOB1."""
+        """Whether each type of entity has a tag B or S; in IOB1 only some types have."""
         kinds = {tag[2:]: {other[:1] for other in self.answers if other[1:] == tag[1:]} for tag in self.answers}
         return all(letters & {"B", "S", "U"} for kind, letters in kinds.items() if kind)
 
@@ -131,7 +131,7 @@ class Tag(Objective):
         return self._scores(model.heads["tag"](model.tokens(model.encode(view))).float(), view)
 
     def _scores(self, logits: Tensor, view: StreamView) -> Outputs:
-        """Log probabilities (B, N, K) of the tags of each token, and the word that it begins (B, N), else -1.
+        """Log probabilities of tags (B, N, K), and words (B, N) that begin at a token.
 
         If every sequence of tags is allowed, only the largest log probability (B, N, 1) is kept, and its tag (B, N).
         """
@@ -154,7 +154,7 @@ class Tag(Objective):
         return found
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Sum counts, and join lists over windows."""
+        """Sum the counts and join the lists of windows."""
         if values.dtype != object:
             return super().merge(values, which, count) * np.bincount(which)
         merged = np.empty(count, object)
@@ -164,7 +164,10 @@ class Tag(Objective):
         return merged
 
     def finish(self, outputs: dict[str, Array]) -> dict[str, Array]:
-        """Names and probabilities of the predicted tags; a word without tokens is `O`, with probability NaN."""
+        """Names and probabilities of the predicted tags.
+
+        A word without tokens is `O`, with the probability NaN.
+        """
         if "scores" not in outputs:  # no samples
             return outputs
         found, tags = dict(outputs), np.array(self.answers)
@@ -211,7 +214,11 @@ def _without_padding(column: Tensor, view: StreamView, none: int) -> Tensor:
 
 
 def _by_word(values: Array, items: Array, sizes: Array) -> Array:
-    """Lists of the values (B, N, ...) of the tokens that begin a word, by the number of the word in `items` (B, N)."""
+    """Lists of token values (B, N, ...) by word, NaN for words without a token.
+
+    items   word that begins with a token (B, N), else -1
+    sizes   number of words of each sample
+    """
     made = np.empty(len(values), object)
     for row, size in enumerate(sizes):
         here = items[row] >= 0

@@ -20,7 +20,7 @@ PREDICTED = {"truth": "truth", "tag": "tags", "probability": "probability"}  # c
 
 
 def word_rows(predictions: Mapping[str, Any], table: Table) -> dict[str, Array | Lists]:
-    """Lists of words with their lines, true tags if known, predicted tags and probabilities."""
+    """Lists of words, lines, true tags (if known), predicted tags and probabilities."""
     listed, single = _divide(predictions)
     word = _word_column(listed)
     columns = {**({"word": word} if word else {}), **PREDICTED}

@@ -20,8 +20,8 @@ from ..errors import UserError
 from .yaml import Keys, Loader, Place, Tree, describe_syntax_error, dotted_key, parse_scalar, to_one_line
 
 MAX_FILE_BYTES = 1_000_000
-MAX_PROBLEMS = 50  # of a recipe that are listed
-CODE_KEYS = ("plugin", "import", "_target_", "class_path")  # keys with which other libraries let a file name code
+MAX_PROBLEMS = 50  # maximum number of listed errors of a recipe
+CODE_KEYS = ("plugin", "import", "_target_", "class_path")  # keys that import code in files of other libraries
 
 
 class RecipeError(UserError):
@@ -48,9 +48,9 @@ class Document:
     places: dict[Keys, Place]
     whole: Place
     layers: dict[Keys, int] = field(default_factory=dict)
-    """Number of documents below the one that set a key; 0 for missing keys."""
+    """Key -> number of the document that set its value; documents of the `base:` chain are numbered from the last."""
     replaced: frozenset[Keys] = frozenset()
-    """Mappings that replace those of the base (tag !replace)."""
+    """Keys of mappings with the tag !replace, which are not merged with the base."""
 
     def where(self, keys: Keys) -> Place:
         """Place of a key, or of the nearest key that contains it."""
@@ -194,9 +194,9 @@ def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys 
 
 
 def _merge(base: Any, child: Any, keys: Keys, replaced: set[Keys], anew: Collection[Keys] = ()) -> Any:
-    """Merge values; add the keys whose value comes from the child to `replaced`.
+    """Merge values; add the keys with a value of the child to `replaced`.
 
-    anew   mappings that are not merged
+    anew   keys of mappings that are not merged
     """
     if child is None and len(keys) == 1 and isinstance(base, dict):
         return base  # an empty section, whose lines are all commented out, changes nothing
@@ -213,7 +213,7 @@ def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> boo
     A new `kind` starts with its own defaults: a `depth` chosen for a decoder may not suit an encoder. A mapping inside
     a section is emptied if it is written as {}.
     """
-    if keys == ("tokens",) and child:  # one stream over several, or several over one
+    if keys == ("tokens",) and child:  # a single stream and named streams replace each other
         streams = all(isinstance(value, dict) and "kind" in value for value in child.values())
         return ("kind" in child) if "kind" not in base else streams or child.get("kind", base["kind"]) != base["kind"]
     return (not child and len(keys) > 1) or ("kind" in base and child.get("kind", base["kind"]) != base["kind"])

@@ -39,7 +39,7 @@ class Field:
     position, pooling, metric, format   see `EXTENSION_POINTS`
     new          `Guess` objects for `sciformer new NAME` (`recipe/guess.py`)
     importers    `Importer` objects for models of other libraries, tried in turn
-    data_files   functions for `sciformer import FILE.yaml`, data configurations of other libraries
+    data_files   functions for `sciformer import FILE.yaml`, which convert data configurations of other libraries
     exporters    `Exporter` objects for runs, tried in turn
     report       functions (page, found) that add a section to the report of a run
     renamed      recipe key (`data.kind`) -> {old name: new name}
@@ -91,9 +91,9 @@ def package_of(field: str) -> str:
     return PLUGIN_FIELDS[field][0] if field in PLUGIN_FIELDS else f"{DOMAINS_PACKAGE}.{field}"
 
 
-def places(what: str) -> dict[str, str]:
-    """Map from names to paths `module:attribute`, of all fields at an extension point."""
-    found = [(home, *named) for home, one in fields().items() for named in getattr(one, what).items()]
+def places(point: str) -> dict[str, str]:
+    """Import paths `module:attribute` of all fields at an extension point, by name."""
+    found = [(home, *named) for home, one in fields().items() for named in getattr(one, point).items()]
     return {name: f"{package_of(home)}{place}" for home, name, place in found}
 
 

@@ -1,8 +1,8 @@
 """Recipe keys that the user gives to `sciformer new`; all other keys are guessed.
 
 given = Given({"data.time": "HJD", "objective.kind": "regress"}, "on the command line")
-given.get("data.time")                                            "HJD"
-given.section(SeriesFiles, {"kind": "series"}, files=["a.csv"])   the section, with data.time
+given.get("data.time")                                            # "HJD"
+given.section(SeriesFiles, {"kind": "series"}, files=["a.csv"])   # SeriesFiles with time="HJD"
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Given(Mapping[str, Any]):
-    """Recipe keys by dotted key; values may be text, as on the command line."""
+    """Given recipe values by dotted key; they may be text, as on the command line."""
 
     def __init__(self, changes: Mapping[str, Any] | None = None, where: str = "in changes") -> None:
         self.changes, self.where = dict(changes or {}), where
@@ -55,12 +55,12 @@ class Given(Mapping[str, Any]):
     # Files
 
     def files(self) -> dict[str, list[str]]:
-        """Files that the keys data.files, valid, test and extra_parts give for each part."""
+        """Files of each part in data.files, data.valid, data.test and data.extra_parts."""
         parts = [*STANDARD_PARTS, *(self.get("data.extra_parts") or {})]
         return {part: found for part in parts if (found := self.listed(f"data.{key_of(part)}"))}
 
     def parts(self, file_names: Sequence[str]) -> dict[str, list[str]]:
-        """Files of each part: files given by key, and `file_names` by `group_by_part`."""
+        """Files of each part, from the given keys and from `file_names`."""
         own = self.files()
         told = set(chain(*own.values()))
         rest = {split_tag(name)[1]: name for name in file_names if name not in told}
@@ -97,7 +97,7 @@ class Given(Mapping[str, Any]):
         return found.model_copy(update=fixed)
 
     def check_kind(self, section: str, kind: str) -> None:
-        """Refuse a given kind that these files do not have."""
+        """Refuse a given kind that does not fit the files."""
         key = f"{section}.kind"
         if (given := self.get(key, kind)) not in names(section):
             find(section, given)  # refuses an unknown kind
@@ -108,7 +108,7 @@ class Given(Mapping[str, Any]):
     # Recipe
 
     def complete(self, found: Sequence[Found]) -> dict[str, Any]:
-        """Recipe values by dotted key: the given keys, and the guesses that fit them."""
+        """Recipe values by dotted key: the given values, and the guesses that fit them."""
         values = {one.key: one.value for one in self._compatible(found) if one.value is not None}
         if not self.changes:
             Recipe.from_dict(values)
@@ -123,7 +123,7 @@ class Given(Mapping[str, Any]):
         return {key: value for key, value in values.items() if key not in {*below, *gone}} | over
 
     def _compatible(self, found: Sequence[Found]) -> list[Found]:
-        """Guesses without keys that do not exist for the `kind` that the user gives."""
+        """Guesses that fit the kinds given by the user; keys of other kinds are left out."""
         kinds = {one.key.partition(".")[0]: one.value for one in found if one.key.endswith(".kind")}
         kept = list(found)
         for section, kind in kinds.items():

@@ -99,8 +99,8 @@ def split(
 ) -> list[Found]:
     """Recipe keys of `data.split` for the parts without files of their own.
 
-    together   plural noun of the units that stay together, for the reason (default: none)
-    by         column whose equal values stay in one part (default: none)
+    together   units that stay together, as a plural noun for a comment in the recipe (default: none)
+    by         column; samples with equal values in it stay in one part (default: none)
     stratify   column of the class, for a stratified split (default: none)
     """
     shares = _shares_to_split(parts, count)

@@ -52,13 +52,13 @@ def new(
                 kind, files = name, [kind, *files]
                 break
     if kind not in known and Path(kind).expanduser().exists():
-        way = f"Write sciformer new KIND {kind}, where KIND is one of {', '.join(known)}."
+        way = f"Run `sciformer new KIND {kind}`, where KIND is one of {', '.join(known)}."
         raise UserError(f"the kind of the files is missing before '{kind}'", hint=way, file=kind)
     one_of("the kind of the files", kind, known)
     guess: Guess = find("new", kind)
     files = files or list(chain(*keys.files().values()))
     if not files:
-        raise UserError("the file names are missing", hint=f"Write sciformer new {kind} FILE ...")
+        raise UserError("the file names are missing", hint=f"Run `sciformer new {kind} FILE ...`.")
     expanded = [one for file in files for one in _expand_folder(str(file), guess.tagged)]
     given = [one for name in expanded for one in _expand_glob(name)]
     found = (guess.find or find_files)([split_tag(name)[1] if guess.tagged else name for name in given])

@@ -33,8 +33,8 @@ BOUND_WORDS = {
     "lt": "below {}",
     "le": "at most {}",
     "multiple_of": "a multiple of {}",
-    "min_length": "{} long or longer",
-    "max_length": "{} long at most",
+    "min_length": "of length {} or more",
+    "max_length": "of length {} at most",
     "pattern": "of the form {}",
 }
 
@@ -68,7 +68,8 @@ def parse_arguments(line: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
 
     An option with a dot in its name is a change: `--model.depth 8`, `--train.learning_rate=3e-4`, `--data.files a.txt
     b.txt`. Its values end at the next word that starts with two dashes; `=` takes exactly one value. Several values
-    make a list, none means true. Values stay text until the recipe knows their type. After `--` there are no changes.
+    make a list; an option without a value is true. Values stay text until the recipe finds their type. After `--` there
+    are no changes.
     """
     rest: list[str] = []
     changes: dict[str, Any] = {}

@@ -72,9 +72,9 @@ class Page:
 
 def describe_columns(roles: Mapping[str, str], unused: Sequence[str]) -> list[str]:
     """Lines on the role of each column, and on the columns without a role."""
-    told = ", ".join(f"{role} = {column}" for role, column in roles.items() if column)
+    listed = ", ".join(f"{role} = {column}" for role, column in roles.items() if column)
     more = f" and {len(unused) - MAX_UNUSED:,} more" if len(unused) > MAX_UNUSED else ""
-    lines = [f"Columns: {told}."] if told else []
+    lines = [f"Columns: {listed}."] if listed else []
     return lines + ([f"Columns without a role: {', '.join(unused[:MAX_UNUSED])}{more}."] if unused else [])
 
 

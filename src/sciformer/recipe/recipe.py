@@ -34,8 +34,8 @@ MAX_BASES = 8  # maximum length of a chain of `base:`
 class Recipe:
     """Validated sections of a recipe; `tokens` is a dict if there are several streams.
 
-    name      origin: name of a shipped recipe, path of a file, or Python
-    source    the keys that were written, without defaults, so that defaults can follow a change
+    name      name of a shipped recipe, path of a file, or `in Python`
+    source    values set in files and changes, without defaults; `change` fills in the defaults again
     """
 
     name: str = field(compare=False)
@@ -75,7 +75,7 @@ class Recipe:
         return _validate(self.source, {**(changes or {}), **more}, where)
 
     def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
-        """Take keys that this recipe does not set from the sections `below`."""
+        """Fill the keys that this recipe does not set with the values in `below`."""
         return _validate(document.lay_over(document.from_mapping(below, label), self.source), None, label)
 
     @property
@@ -181,7 +181,7 @@ def _find_file(name: str | Path, folder: Path, place: Place | None) -> tuple[Pat
     if path.is_dir():
         if not (path / "recipe.yaml").is_file():
             raise _not_found_error(place, f"{path} is not a run folder: it has no recipe.yaml", file=path)
-        run_files(path).read("recipe.yaml")  # refuses a damaged one
+        run_files(path).read("recipe.yaml")  # refuses a damaged file
         return path / "recipe.yaml", str(path / "recipe.yaml")
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():

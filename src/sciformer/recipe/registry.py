@@ -107,11 +107,12 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     choices: ClassVar[Mapping[str, str]] = {}
-    """Extension point of each key that selects a class of options; the keys of that class join the section."""
+    """Key of the section (`trunk`) -> extension point. The value of the key selects a class of options, whose
+    keys become keys of the section."""
     choice_keys: ClassVar[Mapping[str, str]] = {}
     """`choices` of a composed class and of its chosen options."""
     plain: ClassVar[type[Any] | None] = None
-    """The original class of a composed class, else None."""
+    """Original class, if this class was composed by `with_choices`; else None."""
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
@@ -230,7 +231,7 @@ def register(point: str, name: str) -> Callable[[Registered], Registered]:
     def keep(found: Registered) -> Registered:
         what = f"{getattr(found, '__name__', type(found).__name__)} cannot be registered as {name!r} because"
         if name in built_in("data" if point == "simulation" else point):
-            message = f"{what} Sciformer already has a {point} of that name"
+            message = f"{what} Sciformer already uses this name for {point}"
             raise UserError(message, hint="Choose another name.", key=f"{point}.kind")
         if missing := sorted(getattr(found, "__abstractmethods__", ())):
             raise UserError(f"{what} it does not define {', '.join(missing)}", key=f"{point}.kind")

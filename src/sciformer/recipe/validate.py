@@ -22,7 +22,7 @@ from .yaml import Keys, dotted_key
 
 SECTIONS = ("about", *SECTIONS_WITH_KIND, "train")
 ABSENT = object()
-MAX_INTEGER = 2**63 - 1  # of random generators and arrays
+MAX_INTEGER = 2**63 - 1  # largest integer in random generators and arrays
 Classes = dict[Keys, type[BaseModel]]
 
 
@@ -77,7 +77,7 @@ def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
             elif not isinstance(part, dict):
                 problems.append(source.error(keys, f"{name} must be a section with a `kind`, not {format_value(part)}"))
             elif "kind" not in part:
-                problems.append(source.error(kind, f"{name}.kind is missing", f"It is one of {known}."))
+                problems.append(source.error(kind, f"{name}.kind is missing", f"Choose one of {known}."))
             elif part["kind"] not in names(section):
                 problems.append(_unknown_kind(section, keys, part["kind"], source))
             else:
@@ -145,7 +145,7 @@ def section_of(source: Document, keys: Keys, classes: Classes, problems: list[Us
             found.setdefault(at, _validation_error(at, keys, detail, source, classes))
     for at, value in document.flatten(values, keys):
         wanted = alternatives(annotation_at(classes, at))
-        if isinstance(value, bool) and {int, float} & {*wanted} and bool not in wanted:  # pydantic would take it as 1
+        if isinstance(value, bool) and {int, float} & {*wanted} and bool not in wanted:  # pydantic reads true as 1
             found[at] = _type_error(at, value, source, classes)
         if isinstance(value, int) and abs(value) > MAX_INTEGER:
             message = f"{dotted_key(at)} must be between -{MAX_INTEGER} and {MAX_INTEGER}, not {format_value(value)}"
@@ -196,7 +196,7 @@ def _type_error(at: Keys, value: Any, source: Document, classes: Classes) -> Use
 
 
 def _section_error(at: Keys, section: Keys, error: Exception, source: Document) -> UserError:
-    """Error raised by a section, with file and line of the key it names."""
+    """Error raised by a section, with file and line of the key in the error."""
     if not isinstance(error, UserError):
         return source.error(at, f"{dotted_key(at)}: {error}")
     first, *inner = error.key.split(".") if error.key else ("",)

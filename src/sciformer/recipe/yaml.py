@@ -31,7 +31,7 @@ WORD_VALUES = {
     **dict.fromkeys(("-.inf", "-.Inf"), -math.inf),
     **dict.fromkeys((".nan", ".NaN"), math.nan),
 }
-REPLACE_TAG = "!replace"  # before a mapping: replaces that of the base instead of merging with it
+REPLACE_TAG = "!replace"  # before a mapping that replaces the mapping of the base instead of merging with it
 PLAIN_TAG = "plain"  # tag of a scalar without quotes
 TAG_PREFIX = "tag:yaml.org,2002:"
 VALUE_TAGS = (PLAIN_TAG, f"{TAG_PREFIX}int", f"{TAG_PREFIX}float")
@@ -172,7 +172,7 @@ class Tree:
             return node.value
         else:
             self.problems.append(
-                place.error(f"the tag {tag} is not allowed: only {REPLACE_TAG} before a mapping", keys)
+                place.error(f"the tag {tag} is not allowed; the only tag is {REPLACE_TAG}, before a mapping", keys)
             )
         return None
 

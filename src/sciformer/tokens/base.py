@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
 
     class overridable:
-        """A property that a subclass may replace by a field (recipe key) of the same name."""
+        """Property that a subclass may replace by a recipe key of the same name."""
 
         def __init__(self, make: Callable[[Any], Any]) -> None:
             self.make, self.__doc__ = make, make.__doc__
@@ -39,7 +39,7 @@ else:
 
 
 class Tokens(Section):
-    """The `tokens:` section of a recipe; a kind must define `tokenize` and `embedding`."""
+    """Section `tokens:` of a recipe; kinds must define `tokenize` and `embedding`."""
 
     model_config = ConfigDict(ignored_types=(overridable,))
     section = "tokens"
@@ -64,15 +64,15 @@ class Tokens(Section):
 
     @property
     def nonnegative_columns(self) -> tuple[str, ...]:
-        """Columns of lists in which a negative entry is invalid and makes no token."""
+        """Columns of lists where negative entries are invalid and make no tokens."""
         return ()
 
     @property
     def invariances(self) -> dict[str, str]:
-        """Invariance by column: to an offset (`shift`), or to offset and factor (`scale`).
+        """Invariances of the model by column: `shift` to offsets, `scale` also to factors.
 
-        Each sample may have its own offset and factor, so new data may differ from the training data in them. Columns
-        that no model reads are `scale`.
+        In an invariant column, the offset (and the factor) of new data may differ from the training data. Columns that
+        the model does not read are `scale`.
         """
         return {}
 
@@ -90,7 +90,7 @@ class Tokens(Section):
         """Learn vocabularies, scales etc. from training data, and store them in `state`."""
 
     def absolute_paths(self) -> Self:
-        """This section with absolute file names (default: there are no file names)."""
+        """This section with absolute file names (default: unchanged)."""
         return self
 
     @abstractmethod
@@ -112,7 +112,10 @@ class Tokens(Section):
         return None
 
     def distance(self, stream: Stream) -> Array | None:
-        """Distances (N, N) of tokens in one sample (default: from `at`, else the order)."""
+        """Distances (N, N) between the tokens of one sample.
+
+        By default, they are the distances between the coordinates `at`; without `at`, the differences of the indices.
+        """
         count = int(stream.lengths.sum())
         at = stream.columns["at"].reshape(count, -1) if "at" in stream.columns else np.arange(count)[:, None]
         at = at.astype(np.float64)
@@ -158,10 +161,10 @@ class Tokens(Section):
 
 
 def stream_part(part: Any, stream: str) -> Any:
-    """Part of a model for a stream: `part`, or its entry if it is an `nn.ModuleDict`."""
+    """Part of a model for one stream: entry of an `nn.ModuleDict`, else `part` itself."""
     return part[stream] if isinstance(part, nn.ModuleDict) else part
 
 
 def embedded(module: nn.Module, columns: Columns, valid: Valid) -> Tensor:
-    """Embed tokens as (..., N, D); modules with batch norm (`masked`) also get `valid`."""
+    """Embed tokens as (..., N, D); `masked` modules (batch norm) also get `valid`."""
     return module(columns, valid) if getattr(module, "masked", False) else module(columns)

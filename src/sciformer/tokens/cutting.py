@@ -32,7 +32,10 @@ class PatchGrid(NamedTuple):
         return tuple((count - 1) * step + side for count, step, side in zip(grid, self.steps, self.sides))
 
     def cut(self, arrays: Array, fill: Any) -> Array:
-        """Cut (n, *sizes, channels) into row-major patches (n * N, values); pad with `fill`."""
+        """Cut arrays (n, *sizes, channels) into patches (n * N, values).
+
+        The patches are in row-major order; patches at the edges are padded with `fill`.
+        """
         count, channels, axes = len(arrays), arrays.shape[-1], len(self.sides)
         grid = tuple(self.grid(arrays.shape[1:-1]).tolist())
         arrays = pad_arrays(arrays, self.covered(grid), fill)

@@ -99,13 +99,13 @@ class Readout(nn.Module):
 
 
 class Maskable(Ability):
-    """Tokens that an objective can hide, and a readout can predict."""
+    """Maskable tokens: hidden by objectives, predicted by a readout."""
 
     meaning: ClassVar[str] = "can be hidden and predicted"
     hides: ClassVar[tuple[str, ...]] = ()
     """Token columns that an objective hides and predicts."""
     has_mask_vector: ClassVar[bool] = True
-    """Whether the model learns a mask vector; otherwise `mask_out` inserts a mask token."""
+    """True: masked tokens get a learned mask vector; False: `mask_out` inserts a mask token."""
 
     @abstractmethod
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
@@ -121,19 +121,20 @@ class Maskable(Ability):
         return {"last": mask_last}
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
-        """Columns of `hides`; tokens with mask (T,) True lose their values (default: 0)."""
+        """Columns of `hides`, with other values (default: 0) where `tokens` (T,) is True."""
         return {name: _with_value(stream.columns[name], tokens, 0) for name in self.hides}
 
     def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
-        """Columns of `hides`; tokens with mask (T,) True get random values."""
-        raise UserError(f"tokens of `tokens.kind: {self.kind}` cannot be replaced by random tokens", key="tokens.kind")
+        """Columns of `hides`, with random values where `tokens` (T,) is True."""
+        message = f"tokens of `tokens.kind: {self.kind}` cannot be replaced by random tokens"
+        raise UserError(message, hint="Set objective.random: 0.", key="tokens.kind")
 
     def visible_part(self, dim: int) -> nn.Module | None:
-        """Module from unhidden columns of masked tokens to terms added to the mask vector."""
+        """Module from the visible columns of masked tokens to a term of the mask vector."""
         return None
 
     def centre_and_scale(self, stream: Stream) -> tuple[Array, Array]:
-        """Centre and scale of `hides[0]` in `normalise`: (T, 1), or (T, P) for P values."""
+        """Centre and scale of column `hides[0]` in `normalise`: (T, P) for P values."""
         raise UserError(f"`tokens.kind: {self.kind}` has no values with a centre and a scale", key="tokens.kind")
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
@@ -146,7 +147,7 @@ class Maskable(Ability):
 
 
 def mask_last(stream: Stream, share: float) -> Array:
-    """Mask (T,) of the last tokens of each sample: this share of them, at least one."""
+    """Mask (T,) of the last `share` of the tokens of each sample (at least one token)."""
     count = np.maximum(1, np.round(share * stream.lengths)).astype(np.int64)
     return np.asarray(stream.position >= np.repeat(stream.lengths - count, stream.lengths))
 
@@ -165,8 +166,8 @@ class Windowed(Ability):
     def stride(self) -> int | tuple[int, ...] | None:
         """Distance between training windows.
 
-        None (default): random starts if `random_windows`. Otherwise windows are adjacent, or start at every token if
-        the loss is over tokens and the data are in one piece.
+        None (default): random starts if `random_windows` is true. Otherwise windows are adjacent, or start at every
+        token if the loss is over tokens and the data are in one piece.
         """
         return None
 
@@ -207,7 +208,7 @@ class Windowed(Ability):
     def make_windows(
         self, lookahead: int = 0, stride: tuple[int, ...] | None = None, rule: Literal["full", "tail", "loose"] = "tail"
     ) -> Windows:
-        """Windows of `window` positions plus `lookahead`; by default they cover each sample.
+        """Windows of `window` positions plus `lookahead`, placed by a rule.
 
         rule     placement of the windows, see `Windows`
         stride   distance from one window to the next (default: the window)
@@ -220,7 +221,8 @@ class Windowed(Ability):
             message = f"the objective predicts the token after a window, so windows must have one axis, not {len(size)}"
             raise UserError(message, key="tokens.window")
         if size[0] < 1:
-            message = f"tokens.window must be above the {self.prefix_tokens} prefix tokens, but it is {self.window}"
+            prefix = f"the number of prefix tokens ({self.prefix_tokens})"
+            message = f"tokens.window must be larger than {prefix}, but it is {self.window}"
             raise UserError(message, key="tokens.window")
         stride = tuple(map(min, stride or self.window_shape, size))  # nothing is skipped
         even = rule == "tail" and self.random_windows and stride == size
@@ -231,15 +233,15 @@ class Windowed(Ability):
         return np.maximum(0, stream.lengths - self.prefix_tokens)[:, None]
 
     def shift_windows(self, stream: Stream, starts: Array) -> Stream:
-        """Make columns relative to the window start `starts` (B, A) (default: unchanged)."""
+        """Make columns relative to the start (B, A) of each window (default: unchanged)."""
         return stream
 
-    def truncate(self, stream: Stream, far: float) -> Stream:
-        """Keep tokens up to a distance `far` from the first token of each sample.
+    def truncate(self, stream: Stream, limit: float) -> Stream:
+        """Keep tokens up to a distance `limit` from the first token of each sample.
 
-        The distance is that of `at` if it has one coordinate, otherwise the number of tokens.
+        Distances are differences of `at` if it has one coordinate, otherwise numbers of tokens.
         """
-        return truncate(stream, far, self.prefix_tokens)
+        return truncate(stream, limit, self.prefix_tokens)
 
 
 class Augmentable(Ability):
@@ -252,8 +254,9 @@ class Augmentable(Ability):
         """Augment training samples, as a pure function of (seed, epoch, sample)."""
 
     def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
-        """Mixup share x + (1 - share) y of samples x and `other` samples y, share (B,)."""
-        raise UserError(f"two samples of `tokens.kind: {self.kind}` cannot be mixed", key="tokens.kind")
+        """Mixup of two streams: share x + (1 - share) y, with `share` (B,)."""
+        message = f"samples of `tokens.kind: {self.kind}` cannot be mixed"
+        raise UserError(message, hint="Set objective.mixup: 0.", key="tokens.kind")
 
 
 class Gridded(Ability):
@@ -286,9 +289,9 @@ class Preprocessing(nn.Module):
     source: str
     """Raw column that is read."""
     axes: tuple[str, ...]
-    """Names of the free axes after the batch."""
+    """Names of the axes of variable size, after the batch axis."""
     sizes: list[tuple[int, ...]]
-    """Sizes of these axes to compare a graph with the library: those of the training first."""
+    """Sizes of these axes for comparisons of a graph with the library; the sizes of the training come first."""
 
     def example(self, samples: int, sizes: tuple[int, ...]) -> Tensor:
         """Random raw samples."""
@@ -296,7 +299,7 @@ class Preprocessing(nn.Module):
 
 
 class Exportable(Ability):
-    """Tokens that programs without this library can make from raw data."""
+    """Exportable tokens: programs without this library can make them from raw data."""
 
     meaning: ClassVar[str] = "describe their preprocessing for other programs"
 
@@ -410,7 +413,7 @@ class Textual(Windowed):
         if role not in found:
             there = f"its special tokens are {', '.join(found)}" if found else "it has no special tokens"
             key = f"tokens.special.{role}"
-            raise UserError(f"the vocabulary has no {role} token; {there}", hint=f"Name it: {key}", key=key)
+            raise UserError(f"the vocabulary has no {role} token; {there}", hint=f"Name the token in {key}.", key=key)
         return found[role]
 
     @property

@@ -52,7 +52,7 @@ class Checkpoint:
 
 
 class ShardedTensors(Mapping[str, Tensor]):
-    """Tensors divided among files along the first axis; each is read when it is needed."""
+    """Tensors divided among files along the first axis; a tensor is read on access."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.places: dict[str, list[Path]] = {}
@@ -113,7 +113,7 @@ def save_shards(
     keep: int = 2,
     also: int | None = None,
 ) -> Path:
-    """Write the checkpoint of a step from all ranks at the same time; all must call it.
+    """Write the checkpoint of a step from all ranks at once; every rank must call it.
 
     tensors   the shards of this rank along the first axis; tensors that are not sharded belong to the first rank only
 
@@ -156,7 +156,10 @@ def _json_text(state: dict[str, Any]) -> str:
 def _files(
     tensors: Mapping[str, Mapping[str, Tensor]], shard: tuple[int, int] | None = None
 ) -> dict[str, dict[str, Tensor]]:
-    """Tensors on the CPU by file name; the name has the number of a shard and of shards."""
+    """Tensors on the CPU, by file name.
+
+    shard   number of the shard, and number of shards; both are part of the file name
+    """
     assert all(re.fullmatch(r"\w[\w.-]*", stem) for stem in tensors), list(tensors)
     names = {stem: SHARD_NAME.format(stem, *shard) if shard else f"{stem}.safetensors" for stem in tensors}
     return {names[stem]: _storable_tensors(named) for stem, named in tensors.items()}
@@ -174,7 +177,7 @@ def _partial(final: Path, pid: int) -> Path:
 
 @contextmanager
 def _discarded_on_error(final: Path, needed: int) -> Iterator[Path]:
-    """Context manager for the temporary folder of a checkpoint, removed after an error."""
+    """Context manager for the temporary folder of a checkpoint; an error removes it."""
     partial = _partial(final, os.getpid())
     try:
         yield partial
@@ -214,7 +217,7 @@ def _commit(final: Path, manifest: dict[str, Any]) -> None:
     """Write the manifest and give the folder its final name."""
     partial = _partial(final, os.getpid())
     replace(partial / "manifest.json", json.dumps(manifest, indent=1) + "\n")
-    if os.path.lexists(final):  # of the same step: `_tidy` or `_prune` removes it
+    if os.path.lexists(final):  # a checkpoint of the same step: `_tidy` or `_prune` removes it
         os.rename(final, final.with_name(f".replaced-{final.name}"))
     os.rename(partial, final)
     sync(final.parent)

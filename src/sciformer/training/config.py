@@ -27,7 +27,7 @@ NEUTRAL_KEYS = (
 
 
 class Train(Section):
-    """The `train:` section of a recipe: length, optimizer, evaluation, device."""
+    """Section `train:` of a recipe: length, optimizer, evaluation, device."""
 
     section = "train"
 
@@ -40,21 +40,22 @@ class Train(Section):
     tokens: int | None = Field(default=None, ge=1, le=1 << 32)
     """Batch size in tokens of the longest stream, with padding, instead of `batch` (default: `batch` is used)."""
     micro_batch: int | None = Field(default=None, ge=1)
-    """Samples per forward and backward pass on a device; gradients are accumulated (default: the whole batch). Without
-    dropout the result does not depend on this number. Models with batch norms need all samples at once, so they refuse
-    it."""
+    """Samples per forward and backward pass on a device; gradients are accumulated. Without dropout the result does not
+    depend on this number. Models with batch norms refuse it, because they need all samples at once (default: the whole
+    batch)."""
     seed: int = Field(default=0, ge=0)
     """Random seed of initial weights, data order, augmentation and dropout (default: 0)."""
 
     optimizer: Literal["adamw", "ranger"] = "adamw"
-    """Optimizer (default: adamw). ranger: RAdam, with a Lookahead update of factor 0.5 every 6 steps."""
+    """Optimizer. ranger: RAdam, with a Lookahead update of factor 0.5 every 6 steps (default: adamw)."""
     learning_rate: float = Field(default=1e-3, gt=0, le=10_000)
     """Peak learning rate (default: 0.001)."""
     warmup: int = Field(default=100, ge=0)
     """Number of steps of linear learning rate warmup (default: 100)."""
     schedule: Literal["cosine", "inverse_sqrt", "flat", "constant"] = "cosine"
-    """Learning rate schedule after warmup (default: cosine, down to `min_lr_ratio`). inverse_sqrt: 1 / sqrt(step).
-    flat: constant for the fraction `flat` of all steps, then an exponential decay to `min_lr_ratio`."""
+    """Learning rate schedule after warmup. cosine: half a cosine, down to `min_lr_ratio`; inverse_sqrt: 1 / sqrt(step);
+    flat: constant for the fraction `flat` of all steps, then an exponential decay to `min_lr_ratio` (default:
+    cosine)."""
     min_lr_ratio: float = Field(default=0.1, ge=0, le=1)
     """Final learning rate divided by the peak, for the schedules cosine and flat (default: 0.1)."""
     flat: float = Field(default=0.7, ge=0, le=1)
@@ -64,28 +65,28 @@ class Train(Section):
     epsilon: float = Field(default=1e-8, gt=0, le=1)
     """Epsilon of Adam (default: 1e-8)."""
     weight_decay: float = Field(default=0.1, ge=0, le=10_000)
-    """Weight decay of matrices (default: 0.1). Vectors (biases, norms) have no weight decay."""
+    """Weight decay of matrices; vectors (biases, norms) have no weight decay (default: 0.1)."""
     clip_norm: float = Field(default=1.0, ge=0)
-    """Maximum gradient norm (default: 1; 0 turns clipping off). Larger gradients are scaled down to this norm."""
+    """Maximum gradient norm; larger gradients are scaled down to this norm; 0 turns clipping off (default: 1)."""
 
     init_from: str = ""
-    """Folder of a pretrained run: the training starts from its best weights and uses its tokens (default: random
-    weights). See `sciformer finetune`."""
+    """Folder of a pretrained run: the training starts from its best weights and uses its tokens, as in `sciformer
+    finetune` (default: random weights)."""
     init_from_hash: str = ""
-    """Hash of the weights in `init_from` (default: recorded when a run starts). Weights with a different hash are
-    refused."""
+    """Hash of the weights in `init_from`; weights with a different hash are refused (default: recorded when a run
+    starts)."""
     freeze: bool = False
-    """Train only heads, pooling and readout (default: false). Embedding, trunk and class token are then fixed, without
-    dropout."""
+    """Train only heads, pooling and readout; embedding, trunk and class token stay fixed, without dropout (default:
+    false)."""
     layer_decay: float = Field(default=1.0, gt=0, le=1)
     """Layer-wise learning rate decay: factor from each block to the block below it; the embedding counts as one more
-    block (default: 1; 0.8 to 1 is usual for fine-tuning)."""
+    block. Usual values for fine-tuning are 0.8 to 1 (default: 1)."""
     head_lr_scale: float = Field(default=1.0, gt=0, le=10_000)
     """Factor of the learning rate of heads, pooling and readout (default: 1)."""
 
     ema: float = Field(default=0.0, ge=0, lt=1)
-    """Decay of the exponential moving average (EMA) of the weights, for example 0.999 (default: 0, no average). With an
-    average, the averaged weights are evaluated and kept."""
+    """Decay of the exponential moving average (EMA) of the weights, for example 0.999; the averaged weights are
+    evaluated and kept (default: 0, no average)."""
     average_last: int = Field(default=0, ge=0)
     """Number of last checkpoints to average for the final model (default: 0, the best model is kept)."""
 
@@ -96,39 +97,39 @@ class Train(Section):
     log_every: int = Field(default=10, ge=1)
     """Steps between lines of the log (default: 10)."""
     keep: int = Field(default=2, ge=1)
-    """Number of newest checkpoints to keep (default: 2, or average_last if larger). The last checkpoint with a finite
-    loss in an evaluation is kept too."""
+    """Number of newest checkpoints to keep; the last checkpoint with a finite loss in an evaluation is kept too
+    (default: 2, or average_last if larger)."""
     patience: int = Field(default=0, ge=0)
     """Early stopping: number of evaluations without improvement before the training stops (default: 0, never)."""
     best: str = "loss"
     """Score that selects the best model: loss or a metric; ties are decided by the loss (default: loss)."""
     max_skipped: int = Field(default=5, ge=1)
-    """Number of consecutive skipped steps before the training stops with an error (default: 5). A step is skipped if
-    its gradient is not finite."""
+    """Number of consecutive skipped steps before the training stops with an error; a step is skipped if its gradient is
+    not finite (default: 5)."""
 
     device: str = "auto"
     """Device: cpu, cuda, cuda:1, mps, or auto for the fastest available device (default: auto)."""
     precision: Literal["auto", "float32", "tensorfloat32", "bfloat16"] = "auto"
-    """Precision of matrix products (default: auto, bfloat16 on CUDA and float32 elsewhere). tensorfloat32 works on CUDA
-    only and rounds factors to 11 instead of 24 significant bits. Weights and sums stay in float32."""
+    """Precision of matrix products; weights and sums stay in float32. auto: bfloat16 on CUDA, float32 on other devices;
+    tensorfloat32: CUDA only, factors are rounded to 11 instead of 24 significant bits (default: auto)."""
     compile: bool | None = None
     """Whether to compile the step with torch.compile (default: on CUDA only)."""
     cuda_graphs: bool | Literal["whole"] | None = None
-    """Whether to replay a compiled step as CUDA graphs (default: on one GPU without micro-batches). whole: loss and
-    gradient in one graph for each batch shape, which costs less time on the host and helps small models."""
+    """Whether to replay a compiled step as CUDA graphs. whole: loss and gradient in one graph for each batch shape,
+    which costs less time on the host and helps small models (default: true on one GPU without micro-batches)."""
     workers: int = Field(default=0, ge=0, le=256)
     """Number of data loader processes (default: 0, batches are prepared in the main process)."""
     bucket: bool | None = None
     """Whether to batch samples of similar length together (default: yes, except for packed samples, and for models with
     batch norms, because it would bias their statistics)."""
     pad_to_multiple: int | None = Field(default=None, ge=1, le=1 << 16)
-    """Pad samples to a multiple of this number of tokens. Default: 32 for a compiled step, to limit the number of
-    shapes, else 1; with `tokens`, 16 or more for long samples."""
+    """Pad samples to a multiple of this number of tokens (default: 32 for a compiled step, to limit the number of
+    shapes, else 1; with `tokens`, 16 or more for long samples)."""
     packed: bool = False
     """Whether to concatenate the samples of a batch instead of padding them (default: false)."""
     shard: Literal["none", "full"] = "none"
-    """Sharding of the weights under torchrun (default: none, every device holds the whole model). full: FSDP, every
-    device holds a part of the weights."""
+    """Sharding of the weights under torchrun. none: every device holds the whole model; full: FSDP, every device holds
+    a share of the weights (default: none)."""
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Train:

@@ -37,7 +37,7 @@ class CudaGraphStep:
         self.seen: set[Any] = set()
         self.kept: dict[Any, _Recording] = {}
         self.pool: Any = None
-        # Outside of the memory pool of the graphs, because they are read between two replays.
+        # Loss and gradients are outside the memory pool of the graphs, because they are read between two replays.
         self.loss = torch.zeros((), device=self.device)
         self.grads: list[Tensor] = []
 

@@ -98,7 +98,7 @@ class Ranks:
         self.agree(None)
 
     def in_turn(self, work: Callable[[], Made]) -> Made:
-        """Run `work` on the first rank, then on all others, which can use its files."""
+        """Run `work` on the first rank, then on the other ranks, which can use its files."""
         made: list[Made] = []
         self.lead(lambda: made.append(work()))
         return made[0] if self.first else work()
@@ -149,7 +149,7 @@ class Ranks:
             ) from error
 
     def _absent_ranks(self) -> list[int]:
-        """Ranks that do not answer a roll call; empty if all answer, or if the group is of the caller."""
+        """Ranks without an answer to a roll call; empty if the caller made the group."""
         if not JOINED_HERE:
             return []
         store, absent = JOINED_HERE[-1], []
@@ -199,15 +199,15 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 
 def local_tensor(tensor: Tensor) -> Tensor:
-    """Detached share of this rank if it is a DTensor, else the whole tensor."""
+    """Detached tensor; for a DTensor, only the share of this rank."""
     tensor = tensor.detach()
     return tensor.to_local() if is_sharded(tensor) else tensor
 
 
 def own_part(named: Mapping[str, Tensor], first: bool) -> dict[str, Tensor]:
-    """Tensors that this rank saves: its shards, and on the first rank all other tensors.
+    """Tensors that this rank saves: its shards; on the first rank, also other tensors.
 
-    Along the first axis, the shards of all ranks in their order are the full tensor.
+    The shards of all ranks, concatenated along the first axis in the order of the ranks, are the full tensor.
     """
     found = {}
     for name, tensor in named.items():

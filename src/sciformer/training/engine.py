@@ -38,8 +38,8 @@ WARN_ABOVE_SHAPES = 24  # batch shapes; the compiler takes half a minute for eac
 class Engine:
     """Training of an assembly in a run folder: `Engine(...).run()`."""
 
-    def __init__(self, assembly: Assembly, folder: Folder, ranks: Ranks, teller: ProgressReporter) -> None:
-        self.assembly, self.folder, self.ranks, self.teller = assembly, folder, ranks, teller
+    def __init__(self, assembly: Assembly, folder: Folder, ranks: Ranks, reporter: ProgressReporter) -> None:
+        self.assembly, self.folder, self.ranks, self.reporter = assembly, folder, ranks, reporter
         self.settings = settings = assembly.recipe.train
         train, model = assembly.dataset("train"), assembly.network()
         mixed = bool(batch_norms(model))
@@ -92,7 +92,7 @@ class Engine:
     def log(self, text: str) -> None:
         """Print a line, on the first rank only."""
         if self.ranks.first:
-            self.teller.log(text)
+            self.reporter.log(text)
 
     # The loop
 
@@ -100,7 +100,7 @@ class Engine:
         """Train to the end, or save and pause after step `stop_after`."""
         last = self.total if stop_after is None else min(self.total, stop_after)
         self.board = Board(self.folder.path / "tensorboard", self.number) if self.ranks.first else None
-        self.teller.begin(self.total, self.number)
+        self.reporter.begin(self.total, self.number)
         self.since = (0, time.monotonic())
         stop = Stop()
         try:
@@ -108,7 +108,7 @@ class Engine:
             with self.own_state(), stop.listening(), closing(loaded) as batches:
                 pretrained = self.assembly.pretrained
                 if self.number == 0 and pretrained is not None and pretrained.can_answer:
-                    self._judge()  # a pretrained head predicts already: keep no worse model
+                    self._evaluate_and_keep()  # a pretrained head can predict already: worse models are not kept
                 before: tuple[int, StepResult, Batch] | None = None
                 for batch in batches:
                     count, asked, signals = self.ranks.sum(batch.count, float(bool(stop)), float(stop.signal))
@@ -124,17 +124,17 @@ class Engine:
                     if judges or saves:
                         self._read_result(*before)
                         before = None
-                    if judges and self._judge():
+                    if judges and self._evaluate_and_keep():
                         self.early = saves = done = True
                     if saves:
                         self._save()
                     if asked > 0 and not done:
-                        number = stop.signal or round(signals / asked)  # another rank may have received it
+                        number = stop.signal or round(signals / asked)  # or the signal that another rank received
                         raise Stopped(number, self.number)
                     if done:
                         break
         finally:
-            self.teller.end()
+            self.reporter.end()
             if self.board is not None:
                 self.board.end()
 
@@ -185,7 +185,7 @@ class Engine:
             self._check_finite()
             message = f"the gradient was not finite in {self.bad} consecutive steps, the last one with {where}"
             hint = "Weights and last checkpoint are finite. Check these samples, or lower train.learning_rate."
-            raise UserError(message, hint=hint + self._way_back(), key=None if found else "train.learning_rate")
+            raise UserError(message, hint=hint + self._resume_hint(), key=None if found else "train.learning_rate")
 
     def _log(self, number: int) -> None:
         """Write a log line with means over the steps since the last line."""
@@ -208,14 +208,14 @@ class Engine:
         def write() -> None:
             assert self.board is not None
             self.folder.append(record)
-            self.teller.step(number, record)
+            self.reporter.step(number, record)
             self.board.add(record)
 
         self.ranks.lead(write)
 
     # Evaluation and checkpoints
 
-    def _judge(self) -> bool:
+    def _evaluate_and_keep(self) -> bool:
         """Evaluate the model and keep it if it is the best; return whether to stop early."""
         began = time.monotonic()
         part, found = self._evaluate()
@@ -236,7 +236,7 @@ class Engine:
             assert self.board is not None
             self.folder.append(record)
             shown = self.step.objective.headline(found.scores)
-            self.teller.scores(self.number, {name: found.scores[name] for name in shown}, better)
+            self.reporter.scores(self.number, {name: found.scores[name] for name in shown}, better)
             self.board.add(record)
             if better:
                 save_weights(self.folder.model, weights, self.best)
@@ -329,17 +329,17 @@ class Engine:
         hint = f"Lower train.learning_rate: sciformer train RECIPE --run {self.folder.path} {lower}"
         if last:
             hint = f"{hint} --accept-changes. It continues from step {last[-1]}, whose weights are finite."
-            hint += self._way_back()
+            hint += self._resume_hint()
         raise UserError(message, hint=hint, key="train.learning_rate", file=self.folder.path)
 
-    def _way_back(self) -> str:
+    def _resume_hint(self) -> str:
         """Hint how to resume from the last evaluated checkpoint; empty if not needed."""
         there = checkpoint.steps(self.folder.checkpoints)
         if self.sound is None and there:
             return " No checkpoint was evaluated yet: with --fresh the training starts over."
         if self.sound in (None, *there[-1:]):
             return ""
-        why = f"To resume from step {self.sound}, the last one with a finite loss in an evaluation"
+        why = f"To resume from step {self.sound}, the last step with a finite loss in an evaluation"
         return f" {why}, remove the newer folders in {self.folder.checkpoints}."
 
     def _save(self) -> None:
@@ -412,7 +412,7 @@ class Engine:
     def repair(self, accepted: bool) -> bool:
         """Rebuild a damaged best model from its checkpoint; return whether it was intact.
 
-        accepted    if there is no checkpoint of its step, keep the model of the restored checkpoint as best model
+        accepted    if the best model has no checkpoint, keep the model of the restored checkpoint instead
         """
         if not self.best or (self.complete and self.settings.average_last):  # the mean is written anyway
             return True

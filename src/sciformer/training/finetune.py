@@ -163,7 +163,7 @@ class Pretrained:
 def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained | None]:
     """Complete a recipe from its pretrained run; return the recipe and this run.
 
-    The run is None without `train.init_from`, and for a resumed training: it has everything in its own folder.
+    The run is None without `train.init_from`, and for a resumed training, which has everything in its own folder.
     """
     if not recipe.train.init_from:
         return recipe, None

@@ -34,28 +34,28 @@ def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Pl
     }
 
 
-def announce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: ProgressReporter, resumed: bool) -> None:
+def announce(recipe: Recipe, assembly: Assembly, engine: Engine, reporter: ProgressReporter, resumed: bool) -> None:
     """Print size, samples, steps and device of a training, and notes on its data."""
     count = sum(weight.numel() for weight in engine.step.parameters())
     samples = ", ".join(f"{part} {assembly.dataset(part).count_in_words}" for part in assembly.parts())
     where = device_name(engine.ranks.device)
-    teller.log(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.total:,} steps on {where}")
+    reporter.log(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.total:,} steps on {where}")
     notes = [*assembly.splits.notes, *assembly.profile_notes] if assembly.splits is not None else []
     for text in [] if resumed else notes:
-        teller.log(f"note: {text}")
+        reporter.log(f"note: {text}")
     if short := {part: n for part in assembly.parts() if (n := assembly.dataset(part).shortened)}:
         found = ", ".join(f"{count:,} {part}" for part, count in short.items())
-        teller.log(f"note: samples longer than tokens.*.context were truncated: {found}")
+        reporter.log(f"note: samples longer than tokens.*.context were truncated: {found}")
     if recipe.train.freeze:
         trained = sum(weight.numel() for weight in engine.step.parameters() if weight.requires_grad)
         random = "" if recipe.train.init_from else "; the other parameters stay random: train.init_from is not set"
-        teller.log(f"{trained:,} of these parameters are trained{random}")
+        reporter.log(f"{trained:,} of these parameters are trained{random}")
     if resumed:
-        teller.log(f"resuming from step {engine.number}")
+        reporter.log(f"resuming from step {engine.number}")
     elif assembly.pretrained is not None:
-        teller.log(assembly.pretrained.words())
+        reporter.log(assembly.pretrained.words())
         if assembly.pretrained.can_answer:
-            teller.log(
+            reporter.log(
                 "the pretrained model has the heads of this objective: it is evaluated before the first step, "
                 "and no worse model is kept; use a low train.learning_rate"
             )

@@ -38,7 +38,7 @@ def check_same_recipe(old: Recipe, new: Recipe, accepted: bool, log: Log) -> Non
 
 
 def note_versions(old: Mapping[str, object], new: Mapping[str, object], log: Log) -> None:
-    """Log the versions of Sciformer and PyTorch that changed since the run was started."""
+    """Log changes of the versions of Sciformer and PyTorch since the run was started."""
     names = {"sciformer": "Sciformer", "torch": "PyTorch"}
     changed = [f"{names[key]} {old[key]} -> {new[key]}" for key in names if key in old and old[key] != new[key]]
     if changed:

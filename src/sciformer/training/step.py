@@ -372,7 +372,7 @@ def matmul_precision(settings: Train, device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def rough_rows(column: Array) -> Array:
+def nonfinite_rows(column: Array) -> Array:
     """Mask of the rows of a column that contain NaN or infinity."""
     if column.dtype.kind != "f":
         return np.zeros(len(column), bool)
@@ -384,9 +384,9 @@ def bad_samples(batch: Batch) -> list[int]:
     bad = np.zeros(len(batch), bool)
     for stream in batch.streams.values():
         for column in stream.columns.values():
-            bad |= np.bincount(stream.sample[rough_rows(column)], minlength=len(batch)) > 0
+            bad |= np.bincount(stream.sample[nonfinite_rows(column)], minlength=len(batch)) > 0
     for column in batch.samples.values():
-        bad |= rough_rows(column)
+        bad |= nonfinite_rows(column)
     return [int(number) for number in batch.ids[bad]]
 
 

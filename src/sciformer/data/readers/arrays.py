@@ -30,8 +30,8 @@ class Arrays(TaggedFiles):
     rename: dict[str, str] = Field(default_factory=dict)
     """New column names, NEW: OLD; {image: pictures, label: y} renames pictures and y (default: none)."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Training samples per class of the column `label` (default: all), drawn with split.seed and the fold. A larger
-    number includes the samples of a smaller number."""
+    """Number of training samples of each class in the column `label`, drawn with split.seed and the fold. A larger
+    number includes the samples of a smaller number (default: all samples)."""
 
     def with_columns(self, columns: Mapping[str, str]) -> Self:
         return self.model_copy(update={"rename": {**self.rename, **columns}}) if columns else self
@@ -81,7 +81,7 @@ class Arrays(TaggedFiles):
 
 
 def _with_lists(table: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Combine arrays such as `hits` and `hits_lengths` to columns of lists."""
+    """Combine arrays such as `hits` and `hits_lengths` into columns of lists."""
     for name in [name for name in table if f"{name}{LENGTHS}" in table]:
         values, lengths = table[name], table.pop(f"{name}{LENGTHS}")
         if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any() or lengths.sum() != len(values):

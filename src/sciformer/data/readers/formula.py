@@ -1,8 +1,8 @@
 """Formulas over the columns of a table, such as `hypot(px, py) > 0.5`.
 
 A formula is parsed into a syntax tree, which is computed with the operations listed here; nothing is evaluated as
-Python. A column has a number or a list of numbers (`Lists`) for each sample. In an operation of both, the
-number is repeated for every entry of the list.
+Python. A column has a number or a list of numbers (`Lists`) for each sample. If an operation combines a number with a
+list, the number is repeated for every entry of the list.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _bits(operation: Operation, sign: str) -> Operation:
     def apply(a: Any, b: Any) -> Any:
         if np.result_type(a, b).kind not in "biu":
             message = f"both sides of `{sign}` must be conditions or integers, not real numbers"
-            raise UserError(message, hint="Compare them: x > 0")
+            raise UserError(message, hint="Write comparisons, such as x > 0.")
         return operation(a, b)
 
     return apply
@@ -34,7 +34,7 @@ def _bits(operation: Operation, sign: str) -> Operation:
 
 def _inverse(a: Any) -> Any:
     if np.result_type(a).kind != "b":
-        raise UserError("`~` needs a condition, not numbers", hint="Compare them: ~(x > 0)")
+        raise UserError("`~` needs a condition, not numbers", hint="Write a comparison, such as ~(x > 0).")
     return np.logical_not(a)
 
 

@@ -45,12 +45,12 @@ def without_part(name: str) -> str:
 
 
 def group_by_part(names: Sequence[str], tags: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Group file names by part: train, valid, test, and further test sets by their own names.
+    """Group file names by part: train, valid, test, and further test sets.
 
     The part is a word in the file name, or else in the nearest folder in which the names differ. If some files are
-    named as training data, files without such a word (coco.en) are further test sets.
+    named as training data, files without a part in their name (coco.en) are further test sets.
 
-    tags   class of each file, if classes are given; files of all classes stay in one part
+    tags   class of each file, if the files have classes; files of all classes stay in one part
     """
     tags = tags or [""] * len(names)
     told = _named_levels(names)
@@ -61,7 +61,7 @@ def group_by_part(names: Sequence[str], tags: Sequence[str] = ()) -> dict[str, l
     parts = ["train" if tag and not part and tag not in taught else part for tag, part in zip(tags, parts)]
     if "train" not in parts:
         shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-        hint = f"Name a file to train on too. To train on these files all the same: --data.files {' '.join(names[:4])}"
+        hint = f"Add a training file. To train on these files anyway, use --data.files {' '.join(names[:4])}"
         raise UserError(f"there is no file to train on: {shown} is named as test or validation data", hint=hint)
     seen = {without_part(level) for part, (_, level) in zip(parts, told) if part == "train"}
     found: dict[str, list[str]] = {"train": []}
@@ -87,7 +87,7 @@ def note_test_files(paths: Iterable[Path | str]) -> list[str]:
 
 
 def _levels(names: Sequence[str]) -> list[list[str]]:
-    """File name and folders below the common folder of each name, nearest first."""
+    """For each name: the file name, then its folders below the common folder."""
     paths = [PurePath(os.path.normpath(Path(name).expanduser())) for name in names]
     folders = [path.parent.parts for path in paths]
     common = next((n for n, same in enumerate(zip(*folders)) if len(set(same)) > 1), min(map(len, folders)))
@@ -97,10 +97,10 @@ def _levels(names: Sequence[str]) -> list[list[str]]:
 def _named_levels(names: Sequence[str]) -> list[tuple[str, str]]:
     """Part of each file, and the file or folder name that contains it, without suffix."""
 
-    def told(levels: Sequence[str]) -> tuple[str, str]:
+    def named_part(levels: Sequence[str]) -> tuple[str, str]:
         return next(((part, _bare(level)) for level in levels if (part := part_of(level))), ("", _bare(levels[0])))
 
-    return [told(levels) for levels in _levels(names)]
+    return [named_part(levels) for levels in _levels(names)]
 
 
 def parts_of(names: Sequence[str]) -> list[str]:

@@ -80,7 +80,7 @@ class Simulation(Data):
         return self.file_reader().from_frame(what)
 
     def with_columns(self, columns: Mapping[str, str]) -> Any:
-        """Reader of files whose columns are renamed by `columns`; the simulation itself without renaming."""
+        """Reader of files with renamed columns; the simulation if `columns` is empty."""
         return self.file_reader().with_columns(columns) if columns else self
 
     def open(self, log: Any = None, write: bool = True) -> Splits:
@@ -127,7 +127,7 @@ class SimulatedTable(Simulation):
 
 
 class SimulatedSequence(Simulation):
-    """Simulation of endless sequences of samples, one per part, made in numbered chunks."""
+    """Simulation of endless sequences, one per part, in numbered chunks."""
 
     version: ClassVar[int] = 1
     """Version of the simulation; a new version gives other samples for the same seed."""
@@ -145,7 +145,7 @@ class SimulatedSequence(Simulation):
     test: int | None = Field(default=None, ge=0)
     """Number of test samples, for the final evaluation (default: a tenth of `number`)."""
     chunk_size: int | None = Field(default=None, ge=16)
-    """Samples per piece (default: 4,096, if the simulation sets no other); training shuffles across several pieces."""
+    """Samples per piece; training shuffles across several pieces (default: 4,096, or set by the simulation)."""
     cache: str = ""
     """Folder that caches simulated pieces for later runs (default: no cache)."""
 

@@ -22,7 +22,7 @@ from ..split import Rows, Split
 from .part_names import note_test_files
 
 CHUNK_BYTES = 1 << 24  # bytes scanned at a time
-MAX_ZERO_SHARE = 0.05  # fraction of zero bytes from which on a file is binary
+MAX_ZERO_SHARE = 0.05  # largest fraction of zero bytes in a text file
 REPLACE_OPTION = "--data.errors replace"
 ENCODING_HINT = (
     "Save it as UTF-8, for example: iconv -f latin1 -t utf-8 OLD > NEW. Or replace invalid bytes by U+FFFD: "
@@ -43,7 +43,7 @@ class Parts(TaggedFiles):
     split: Split = Split(valid=0.1, test=0.0)
     """Split of `files` into train, valid and test, for parts without files (default: valid 0.1, test 0)."""
     errors: Errors = "strict"
-    """Invalid UTF-8 (default: strict). strict: refuse the file. replace: read invalid bytes as U+FFFD, with a note."""
+    """Invalid UTF-8. strict: refuse the file; replace: read invalid bytes as U+FFFD, with a note (default: strict)."""
 
     def open(self, log: Any = None) -> Splits:
         """Read the files of each part; split the training files if a part has no files."""
@@ -69,7 +69,7 @@ class Parts(TaggedFiles):
         return Splits(order_parts(sources), fingerprint_files(paths), notes)
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        """All samples of these files; for `training`, labels and translations are required."""
+        """All samples of these files; training requires labels and translations."""
         raise NotImplementedError
 
     def group(self, table: Table) -> Array | None:
@@ -126,7 +126,10 @@ class Parts(TaggedFiles):
 
 
 def place_columns(files: Sequence[Path], lines: Sequence[int], names: Collection[str]) -> dict[str, Array]:
-    """Columns `line`, and `file` if there are several files; `line_of_file` if `line` is one of `names`."""
+    """Columns `line` and, for several files, `file`.
+
+    names   columns that exist already: if `line` is among them, the new column is `line_of_file`
+    """
     found: dict[str, Array] = {}
     if len(set(files)) > 1:
         found["file"] = np.array([str(file) for file in files], str)
@@ -153,7 +156,7 @@ def read_text(path: Path, errors: Errors = "strict") -> str:
 
 
 def read_bytes(path: Path, start: int, end: int | None) -> bytes:
-    """Bytes start .. end - 1 of a file; of a gzip file, of its decompressed content."""
+    """Bytes start .. end - 1 of a file, decompressed if it is a gzip file."""
     if path.suffix == ".gz":
         return _unpacked(path, path.stat().st_mtime_ns)[start:end]
     with path.open("rb") as file:

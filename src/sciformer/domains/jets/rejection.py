@@ -83,7 +83,7 @@ def rejection(
 
 def tradeoff(probabilities: Floats, label: Integers, signal: int = 1, background: int = 0) -> Roc:
     """ROC curve of signal against background for cuts on p_S / (p_S + p_B)."""
-    demand_numbers("a ROC curve", probabilities)
+    demand_numbers("the ROC curve", probabilities)
     found = _signal_and_background(probabilities, label, signal, background)
     if found is None:
         raise UserError(f"class {signal} (signal) or class {background} (background) has no samples")

@@ -108,7 +108,7 @@ def _roles(file: CurveFile) -> dict[str, str]:
     """Column of each role."""
     beside = [name for name, kind in file.columns.items() if kind.listed == file.listed and not kind.words]
     quality = file.names.quality or next(iter(hits(QUALITY, beside)), "")
-    return asdict(file.names) | file.told | {"quality": quality}
+    return asdict(file.names) | file.header_roles | {"quality": quality}
 
 
 def _without_role(file: CurveFile, used: Iterable[str]) -> list[str]:

@@ -265,9 +265,9 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
             columns[name] = np.concatenate([extra.get(name, empty), column])[order]
         return Stream(columns, stream.lengths + more)
 
-    def truncate(self, stream: Stream, far: float) -> Stream:
+    def truncate(self, stream: Stream, limit: float) -> Stream:
         """Keep the beginning of each series; its periods are found from this part only."""
-        return add_phases(super().truncate(stream, far), self)
+        return add_phases(super().truncate(stream, limit), self)
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
         if "noise" in self.augment:

@@ -1,4 +1,4 @@
-"""CoNLL files: a line per word with its tags, and an empty line after each sentence."""
+"""CoNLL files: a word and its tags per line, an empty line after each sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from ...files.formats.base import Format, TableWriter
 
 
 class CoNLLWriter(TableWriter):
-    """CoNLL writer: the lists of strings of a sample, separated by tabs; other columns are left out."""
+    """CoNLL writer: lists of strings, as cells separated by tabs.
+
+    Columns of numbers and of single values are left out.
+    """
 
     def __init__(self, path: Path, table: Table) -> None:
         if not self._lists(table):

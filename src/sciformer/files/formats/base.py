@@ -120,7 +120,7 @@ def as_text(column: Array) -> Array:
 
 @dataclass(frozen=True)
 class Layout:
-    """User settings for reading a file whose own layout is ambiguous.
+    """User settings for reading a file with an ambiguous layout.
 
     tree          name (or number) of the tree or table to read
     mask          array that marks or counts the real entries of padded arrays
@@ -128,7 +128,7 @@ class Layout:
     words         name of the only column of events that may hold strings
     nested        whether nested columns are read, and missing lists become empty lists
     names         column names of a text file without a header
-    usual_names   column names to assume if neither the file nor `names` has any
+    usual_names   column names to assume if neither the file nor `names` gives names
     renames       further names of columns, {our name: name in the file}
     """
 
@@ -179,7 +179,7 @@ class TableFile:
         self.renamed: dict[str, str] = {}
 
     def rename(self, renames: Mapping[str, str]) -> None:
-        """Make columns also available under our names: {our name: name in the file}."""
+        """Add second names of columns: {our name: name in the file}."""
         for ours, theirs in renames.items():
             known: tuple[dict[str, Any], ...] = (self.columns, self.kinds, self.others, self.header)
             if not any(theirs in columns for columns in known):

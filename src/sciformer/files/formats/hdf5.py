@@ -212,7 +212,7 @@ class HDF5Writer(TableWriter):
             self.file.create_dataset(name, (0, *rest), kind, maxshape=(None, *rest), chunks=(64, *rest))
 
     def add(self, table: Table) -> None:
-        """Append a table; refuse if the disk is nearly full, because HDF5 would break."""
+        """Append a table, unless the disk is nearly full (this would damage the file)."""
         columns = flat_arrays(table)
         if shutil.disk_usage(self.path.parent).free < sum(column.nbytes for column in columns.values()) + SPARE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -178,7 +178,7 @@ def to_float64(weights: Any) -> Matrix:
 
 
 def to_matrix(weights: Any, dimensions: int, what: str, shape: str, hint: str = "") -> Matrix:
-    """Convert weights to doubles; refuse empty arrays and other numbers of dimensions."""
+    """Convert weights to doubles; refuse empty arrays and wrong numbers of dimensions."""
     array = to_float64(weights)
     if array.ndim != dimensions or array.size == 0:
         wrong = "are empty, of shape" if array.ndim == dimensions else f"must have the shape {shape}, not"

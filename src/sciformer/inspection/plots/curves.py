@@ -59,8 +59,8 @@ def draw_history(
         score = (bounds or {}).get(key)
         lower = {r["step"]: r[key] for r in records if key in r and "step" in r and score in r.get("bounds", ())}
         if lower:
-            look = {"color": style.line_style(i)["color"], "linestyle": "", "markersize": 6, **style.BOUND_MARK}
-            axes.plot([*lower], [*lower.values()], zorder=4, label="" if lower_bounds else "lower bound", **look)
+            options = {"color": style.line_style(i)["color"], "linestyle": "", "markersize": 6, **style.BOUND_MARK}
+            axes.plot([*lower], [*lower.values()], zorder=4, label="" if lower_bounds else "lower bound", **options)
             lower_bounds = True
     values = np.concatenate([y[np.isfinite(y)] for _, y in curves])
     if values.size and values.min() > 0 and math.log10(values.max() / values.min()) > MIN_LOG_DECADES:
@@ -108,11 +108,11 @@ def draw_along(
             axes.vlines(*bounds[:, alone], color=colour, alpha=0.3, linewidth=4)
     for i, (label, place) in enumerate((marks or {}).items()):
         dashes = LINE_DASHES[(i + 1) % len(LINE_DASHES)]
-        look: dict[str, Any] = {"color": "0.25", "linewidth": 0.9, "linestyle": dashes}
+        options: dict[str, Any] = {"color": "0.25", "linewidth": 0.9, "linestyle": dashes}
         if math.isfinite(place):
-            axes.axvline(place, label=style.escape_label(label), zorder=1, **look)
+            axes.axvline(place, label=style.escape_label(label), zorder=1, **options)
         else:
-            axes.plot([], [], label=style.escape_label(f"{label}: none"), **look)
+            axes.plot([], [], label=style.escape_label(f"{label}: none"), **options)
     style.finish(figure, axes, xlabel, ylabel or (next(iter(curves)) if len(curves) == 1 else ""), always=bool(marks))
     return figure
 
@@ -265,8 +265,8 @@ def draw_steps(
             found = f"{len(means)} means and {len(spreads)} spreads"
             raise UserError(f"{name!r} needs a mean and a spread for each of {len(steps)} steps, not {found}")
         x, y, error = places + 0.06 * (number - (len(curves) - 1) / 2), style.to_array(means), style.to_array(spreads)
-        look = {**style.line_style(number), "marker": "o", "markersize": 4, "capsize": 2.5}
-        axes.errorbar(x, y, error, **look, label=style.escape_label(name))
+        options = {**style.line_style(number), "marker": "o", "markersize": 4, "capsize": 2.5}
+        axes.errorbar(x, y, error, **options, label=style.escape_label(name))
     axes.set_xticks(places, labels=[style.escape_label(step) for step in steps], fontsize=FONT_SIZE)
     axes.set_xlim(-0.4, len(steps) - 0.6)
     style.finish(figure, axes, xlabel, ylabel, always=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Figure:
-    """Plot denoised series of some samples against position, or index for patches."""
+    """Plot denoised series of some samples against the position (index, for patches)."""
     dataset, objective = data.dataset(part), data.objective
     ids = even_steps(len(dataset), samples)
     batch = dataset.batch(ids)

@@ -71,9 +71,9 @@ def join_legends(figure: Figure, panels: Iterable[Axes], grey: bool = True) -> N
             legend.remove()
     if not found:
         return
-    look: dict[str, Any] = {"frameon": False, "fontsize": FONT_SIZE, "handletextpad": 0.2}
+    options: dict[str, Any] = {"frameon": False, "fontsize": FONT_SIZE, "handletextpad": 0.2}
     marks, names = list(found.values()), list(found)
-    legend = figure.legend(marks, names, loc="outside lower center", ncols=min(8, len(found)), **look)
+    legend = figure.legend(marks, names, loc="outside lower center", ncols=min(8, len(found)), **options)
     for handle in legend.legend_handles:
         if grey and isinstance(handle, PathCollection):
             handle.set_array(None)  # the colours of weights belong to one panel

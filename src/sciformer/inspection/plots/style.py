@@ -102,8 +102,8 @@ def draw_line(axes: Axes, x: Values, y: Values, i: int, name: str) -> None:
     there = np.isfinite(x) & np.isfinite(y)
     y = np.where(there, y, np.nan)
     dots = there if there.sum() <= MAX_DOTTED_POINTS else isolated_points(there)
-    look = {**line_style(i), "marker": "o" if dots.any() else "", "markevery": np.flatnonzero(dots).tolist()}
-    axes.plot(x, y, **look, markersize=3, label=escape_label(name), zorder=3)
+    options = {**line_style(i), "marker": "o" if dots.any() else "", "markevery": np.flatnonzero(dots).tolist()}
+    axes.plot(x, y, **options, markersize=3, label=escape_label(name), zorder=3)
 
 
 def isolated_points(there: NDArray[np.bool_]) -> NDArray[np.bool_]:

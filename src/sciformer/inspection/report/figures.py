@@ -93,17 +93,17 @@ def _stream_figures(
     if width * len(batch) > MAX_HELD_WEIGHTS:
         log(f"Attention is not shown: samples of {longest:,} tokens are too long.")
         return
-    look = attention.attention_maps(run.step, data, batch, stream)
+    recorded = attention.attention_maps(run.step, data, batch, stream)
     for row in range(len(batch)):
         name = sample_name(batch, row, run.recipe.objective)
         caption = f"Attention received by each token ({name}). Colour: excess over uniform attention."
-        yield f"sample-{row + 1}", partial(attention.draw_attention, look, data, row), caption
-        sample, length = look.seen.take(np.array([row])), look.seen.stream.lengths[row]
+        yield f"sample-{row + 1}", partial(attention.draw_attention, recorded, data, row), caption
+        sample, length = recorded.seen.take(np.array([row])), recorded.seen.stream.lengths[row]
         for form in data.tokens[stream].alternative_drawings(sample) if length else ():
-            draw = partial(attention.draw_attention, look, data, row, form)
+            draw = partial(attention.draw_attention, recorded, data, row, form)
             yield f"{form}-{row + 1}", draw, f"The same sample, {form}."
-        if look.watch.attention and length and heads.has_shape(data, look, row):
-            draw = partial(heads.draw_every_head, look, data, row)
+        if recorded.watch.attention and length and heads.has_shape(data, recorded, row):
+            draw = partial(heads.draw_every_head, recorded, data, row)
             yield f"heads-{row + 1}", draw, "Attention of every head of every block."
     if (codes := positions.position_similarity(run.step, data, batch, stream)) is not None:
         near, others = codes.neighbours
@@ -112,21 +112,21 @@ def _stream_figures(
         draw = partial(positions.draw_positions, codes, unit)
         caption = "Cosine similarity of positional encodings; right: mean and central 68 % against distance."
         yield "positions", draw, caption
-    short = 0 < look.seen.stream.lengths[0] <= MAX_MATRIX_TOKENS
-    for other in look.between if short else ():
-        assert look.others is not None
-        if 0 < look.others.streams[other].lengths[0] <= MAX_MATRIX_TOKENS:
-            draw = partial(attention.draw_matrices, look, data, 0, other)
+    short = 0 < recorded.seen.stream.lengths[0] <= MAX_MATRIX_TOKENS
+    for other in recorded.between if short else ():
+        assert recorded.others is not None
+        if 0 < recorded.others.streams[other].lengths[0] <= MAX_MATRIX_TOKENS:
+            draw = partial(attention.draw_matrices, recorded, data, 0, other)
             yield f"heads-to-{other}", draw, f"Attention to {other} in the first sample."
-    if not look.watch.attention:
+    if not recorded.watch.attention:
         mixed = "There are no attention maps: this trunk attends to projections of tokens."
         log("This trunk has no attention." if getattr(model, "compress", None) is None else mixed)
         return
-    if attention.self_attention(look) and short:
-        yield "heads", partial(attention.draw_matrices, look, data, 0), "Attention matrices of the first sample."
+    if attention.self_attention(recorded) and short:
+        yield "heads", partial(attention.draw_matrices, recorded, data, 0), "Attention matrices of the first sample."
     few = max(1, min(64, MAX_HELD_WEIGHTS // (2 * width)))
-    look = attention.attention_maps(run.step, data, dataset.batch(sample_ids(len(dataset), few)), stream)
-    distances = distance.attention_distances(look, data)
+    recorded = attention.attention_maps(run.step, data, dataset.batch(sample_ids(len(dataset), few)), stream)
+    distances = distance.attention_distances(recorded, data)
     if not distances:
         return
     deeper = distance.depth(distances)

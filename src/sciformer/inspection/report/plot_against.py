@@ -21,7 +21,7 @@ MAX_CROSSING_ERROR = 0.1  # largest error of a crossing, as a share of the range
 
 
 class AnswersAgainst(NamedTuple):
-    """Model output against a column, and where a probability crosses 0.5."""
+    """Model output against a column, and the position where a probability crosses 0.5."""
 
     what: str
     x: Array
@@ -73,7 +73,7 @@ def _answers(objective: Any, used: list[Evaluation]) -> tuple[str, Array]:
 
 
 def draw_answers_against(page: Page, found: ReportData, along: AnswersAgainst | None, trouble: str) -> None:
-    """Write the section with its figure, or with the reason `trouble` for no figure."""
+    """Write the section with its figure, or with `trouble`, the reason for no figure."""
     page.section("Predictions", note=f"Against {found.objective.plot_against}, parts: {', '.join(found.judged)}")
     if along is None:
         page.text(trouble)

@@ -79,7 +79,7 @@ class ReportData:
         for part in [part for part in data.parts() if part != "train"] or ["train"]:
             dataset, most = data.dataset(part), MAX_JUDGED_TRAIN_SAMPLES if part == "train" else MAX_JUDGED_SAMPLES
             some = dataset
-            if dataset.windows is None and len(dataset) > most:  # windows: only the first are evaluated
+            if dataset.windows is None and len(dataset) > most:  # of windows, only the first ones are evaluated
                 some = data.samples(Chosen(dataset.source, even_steps(len(dataset), most)))
             made = evaluate(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
             self.judged[part] = made

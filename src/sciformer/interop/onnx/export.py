@@ -298,7 +298,10 @@ def _label(made: Any, run: Run) -> None:
 
 
 def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> tuple[float, float]:
-    """Largest differences: graph and library, and float32 and float64 in the library."""
+    """Largest difference between graph and library, and rounding error of the library.
+
+    The rounding error is the largest difference between single and double precision.
+    """
     import onnxruntime  # type: ignore[import-untyped]
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])

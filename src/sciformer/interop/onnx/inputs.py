@@ -127,7 +127,7 @@ def graph_inputs(run: Run) -> Inputs:
     for stream in run.assembly.tokens:
         columns, raw = example_columns(run, stream), exported_tokens(run)[stream].preprocessing_module()
         if raw is not None and not (places_between(run, stream) or grid_shape(run, stream)):
-            raw = None  # at other sizes the positions would lie between those of the training
+            raw = None  # at other sizes the positions would lie between the positions in training
         if raw is not None and PLACE_NAME in columns:
             columns[PLACE_NAME] = columns[PLACE_NAME].float()
         names = {column: input_name(run, stream, column) for column in (*columns, VALID_NAME)}
@@ -146,7 +146,7 @@ def prepared(run: Run, dataset: Dataset, most: int) -> Batch:
 
 
 def places_between(run: Run, stream: str) -> bool:
-    """Whether the model accepts non-integer positions, between those of the training.
+    """Whether the model accepts non-integer positions, between the trained positions.
 
     Samples of another size than in training have non-integer positions of tokens.
     """

@@ -118,8 +118,9 @@ class Attention(nn.Module):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Attention of queries x (B, N, D) to the memory (B, M, D), or to x; (B, N, D).
+        """Output (B, N, D) for queries x (B, N, D) that attend to the memory, or to x.
 
+        memory    (B, M, D) tokens with keys and values (default: x, which is self-attention)
         sight     visible keys and the bias of the scores
         rotation  rotation of queries and keys by their positions (`Rotary`)
         store     keys and values of earlier tokens (self) or of the memory (cross)
@@ -179,7 +180,7 @@ class Attention(nn.Module):
             raise UserError(f"tokens must have shape (B, N, {self.dim}), not {tuple(x.shape)}")
 
     def _key(self, k: Tensor) -> Tensor:
-        """Keys prepared for the score; repeated for every head if the score is no product."""
+        """Keys prepared for the score, repeated for every head if the score needs it."""
         return self.score.key(k if self.score.fused else repeat_heads(k, self.heads))
 
     def _project(self, x: Tensor, rows: slice) -> Tensor:

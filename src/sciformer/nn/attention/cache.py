@@ -175,7 +175,7 @@ class Cache:
             self.length += n
 
     def reset(self) -> None:
-        """Empty a cache of fixed capacity in place; for a growing cache, make a new cache."""
+        """Empty the cache in place, if it has a fixed capacity (else make a new cache)."""
         assert self.capacity is not None
         self.length = 0
         for kept in (self.slot, self.valid):

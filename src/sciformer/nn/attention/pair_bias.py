@@ -141,7 +141,10 @@ class PairEmbedding(nn.Module):
         self.last = last
 
     def forward(self, pairs: Tensor, real: Tensor | None = None) -> Tensor:
-        """Bias (..., H) from pair features (..., F); `real` (...) masks pairs for norms."""
+        """Bias (..., H) from pair features (..., F).
+
+        real  (...) mask of the real pairs, which count in the norms (default: all)
+        """
         x = self.norm(pairs, real)
         for k, (layer, norm) in enumerate(zip(self.layers, self.norms), 1):
             x = norm(layer(x), real)

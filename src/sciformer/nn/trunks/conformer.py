@@ -20,7 +20,7 @@ from ..options import TokenForm
 from ..positions import Position, Rotation
 from ..ragged import Ragged, zero_padding
 from ..transformer import AttentionTrunkOptions, Encoder
-from ..watch import Watch, look
+from ..watch import Watch, inner_watch
 
 
 class LineConv(nn.Module):
@@ -112,7 +112,7 @@ class ConformerBlock(nn.Module):
         assert store is None
         valid, ragged = (None, None) if sight is None else (sight.valid, sight.packed)
         y = self.attention_norm(x) if self.pre else x
-        y = self.attention(y, sight=sight, rotation=rotation, watch=look(watch, "attention"))
+        y = self.attention(y, sight=sight, rotation=rotation, watch=inner_watch(watch, "attention"))
         x = self._join(x, y, self.attention_norm)
         for conv, norm in zip(self.convs, self.conv_norms):
             x = self._join(x, conv(norm(x) if self.pre else x, valid, ragged), norm)

@@ -119,7 +119,7 @@ class ConvNetOptions(DepthOptions, PositionOptions):
     dilation_growth: int = Field(default=1, ge=1)
     """Factor by which the dilation grows from block to block (default: 1)."""
     position: str = "auto"
-    """Positional encoding. auto (default): none, because convolutions use the order of the tokens."""
+    """Positional encoding. auto: none, because convolutions use the order of the tokens (default: auto)."""
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ConvNet:
         shape = form.grid_shape if isinstance(form.grid_shape, tuple) and len(form.grid_shape) == 2 else None

@@ -17,7 +17,7 @@ from ..watch import Watch
 from .base import FlatTrunk
 from .deep_sets import WidthOptions
 
-MAX_EXACT_AXES = 4  # up to here distances come from differences (exact for close points), else from products
+MAX_EXACT_AXES = 4  # up to this number of axes, distances come from differences (exact for close points), not products
 
 
 def nearest(at: Tensor, valid: Tensor | None, count: int, itself: bool = False) -> tuple[Tensor, Tensor]:

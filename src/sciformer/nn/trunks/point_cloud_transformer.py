@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..layout import Layout
 from ..norms import BatchNorm
 from ..options import TokenForm
-from ..watch import Watch, look
+from ..watch import Watch, inner_watch
 from .base import FlatTrunk
 from .edge_conv import EdgeConv, NeighbourOptions
 
@@ -81,7 +81,7 @@ class PointCloudTransformer(FlatTrunk):
                 place = y = block(y, place, layout)
             else:
                 made = made or [y]
-                y = block(y, layout, look(watch, f"blocks.{i}"))
+                y = block(y, layout, inner_watch(watch, f"blocks.{i}"))
                 made.append(y)
             layout.show(y, f"blocks.{i}", watch)
         y = self.fuse(torch.cat(made or [y], -1))

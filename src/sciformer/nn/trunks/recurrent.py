@@ -144,7 +144,7 @@ class Recurrent(PaddedTrunk):
         watch: Watch | None,
         cache: RecurrentCache | None = None,
     ) -> Tensor:
-        """Run the layers over x (B, N, D); with a cache, from its state."""
+        """Run the layers over x (B, N, D), from the state of the cache if there is one."""
         if cache is not None and (self.directions == 2 or valid is not None):
             found = "two directions (`bidirectional`)" if self.directions == 2 else "padding (`valid`)"
             raise UserError(f"a cache cannot be used with {found}")
@@ -222,9 +222,9 @@ class RecurrentOptions(DepthOptions, PositionOptions):
     cell: ClassVar[str] = "rnn"
 
     bidirectional: bool = True
-    """Read the sequence in both directions (default: true). A decoder always reads only forward."""
+    """Read the sequence in both directions; a decoder always reads only forward (default: true)."""
     position: str = "auto"
-    """Positional encoding. auto (default): none, because the trunk reads the tokens in their order."""
+    """Positional encoding. auto: none, because the trunk reads the tokens in their order (default: auto)."""
 
     @property
     def reads_both_ways(self) -> bool:
@@ -248,8 +248,8 @@ class LSTMOptions(RecurrentOptions):
     cell: ClassVar[str] = "lstm"
 
     forget_bias: float = 0.0
-    """Number added to the initial bias of the forget gate (LSTM) or update gate (GRU); default: 0. With 1 the state
-    changes more slowly at the start of training."""
+    """Number added to the initial bias of the forget gate (LSTM) or update gate (GRU); with 1 the state changes more
+    slowly at the start of training (default: 0)."""
 
 
 class GRUOptions(LSTMOptions):

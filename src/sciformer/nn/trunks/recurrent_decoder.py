@@ -165,8 +165,8 @@ class RecurrentDecoderOptions(RecurrentOptions):
     """Options of a recurrent decoder in an encoder-decoder."""
 
     score: Literal["none", "content", "additive", "location", "general", "dot", "scaled_dot"] = "additive"
-    """Alignment score of the attention to the source (default: additive). none: no attention; the decoder gets only its
-    initial state from the source."""
+    """Alignment score of the attention to the source. none: no attention; the decoder gets only its initial state from
+    the source (default: additive)."""
     longest: int = Field(default=512, ge=1)
     """Maximum number of source tokens for `score: location` (default: 512)."""
 

@@ -83,7 +83,7 @@ class ResNet2d(PaddedTrunk):
     bottleneck  whether blocks have three convolutions, with an output of four times the inner width
 
     There is one output vector per patch, so the product of all strides is the side of a patch. For patches of 32 pixels
-    the strides are those of the paper: 2 in the stem of 7 x 7, in the max pooling, and in every stage except the first.
+    the strides are as in the paper: 2 in the stem of 7 x 7, in the max pooling, and in every stage except the first.
     For smaller patches, strides become 1 in this order: max pooling, stem (which becomes 3 x 3), last stages.
     """
 

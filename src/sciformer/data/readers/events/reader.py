@@ -87,14 +87,14 @@ class EventFiles(FileSet):
     most: int | None = Field(default=None, ge=1)
     """Maximum number of list entries per sample, in file order (default: all)."""
     chunk_size: int = Field(default=16384, ge=16)
-    """Samples per chunk (default: 16,384); training shuffles across several chunks in memory."""
+    """Samples per chunk; training shuffles across several chunks in memory (default: 16,384)."""
 
     def find(self, names: Sequence[str | Path]) -> list[Tagged]:
         found = super().find(names)
         tags = {tag for tag, _ in found}
         if tags - {""} and (self.classes or self.label):
             own = "data.classes" if self.classes else "data.label"
-            hint = f"Remove the tag {sorted(tags)[-1]}: or {own}."
+            hint = f"Remove the tags ({sorted(tags)[-1]}:...), or remove {own}."
             raise UserError(f"classes are given twice: by tags and by {own}", hint=hint, key=own)
         if self.classes and self.label:
             both = "data.classes and data.label are both given"
@@ -189,9 +189,9 @@ class EventFiles(FileSet):
 
 @dataclass(frozen=True)
 class Plan(FilePlan):
-    """How to read each file of events.
+    """Plan for reading each file of events.
 
-    names      required columns with the recipe key that needs each (None: all columns)
+    names      required columns {name: its user, for messages} (None: all columns)
     wishes     optional columns
     new        formulas of new columns
     chosen     formula of the selection
@@ -233,7 +233,7 @@ class Plan(FilePlan):
     def open(self, path: Path) -> TableFile:
         return opened(path, self.layout)
 
-    def look(self, file: TableFile, tag: str, start: int, stop: int, counts: Counts) -> Seen:
+    def scan_rows(self, file: TableFile, tag: str, start: int, stop: int, counts: Counts) -> Seen:
         path, own = file.path, self.own(tag)
         table = self._read(file, tag, start, stop, scanning=True)
         made, dropped, negative = finite(self._handed(file, table), self.most, self.positive)
@@ -304,7 +304,7 @@ class Plan(FilePlan):
         return table
 
     def _wanted(self, file: TableFile, tag: str, scanning: bool) -> tuple[dict[str, str], list[str]]:
-        """Required columns with the recipe key that needs each, and optional columns."""
+        """Required columns {name: its user, for messages}, and optional columns."""
         needed = dict.fromkeys([*file.columns, *self.new], "") if self.names is None else dict(self.names)
         optional = list(self.wishes)
         truth: dict[str, str] = {}
@@ -334,7 +334,7 @@ class Plan(FilePlan):
     def _trace(
         self, file: TableFile, name: str, why: str, raw: dict[str, str], order: list[str], inside: tuple[str, ...]
     ) -> None:
-        """Add a column to `raw` or, if it has a formula, to `order`, after its inputs."""
+        """Add a column of the file to `raw`, or a formula, after its inputs, to `order`."""
         if name in raw or name in order:
             return
         if name in inside:
@@ -422,7 +422,7 @@ def finite(
     """Remove invalid list entries from a table.
 
     An entry is invalid if it is not finite in at least one column, if it is negative in a `positive` column, or if it
-    is after the first `most` entries. Also returns the numbers of non-finite entries, and of negative ones in the rest.
+    is after the first `most` entries. Also returns two counts: non-finite entries, and negative entries among the rest.
     """
     made, dropped, negative = dict(table), 0, 0
     groups: dict[int, dict[str, Lists]] = {}  # columns of lists that share their lengths

@@ -28,17 +28,17 @@ class Reweight(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     x: str
-    """First column, or a formula."""
+    """Column or formula for the first axis of the spectrum."""
     y: str
-    """Second column, or a formula."""
+    """Column or formula for the second axis of the spectrum."""
     x_edges: Edges
-    """Bin edges of the first column, ascending."""
+    """Bin edges of `x`, ascending."""
     y_edges: Edges
-    """Bin edges of the second column, ascending."""
+    """Bin edges of `y`, ascending."""
     to: str = FLAT
     """Target spectrum of all classes: `flat`, or the name of a class (default: flat)."""
     cap: float = Field(default=10.0, gt=1)
-    """Maximum weight (default: 10); other samples of the class are scaled up to compensate."""
+    """Maximum weight; the other samples of the class are scaled up to compensate (default: 10)."""
 
     @model_validator(mode="after")
     def _ascending(self) -> Self:
@@ -70,7 +70,7 @@ class Reweight(BaseModel):
         return Weights(self, names, table, int((~inside).sum()))
 
     def _capped(self, factor: Array, sums: Array) -> Array:
-        """Factors of the bins, scaled to a mean weight of 1 and capped at `cap` if possible."""
+        """Factors of the bins, with a mean weight of 1, capped at `cap` if possible."""
         total, fixed = sums.sum(), np.zeros(factor.shape, bool)
         while True:
             free = (factor * sums)[~fixed].sum()
@@ -96,7 +96,12 @@ class Reweight(BaseModel):
 
 @dataclass(frozen=True)
 class Weights:
-    """Fitted weights (classes, x bins, y bins); number of samples outside the bins."""
+    """Fitted weights.
+
+    names     class names, sorted
+    table     (classes, x bins, y bins) weight of each class in each bin
+    outside   number of training samples outside the bins
+    """
 
     section: Reweight
     names: Array

@@ -21,7 +21,7 @@ LAYOUT = Layout(nested=True, usual_names=("time", "value", "error"))
 FORMATS = ("Parquet", "FITS", "ECSV")  # besides text tables
 FORMS = "a Parquet, FITS, ECSV or CSV file"
 MARKUP = (b"<?xml", b"<VOTABLE", b"%PDF", b"<!DOCTYPE", b"<html")
-MAX_SINGLE_POINT_ROWS = 10  # more rows, all with different ids, are not observations
+MAX_SINGLE_POINT_ROWS = 10  # in a longer table, a different id in every row is an error
 DAYS = {"s": 1 / 86400, "sec": 1 / 86400, "second": 1 / 86400, "min": 1 / 1440, "h": 1 / 24, "hr": 1 / 24}
 DAYS |= {"hour": 1 / 24, "yr": 365.25, "year": 365.25, "ms": 1 / 86400e3, "wk": 7.0, "week": 7.0}
 
@@ -47,7 +47,7 @@ def form_of(path: Path) -> Format:
 
 
 def open_curves(path: Path, given: Names, layout: Layout = LAYOUT) -> CurveFile:
-    """Open the first table of a file, of any format, that has times and values."""
+    """Open the first table with times and values in a file of any format."""
     form, trouble = form_of(path), list[UserError]()
     file = opened(path, layout) if form.name == "Parquet" else open_file(path, layout, form)
     for table in file.tables():
@@ -107,10 +107,11 @@ class CurveFile:
         if self._memory is not None:
             _count_in_days(self._memory)
         asked = {role: getattr(given, role) for role in ("id", "label")}
-        told = {role: find(name, table.header) for role, name in asked.items() if not find(name, table.kinds)}
-        self.told = {role: found[0] for role, found in told.items() if found}  # roles given by the file header
+        header = {role: find(name, table.header) for role, name in asked.items() if not find(name, table.kinds)}
+        self.header_roles = {role: found[0] for role, found in header.items() if found}
+        """Roles given by the file header: role -> name of the header value."""
         try:
-            self.names = resolve(table.kinds, replace(given, **dict.fromkeys(self.told, NONE)), table.path)
+            self.names = resolve(table.kinds, replace(given, **dict.fromkeys(self.header_roles, NONE)), table.path)
         except UserError as error:
             odd = [f"`{name}` has {where}." for name, where in getattr(table, "odd", {}).items()]
             raise error.with_fields(hint=" ".join([error.hint, *odd]).strip()) from error
@@ -219,15 +220,15 @@ class CurveFile:
         made = {role: found[name] for role, name in used.items()}
         made |= {name: found[name] for name in more if name in found}
         made |= {name: np.array([self.header[name]]) for name in more if name in self.header and name not in found}
-        if "label" in self.told and self.single:
-            made["label"] = np.array([self.header[self.told["label"]]])
+        if "label" in self.header_roles and self.single:
+            made["label"] = np.array([self.header[self.header_roles["label"]]])
         made["id"] = self._ids(made.get("id"), start, stop)
         if "band" in made:
             made["band"] = self._bands(made["band"], made["time"], start)
         return made
 
     def _folded(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """Columns of a long table as lists, or as single values if constant within objects."""
+        """Columns of a long table: lists, or single values if constant within objects."""
         assert self.starts is not None
         rows = self._rows(names, start, stop)
         lengths = np.diff(self.starts[start : stop + 1])
@@ -254,8 +255,8 @@ class CurveFile:
         name = Path(str(self.path)).name.partition(".")[0] or "object"
         if not self.single:
             return np.array([f"{name}-{row}" for row in range(start, stop)])
-        if "id" in self.told:
-            return np.array([str(self.header[self.told["id"]]).strip()])
+        if "id" in self.header_roles:
+            return np.array([str(self.header[self.header_roles["id"]]).strip()])
         known = {plain(key): value for key, value in reversed(self.header.items())}
         given = next((value for key in HEADER if (value := known.get(key)) not in (None, "")), name)
         return np.array([str(given).strip()])

@@ -1,10 +1,10 @@
 """Light curves in memory: conversion to a table of samples, and to a file.
 
-table = read_series(t, y, err, band)                          one object, NumPy arrays
-table = read_series([t1, t2], [y1, y2], label=["a", "b"])
-table = read_series(frame, id="objectId", value="psfFlux")    an astropy Table or TimeSeries, pandas, pyarrow, a mapping
+table = read_series(t, y, err, band)                         # one object, NumPy arrays
+table = read_series([t1, t2], [y1, y2], label=["a", "b"])    # two objects
+table = read_series(frame, id="objectId", value="psfFlux")   # astropy Table or TimeSeries, pandas, pyarrow, mapping
 Run("runs/mine").predict(table)
-write_series("mine.parquet", table)                           to train: --data.kind series --data.files mine.parquet
+write_series("mine.parquet", table)                          # then --data.kind series --data.files mine.parquet
 """
 
 from __future__ import annotations

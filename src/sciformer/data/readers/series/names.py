@@ -73,7 +73,7 @@ def plain(name: str) -> str:
 
 
 def find(name: str, names: Iterable[str]) -> list[str]:
-    """Columns that match a name: exactly, else ignoring case, else by their inner name."""
+    """Columns that match a name: exactly, else ignoring case, else by inner name."""
     known = list(names)
     if name in known:
         return [name]
@@ -162,13 +162,13 @@ def _prefix(name: str) -> str:
 
 
 def _time(names: Sequence[str], kinds: Mapping[str, Kind], nest: str, path: Path | str) -> str:
-    """Name of the time column; a column of lists is preferred to one of single numbers."""
+    """Name of the time column; columns of lists are preferred to single numbers."""
     inside = [name for name in names if not nest or _prefix(name) == nest]
     found = hits(TIME, [name for name in inside if kinds[name].listed]) or hits(TIME, inside)
     if len(found) == 1:
         return found[0]
-    if not found and (told := hits(TIME, [name for name, kind in kinds.items() if kind.words])):
-        raise _worded(told[0], "time", path)
+    if not found and (worded := hits(TIME, [name for name, kind in kinds.items() if kind.words])):
+        raise _worded(worded[0], "time", path)
     raise _unclear("time", found, kinds, path)
 
 
@@ -178,7 +178,7 @@ def _worded(name: str, role: str, path: Path | str) -> UserError:
 
 
 def _unclear(role: str, found: Sequence[str], names: Iterable[str], path: Path | str) -> UserError:
-    """`UserError` that several columns, or none, have a common name."""
+    """Error for several columns, or no column, with a common name of a role."""
     known = list(names)
     shown = ", ".join(known[:12]) + (f" and {len(known) - 12:,} more" if len(known) > 12 else "")
     message = f"{path} has no column with a common name for {WORDS[role]}: its columns are {shown or 'none'}"

@@ -65,7 +65,8 @@ class SeriesFiles(FileSet):
     """Split of `files` into train, valid and test; parts with their own files are not split off. Curves of one object
     stay in one part, unless `by` is another column."""
     objects: str = ""
-    """File of a table with a row for each object (class, redshift, ...), if they are not in `files` (default: none)."""
+    """File with a row for each object, for object columns (class, redshift, ...) that are not in `files` (default:
+    none)."""
     id: str = ""
     """Column of the object id. For this and the next keys: `none` if there is no column, `outer.inner` for a nested
     column (default: the column with a common name)."""
@@ -76,8 +77,8 @@ class SeriesFiles(FileSet):
     error: str = ""
     """Column of the uncertainties of the values (default: by common names)."""
     band: str = ""
-    """Column of the bands (default: by common names). Its values are a name for each point, a string with a letter for
-    each point, or a name for the object."""
+    """Column of the bands: a name for each point, a string with a letter for each point, or a name for the object
+    (default: by common names)."""
     limit: str = ""
     """Column of flags, true for upper limits (default: by common names)."""
     label: str = ""
@@ -94,7 +95,7 @@ class SeriesFiles(FileSet):
     bands: list[str] = Field(default_factory=list)
     """Bands to keep (default: all)."""
     min_points: int = Field(default=1, ge=1)
-    """Minimum number of points of a curve (default: 1); shorter curves are left out."""
+    """Minimum number of points of a curve; shorter curves are left out (default: 1)."""
     same_time: SameTime = "mean"
     """Points of one object with equal time and band: take their mean (weighted by 1 / error² if known), take the first,
     or keep all (default: mean)."""
@@ -102,10 +103,10 @@ class SeriesFiles(FileSet):
     """Points whose error is missing, not finite or not positive: drop them, or keep them with the error NaN (default:
     drop). Upper limits are always kept."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Training objects per class, drawn with split.seed (default: all). A larger number includes the objects of a
-    smaller number."""
+    """Number of training objects of each class, drawn with split.seed. A larger number includes the objects of a
+    smaller number (default: all objects)."""
     chunk_size: int = Field(default=4096, ge=16)
-    """Objects per chunk (default: 4,096); training shuffles across several chunks in memory."""
+    """Objects per chunk; training shuffles across several chunks in memory (default: 4,096)."""
 
     def absolute_paths(self) -> Self:
         return super().absolute_paths().model_copy(update={"objects": locate(self.objects) if self.objects else ""})
@@ -188,11 +189,11 @@ class SeriesFiles(FileSet):
 
 @dataclass(frozen=True)
 class Plan(FilePlan):
-    """How to read each file of light curves.
+    """Plan for reading each file of light curves.
 
     given    column names of the recipe
     rules    rules for cleaning observations
-    names    required columns with the recipe key that needs each (None: all object columns)
+    names    required columns {name: its user, for messages} (None: all object columns)
     wishes   optional columns
     divide   columns for the split
     objects  separate table of objects
@@ -222,7 +223,7 @@ class Plan(FilePlan):
     def open(self, path: Path) -> CurveFile:
         return open_curves(path, self.given, self.layout)
 
-    def look(self, file: CurveFile, tag: str, start: int, stop: int, counts: Counts) -> Seen:
+    def scan_rows(self, file: CurveFile, tag: str, start: int, stop: int, counts: Counts) -> Seen:
         table = self._table(file, tag, start, stop, counts)
         time = table["time"]
         assert isinstance(time, Lists)
@@ -262,7 +263,7 @@ class Plan(FilePlan):
 
     def _more(self, file: CurveFile, tag: str) -> dict[str, str]:
         """Further columns to return, with their names in the file ("" if in `objects`)."""
-        kinds, roles = file.kinds, {*file.names.used(), *file.told, "id"}
+        kinds, roles = file.kinds, {*file.names.used(), *file.header_roles, "id"}
         outside = self.objects.columns if self.objects is not None else {}
         if tag or (self.objects is not None and self.objects.label):
             roles.add("label")

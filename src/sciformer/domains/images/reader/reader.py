@@ -120,7 +120,7 @@ class ImageFiles(FileSet):
             for name in truth:
                 _require_column(name, some, notes)
             sets[part] = [one.with_values_of(truth) for one in some]
-            self._tell(sets[part], notes, f" for {part}", "" if part == "train" else f" of {part}")
+            self._note_counts(sets[part], notes, f" for {part}", "" if part == "train" else f" of {part}")
         return sets
 
     def scan_others(self, plan: ReadOptions, files: Sequence[str | Path], notes: list[str]) -> list[ImageSet]:  # type: ignore[override]

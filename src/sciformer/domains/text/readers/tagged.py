@@ -144,7 +144,7 @@ class Columns(Parts):
         return found
 
     def _running(self, path: Path) -> list[Sentence]:
-        """Texts of the lines of a file, split into words; lines without words are left out."""
+        """Lines of running text, split into words; lines without words are left out."""
         learned = self.state.get("learned", {}).get("words")
         rule = WordRule.from_json(learned) if learned else WordRule()
         split = [(number, line, rule.split(line)) for number, line in enumerate(read_lines(path, self.errors), 1)]
@@ -172,7 +172,7 @@ class Columns(Parts):
         return 2 * sum(tag in known for tag in tags) > len(rows) if known else False
 
     def _cells(self, path: Path) -> tuple[list[tuple[str, list[str]]], bool]:
-        """Each line with its cells, none if it has no word; and whether tabs separate the cells."""
+        """Lines with their cells (none between sentences); whether tabs separate the cells."""
         lines = read_lines(path, self.errors)
         filled = [line for line in lines if line.strip()]
         tabbed = 2 * sum("\t" in line for line in filled) > len(filled)

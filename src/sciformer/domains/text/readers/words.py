@@ -93,7 +93,10 @@ class WordRule:
         return cls(apart, attached, kept, rule._whole_words(counts), rule.letters)
 
     def _whole_words(self, counts: Counter[str]) -> frozenset[str]:
-        """Most frequent words that the rule would split; `end.` is a mistake if `end` is more frequent."""
+        """Most frequent words that the rule would split.
+
+        If `end` is more frequent than `end.`, that is a mistake of the files, and is left out.
+        """
         found = Counter[str]()
         for word, count in counts.items():
             pieces = [word[start:stop] for start, stop in self.split(word)]

@@ -54,7 +54,7 @@ KERNELS: dict[str, Kernel] = {  # in the order of the choice
 }
 # The kernels to try for full and causal attention, where no pair can be skipped.
 DENSE_KERNELS = ("decode_step", "sdpa", "reference")
-# Whether a kernel is faster for this request than the kernels below it; kernels without an entry always are.
+# Whether a kernel is faster for this request than the kernels below it; kernels without an entry are always faster.
 SAVES: dict[str, Callable[[Request], bool]] = {
     "flash": flash.saves,
     "grouped": grouped.saves,
@@ -84,7 +84,7 @@ def compute(request: Request, kernel: str = "auto", watch: Watch | None = None) 
     name = _name(kernel, request)
     weights = reference.weigh(request.q, request.k, request.sight, request.score)
     watch.saw_attention(weights, name)
-    if name == "reference":  # the weights shown are the weights used
+    if name == "reference":  # use the recorded weights themselves
         return reference.mix(weights, request.v, request.dropout)
     return KERNELS[name].run(request)
 

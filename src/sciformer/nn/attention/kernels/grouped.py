@@ -29,7 +29,7 @@ from .request import Request, not_packed
 MAX_LENGTH = 512  # tokens of a set
 SHORT_SET_LENGTH = 128  # this kernel is always chosen if no set is longer
 MIN_PADDING_RATIO = 1.2  # minimum of pairs with padding to the longest set, divided by real pairs
-MIN_LENGTH_RATIO = 0.9  # minimum length of the shortest set of a group, divided by that of its longest
+MIN_LENGTH_RATIO = 0.9  # minimum length of the shortest set of a group, divided by the length of its longest set
 MIN_MEAN_LENGTH_ALONE = 48  # minimum mean length for computing sets one by one
 MAX_STORED_LENGTH = 256  # longest set for which storing the weights beats PyTorch's kernel
 ONE_GROUP_LENGTH = 12  # all sets up to this length form one group

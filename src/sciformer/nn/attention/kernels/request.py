@@ -24,8 +24,8 @@ class Request(NamedTuple):
     """Arguments of one attention call.
 
     q         (B, H, N, E) queries prepared for the score (`score.query`), before the rotation
-    k, v      (B, G, M, E) keys prepared for the score, before the rotation, and values; with a store, only of the new
-              tokens
+    k, v      (B, G, M, E) keys (prepared for the score, before the rotation) and values; with a store, k and v have
+              only the new tokens
     sight     visible keys and the bias of the scores
     score     comparison of queries with keys
     dropout   share of the weights set to zero
@@ -69,7 +69,7 @@ class Request(NamedTuple):
         return Request(q, k, v, self.sight, self.score, self.dropout)
 
     def join(self) -> Tensor:
-        """Queries, keys and values as one tensor (B, N, 3 H E), if possible uncopied."""
+        """Queries, keys, values as one tensor (B, N, 3 H E), without a copy if possible."""
         ready = self.prepare()
         heads = ready.q.shape[1]
         if ready.qkv is not None and ready.k.shape[1] == heads:
