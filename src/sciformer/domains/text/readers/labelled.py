@@ -17,9 +17,8 @@ from ....data.split import Rows, Split, sample_per_class
 from ....errors import UserError, nearest, one_of
 from ....files.formats.delimited import Format, Grid, read_rows, typed
 from .pairs import COLUMN_MARK
+from .roles import find_header, find_role
 
-TEXT_NAMES = "text sentence review content message tweet comment body phrase utterance title"
-LABEL_NAMES = "label labels class category sentiment polarity target intent topic rating tag"
 MIN_GUESS_ROWS = 10  # minimum rows to find the label column by its number of different values
 
 
@@ -131,7 +130,7 @@ class Lines(Parts):
             one_of(f"--map {ours}, a column of {path},", theirs, found, key="--map")
             found[ours] = found.pop(theirs)
         for line, cell in zip(lines, found.get("label", [])):
-            if training and not cell:
+            if training and not cell and "label" in self.state.get("truth", ["label"]):
                 raise UserError(f"line {line} of {path} has no label", file=path, line=line)
         return found, lines
 
@@ -144,11 +143,8 @@ class Lines(Parts):
                 raise UserError(f"{given}, but {path} has {grid.width} columns", key="data.columns", file=path)
             names, here = self.columns, rows[0] == self.columns
             rows, lines = rows[here:], lines[here:]
-        if names is None and rows and not grid.plain:
-            usual = {*TEXT_NAMES.split(), *LABEL_NAMES.split(), self.text.lower(), self.label.lower()} - {""}
-            cells = [cell.strip().lstrip("#").strip() for cell in rows[0]]
-            if len(set(cells)) == len(cells) and any(cell.lower() in usual for cell in cells):  # a header
-                names, rows, lines = cells, rows[1:], lines[1:]
+        if names is None and rows and not grid.plain and (cells := find_header(rows, {self.text, self.label} - {""})):
+            names, rows, lines = cells, rows[1:], lines[1:]
         if names is None:
             return self._guessed(rows, path), rows, lines
         if double := [name for place, name in enumerate(names) if name in names[:place]]:
@@ -160,27 +156,25 @@ class Lines(Parts):
 
     def _text_and_label(self, names: Sequence[str], path: Path) -> tuple[str, str]:
         """Columns of the text and of the label; the label is empty if there is none."""
-        text = self._one(self.text, TEXT_NAMES.split(), names, "text", path)
-        return text, self._one(self.label, LABEL_NAMES.split(), [one for one in names if one != text], "label", path)
+        text = self._one(self.text, names, "text", path)
+        return text, self._one(self.label, [one for one in names if one != text], "label", path)
 
-    def roles(self, name: str) -> dict[str, str]:
-        """Column of a file for text and label; empty for files without a header."""
-        path = Path(name).expanduser()
-        grid = read_rows(path, self.format, self.errors) if path.is_file() else None
-        if grid is None or not grid.rows:
-            return {}
-        head = grid.names or [cell.strip().lstrip("#").strip() for cell in grid.rows[0]]
-        headed = grid.names is not None or len(self._names(grid, path)[1]) < len(grid.rows)
-        return dict(zip(("text", "label"), self._text_and_label(head, path))) if headed else {}
+    def named_rows(self, name: str | Path) -> tuple[list[str], list[list[str]]]:
+        """Column names of a file, none if it has no header line, and its rows."""
+        (path,) = find_files([name], self.what)
+        grid = read_rows(path, self.format, self.errors)
+        if grid.names is not None or grid.plain:
+            return grid.names or [], grid.rows
+        head = self.columns or find_header(grid.rows, {self.text, self.label} - {""})
+        return head, grid.rows[bool(head and grid.rows[0] == head) :]
 
-    def _one(self, given: str, usual: Sequence[str], names: Sequence[str], what: str, path: Path) -> str:
+    def _one(self, given: str, names: Sequence[str], what: str, path: Path) -> str:
         if given:
             one_of(f"data.{what}, a column of {path},", given, names, key=f"data.{what}")
             return given
-        hits = [name for name in names if name.lower() in usual]
-        exact = [name for name in hits if name.lower() == what]
-        if len(exact) == 1 or len(hits) == 1:
-            return (exact or hits)[0]
+        hits = find_role(what, names)
+        if len(hits) == 1:
+            return hits[0]
         if not hits and (len(names) == 1 or what == "label"):  # an objective may want another column
             return names[0] if len(names) == 1 and what == "text" else ""
         message = (

@@ -20,6 +20,7 @@ from ....data.readers.text_parts import Parts, read_lines, strings
 from ....data.source import Memory, Source, Splits, find_files
 from ....data.token_labels import END, LINE, START
 from ....errors import UserError
+from .roles import NAMES
 from .words import Range, WordRule
 
 DOCUMENT_MARK = "-DOCSTART-"
@@ -42,6 +43,8 @@ class Sentence(NamedTuple):
 
 class Columns(Parts):
     """Sentences with a tag for each word: lists in the columns `words` and `tags`.
+
+    A first line with the names of the columns (word, tag) is skipped.
 
     All sentences are held in memory. A random split keeps equal sentences in one part.
     """
@@ -171,6 +174,12 @@ class Columns(Parts):
         tags = [row[last] for row in rows if max(1, last) < len(row)]
         return 2 * sum(tag in known for tag in tags) > len(rows) if known else False
 
+    def _is_header(self, cells: Sequence[str]) -> bool:
+        """Whether the first line has the names of the columns."""
+        tag = cells[-1] if self.tags is None else cells[self.tags] if self.tags < len(cells) else ""
+        word = cells[self.words] if self.words < len(cells) else ""
+        return word.lower() in NAMES["word"][0].split() and tag.lower() in NAMES["tag"][0].split() and len(cells) > 1
+
     def _cells(self, path: Path) -> tuple[list[tuple[str, list[str]]], bool]:
         """Lines with their cells (none between sentences); whether tabs separate the cells."""
         lines = read_lines(path, self.errors)
@@ -194,7 +203,7 @@ class Columns(Parts):
         rows, sizes, numbers = list[list[str]](), list[int](), list[int]()
         begins = True
         for number, (line, cells) in enumerate(self._cells(path)[0], 1):
-            if not cells:
+            if not cells or (not rows and self._is_header(cells)):
                 begins = True
                 continue
             if rows and len(cells) != len(rows[0]):
