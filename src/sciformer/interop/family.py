@@ -13,7 +13,8 @@ from ..errors import UserError
 from ..recipe import Recipe
 from .config import ABSENT, Config, format_value
 
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
+TANH_NAMES = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
+ACTIVATIONS = {"gelu": "gelu", **dict.fromkeys(TANH_NAMES, "gelu_tanh"), "relu": "relu"}
 THEIR_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}  # inverse, for exports
 Needs = Mapping[str, Any]
 POSITION_WEIGHT = "trunk.position.table"
@@ -24,6 +25,7 @@ TRANSFORMER_NEEDS: Needs = {
     "model.qk_norm": "none",
     "model.window": None,
     "model.residual": True,
+    "model.parallel": False,
     "model.periods": None,
     "model.rotary_share": 1.0,
     "model.rotary_values": False,
