@@ -125,4 +125,5 @@ def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
         if found not in fits:
             choice = " or ".join(format_value(one) for one in fits)
             message = f"{what} needs `{key}: {choice}`, but the recipe has `{key}: {format_value(found)}`"
-            raise UserError(message, hint="Hugging Face has no class for this option.", key=key)
+            other = " --format onnx exports encoders." if recipe.model.kind == "encoder" else ""
+            raise UserError(message, hint=f"Hugging Face has no class for this option.{other}", key=key)

@@ -185,6 +185,14 @@ def test_predictions_of_texts_have_text_and_line(classifier, tmp_path):
         write_predictions(Run(classifier), [file], out, rows="words")
 
 
+def test_a_file_of_one_class_is_evaluated(classifier, tmp_path):
+    name = f"pos:{write(tmp_path / 'more.txt', 'good film' + chr(10) + 'good plot')}"
+    found = Run(classifier).evaluate(files=[name])
+    assert found.samples["label"].tolist() == ["pos", "pos"]
+    with refuses("`label`", hint="NAME:FILE"):
+        Run(classifier).evaluate(files=[name.removeprefix("pos:")])
+
+
 def test_replaced_bytes_are_counted(classifier, tmp_path, capsys):
     file = write(tmp_path / "new.txt", b"good \xff film\n")
     line = ["predict", str(classifier), file, "--out", str(tmp_path / "p.csv"), "--quiet"]

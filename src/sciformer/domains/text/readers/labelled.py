@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from ....data.columns import Array, Table
+from ....data.fileset import split_tag
 from ....data.readers.text_parts import Parts, place_columns, read_lines, strings
 from ....data.source import find_files, locate
 from ....data.split import Rows, Split, sample_per_class
@@ -24,6 +25,8 @@ MIN_GUESS_ROWS = 10  # minimum rows to find the label column by its number of di
 
 class Lines(Parts):
     """Labelled texts: columns `text` and `label`, and further columns by name.
+
+    A file of texts of a single class is named CLASS:FILE.
 
     All texts are held in memory. A random split keeps equal texts in one part.
     """
@@ -85,8 +88,8 @@ class Lines(Parts):
         """(class, file name) pairs; the class is "" for files with a label column."""
         own = {locate(name): label for label, given in self.classes.items() for name in given}
         found = []
-        for name in map(str, names):
-            labels = list(self.classes) if COLUMN_MARK in name else [own.get(locate(name), "")]
+        for tag, name in map(split_tag, names):
+            labels = list(self.classes) if COLUMN_MARK in name else [tag or own.get(locate(name), "")]
             found += [(label, name.replace(COLUMN_MARK, label)) for label in labels]
         return found
 

@@ -136,6 +136,12 @@ class Columns(Parts):
                 file=path,
             )
         place = self.words if self.words < width else 0  # a file without tags
+        if training and 2 * sum(" " in row[place] for row in rows) > len(rows):
+            message = f"column {place} of {path} has texts of several words, but each line must have a single word"
+            hint = (
+                "Texts with a label are read with data.kind: lines; recipes for them: text/sentiment-scratch, -bilstm."
+            )
+            raise UserError(message, hint=hint, key="data.kind", file=path)
         tagged, found, start = tags < width and tags != place, list[Sentence](), 0
         for size in sizes:
             some = rows[start : start + size]
