@@ -160,7 +160,7 @@ class Assembly:
 
     @contextmanager
     def _watched(self, part: str, watch: Watch) -> Iterator[Dataset]:
-        """Yield the dataset of a part; then load a piece for `watch` if none was loaded."""
+        """Dataset of a part inside the context; at the end, at least one piece is loaded."""
         assert self.splits is not None
         source = self.splits.sources[part]
         dataset = self._datasets[part] = self.samples(source, training=part == "train", watch=watch)

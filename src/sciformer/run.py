@@ -183,7 +183,7 @@ class Run:
         """Predictions for files, a table or a data frame, and the sample columns.
 
         Classification gives probabilities and classes; regression gives values and standard deviations. `drift` is the
-        share of the values of a sample that are outside the range of the training data, in its worst column.
+        largest share, over the columns, of values of a sample outside the range of the training data.
 
         accept_drift   predict even if the scale of a column differs from the training data
         watch          comparison with the training data that collects the notes of several calls (default: notes

@@ -115,14 +115,14 @@ def engine(recipe, folder):
 @contextlib.contextmanager
 def after_updates(act):
     """Call `act(engine, batch)` after every update."""
-    before = Engine._remember
+    before = Engine._update_average
 
     def remember(engine, updated, batch):
         before(engine, updated, batch)
         act(engine, batch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_remember", remember)
+        patch.setattr(Engine, "_update_average", remember)
         yield
 
 

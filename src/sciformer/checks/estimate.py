@@ -72,10 +72,10 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
     checked.figures["parameters"] = parameters
     checked.fact("Model", "parameters", f"{parameters:,}")
     with checked.trying("timing"):
-        _time(checked, engine, 2 * TIMED_STEPS if deep else TIMED_STEPS, log)
+        _estimate_time(checked, engine, 2 * TIMED_STEPS if deep else TIMED_STEPS, log)
     with checked.trying("memory"):
-        _memory(checked, engine, engine.fetch[engine.order.widest()], log)
-    _disk(checked, engine, run)
+        _estimate_memory(checked, engine, engine.fetch[engine.order.widest()], log)
+    _estimate_disk(checked, engine, run)
     if (fits := engine.updater.micro_batch) != engine.settings.micro_batch:
         checked.notes.append(f"A batch does not fit into memory, but {fits} samples do: see train.micro_batch.")
 
@@ -109,7 +109,7 @@ def _check_missing_values(checked: Checked, engine: Engine, part: str, ids: list
         checked.problems.append(f"{words} {advice}")
 
 
-def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None]) -> None:
+def _estimate_time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None]) -> None:
     """Time some steps and an evaluation, and estimate the time of the training."""
     log("timing some steps")
     settings, device = engine.settings, engine.ranks.device
@@ -147,8 +147,8 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
     held = f"{engine.order.batch}" if settings.tokens is None else f"about {len(train) / engine.order.batches:.0f}"
     checked.fact("Time", "a step", f"{_format_seconds(step)} for {held} {train.unit}")
     checked.fact("Time", "an evaluation", f"{_format_seconds(evaluation)} on {count:,} {train.unit} of {part}")
-    judged = f"{evaluations} evaluation{'s' * (evaluations != 1)}"
-    words = f"about {duration(total)}: {engine.total:,} steps ({passes:.3g} passes) and {judged}"
+    counted = f"{evaluations} evaluation{'s' * (evaluations != 1)}"
+    words = f"about {duration(total)}: {engine.total:,} steps ({passes:.3g} passes) and {counted}"
     checked.fact("Time", "the training", words)
 
 
@@ -177,7 +177,7 @@ def _time_steps(engine: Engine, steps: list[int]) -> tuple[list[float], list[flo
     return preparing, computing
 
 
-def _memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str], None]) -> None:
+def _estimate_memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str], None]) -> None:
     tokens = np.sum([stream.lengths for stream in batch.streams.values()], 0)
     few = batch.take(np.argsort(-tokens, kind="stable")[:2])
     found = cost(engine.assembly, engine.step, few)
@@ -237,7 +237,7 @@ def _largest_batch_on_cuda(engine: Engine, most: int, log: Callable[[str], None]
     return fits
 
 
-def _disk(checked: Checked, engine: Engine, run: Path) -> None:
+def _estimate_disk(checked: Checked, engine: Engine, run: Path) -> None:
     settings = engine.settings
     weights = sum(weight.nbytes for weight in named_tensors(engine.step.model).values())
     one = weights + sum(value.nbytes for value in optimizer_state(engine.optimizer, engine.names).values())

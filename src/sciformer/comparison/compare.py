@@ -110,10 +110,10 @@ def evaluate_trial(trial: Trial, run: Run) -> None:
     """Store scores and costs of a trained run in `trial`."""
     data, settings = run.data(), run.recipe.train
     parts = [part for part in ("test", "valid", "train") if part in data.parts()]
-    trial.part, judged = parts[0], data.dataset(parts[0])
+    trial.part, evaluated = parts[0], data.dataset(parts[0])
     size = max(64, settings.micro_batch or settings.batch)
-    trial.scores = evaluate(run.step, data, judged, device=run.device, batch=size).scores
-    trial.scores |= data.objective.generation_metrics(run.step, data, judged, run.device)
+    trial.scores = evaluate(run.step, data, evaluated, device=run.device, batch=size).scores
+    trial.scores |= data.objective.generation_metrics(run.step, data, evaluated, run.device)
     trial.valid = run.scores if "valid" in parts else {}  # without a validation part, run.scores are training scores
     if "valid" in parts and not trial.valid:
         trial.valid = evaluate(run.step, data, data.dataset("valid"), device=run.device, batch=size).scores

@@ -58,14 +58,14 @@ def plan(
             path = Path(name) / _slug(format_point(point)) if point else Path(name)
             word = "" if count is ... else "all" if count is None else str(count)
             for fold, seed in itertools.product(turns, seeds):
-                changes = {**point, "train.seed": seed, **_protocol(recipe, count, folds, fold)}
+                changes = {**point, "train.seed": seed, **_label_and_fold_changes(recipe, count, folds, fold)}
                 parts = [f"labels-{word}"] * bool(word) + [f"fold-{fold}"] * (fold is not None) + [f"seed-{seed}"]
                 trial = Trial(name, point, seed, str(path.joinpath(*parts)), labels=word, fold=fold)
                 planned.append((trial, recipe.change(changes, where="in the grid")))
     return planned
 
 
-def _protocol(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -> dict[str, Any]:
+def _label_and_fold_changes(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -> dict[str, Any]:
     """Changes of the recipe for a number of labels per class and a fold."""
     changes: dict[str, Any] = {}
     kind, fields = recipe.data.kind, type(recipe.data).model_fields

@@ -201,8 +201,8 @@ def _verdict(found: Comparison, rows: Sequence[Row]) -> list[str]:
     if len(rows) < 2:
         at = f"; its best grid point by validation {found.best} is {format_point(only.point)}" if only.point else ""
         return [f"Only {only.recipe} has results, so there is nothing to compare{at}."]
-    judged = [name for name in found.metrics if name not in METRICS or METRICS[name].better != "neither"]
-    return [_verdict_sentence(metric, rows) for metric in judged]
+    ranked = [name for name in found.metrics if name not in METRICS or METRICS[name].better != "neither"]
+    return [_verdict_sentence(metric, rows) for metric in ranked]
 
 
 def _verdict_sentence(metric: str, rows: Sequence[Row]) -> str:

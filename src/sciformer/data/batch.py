@@ -128,7 +128,7 @@ class Batch:
         return sum(int(stream.lengths.sum()) for stream in self.streams.values())
 
     def widest(self, packed: bool = False) -> int:
-        """Most tokens in a sample or, if `packed`, in all samples of a stream together."""
+        """Largest number of tokens in a sample (if `packed`: in all samples of a stream)."""
         lengths = [stream.lengths for stream in self.streams.values()]
         return max((int(some.sum() if packed else some.max()) for some in lengths if len(some)), default=0)
 
@@ -212,7 +212,7 @@ def describe(samples: Mapping[str, Array]) -> dict[str, str]:
             words[name] = f"lists, {sum(map(len, column)):,} entries in all"
         elif column.ndim == 1:
             values = np.unique(column)
-            shown = ", ".join(_short(str(value)) for value in values[:6])
+            shown = ", ".join(_shorten(str(value)) for value in values[:6])
             words[name] = shown if len(values) <= 6 else f"{len(values)} different values"
         elif column.ndim == 2 and column.dtype.kind in "iu" and len(column) and column.shape[1] <= 3:
             words[name] = ", ".join(f"{low} to {high}" for low, high in zip(column.min(0), column.max(0)))
@@ -221,7 +221,7 @@ def describe(samples: Mapping[str, Array]) -> dict[str, str]:
     return words
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     """Shorten a long string: a path to its file name, other strings to their end."""
     if len(text) <= MAX_SHOWN_LETTERS:
         return text

@@ -64,7 +64,7 @@ class ModelInputs:
         """Copy to another device in one transfer, without waiting for a GPU."""
         if device.type == "cpu":
             return self
-        return self.placed(iter(_sent(list(self.tensors()), device)))
+        return self.placed(iter(_copy_to_device(list(self.tensors()), device)))
 
     def placed(self, moved: Iterator[Tensor]) -> ModelInputs:
         """Copy with the tensors `moved`, in the order of `tensors()`."""
@@ -125,7 +125,7 @@ def stream_name(streams: Iterable[str], name: str = "") -> str:
     if name:
         one_of("the stream of tokens", name, names, key="objective.stream")
     if len(names) != 1:
-        message = f"there are {len(names)} streams of tokens ({', '.join(names)}), but none is chosen"
+        message = f"there are {len(names)} streams of tokens ({', '.join(names)}), but no stream is chosen"
         raise UserError(message, hint="Choose one with objective.stream.", key="objective.stream")
     return names[0]
 
@@ -152,8 +152,8 @@ class AsyncTensors:
         return {name: tensor.cpu() for name, tensor in self.tensors.items()}
 
 
-def _sent(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
-    """Copy tensors to the device; to a GPU as one buffer of pinned memory."""
+def _copy_to_device(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
+    """Copy tensors to a device; to a GPU, as one buffer of pinned memory."""
     if device.type != "cuda":
         return [tensor.to(device) for tensor in tensors]
     run, starts = run_of(tensors, pinned=True)
@@ -173,7 +173,10 @@ def run_of(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
 
 
 def parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
-    """Tensors in the memory of a byte buffer (no views, which a compiler would trace)."""
+    """Tensors in the memory of a byte buffer, shaped like `like`.
+
+    They are not views of the buffer, because a compiler would trace views.
+    """
     storage = run.untyped_storage()
     return [
         torch.empty(0, dtype=tensor.dtype, device=run.device).set_(
@@ -206,7 +209,7 @@ def packed_view(stream: Stream, device: torch.device, width: int | None, most: i
     """Packed columns (T, ...), padded at the end to `width` tokens if it is given.
 
     most   maximum number of tokens of a sample in the model (default: unlimited)
-    lay    whether to compute the layout now; False: on another device, after a copy
+    lay    whether to compute the layout now (False: after a copy to another device)
     """
     lengths, columns = stream.lengths, stream.columns
     total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0

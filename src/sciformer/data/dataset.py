@@ -124,13 +124,13 @@ class Dataset:
     @cached_property
     def lengths(self) -> Array | None:
         """Number of tokens (n,) of each sample in all streams; None with windows."""
-        return None if self.windows is not None or not self.sizes else self._counted(0)
+        return None if self.windows is not None or not self.sizes else self._token_counts(0)
 
     @cached_property
     def widths(self) -> Array:
         """Number of tokens (n,) of each sample or window in its longest stream."""
         if self.windows is None:
-            return self._counted(1) if self.sizes else np.zeros(0, np.int64)
+            return self._token_counts(1) if self.sizes else np.zeros(0, np.int64)
         return np.concatenate([np.zeros(0, np.int64), *(index.widths for index in self.indices.values())])
 
     @property
@@ -147,8 +147,8 @@ class Dataset:
             return self.widths
         return np.concatenate([index.whole_lengths for index in self.indices.values()])
 
-    def _counted(self, which: int) -> Array:
-        """Tokens per sample: the sum over the streams (0), or the longest stream (1)."""
+    def _token_counts(self, which: int) -> Array:
+        """Tokens per sample: in all streams (`which` 0), or in the longest stream (1)."""
         if self.waits:
             counts = next(iter(self.tokens.values())).count_tokens(partial(known_column, self.source))
             if counts is not None:
@@ -173,16 +173,16 @@ class Dataset:
         if len(ids) and not (ids.min() >= 0 and ids.max() < len(self)):
             raise IndexError(f"sample ids must be from 0 to {len(self) - 1}, not from {ids.min()} to {ids.max()}")
         piece = np.searchsorted(self.stops, ids, side="right")
-        where = self._draw_places(len(ids), rng)
+        where = self._draw_starts(len(ids), rng)
         used = np.unique(piece).tolist() or [0]
         if len(used) == 1:
             return self._piece_batch(used[0], ids, where)
-        self._bring(used)
+        self._load_ahead(used)
         rows = [np.flatnonzero(piece == number) for number in used]
         parts = [self._piece_batch(number, ids[mine], where[mine]) for number, mine in zip(used, rows)]
         return join(parts).take(np.argsort(np.concatenate(rows), kind="stable"))
 
-    def _draw_places(self, count: int, rng: SampleRandom | None) -> Array:
+    def _draw_starts(self, count: int, rng: SampleRandom | None) -> Array:
         """Random relative starts (n, A) of loose windows; see `Windows.starts`."""
         axes = 0 if self.windows is None else len(self.windows.size)
         if rng is None or self.windows is None or self.windows.rule != "loose":
@@ -247,7 +247,7 @@ class Dataset:
             if piece not in self.coming:
                 self.coming[piece] = self.pool.submit(self._made, piece)
 
-    def _bring(self, pieces: Iterable[int]) -> None:
+    def _load_ahead(self, pieces: Iterable[int]) -> None:
         """Load these pieces into the memory shared by the thread and the caller."""
         missing = [piece for piece in pieces if piece not in self.kept]
         if self.pool is None or not missing or len(missing) > self.near:
@@ -284,7 +284,7 @@ class Dataset:
                 cut = tokens.truncate if isinstance(tokens, Windowed) else truncate
                 streams[name] = cut(streams[name], self.until)
         if len(streams) > 1:
-            streams = self._cut(piece, streams)
+            streams = self._truncate_streams(piece, streams)
         used = {column for tokens in self.tokens.values() for column in tokens.source_columns}
         samples = {n: np.asarray(c) for n, c in table.items() if n not in used and not isinstance(c, Lists)} | further
         batch = Batch(streams, samples, np.arange(rows_of(table)))
@@ -295,7 +295,7 @@ class Dataset:
             batch = labelled(batch, name, table, self.tokens[name], self.labels)
         return batch
 
-    def _cut(self, piece: int, streams: dict[str, Stream]) -> dict[str, Stream]:
+    def _truncate_streams(self, piece: int, streams: dict[str, Stream]) -> dict[str, Stream]:
         """Truncate each stream to its maximum length, except the windowed stream."""
         made, long = dict(streams), np.zeros(len(next(iter(streams.values()))), bool)
         for name, stream in streams.items():

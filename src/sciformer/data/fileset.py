@@ -162,7 +162,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a file: start .. stop - 1, or of these only the rows start + `kept`."""
+    """Rows start .. stop - 1 of a file, or only the rows start + `kept`."""
 
     path: Path
     tag: str
@@ -272,7 +272,7 @@ def known_columns(scans: Sequence[Scan], name: str, unit: str = "samples") -> Ar
 
 
 def note_missing_columns(scans: Sequence[Scan], asked: Collection[str], notes: list[str], but: str = "") -> list[str]:
-    """Optional columns, except `but`, with at least one file that lacks them.
+    """Optional columns missing in at least one file; the column `but` is ignored.
 
     A note is added for a column that only some files lack, and for missing columns in `asked`.
     """
@@ -316,7 +316,7 @@ class FileSet(TaggedFiles):
     """Singular noun for a sample, in messages."""
 
     bad_files: Literal["stop", "skip"] = "stop"
-    """Unreadable files. stop: raise an error; skip: leave out the file, with a note (default: stop)."""
+    """Treatment of unreadable files. stop: raise an error; skip: leave out the file, with a note (default: stop)."""
     chunk_size: int = Field(default=4096, ge=16)
     """Samples per chunk; training shuffles across several chunks in memory (default: 4,096)."""
 
@@ -460,7 +460,9 @@ class FileSet(TaggedFiles):
 def wanted_columns(
     state: Mapping[str, Any], carried: Sequence[str], key: str, training: bool
 ) -> tuple[dict[str, str] | None, tuple[str, ...]]:
-    """Required columns {name: its user} and optional columns, as set by `Data.want`.
+    """Required and optional columns of a reader, as set by `Data.want`.
+
+    The required columns are {name: what needs the column}, for error messages.
 
     carried   columns copied to the predictions; `key` is the recipe key that lists them
     """
@@ -513,7 +515,7 @@ def deal(parts: Sequence[Part], chunk_size: int, mixed: bool = True) -> list[lis
     parts = [part for part in parts if len(part[1])]
     groups = _groups(parts) if mixed else [list(parts)]
     count = -(-sum(len(rows) for _, rows in parts) // chunk_size)
-    shares = [_shares(group, count, chunk_size) for group in groups]
+    shares = [_split_group(group, count, chunk_size) for group in groups]
     return [some for own in zip(*shares) if (some := list(chain.from_iterable(own)))]
 
 
@@ -532,7 +534,7 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
     return dealt
 
 
-def _shares(group: Sequence[Part], count: int, longest: int) -> list[list[Rows]]:
+def _split_group(group: Sequence[Part], count: int, longest: int) -> list[list[Rows]]:
     """Divide a group into `count` nearly equal shares that end at nearby file edges."""
     *firsts, total = accumulate((len(rows) for _, rows in group), initial=0)
     ends = [0]

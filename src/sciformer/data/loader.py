@@ -94,7 +94,7 @@ def load(
     """
     if workers == 0:
         with fetch.dataset.reading():
-            yield from _here(fetch, first, last, log)
+            yield from _prepare_in_process(fetch, first, last, log)
         return
     step, failures = first, 0
     while step < last:
@@ -102,7 +102,7 @@ def load(
             for parcel in _processes(fetch, step, last, workers):
                 yield parcel.open()
                 step, failures = step + 1, 0
-        except _Lost as error:
+        except _LostWorker as error:
             failures += 1
             if failures > MAX_RETRIES:
                 raise UserError(
@@ -113,7 +113,7 @@ def load(
             log(f"a data worker died; restarting at step {step} (attempt {failures} of {MAX_RETRIES})")
 
 
-def _here(fetch: Fetch, first: int, last: int, log: Callable[[str], None]) -> Generator[Batch]:
+def _prepare_in_process(fetch: Fetch, first: int, last: int, log: Callable[[str], None]) -> Generator[Batch]:
     """Yield batches prepared in this process; log once if preparation is slow."""
     timed = range(first + TIMED_STEPS, first + 2 * TIMED_STEPS)  # the first steps are slow for other reasons
     began = preparing = 0.0
@@ -134,8 +134,8 @@ def _here(fetch: Fetch, first: int, last: int, log: Callable[[str], None]) -> Ge
         yield batch
 
 
-class _Lost(Exception):
-    """Error: a worker died."""
+class _LostWorker(Exception):
+    """A worker process has ended."""
 
 
 class _Parcel(NamedTuple):
@@ -200,7 +200,7 @@ class _Worker:
             found: _Parcel | Exception = self.pipe.recv()
         except (OSError, EOFError) as error:  # also if it died before its shared memory was opened here
             self.process.join(MAX_WAIT)
-            raise _Lost(f"worker {self.process.pid} ended with exit code {self.process.exitcode}") from error
+            raise _LostWorker(f"worker {self.process.pid} ended with exit code {self.process.exitcode}") from error
         if isinstance(found, Exception):
             raise found
         self._request(1)

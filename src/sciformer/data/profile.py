@@ -1,4 +1,4 @@
-"""Profile of the columns that a run was trained on, and comparison of new data with it.
+"""Profile of the columns of the training data, and comparison of new data with it.
 
 A profile is plain JSON, stored with the statistics of a run. It is made from the first pieces of the training data as
 they are loaded, with a bounded number of values. Every sample has a location (mean of its values) and a level (mean
@@ -22,17 +22,17 @@ from .columns import Array, Lists, Table
 from .random import key, mix
 
 DRIFT = "drift"  # sample column of a prediction
-SHARES = (0.0, 0.001, 0.01, 0.05, 0.16, 0.5, 0.84, 0.95, 0.99, 0.999, 1.0)  # of the stored quantiles
-LOWEST, LOW, MIDDLE, HIGH, HIGHEST = 0, 3, 5, 7, 10  # places in SHARES
-MAX_PIECES, MAX_SAMPLES, MAX_VALUES = 4, 2048, 1 << 19  # of the training data; samples and values of a piece
-MAX_VALUES_COMPARED, MIN_VALUES_OF_SAMPLE = 1 << 23, 16  # of a piece of new data
-MIN_SAMPLES, MIN_DRIFTING = 20, 5  # samples with which a distribution is known, and a drift is noted
-MAX_HASHED_TOKENS, MAX_HASHED_VALUES, MAX_HASHES = 1 << 20, 16, 2048  # for the recognition of training samples
-MIN_SHARE_RECOGNISED = 0.05
-LEVEL_MARGIN = math.log(3)  # by which a level on another scale is outside the range in training
-DRIFT_MARGIN, MIN_LEVEL_DRIFT = 0.25, math.log(1.5)  # of a smaller drift: share of the range in training
+SHARES = (0.0, 0.001, 0.01, 0.05, 0.16, 0.5, 0.84, 0.95, 0.99, 0.999, 1.0)  # levels of the stored quantiles
+LOWEST, LOW, MIDDLE, HIGH, HIGHEST = 0, 3, 5, 7, 10  # indices in SHARES
+MAX_PIECES, MAX_SAMPLES, MAX_VALUES = 4, 2048, 1 << 19  # pieces of the training data; samples and values of a piece
+MAX_VALUES_COMPARED, MIN_VALUES_OF_SAMPLE = 1 << 23, 16  # values of a piece of new data, and of each of its samples
+MIN_SAMPLES, MIN_DRIFTING = 20, 5  # minimum samples to know a distribution, and to note a drift
+MAX_HASHED_TOKENS, MAX_HASHED_VALUES, MAX_HASHES = 1 << 20, 16, 2048  # limits for recognising training samples
+MIN_SHARE_RECOGNISED = 0.05  # a smaller share of recognised training samples is not noted
+LEVEL_MARGIN = math.log(3)  # a level this far (ln) outside the range in training is on another scale
+DRIFT_MARGIN, MIN_LEVEL_DRIFT = 0.25, math.log(1.5)  # margins of a drift: share of the range in training; ln of levels
 UNIT_FACTORS = (100, 255, 1440, 3600, 65535, 86400, *(10**power for power in range(3, 19)))
-MIN_SHIFT_FACTOR = 1000  # of columns without an origin: spans and amplitudes vary more than levels
+MIN_SHIFT_FACTOR = 1000  # smallest factor for columns without an origin, because spans vary more than levels
 SCALE, SHIFT, NONE = "scale", "shift", ""  # invariances of tokens
 
 
@@ -54,7 +54,7 @@ class Numbers(NamedTuple):
 def read_numbers(column: Array | Lists, most_samples: int, most: int) -> Numbers | None:
     """Evenly spaced samples and values of a numeric column; None if not numeric.
 
-    Of each sample at least `MIN_VALUES_OF_SAMPLE` values are taken.
+    At least `MIN_VALUES_OF_SAMPLE` values are taken from each sample.
     """
     column = column if isinstance(column, Lists) else np.asarray(column)
     values = column.values if isinstance(column, Lists) else column
@@ -72,15 +72,17 @@ def read_numbers(column: Array | Lists, most_samples: int, most: int) -> Numbers
         return Numbers(column.values[::step].reshape(-1), lengths)
     flat = column.reshape(len(column), -1)
     wide = max(MIN_VALUES_OF_SAMPLE, most // len(flat))
-    step = max(1, flat.shape[1] // wide) | 1  # odd, so that it meets all channels and columns
+    step = max(1, flat.shape[1] // wide) | 1  # an odd step reaches all channels and columns
     some = flat[:, ::step]
     return Numbers(some.reshape(-1), np.full(len(some), some.shape[1], np.int64))
 
 
 def sample_levels(numbers: Numbers, codes: Iterable[float] = ()) -> tuple[Array, Array]:
-    """Location and level (n,) of each sample: means of x and |x|; NaN for samples without values.
+    """Location (mean of x) and level (mean of |x|) of each sample, (n,).
 
-    codes  values that mark missing entries; they are left out, as are values that are not finite
+    They are NaN for samples without values.
+
+    codes  values that mark missing entries; they are left out, and so are values that are not finite
     """
     values, good = numbers.values.astype(np.float64), np.isfinite(numbers.values)
     for code in codes:
@@ -101,7 +103,10 @@ def _sums(values: Array, lengths: Array) -> Array:
 
 
 def find_codes(values: Array) -> list[float]:
-    """Codes of missing values among sorted finite values: -99, 99.999, 1e20, ... far from all other values."""
+    """Codes of missing values (-99, 99.999, 1e20, ...) in sorted finite values.
+
+    A code is far from all other values.
+    """
     found: list[float] = []
     while len(values):
         below, above = np.searchsorted(values, values[-1]), np.searchsorted(values, values[0], side="right")
@@ -116,7 +121,7 @@ def find_codes(values: Array) -> list[float]:
 
 
 def is_code(value: Any, count: int) -> bool:
-    """Whether a number that occurs `count` times looks like a code: -99, 99.999, 888, 1e20."""
+    """Whether a number with `count` occurrences looks like a code: -99, 888, 1e20."""
     if abs(value) >= 1e10:
         return f"{abs(value):.6e}".startswith(("1.000000", "9.999999"))
     digits = f"{abs(value):.7g}".replace(".", "")
@@ -124,7 +129,10 @@ def is_code(value: Any, count: int) -> bool:
 
 
 def _is_far(value: float, rest: Array) -> bool:
-    """Whether a value is outside the range of sorted values (without 1 % at each end) by more than this range."""
+    """Whether a value is far outside the range of the sorted values `rest`.
+
+    The range leaves out 1 % of the values at each end. Far means a distance of more than the width of the range.
+    """
     if not len(rest):
         return True
     low, high = (float(rest[round(share * (len(rest) - 1))]) for share in (0.01, 0.99))
@@ -174,7 +182,7 @@ def _rounded(value: Any) -> float:
 def hash_samples(streams: Mapping[str, Stream]) -> Array:
     """Hash (n,) of the tokens of each sample, below 2^53; 0 without tokens.
 
-    Samples after the first million tokens are left out, and of wide columns some values of each token are used.
+    Samples after the first million tokens are left out. For wide columns, only some values of each token are used.
     """
     total: Array | None = None
     for name in sorted(streams):
@@ -210,7 +218,7 @@ def hash_samples(streams: Mapping[str, Stream]) -> Array:
 class ProfileBuilder:
     """Profile of the training data, built from pieces as they are loaded.
 
-    tokens     token kinds; their columns are profiled, with the invariance of each
+    tokens     token kinds; their columns are profiled, each with its invariance
     objective  further columns, which the objective reads
     """
 
@@ -224,7 +232,7 @@ class ProfileBuilder:
         self.pieces = 0
 
     def __call__(self, table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
-        """Add a piece; there are no further sample columns."""
+        """Add a piece; return no further sample columns."""
         if self.pieces >= MAX_PIECES:
             return {}
         self.pieces += 1
@@ -250,7 +258,7 @@ class ProfileBuilder:
             frequent = [str(words[most]), _rounded(counts[most] / counts.sum())]
             columns[name] = {"dtype": "strings", "values": int(counts.sum()), "frequent": frequent}
         hashes, counts = np.unique(np.concatenate([np.zeros(0, np.int64), *self.hashes]), return_counts=True)
-        hashes = hashes[(counts == 1) & (hashes > 0)]  # a sample that occurs twice may occur anywhere
+        hashes = hashes[(counts == 1) & (hashes > 0)]  # a sample that occurs twice may also occur in other data
         lengths = {name: np.concatenate(some) for name, some in self.lengths.items()}
         return {
             "columns": columns,
@@ -262,7 +270,7 @@ class ProfileBuilder:
 
 
 def token_columns(tokens: Iterable[Tokens]) -> dict[str, str]:
-    """Columns that tokens read, with the invariance that all of them share."""
+    """Columns read by the tokens: name -> invariance common to all token kinds."""
     order, made = (NONE, SHIFT, SCALE), dict[str, str]()
     for one in tokens:
         free = one.invariances
@@ -272,7 +280,7 @@ def token_columns(tokens: Iterable[Tokens]) -> dict[str, str]:
 
 
 def describe_profile(profile: Mapping[str, Any]) -> list[str]:
-    """Notes on columns of numbers with codes of missing values, and on constant columns."""
+    """Notes on columns with codes of missing values, and on constant columns."""
     notes = []
     for name, about in profile["columns"].items():
         if not about.get("codes") and about.get("frequent", (0, 0))[1] < 1:
@@ -299,7 +307,7 @@ def _describe_codes(name: str, codes: Iterable[float], share: float) -> str:
 class Difference:
     """Usual values of a column in new data (`here`) and in training (`there`).
 
-    `factor` is the ratio of their levels, or 0 if they differ only by a drift.
+    `factor` is the ratio of the levels, or 0 if the values differ only by a drift.
     """
 
     column: str
@@ -318,11 +326,11 @@ class Difference:
 
 
 class Comparison:
-    """Compares pieces of new data with the profile of a run.
+    """Comparison of pieces of new data with the profile of a run.
 
     accept   whether a column on another scale is a note instead of an error
-    scores   whether samples get a column `drift`: the share of their values outside the range of the training data, in
-             the worst column
+    scores   whether samples get a column `drift`: the largest share, over the columns, of their values outside the
+             range of the training data
     notes    findings so far
     """
 
@@ -342,7 +350,7 @@ class Comparison:
         return list(self.found.values())
 
     def __call__(self, table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
-        """Compare a piece; returns the column `drift` if `scores`."""
+        """Compare a piece; return the column `drift` if `scores` is true."""
         self._recognise(streams)
         outside: list[Array] = []
         differences: list[Difference] = []
@@ -388,7 +396,7 @@ class Comparison:
         self.matched += int(np.isin(hashes, self.known).sum())
 
     def _find_codes(self, name: str, numbers: Numbers, known: Sequence[float]) -> list[float]:
-        """Find codes of missing values that the training data do not have, and note them."""
+        """Find and note codes of missing values that the training data do not have."""
         finite = numbers.values[np.isfinite(numbers.values)]
         if not len(finite) or not any(is_code(end, 2) for end in (finite.min(), finite.max())):
             return []
@@ -403,7 +411,7 @@ class Comparison:
             also = ", ".join(f"`{one.column}`" for one in wrong[1:])
             factor = max(wrong[0].factor, 1 / wrong[0].factor)
             fix = f"{'Divide' if wrong[0].factor > 1 else 'Multiply'} the values by {factor:,.6g}"
-            hint = f"{fix}{f' (and look at {also})' if also else ''}, or accept them with --accept-drift"
+            hint = f"{fix}{f' (and check {also})' if also else ''}, or accept them with --accept-drift"
             hint += " (in Python accept_drift=True)."
             raise UserError(wrong[0].describe(), hint=hint, key="--accept-drift")
         for one in differences:

@@ -23,7 +23,7 @@ class BatchSampler:
     """Shuffled batches of fixed size; `order(epoch, step)` returns sample ids.
 
     count    number of samples in the dataset
-    batch    number of samples in a global batch; an epoch drops the remaining samples, which are random
+    batch    number of samples in a global batch; the samples left at the end of an epoch (random ones) are dropped
     lengths  (count,) sample lengths, for batches of similar length, sorted within windows of `window` batches
              (default: batches of mixed length)
     chunks   sizes of the pieces of data larger than memory: pieces are shuffled, then samples within groups of
@@ -240,7 +240,7 @@ class PackedSampler(BatchSampler):
         self.made: tuple[int, Integers, Integers] = (-1, self.cuts, self.cuts)  # cached epoch
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room:
-        """Number of rows, rounded up so that few values occur, and number of tokens."""
+        """Number of rows, rounded up to one of few values, and number of tokens."""
         return int(rounded(np.array([-(-len(self(epoch, step)) // world)]), 64)[0]), -(-self.tokens // world)
 
     def shapes(self, multiple: int) -> int:
@@ -260,7 +260,7 @@ class PackedSampler(BatchSampler):
 
 
 def rounded(widths: Integers, multiple: int | None = None) -> Integers:
-    """Round widths (at least 1) up to a multiple (default: so that few values occur)."""
+    """Round widths up to a multiple (default: a multiple that grows with the width)."""
     widths = np.maximum(1, widths)
     if multiple is None:
         octave = np.frexp(widths - 1)[1].astype(np.int64)  # 2 ** (octave - 1) < width <= 2 ** octave

@@ -114,7 +114,7 @@ class Split(BaseModel):
             message = f"data.split.folds is {self.folds}, but there are only {len(names)} {what}"
             raise UserError(message, key="data.split.folds")
         stratum = None if strata is None else np.unique(np.asarray(strata)[first], return_inverse=True)[1]
-        order = _drawn(np.arange(len(names)), stratum, key(self.seed, "split"))
+        order = _shuffle(np.arange(len(names)), stratum, key(self.seed, "split"))
         kept = self._in_folds(order, stratum) if self.folds else self._by_shares(order, stratum)
         part = np.zeros(len(names), np.int64)
         for number, chosen in enumerate(kept.values(), 1):
@@ -131,29 +131,29 @@ class Split(BaseModel):
     def _by_shares(self, order: Rows, stratum: Rows | None) -> dict[str, Rows]:
         kept, total = {}, len(order)
         for name, share in (("valid", self.valid), ("test", self.test)):
-            kept[name] = _picked(order, _number(share, total), stratum is not None)
+            kept[name] = _pick(order, _number(share, total), stratum is not None)
             order = order[~np.isin(order, kept[name])]
         return kept
 
     def _in_folds(self, order: Rows, stratum: Rows | None) -> dict[str, Rows]:
         assert self.folds is not None
         fold = np.arange(len(order)) % self.folds == self.fold
-        rest = _drawn(np.sort(order[~fold]), stratum, key(self.seed, "valid", self.fold))
-        return {"valid": _picked(rest, _number(self.valid, len(order)), stratum is not None), "test": order[fold]}
+        rest = _shuffle(np.sort(order[~fold]), stratum, key(self.seed, "valid", self.fold))
+        return {"valid": _pick(rest, _number(self.valid, len(order)), stratum is not None), "test": order[fold]}
 
 
 def _number(share: float, total: int) -> int:
     return max(1, round(share * total)) if share else 0
 
 
-def _drawn(ids: Rows, stratum: Rows | None, word: Any) -> Rows:
+def _shuffle(ids: Rows, stratum: Rows | None, word: Any) -> Rows:
     """Shuffle the ids, within each stratum."""
     drawn = mix(word ^ mix(ids))
     found: Rows = ids[np.argsort(drawn, kind="stable") if stratum is None else np.lexsort((drawn, stratum[ids]))]
     return found
 
 
-def _picked(order: Rows, count: int, even: bool) -> Rows:
+def _pick(order: Rows, count: int, even: bool) -> Rows:
     """Pick the first `count` ids, or ids at even steps for equal shares of the strata."""
     if not even or count >= len(order):
         return order[:count]

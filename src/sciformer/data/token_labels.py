@@ -31,7 +31,7 @@ def labelled(batch: Batch, name: str, table: Table, tokens: Tokens, labels: tupl
     count = np.bincount(stream.sample[first], minlength=len(stream))
     if wordy and len(split) == 1:  # words without a token count too
         (count,) = (column.lengths for column in split.values())
-    samples = {ITEMS: count, **{key: _apart(column) for key, column in split.items()}}
+    samples = {ITEMS: count, **{key: _split_lists(column) for key, column in split.items()}}
     for label in labels:
         listed = table.get(label)
         if listed is None:
@@ -43,11 +43,11 @@ def labelled(batch: Batch, name: str, table: Table, tokens: Tokens, labels: tupl
             what = "words" if wordy else "tokens"
             message = f"column `{label}` has {listed.lengths[bad]} labels for the {count[bad]} {what} of sample {bad}"
             raise UserError(message, hint="" if wordy else "Labels of words need word or subword tokens.")
-        samples[label] = _apart(listed)
+        samples[label] = _split_lists(listed)
     return batch.with_columns(stream.with_columns(item=np.where(first, word, -1)), name, **samples)
 
 
-def _apart(column: Lists) -> Array:
+def _split_lists(column: Lists) -> Array:
     """Convert lists to an object array with one array per sample."""
     made, stops = np.empty(len(column), object), column.lengths.cumsum()
     for row, (stop, long) in enumerate(zip(stops, column.lengths)):

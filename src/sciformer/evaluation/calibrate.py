@@ -42,7 +42,7 @@ class Calibration:
 
 
 def calibrate(run: Run, part: str = "valid") -> Calibration:
-    """Calibrate a run on a part of its data that was not trained on.
+    """Calibrate a run on a part of its data that was not used for training.
 
     A classifier gets one temperature. A regression gets one factor for the standard deviation of each target. Predicted
     classes and means do not change. Every call starts from the uncalibrated model.
@@ -55,12 +55,12 @@ def calibrate(run: Run, part: str = "valid") -> Calibration:
     objective = run.assembly.objective
     for key in run.calibration.get("state", {}):
         objective.state.pop(key, None)
-    judged = [name for name in dict.fromkeys((part, "test")) if name in parts]
-    before = {name: run.evaluate(name) for name in judged}
+    held_out = [name for name in dict.fromkeys((part, "test")) if name in parts]
+    before = {name: run.evaluate(name) for name in held_out}
     fitted = {name: objective.calibrated_scores(one.outputs, one.samples) for name, one in before.items()}
     state = objective.calibrate(before[part].outputs, before[part].samples)
     objective.state.update(state)
-    after = {name: run.evaluate(name) for name in judged}
+    after = {name: run.evaluate(name) for name in held_out}
     both = {n: (fitted[n], objective.calibrated_scores(one.outputs, one.samples)) for n, one in after.items()}
     about = {"state": state, "part": part, "samples": before[part].size}
     with run.folder.lock():

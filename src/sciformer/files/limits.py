@@ -43,5 +43,5 @@ def check_stored(path: Path, shape: Sequence[int], itemsize: int, stored: int, w
     """Refuse an array far larger than its stored bytes (damaged header or zip bomb)."""
     needed = math.prod(shape) * itemsize
     if needed > MIN_SUSPECT_BYTES and needed > MAX_RATIO * stored:
-        message = f"{what} of {path} claims {needed:,} bytes, but {stored:,} are stored"
+        message = f"{what} of {path} has {needed:,} bytes according to its header, but {stored:,} bytes are stored"
         raise UserError(message, hint="It may be damaged: download or write it again.", file=path)

@@ -73,7 +73,7 @@ class Stepper:
         self.uniform[: len(uniform)] = uniform
 
     def begin(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """Read ids (B, N), which begin with `pads` (B,) paddings; choose the next token."""
+        """Read ids (B, N) with `pads` (B,) padding tokens first; choose the next token."""
         if self.capacity is None or self.cache is None:
             self.cache = self.model.trunk.cache(*([] if self.capacity is None else [self.capacity]))
         else:
@@ -267,7 +267,7 @@ def search_beams(
     beam: int,
     precision: torch.dtype | None = None,
 ) -> list[list[int]]:
-    """Best continuation, of at most `longest` tokens, of each text of ids (B, N).
+    """Best continuation, by at most `longest` tokens, of each text in ids (B, N).
 
     A vocabulary without end token gets a virtual end token, with probability 1 after `longest` tokens and 0 before.
     """

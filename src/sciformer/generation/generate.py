@@ -132,7 +132,7 @@ class Author:
             raise UserError(f"the length must be at least 1 token, not {length}", key="--length")
         one_of("the precision", precision, ["auto", "float32", "bfloat16"], key="--precision")
         self.run, self.length, self.sampling, self.log = run, length, sampling, log
-        stream, self.tokens = _text(run)
+        stream, self.tokens = _text_stream(run)
         self.model: Any = _conditioned(run, stream, beside)
         self.window, self.end = self.tokens.window, self.tokens.end_id
         self.stops = [text for text in ([stop] if isinstance(stop, str) else stop) if text]
@@ -153,15 +153,15 @@ class Author:
         if prompt is None or (not prompt and (first or self.end is not None)):
             if not first and self.end is not None:
                 first = [self.end]  # the end of one text is the beginning of the next
-            return first + last if first else self._line()
+            return first + last if first else self._line_break()
         ids = tokens.encode(prompt).tolist()
         if not ids:
             raise UserError("the prompt is empty", hint="Leave out --prompt to begin a new line.", key="--prompt")
         if specials.get("unknown", -1) in ids:
-            self._unknown(prompt, specials["unknown"])
+            self._check_known(prompt, specials["unknown"])
         return [*first, *ids, *last]
 
-    def _line(self) -> list[int]:
+    def _line_break(self) -> list[int]:
         """Ids of a line break, or of a substitute if the vocabulary has no line break."""
         for letter in "\n ":
             ids: list[int] = self.tokens.encode(letter).tolist()
@@ -169,7 +169,7 @@ class Author:
                 return ids
         return [int(np.flatnonzero(self.tokens.writable)[0])]
 
-    def _unknown(self, prompt: str, number: int) -> None:
+    def _check_known(self, prompt: str, number: int) -> None:
         """Refuse unknown characters; log unknown words, which are allowed."""
         letters = self.tokens.letters == "characters"
         parts = sorted(set(prompt)) if letters else dict.fromkeys(prompt.split())
@@ -197,7 +197,7 @@ class Author:
 
     @torch.no_grad()
     def search(self, ids: list[list[int]], beam: int) -> list[str]:
-        """Texts found by beam search after prompts of equal length."""
+        """Continuations of prompts of equal length, found by beam search."""
         if beam < 1:
             raise UserError(f"the beam must be at least 1 hypothesis, not {beam}", key="--beam")
         if self.sampling != Sampling():
@@ -264,7 +264,7 @@ def _precision(run: Run, asked: str) -> torch.dtype | None:
     return working_precision(settings, run.device)
 
 
-def _text(run: Run) -> tuple[str, Textual]:
+def _text_stream(run: Run) -> tuple[str, Textual]:
     """Name and tokens of the generated text stream."""
     objective = run.assembly.objective
     name = objective.asked_stream(run.assembly.tokens)

@@ -91,7 +91,7 @@ def translate_with(
 
 
 class Writer:
-    """Base class of the two ways to translate."""
+    """Base class of the two kinds of translators."""
 
     cache: Any
     """Keys and values of all earlier tokens."""

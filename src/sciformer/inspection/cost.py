@@ -63,7 +63,8 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
     """
     if not len(batch) or not batch.tokens:
         raise UserError(
-            f"the cost needs at least one sample and one token, not {len(batch)} samples with {batch.tokens} tokens"
+            "the cost is counted on at least one sample with one token, but there are "
+            f"{len(batch)} samples with {batch.tokens} tokens"
         )
     twin = copy.deepcopy(step).to("cpu").train()
     twin.zero_grad(set_to_none=True)
@@ -76,7 +77,7 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    counter = FlopCounterMode(display=False, custom_mapping=_uncounted())
+    counter = FlopCounterMode(display=False, custom_mapping=_flop_formulas())
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), counter:
         with saved_tensors_hooks(keep, lambda tensor: tensor):
             loss, _ = twin(batch.inputs("cpu"))
@@ -106,7 +107,10 @@ def training_cost(run: Run, data: Assembly) -> tuple[Cost, Batch]:
 
 
 def samples_seen(run: Run, size: int) -> float:
-    """Number of samples or windows seen in training, from a training part of `size`."""
+    """Number of samples or windows in all training steps together.
+
+    size   number of samples or windows in the training part
+    """
     steps = max((record.get("step", 0) for record in run.records), default=0)
     settings = run.recipe.train
     return steps * (min(settings.batch, size) if settings.tokens is None else size / run.about["batches"])
@@ -125,18 +129,18 @@ def samples_at_once(settings: Train, batch: Batch) -> int:
     return max(1, settings.tokens // max(1, batch.widest()))
 
 
-def _uncounted() -> dict[Any, Any]:
+def _flop_formulas() -> dict[Any, Any]:
     """FLOP formulas of CPU kernels that PyTorch does not count (attention, LSTM)."""
     aten = torch.ops.aten
     return {
-        aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: _attention(q, k, v),
-        aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda _, *qkv, **__: 2 * _attention(*qkv[:3]),
-        aten.mkldnn_rnn_layer: lambda x, w, u, *_, **__: _layer(x, w, u),
-        aten.mkldnn_rnn_layer_backward: lambda x, w, u, *_, **__: 2 * _layer(x, w, u),
+        aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: _attention_flops(q, k, v),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda _, *qkv, **__: 2 * _attention_flops(*qkv[:3]),
+        aten.mkldnn_rnn_layer: lambda x, w, u, *_, **__: _recurrent_flops(x, w, u),
+        aten.mkldnn_rnn_layer_backward: lambda x, w, u, *_, **__: 2 * _recurrent_flops(x, w, u),
     }
 
 
-def _attention(query: Shape, key: Shape, value: Shape) -> int:
+def _attention_flops(query: Shape, key: Shape, value: Shape) -> int:
     """FLOPs of q k^T and of the weighted sum of v: 2 B H N M (E + E').
 
     E is the width of a query or key, E' the width of a value.
@@ -145,7 +149,7 @@ def _attention(query: Shape, key: Shape, value: Shape) -> int:
     return 2 * batch * heads * n * key[-2] * (width + value[-1])
 
 
-def _layer(x: Shape, of_x: Shape, of_h: Shape) -> int:
+def _recurrent_flops(x: Shape, of_x: Shape, of_h: Shape) -> int:
     """FLOPs of W x + U h at all N steps: 2 N B (|W| + |U|), with |W| elements of W."""
     steps, batch, _ = x
     return 2 * steps * batch * of_x[0] * (of_x[1] + of_h[1])

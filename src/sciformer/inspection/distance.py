@@ -40,7 +40,7 @@ class AttentionDistance(NamedTuple):
 def reach(weights: ArrayLike, distance: ArrayLike, front: int = 0) -> AttentionDistance:
     """Mean attention distance of every head.
 
-        r_h = mean over queries i of nonzero weight of (sum_j a_hij d_ij / sum_j a_hij)
+        r_h = mean_i (sum_j a_hij d_ij / sum_j a_hij)         over the queries i with nonzero weights
 
     weights   weights a (B, H, N, N) of self-attention
     distance  distances d (N, N) of the tokens
@@ -52,7 +52,7 @@ def reach(weights: ArrayLike, distance: ArrayLike, front: int = 0) -> AttentionD
     """
     a, d = to_matrix(weights, 4, "weights", "(B, H, N, M)")[:, :, front:, front:], np.asarray(distance, np.float64)
     if d.shape != a.shape[2:]:
-        raise UserError(f"the distances have the shape {d.shape}, but the weights {a.shape}")
+        raise UserError(f"the distances have the shape {d.shape}, which does not fit weights of the shape {a.shape}")
     visible = np.asarray((a > 0).any(1, keepdims=True), np.float64)
     return AttentionDistance(_mean_distance(a, d), _mean_distance(visible, d)[:, 0])
 

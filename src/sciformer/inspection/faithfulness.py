@@ -209,7 +209,7 @@ def choose_answers(step: Any, assembly: Assembly, batch: Batch) -> list[str]:
 
 
 def takes_any(assembly: Assembly, tokens: Tokens, stream: str = "") -> bool:
-    """Whether the model accepts any subset of tokens (not on grids, not convolutions)."""
+    """Whether the model accepts any subset of the tokens of a sample."""
     model = assembly.recipe.model.for_stream(stream)
     if not isinstance(tokens.grid_shape, tuple):
         return bool(model.trunk != "conformer")
@@ -232,7 +232,7 @@ def removable_tokens(tokens: Tokens, stream: Stream) -> Flags:
 
 
 def choose_tokens(stream: Stream, scores: Scores, may: Flags, share: float) -> Flags:
-    """Mask (T,) of the tokens with the highest scores: a share of each sample.
+    """Mask (T,) of the tokens with the highest scores: a `share` of each sample.
 
     In each sample at least one token is chosen, but never all tokens.
     """

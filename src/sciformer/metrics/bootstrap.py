@@ -43,7 +43,10 @@ def score_intervals(outputs: Mapping[str, Any], names: Iterable[str], seed: int 
 
 
 def too_few_samples(outputs: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Names of the metrics without their `class_samples` in at least two classes."""
+    """Names of the metrics for which the classes have too few samples.
+
+    A metric needs `class_samples` samples in at least two classes.
+    """
     if "label" not in outputs:
         return []
     counts = np.bincount(np.asarray(outputs["label"], np.int64))

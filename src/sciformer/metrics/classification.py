@@ -85,7 +85,7 @@ def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
         return NAN
     if p.shape[1] == 2:
         return _roc(p[:, 1], truth == 1, w).area
-    areas = [np.delete(_wins(p[:, c], c, truth, w, totals)[occur], i) for i, c in enumerate(occur.tolist())]
+    areas = [np.delete(_win_rates(p[:, c], c, truth, w, totals)[occur], i) for i, c in enumerate(occur.tolist())]
     return float(np.mean(areas))
 
 
@@ -143,8 +143,8 @@ def _table(p: Floats, truth: Integers) -> Integers:
     return np.bincount(truth * c + p.argmax(axis=1), minlength=c * c).reshape(c, c).astype(np.int64)
 
 
-def _wins(score: Floats, c: int, truth: Integers, weight: Floats, totals: Floats) -> Floats:
-    """Probability (C,) that a sample of class c scores higher than one of each class."""
+def _win_rates(score: Floats, c: int, truth: Integers, weight: Floats, totals: Floats) -> Floats:
+    """Probabilities (C,) that class c has a higher score than each class."""
     values, place = np.unique(score, return_inverse=True)
     own = np.bincount(place, weights=weight * (truth == c), minlength=len(values))
     above = own.sum() - own.cumsum() + own / 2  # equal scores count half

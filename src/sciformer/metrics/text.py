@@ -76,17 +76,17 @@ class Found(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """right / predicted. If predicted is 0: 0, or nan if true is also 0."""
+        """Precision right / predicted; without predictions 0, or nan if true is also 0."""
         return self.right / self.predicted if self.predicted else 0.0 if self.true else NAN
 
     @property
     def recall(self) -> float:
-        """right / true. If true is 0: 0, or nan if predicted is also 0."""
+        """Recall right / true; without true entities 0, or nan if predicted is also 0."""
         return self.right / self.true if self.true else 0.0 if self.predicted else NAN
 
     @property
     def f1(self) -> float:
-        """2 right / (predicted + true); nan if both are 0."""
+        """F1 score 2 right / (predicted + true); nan if both are 0."""
         total = self.predicted + self.true
         return 2 * self.right / total if total else NAN
 

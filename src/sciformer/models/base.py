@@ -67,7 +67,7 @@ class Model(TrunkChoice, Section):
         return _with_streams(made, tuple(fields.items()))
 
     def for_stream(self, stream: str) -> Self:
-        """Model section of a stream: its keys override those of the model."""
+        """Model section of a stream, whose keys override the keys of the model."""
         if stream not in self.streams:
             return self
         plain: type[Any] = type(self).plain or type(self)

@@ -28,7 +28,7 @@ class Encoder(Model, PoolingOptions):
     pool: str = "auto"
     """Pooling of tokens to one vector. auto: the mean, or the last token for recurrent trunks; first: the first token,
     usually a special token; blocks: a weighted mean of the input and the output of every block, with learned weights
-    (ASTROMER 2); lstm, gru: the last state of a recurrent network over the tokens (ASTROMER 1) (default: auto)."""
+    (ASTROMER 2); lstm, gru: the last state of a recurrent network over the tokens (ASTROMER 1; default: auto)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         return EncoderNetwork(self, *self.make_parts(tokens, objective))
@@ -102,7 +102,7 @@ class EncoderNetwork(Network):
         y = self.run(x, view, seen)
         if watch is not None and watch.wants_hidden:
             watch.hidden.update(seen.hidden)
-        before = [_like(state, view.valid) for state in list(seen.hidden.values())[:-1]]
+        before = [_to_layout(state, view.valid) for state in list(seen.hidden.values())[:-1]]
         if not y.numel():  # without tokens, blocks record no states
             before = [y] * (len(self.pooling.weight) - 1)  # type: ignore[arg-type]
         return Encoded(y, view.valid, (*before, y))
@@ -127,7 +127,7 @@ class EncoderNetwork(Network):
         return self.pooling(encoded.x, encoded.valid, watch=inner_watch(watch, "pool"))
 
 
-def _like(state: Tensor, valid: Valid) -> Tensor:
+def _to_layout(state: Tensor, valid: Valid) -> Tensor:
     """Convert a recorded state to the layout of `valid`.
 
     state   padded (B, N, D) or packed (1, T, D)

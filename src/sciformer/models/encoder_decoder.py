@@ -26,7 +26,7 @@ class EncoderDecoder(Model):
     """`kind: encoder_decoder`: transformer or recurrent network for translation."""
 
     share: bool = False
-    """Share one embedding between source and target, which need the same vocabulary (tokens.*.learn) (default:
+    """Share one embedding between source and target; both need the same vocabulary, see tokens.*.learn (default:
     false)."""
 
     @classmethod

@@ -63,7 +63,7 @@ class BatchNorm(nn.Module):
         if self.over_ranks:
             mean, variance, count = moments_over_ranks(mean, variance, count)
             apart = (exact - mean).masked_fill(~real, 0)
-        self._count(mean, variance, count)
+        self._update_running(mean, variance, count)
         y = apart * (self.weight * (variance + self.epsilon).rsqrt()) + self.bias
         return y.to(x.dtype).view(x.shape)
 
@@ -75,7 +75,7 @@ class BatchNorm(nn.Module):
             return self._plain_over_ranks(x)
         mean, unbiased = torch.zeros_like(self.running_mean), torch.zeros_like(self.running_var)
         y = F.batch_norm(x, mean, unbiased, self.weight, self.bias, True, 1.0, self.epsilon)
-        self._remember(mean, unbiased, self.momentum)
+        self._move_running(mean, unbiased, self.momentum)
         return y
 
     def _plain_over_ranks(self, x: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ class BatchNorm(nn.Module):
         variance, mean = torch.var_mean(exact, [0, *range(2, x.dim())], correction=0)
         count = torch.full((), x.numel() // self.dim, device=x.device)
         mean, variance, count = moments_over_ranks(mean, variance, count)
-        self._count(mean, variance, count)
+        self._update_running(mean, variance, count)
         scale = self.weight * (variance + self.epsilon).rsqrt()
         return ((exact - mean.view(shape)) * scale.view(shape) + self.bias.view(shape)).to(x.dtype)
 
@@ -95,18 +95,18 @@ class BatchNorm(nn.Module):
         mean, variance = self.running_mean, self.running_var
         if found is not None:
             mean, variance, count = moments_over_ranks(*found) if self.over_ranks else found
-            self._count(mean, variance, count)
+            self._update_running(mean, variance, count)
         scale = self.weight * (variance + self.epsilon).rsqrt()
         return scale, self.bias - scale * mean
 
-    def _count(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+    def _update_running(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
         """Update the running statistics from a batch of `count` rows (no change if 0)."""
         some = count.to(mean.dtype).clamp(min=1)
         unbiased = variance * (some / (some - 1).clamp(min=1))
-        self._remember(mean, unbiased, self.momentum * (count > 0).to(some.dtype))
+        self._move_running(mean, unbiased, self.momentum * (count > 0).to(some.dtype))
 
     @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor, share: float | Tensor) -> None:
+    def _move_running(self, mean: Tensor, variance: Tensor, share: float | Tensor) -> None:
         """Move the running statistics by `share` towards a finite mean and variance."""
         fine = mean.isfinite() & variance.isfinite()
         for running, found in ((self.running_mean, mean), (self.running_var, variance)):

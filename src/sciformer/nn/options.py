@@ -120,7 +120,7 @@ class PoolingOptions(Options):
     """Base class of the options of poolings (registry `pooling`)."""
 
     has_weights: ClassVar[bool] = False
-    """Whether the pooling has weights (default: no). An objective without pooling would leave them untrained."""
+    """Whether the pooling has weights, which an objective without pooling would leave untrained (default: no)."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         """Build the pooling for tokens of width `dim` from this trunk."""

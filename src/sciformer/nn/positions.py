@@ -39,7 +39,7 @@ class Position(nn.Module):
     inside: bool = False
 
     def fits(self, dim: int, heads: int, head_dim: int) -> None:
-        """Check that width and heads of the trunk match those of this encoding."""
+        """Check that width and heads of the trunk match this encoding."""
         for name, found in (("dim", dim), ("heads", heads), ("head_dim", head_dim)):
             made_for = getattr(self, name, found)
             if made_for != found:
@@ -428,9 +428,9 @@ class PeriodOptions(PositionOptions):
     """Base class of the options of positional encodings with a range of periods."""
 
     periods: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
-    """Shortest and longest period of the sinusoids, in units of the coordinates (default: depends on the positional
-    encoding). Periods between them are evenly spaced in the logarithm; modulation uses the longest period divided by 1,
-    2, 3, ... Rotary spreads the periods over the heads. Fourier uses the periods as initial values."""
+    """Shortest and longest period of the sinusoids, in units of the coordinates. Periods between them are evenly spaced
+    in the logarithm. Modulation uses the longest period divided by 1, 2, 3, ...; rotary spreads the periods over the
+    heads; Fourier uses the periods as initial values (default: depends on the positional encoding)."""
 
 
 class SinusoidalOptions(PeriodOptions):

@@ -367,8 +367,8 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     """Attention window: number of tokens on each side that a token attends to (default: all tokens)."""
     position: str = "auto"
     """Positional encoding. auto: learned if the number of positions is fixed, else sinusoidal; unpaired: sinusoidal
-    with a different frequency for each channel (ASTROMER); modulation: scale and shift by Fourier series (TimeModAttn)
-    (default: auto)."""
+    with a different frequency for each channel (ASTROMER); modulation: scale and shift by Fourier series (TimeModAttn;
+    default: auto)."""
 
     def attention_options(self, form: TokenForm) -> dict[str, Any]:
         """Keyword arguments of a trunk with attention, except its size."""

@@ -95,10 +95,10 @@ class Classify(Objective):
             raise UserError(message, hint="To predict numbers, use objective.kind: regress.", key="objective.label")
         classes, counts = np.unique(labels, return_counts=True)
         check_classes(self.label, "classes", classes)
-        self.state.update(classes=_names(classes), counts=counts.tolist())
+        self.state.update(classes=_class_names(classes), counts=counts.tolist())
 
     def validate_split(self, part: str, dataset: Dataset) -> None:
-        strange = sorted(set(_names(np.unique(dataset.sample_column(self.label)))) - set(self.classes))
+        strange = sorted(set(_class_names(np.unique(dataset.sample_column(self.label)))) - set(self.classes))
         if strange:
             raise UserError(
                 f"the part `{part}` has classes that the training part does not have: {', '.join(strange[:8])}; "
@@ -125,7 +125,7 @@ class Classify(Objective):
 
     def _numbers(self, labels: Array) -> Array:
         place = {name: i for i, name in enumerate(self.classes)}
-        return np.array([place.get(label, -1) for label in _names(labels)], np.int64)
+        return np.array([place.get(label, -1) for label in _class_names(labels)], np.int64)
 
     def count(self, batch: Batch) -> float:
         """Number of samples, or the sum of their weights."""
@@ -216,7 +216,7 @@ def class_table(outputs: Mapping[str, Array], names: Sequence[str]) -> dict[str,
     return {"Classes": [dict(zip(heads, row)) for row in zip(names, *columns)]}
 
 
-def _names(labels: Any) -> list[str]:
+def _class_names(labels: Any) -> list[str]:
     """Class names as text, for any stored type: 1 equals 1.0, bytes are decoded."""
     labels = np.asarray(labels)
     if labels.dtype.kind == "f":

@@ -66,7 +66,7 @@ class Masked(Objective):
             )
         first = first_of(stream) if self.whole_words else np.arange(int(stream.lengths.sum()))
         may = domain.maskable(stream)
-        asked = self._named(domain, stream, may) if self.mask else self._asked(stream, first, may, rng)
+        asked = self._tokens_by_mask(domain, stream, may) if self.mask else self._draw_tokens(stream, first, may, rng)
         fate = rng.uniform("fate", stream.lengths)[first]
         hidden = asked & (fate >= self.random + self.same)
         targets = {PREFIX + column: stream.columns[column] for column in domain.hides}
@@ -77,7 +77,7 @@ class Masked(Objective):
             stream.with_columns(hidden=hidden, asked=asked, **targets), name, **{PLACES: _places(stream, asked)}
         )
 
-    def _named(self, tokens: Maskable, stream: Stream, may: Array | None) -> Array:
+    def _tokens_by_mask(self, tokens: Maskable, stream: Stream, may: Array | None) -> Array:
         """Tokens to predict (T,), chosen by the mask function `objective.mask`."""
         one_of("objective.mask", self.mask, tokens.masks)
         if self.whole_words:
@@ -86,7 +86,7 @@ class Masked(Objective):
         asked[asked] = tokens.masks[self.mask](stream.keep(asked), self.mask_ratio)
         return asked
 
-    def _asked(self, stream: Stream, first: Array, may: Array | None, rng: SampleRandom) -> Array:
+    def _draw_tokens(self, stream: Stream, first: Array, may: Array | None, rng: SampleRandom) -> Array:
         """Tokens to predict (T,): a share of random words, at least one.
 
         first  (T,) for each token, the index of the first token of its word; without words, its own index

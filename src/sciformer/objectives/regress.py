@@ -109,7 +109,7 @@ class Regress(Objective):
         """Names of the metrics; with quantiles, coverages only of predicted levels."""
         if self.metrics or self.form == "gaussian":
             return super().chosen()
-        had = [f"coverage_{share}" for share in INTERVAL_PERCENTS if self._pair(share) is not None]
+        had = [f"coverage_{share}" for share in INTERVAL_PERCENTS if self._interval_quantile(share) is not None]
         return ["rmse", "mae", *had]
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
@@ -135,7 +135,7 @@ class Regress(Objective):
             mean, std = outputs["mean"], outputs["std"]
             factors = [spread(mean[:, i], std[:, i], target[:, i]) for i in range(target.shape[1])]
         else:
-            place = self._below()
+            place = self._lower_quantile()
             share = self.quantiles[-1 - place] - self.quantiles[place]
             factors = [stretch(outputs["quantiles"][:, i], target[:, i], place, share) for i in range(target.shape[1])]
         return {"spread": factors}
@@ -171,16 +171,16 @@ class Regress(Objective):
     def _answers(self, value: Gaussian | Tensor) -> Outputs:
         if isinstance(value, Gaussian):
             return {"mean": value.mean.float(), "std": value.std}
-        middle, below = len(self.quantiles) // 2, self._below()
+        middle, below = len(self.quantiles) // 2, self._lower_quantile()
         wide = NormalDist().inv_cdf(self.quantiles[-1 - below])
         std = (value[..., -1 - below] - value[..., below]) / (2 * wide)
         return {"mean": value[..., middle], "std": std, "quantiles": value}
 
-    def _below(self) -> int:
+    def _lower_quantile(self) -> int:
         """Index of the quantile closest to one standard deviation below the median."""
         return int(np.abs(np.array(self.quantiles[: len(self.quantiles) // 2]) - 0.16).argmin())
 
-    def _pair(self, share: int) -> int | None:
+    def _interval_quantile(self, share: int) -> int | None:
         """Index of the lower quantile of the central interval of `share` %, or None."""
         apart = [abs(level - (1 - share / 100) / 2) for level in self.quantiles]
         return int(np.argmin(apart)) if min(apart) < 1e-3 else None
@@ -190,7 +190,7 @@ class Regress(Objective):
         found: dict[str, Array] = {}
         for share in INTERVAL_PERCENTS:
             if "quantiles" in outputs:
-                if (place := self._pair(share)) is None:
+                if (place := self._interval_quantile(share)) is None:
                     continue
                 low, high = outputs["quantiles"][..., place], outputs["quantiles"][..., -1 - place]
             else:

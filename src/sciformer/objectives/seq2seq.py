@@ -107,12 +107,12 @@ class Translate(Seq2Seq, NextToken):
             raise UserError("the data have sources but no targets, so the model cannot be evaluated")
         view = inputs.streams[TARGET]
         if self.agreement and model.training and not outputs:
-            return self._twice(model, inputs), {}
+            return self._r_drop_loss(model, inputs), {}
         hidden = model.translate(inputs.streams[SOURCE], view)
         return ask_tokens(model.readout, hidden, view, outputs, self.smoothing)
 
-    def _twice(self, model: Any, inputs: ModelInputs) -> Tensor:
-        """R-Drop loss, with each sample twice in one batch so that dropout differs."""
+    def _r_drop_loss(self, model: Any, inputs: ModelInputs) -> Tensor:
+        """Loss of R-Drop; each sample is twice in the batch, with different dropout."""
         source, target = (_doubled(inputs.streams[name]) for name in (SOURCE, TARGET))
         hidden = model.translate(source, target)
         loss, _ = ask_tokens(model.readout, hidden, target, False, self.smoothing)

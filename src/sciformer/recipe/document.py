@@ -48,7 +48,7 @@ class Document:
     places: dict[Keys, Place]
     whole: Place
     layers: dict[Keys, int] = field(default_factory=dict)
-    """Key -> number of the document that set its value; documents of the `base:` chain are numbered from the last."""
+    """Key -> number of the document with its value: 0 for the lowest base, 1 for the document merged over it, ..."""
     replaced: frozenset[Keys] = frozenset()
     """Keys of mappings with the tag !replace, which are not merged with the base."""
 
@@ -194,7 +194,7 @@ def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys 
 
 
 def _merge(base: Any, child: Any, keys: Keys, replaced: set[Keys], anew: Collection[Keys] = ()) -> Any:
-    """Merge values; add the keys with a value of the child to `replaced`.
+    """Merge values; add the keys whose value the child sets to `replaced`.
 
     anew   keys of mappings that are not merged
     """

@@ -1,4 +1,4 @@
-"""Write a recipe for the user's own files, with the reason of every guess.
+"""Write a recipe for the user's own files, with a reason for every guess.
 
     path = new("text", ["letters.txt"])    writes letters.yaml
 

@@ -118,7 +118,7 @@ def check_plugins(record: Iterable[Mapping[str, str]], given: Iterable[Plugin], 
             raise UserError(message, hint=f"Pass --plugin {entry['name']}, with its path.", key="--plugin")
         if plugin.sha256 != entry["sha256"] and not accepted:
             hashes = f"sha256 {plugin.sha256[:12]}, not {entry['sha256'][:12]}"
-            message = f"{plugin.path} differs from the {plugin.name} of this run ({hashes})"
+            message = f"{plugin.path} differs from the plugin {plugin.name} of this run ({hashes})"
             hint = "Pass the original file, or accept the change: --accept-changes, or accept_changes=True in Python."
             raise _error(plugin.path, message, hint)
 

@@ -110,7 +110,7 @@ class Options(BaseModel):
     """Key of the section (`trunk`) -> extension point. The value of the key selects a class of options, whose
     keys become keys of the section."""
     choice_keys: ClassVar[Mapping[str, str]] = {}
-    """`choices` of a composed class and of its chosen options."""
+    """Like `choices`, for a composed class: also the choices of its selected options."""
     plain: ClassVar[type[Any] | None] = None
     """Original class, if this class was composed by `with_choices`; else None."""
 
@@ -134,7 +134,7 @@ class Section(Options):
     """Keys that describe the model, although they are in this section: an embedding, a head."""
 
     kind: str = ""
-    """Name of the kind of section; it selects the other keys."""
+    """Kind of the section, which determines the other keys."""
 
     def __new__(cls, /, **values: Any) -> Self:
         """Create an instance of the class composed for these values."""

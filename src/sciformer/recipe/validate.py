@@ -101,7 +101,7 @@ def without_replaced_keys(source: Document) -> Document:
 
 
 def _kept_keys(source: Document, keys: Keys, cls: Any, latest: int) -> dict[str, Any]:
-    """Keys of a section, without unknown keys from documents before its last choice."""
+    """Keys of a section, without the options of choices that were replaced later."""
     latest = max([latest, *(source.layers.get((*keys, key), 0) for key in cls.choice_keys)])
     kept = {
         key: value
@@ -225,7 +225,7 @@ def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError
 
 
 def _names_with(key: str, section: str | int, owner: Any) -> list[tuple[str, list[str]]]:
-    """Kinds of a section, and names of its choices, that accept this key."""
+    """Kinds and choices of a section that accept this key."""
     points = {"kind": str(section)} if section in SECTIONS_WITH_KIND and hasattr(owner, "section") else {}
     points |= getattr(owner, "choice_keys", {})
     found = [

@@ -69,7 +69,7 @@ class Tokens(Section):
 
     @property
     def invariances(self) -> dict[str, str]:
-        """Invariances of the model by column: `shift` to offsets, `scale` also to factors.
+        """Column -> invariance: `shift` (to offsets) or `scale` (to offsets and factors).
 
         In an invariant column, the offset (and the factor) of new data may differ from the training data. Columns that
         the model does not read are `scale`.
@@ -166,5 +166,5 @@ def stream_part(part: Any, stream: str) -> Any:
 
 
 def embedded(module: nn.Module, columns: Columns, valid: Valid) -> Tensor:
-    """Embed tokens as (..., N, D); `masked` modules (batch norm) also get `valid`."""
+    """Embed tokens as (..., N, D); a module with `masked = True` also gets `valid`."""
     return module(columns, valid) if getattr(module, "masked", False) else module(columns)

@@ -287,11 +287,11 @@ class Preprocessing(nn.Module):
     """
 
     source: str
-    """Raw column that is read."""
+    """Name of the raw column that the module reads."""
     axes: tuple[str, ...]
     """Names of the axes of variable size, after the batch axis."""
     sizes: list[tuple[int, ...]]
-    """Sizes of these axes for comparisons of a graph with the library; the sizes of the training come first."""
+    """Sizes of these axes with which an exported graph is tested; the sizes of the training data come first."""
 
     def example(self, samples: int, sizes: tuple[int, ...]) -> Tensor:
         """Random raw samples."""

@@ -315,7 +315,10 @@ def _write_error(folder: Path, final: Path, needed: int, error: Exception) -> Us
 
 
 def _find_checkpoints(folder: Path) -> list[tuple[int, Path]]:
-    """Steps and folders of all checkpoints, oldest first, replaced before new folders."""
+    """Steps and folders of all checkpoints, oldest first.
+
+    For a step with two folders, the replaced folder comes before the new folder.
+    """
     try:
         matches = [(match, path) for path in folder.iterdir() if (match := STEP_FOLDER.fullmatch(path.name))]
     except FileNotFoundError:

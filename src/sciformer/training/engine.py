@@ -114,7 +114,7 @@ class Engine:
                     count, asked, signals = self.ranks.sum(batch.count, float(bool(stop)), float(stop.signal))
                     updated = self.updater(batch, self.number, count)
                     self.number += 1
-                    self._remember(updated, batch)
+                    self._update_average(updated, batch)
                     if before is not None:
                         self._read_result(*before)  # the previous step: the device has finished it by now
                     before = self.number, updated, batch
@@ -154,7 +154,7 @@ class Engine:
         ):
             yield
 
-    def _remember(self, updated: StepResult, batch: Batch) -> None:
+    def _update_average(self, updated: StepResult, batch: Batch) -> None:
         """Update the moving average of the weights, without a device sync."""
         if self.ema:
             weights = [weight.detach() for weight in self.step.model.parameters()]
@@ -183,7 +183,7 @@ class Engine:
         self.ranks.lead(lambda: self.folder.append(record))
         if self.bad >= self.settings.max_skipped:
             self._check_finite()
-            message = f"the gradient was not finite in {self.bad} consecutive steps, the last one with {where}"
+            message = f"the gradient was not finite in {self.bad} consecutive steps; the last step had {where}"
             hint = "Weights and last checkpoint are finite. Check these samples, or lower train.learning_rate."
             raise UserError(message, hint=hint + self._resume_hint(), key=None if found else "train.learning_rate")
 
@@ -333,7 +333,7 @@ class Engine:
         raise UserError(message, hint=hint, key="train.learning_rate", file=self.folder.path)
 
     def _resume_hint(self) -> str:
-        """Hint how to resume from the last evaluated checkpoint; empty if not needed."""
+        """Hint on resuming from the last evaluated checkpoint; empty if not needed."""
         there = checkpoint.steps(self.folder.checkpoints)
         if self.sound is None and there:
             return " No checkpoint was evaluated yet: with --fresh the training starts over."

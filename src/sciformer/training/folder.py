@@ -165,7 +165,7 @@ class Folder:
             raise UserError(message, hint="Use another --run.", file=self.path)
 
     def _remove_unused(self) -> None:
-        """Remove the locked folder if it has no files except those of `create` and `lock`."""
+        """Remove the locked folder if it has only the files of `create` and `lock`."""
         if {path.name for path in self.path.iterdir()} <= {".lock", self.checkpoints.name}:
             with suppress(OSError):  # not empty: another process has just created its part again
                 self.checkpoints.rmdir()

@@ -149,7 +149,6 @@ def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _header(path: Path, data: bytes) -> dict[str, str]:
-    """Metadata of a safetensors file."""
     if data:
         return dict(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {}))
     with safetensors.safe_open(path, framework="pt") as file:

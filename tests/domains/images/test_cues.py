@@ -35,10 +35,10 @@ def test_the_section_of_the_report():
     p = np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])
     samples = {"label": np.array([0, 1, 1]), "texture": np.array([1, 0, 1])}
     page = Page("x")
-    found.judged = {"valid": Evaluation({}, {"probabilities": p}, {"label": samples["label"]})}
+    found.evaluated = {"valid": Evaluation({}, {"probabilities": p}, {"label": samples["label"]})}
     cues.cue_section(page, found)
     assert "texture" not in page.html()
-    found.judged = {"test": Evaluation({}, {"probabilities": p}, samples)}
+    found.evaluated = {"test": Evaluation({}, {"probabilities": p}, samples)}
     cues.cue_section(page, found)
     assert "0.500 ± 0.354" in page.html()
     assert found.numbers["cues"]["test"]["bias"] == 0.5

@@ -16,7 +16,7 @@ def found(p, classes=("cold", "warm"), curve=""):
     part = SimpleNamespace(samples={"t": X}, outputs={"probabilities": np.concatenate([rest, p[:, None]], 1)})
     objective = SimpleNamespace(plot_against="t", reference=None, classes=list(classes), curve=curve)
     run = SimpleNamespace(recipe=SimpleNamespace(data=SimpleNamespace()))
-    return SimpleNamespace(objective=objective, judged={"test": part}, run=run, numbers={})
+    return SimpleNamespace(objective=objective, evaluated={"test": part}, run=run, numbers={})
 
 
 def test_a_place_that_is_known():

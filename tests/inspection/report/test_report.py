@@ -170,7 +170,7 @@ def test_the_same_run_gives_the_same_page(trained, quick):
 
 
 def test_large_parts_are_thinned(trained, quick, monkeypatch):
-    monkeypatch.setattr(report, "MAX_JUDGED_SAMPLES", 7)
+    monkeypatch.setattr(report, "MAX_EVALUATED_SAMPLES", 7)
     _, _, text, numbers = read(trained("lstm"))
     assert "valid: 7 of 30 samples" in text
     assert numbers["parts"]["test"]["judged"] == 7

@@ -132,7 +132,7 @@ class Formula:
             case ast.Call(func=func, args=given):
                 name, inputs = function(func), [self._value(one, table) for one in given]
                 if name in LIST_FUNCTIONS:
-                    return self._over(name, inputs[0], node)
+                    return self._reduce_lists(name, inputs[0], node)
                 operation = OWN_FUNCTIONS.get(name) or getattr(np, name)
                 return self._apply(operation, inputs, node, name not in UNCONVERTED_FUNCTIONS)
             case ast.Subscript(value=inner):
@@ -200,8 +200,7 @@ class Formula:
             return np.repeat(value, lengths)
         return value
 
-    def _over(self, name: str, value: Value, node: ast.expr) -> Array:
-        """Reduce each list to a single number."""
+    def _reduce_lists(self, name: str, value: Value, node: ast.expr) -> Array:
         if isinstance(value, np.ndarray) and value.ndim == 2:
             value = Lists(value.reshape(-1), np.full(len(value), value.shape[1], np.int64))
         if not isinstance(value, Lists):
@@ -302,12 +301,12 @@ def check(tree: ast.expr, text: str) -> Iterator[tuple[str, str]]:
         if name is not None:
             yield name, place(node, text)
             continue
-        inner = _allowed(node, text)
+        inner = _check_node(node, text)
         chained = isinstance(node, ast.BinOp)  # the left side of a long sum adds no depth
         todo += [(one, depth + (not chained or number > 0)) for number, one in enumerate(inner)][::-1]
 
 
-def _allowed(node: ast.expr, text: str) -> list[ast.expr]:
+def _check_node(node: ast.expr, text: str) -> list[ast.expr]:
     """Check one node of the tree; returns its child nodes."""
     match node:
         case ast.Constant(value=bool() | int() | float() as value):

@@ -33,7 +33,7 @@ def name_words(name: str) -> list[str]:
 
 
 def part_of(name: str) -> str:
-    """Part in a name: test, valid or train, the first that occurs; "" if none does."""
+    """Part by a word in a name: test, else valid, else train; "" without such a word."""
     found = {PART_WORDS[match[2]] for match in map(PART_WORD.fullmatch, name_words(name)) if match}
     return next((part for part in reversed(STANDARD_PARTS) if part in found), "")
 
@@ -95,10 +95,10 @@ def _levels(names: Sequence[str]) -> list[list[str]]:
 
 
 def _named_levels(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Part of each file, and the file or folder name that contains it, without suffix."""
+    """Part of each file, and the name (of file or folder) with the word for the part."""
 
     def named_part(levels: Sequence[str]) -> tuple[str, str]:
-        return next(((part, _bare(level)) for level in levels if (part := part_of(level))), ("", _bare(levels[0])))
+        return next(((part, _stem(level)) for level in levels if (part := part_of(level))), ("", _stem(levels[0])))
 
     return [named_part(levels) for levels in _levels(names)]
 
@@ -108,7 +108,7 @@ def parts_of(names: Sequence[str]) -> list[str]:
     return [part for part, _ in _named_levels(names)]
 
 
-def _bare(name: str) -> str:
+def _stem(name: str) -> str:
     """File name without suffixes, wildcards and shard number."""
     part, name = part_of(name), re.sub(r"[*?{}\[\]]+", "", name)
     while (match := re.search(rf"(?<=.){FILE_SUFFIX.pattern}$", name)) and part_of(name[: match.start()]) == part:

@@ -213,7 +213,7 @@ class SimulatedSequence(Simulation):
         numbers; parts of the same seed share no sample. The last bit may differ between processors.
         """
         if count < 1 or first < 0:
-            raise UserError(f"count must be at least 1 and first at least 0 for {self.noun}, not {count} and {first}")
+            raise UserError(f"`count` must be at least 1 and `first` at least 0, not {count} and {first}")
         one_of(f"a part of the {self.noun}", part, SEQUENCES)
         self.check()
         made = sample_sequence(count, first, self.chunk_rows(), lambda index: kept_chunk(self, part, index))
@@ -303,21 +303,21 @@ def load_or_make(path: Path | None, make: Callable[[], Table], write: bool = Tru
     """
     if path is not None and path.exists():
         with suppress(UserError):
-            return _unpacked(read_arrays(path), path)
+            return _from_arrays(read_arrays(path), path)
     table = make()
     if path is not None and write:
-        write_arrays(path, _packed(table), "Choose another folder with data.cache, or none.", packed)
+        write_arrays(path, _to_arrays(table), "Choose another folder with data.cache, or none.", packed)
     return table
 
 
-def _packed(table: Table) -> dict[str, Array]:
+def _to_arrays(table: Table) -> dict[str, Array]:
     """Arrays of a piece to store: flat values of lists; shared `lengths` only once."""
     columns = {name: column.values if isinstance(column, Lists) else column for name, column in table.items()}
     lists = {name: column.lengths for name, column in table.items() if isinstance(column, Lists)}
     return columns | ({LENGTHS: next(iter(lists.values())), LISTS: np.array(list(lists))} if lists else {})
 
 
-def _unpacked(columns: dict[str, Array], path: Path) -> Table:
+def _from_arrays(columns: dict[str, Array], path: Path) -> Table:
     if LENGTHS not in columns:
         return columns
     if LISTS not in columns:

@@ -43,7 +43,8 @@ class Parts(TaggedFiles):
     split: Split = Split(valid=0.1, test=0.0)
     """Split of `files` into train, valid and test, for parts without files (default: valid 0.1, test 0)."""
     errors: Errors = "strict"
-    """Invalid UTF-8. strict: refuse the file; replace: read invalid bytes as U+FFFD, with a note (default: strict)."""
+    """Treatment of invalid UTF-8. strict: refuse the file; replace: read invalid bytes as U+FFFD, with a note (default:
+    strict)."""
 
     def open(self, log: Any = None) -> Splits:
         """Read the files of each part; split the training files if a part has no files."""

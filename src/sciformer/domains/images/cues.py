@@ -77,10 +77,10 @@ def draw_bias(found: Mapping[str, CueBias], first: str, second: str) -> Figure:
 def cue_section(page: Page, found: ReportData) -> None:
     """Add the cue bias to the report if the data have a second, conflicting cue."""
     label, made = getattr(found.objective, "label", ""), {}
-    for part, judged in found.judged.items():
-        if "probabilities" in judged.outputs and SECOND_CUE in judged.samples and label in judged.samples:
-            answer = np.asarray(found.objective.classes)[judged.outputs["probabilities"].argmax(1)]
-            bias = cue_bias(answer, judged.samples[label], judged.samples[SECOND_CUE])
+    for part, evaluated in found.evaluated.items():
+        if "probabilities" in evaluated.outputs and SECOND_CUE in evaluated.samples and label in evaluated.samples:
+            answer = np.asarray(found.objective.classes)[evaluated.outputs["probabilities"].argmax(1)]
+            bias = cue_bias(answer, evaluated.samples[label], evaluated.samples[SECOND_CUE])
             if bias.first + bias.second + bias.neither:
                 made[part] = bias
     if not made:

@@ -195,7 +195,7 @@ def read_delimited(path: Path, layout: Layout) -> MemoryTable:
         width, names = len(names), list(layout.names) or (told if len(told) == len(names) else [])
         names = names or list(layout.usual_names[:width])
         if len(names) != width:
-            message = f"{path} has {width} columns, but there are {len(names)} column names"
+            message = f"{path} has {width} columns, but there are {len(names)} names for them"
             hint = "Give them in order: --data.columns time value error ..."
             raise UserError(message, hint=hint, key="data.columns", file=path)
     else:

@@ -53,7 +53,7 @@ def datasets_of(file: Any, path: Path) -> dict[str, Any]:
     for name, dataset in found.items():
         if dataset.is_virtual or dataset.external:
             hint = "Copy the data into the file itself, for example with h5repack."
-            raise UserError(f"`{name}` of {path} lies in other files, which are not opened", hint=hint, file=path)
+            raise UserError(f"`{name}` of {path} is stored in other files, which are not opened", hint=hint, file=path)
         if dataset.shape is None:
             continue
         size, what = dataset.dtype.itemsize, f"`{name}`"

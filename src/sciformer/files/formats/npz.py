@@ -57,7 +57,8 @@ def check_zip(path: Path) -> None:
                 shape, _, dtype = npy_header(file, path)
             claimed, name = math.prod(shape) * dtype.itemsize, member.filename.removesuffix(".npy")
             if claimed > member.file_size:
-                message = f"the array `{name}` of {path} claims {claimed:,} bytes, but {member.file_size:,} are stored"
+                stored = f"{claimed:,} bytes according to its header, but {member.file_size:,} bytes are stored"
+                message = f"the array `{name}` of {path} has {stored}"
                 raise UserError(message, hint="It may be damaged: download or write it again.", file=path)
 
 

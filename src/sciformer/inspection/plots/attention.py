@@ -77,7 +77,7 @@ def draw_heads(
     titles   titles of the panels, in order (default: name of the block and number of the head)
     """
     if across < 1:
-        raise UserError(f"across must be at least 1 panel, not {across}")
+        raise UserError(f"`across` must be at least 1, not {across}")
     lines = _panels(weights, across)
     panels = [panel for line in lines for panel in line]
     if titles is not None and len(titles) != len(panels):

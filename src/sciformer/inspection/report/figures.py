@@ -137,8 +137,8 @@ def _stream_figures(
     yield "reach", partial(distance.draw_reach, distances, unit), words
     if column not in batch.samples or batch.samples[column].dtype.kind not in "iuf":
         return
-    judged = [data.dataset(name) for name in data.parts() if name != "train"] or [dataset]
-    along = distance.attention_distance_along(run.step, data, judged, column, min(16, few), stream)
+    held_out = [data.dataset(name) for name in data.parts() if name != "train"] or [dataset]
+    along = distance.attention_distance_along(run.step, data, held_out, column, min(16, few), stream)
     if along is not None:
         numbers["reach_along"] = along._asdict()
         caption = f"Mean attention distance against {column}; bands show the standard deviation over samples."

@@ -35,12 +35,12 @@ def answers_against(found: ReportData) -> tuple[AnswersAgainst | None, str]:
     Returns None and the reason if they cannot be drawn.
     """
     objective, by = found.objective, getattr(getattr(found.run.recipe.data, "split", None), "by", "")
-    if not objective.plot_against or not found.judged:
-        return None, "" if found.judged else "Not shown: predictions need the data."
+    if not objective.plot_against or not found.evaluated:
+        return None, "" if found.evaluated else "Not shown: predictions need the data."
     try:
-        used = [part for part in found.judged.values() if objective.plot_against in part.samples]
+        used = [part for part in found.evaluated.values() if objective.plot_against in part.samples]
         if not used:
-            one_of("objective.plot_against", objective.plot_against, next(iter(found.judged.values())).samples)
+            one_of("objective.plot_against", objective.plot_against, next(iter(found.evaluated.values())).samples)
         x = np.concatenate([part.samples[objective.plot_against] for part in used])
         if x.dtype.kind not in "iuf":
             message = f"column `{objective.plot_against}` holds {x.dtype}, not numbers"
@@ -74,7 +74,7 @@ def _answers(objective: Any, used: list[Evaluation]) -> tuple[str, Array]:
 
 def draw_answers_against(page: Page, found: ReportData, along: AnswersAgainst | None, trouble: str) -> None:
     """Write the section with its figure, or with `trouble`, the reason for no figure."""
-    page.section("Predictions", note=f"Against {found.objective.plot_against}, parts: {', '.join(found.judged)}")
+    page.section("Predictions", note=f"Against {found.objective.plot_against}, parts: {', '.join(found.evaluated)}")
     if along is None:
         page.text(trouble)
         return

@@ -43,8 +43,8 @@ from .plot_against import AnswersAgainst, answers_against, draw_answers_against
 if TYPE_CHECKING:
     from ...run import Run
 
-MAX_JUDGED_SAMPLES = 20_000  # samples to evaluate in a part
-MAX_JUDGED_TRAIN_SAMPLES = 1024  # samples to evaluate in train, if it is the only part
+MAX_EVALUATED_SAMPLES = 20_000  # samples to evaluate in a part
+MAX_EVALUATED_TRAIN_SAMPLES = 1024  # samples to evaluate in train, if it is the only part
 
 
 class ReportData:
@@ -55,7 +55,7 @@ class ReportData:
         self.data: Assembly | None = None
         self.kept: dict[str, Any] = {}  # metadata of the weights; empty without weights
         self.missing: list[str] = []
-        self.judged: dict[str, Evaluation] = {}
+        self.evaluated: dict[str, Evaluation] = {}
         self.numbers: dict[str, Any] = {}  # for scores.json
         path = run.path / "scores.json"
         self.before = path.read_text("utf-8") if path.exists() else ""  # kept if no part can be evaluated
@@ -71,18 +71,21 @@ class ReportData:
         if self.data.splits.fingerprint != run.about.get("data", {}):
             self.missing.append("The data have changed since this run; the scores here are of the present data.")
         self.objective, self.numbers["step"] = self.data.objective, self.kept["step"]
-        self._judge(self.data, max(64, run.recipe.train.micro_batch or run.recipe.train.batch))
+        self._evaluate_parts(self.data, max(64, run.recipe.train.micro_batch or run.recipe.train.batch))
 
-    def _judge(self, data: Assembly, size: int) -> None:
+    def _evaluate_parts(self, data: Assembly, size: int) -> None:
         """Evaluate every part except train, or train if there is no other part."""
         about = self.numbers["parts"] = {}
         for part in [part for part in data.parts() if part != "train"] or ["train"]:
-            dataset, most = data.dataset(part), MAX_JUDGED_TRAIN_SAMPLES if part == "train" else MAX_JUDGED_SAMPLES
+            dataset, most = (
+                data.dataset(part),
+                MAX_EVALUATED_TRAIN_SAMPLES if part == "train" else MAX_EVALUATED_SAMPLES,
+            )
             some = dataset
             if dataset.windows is None and len(dataset) > most:  # of windows, only the first ones are evaluated
                 some = data.samples(Chosen(dataset.source, even_steps(len(dataset), most)))
             made = evaluate(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
-            self.judged[part] = made
+            self.evaluated[part] = made
             about[part] = {"samples": dataset.samples, "judged": made.size, "scores": made.scores}
             if made.windows:
                 about[part] |= {"windows": len(dataset), "judged_windows": made.windows}
@@ -117,7 +120,7 @@ def write_report(run: Run) -> Path:
         page.code(f"sciformer train recipe.yaml --run NEW_FOLDER{plugins}")
         with page.details("recipe.yaml"):
             page.code(run.folder.recipe.read_text("utf-8"))
-        if found.judged or not found.before:
+        if found.evaluated or not found.before:
             run.folder.write("scores.json", json.dumps(cost.to_json(found.numbers), indent=1, allow_nan=False))
         return run.folder.write("report.html", page.html())
 
@@ -217,13 +220,13 @@ def _training(page: Page, found: ReportData) -> None:
 
 def _scores(page: Page, found: ReportData) -> None:
     page.section("Scores")
-    if not found.judged:
+    if not found.evaluated:
         page.text("Not shown: scores need the data and the model.")
         if found.before:
             with page.details("scores.json of the last report"):
                 page.code(found.before)
         return
-    about, names = found.numbers["parts"], list(next(iter(found.judged.values())).scores)
+    about, names = found.numbers["parts"], list(next(iter(found.evaluated.values())).scores)
     apart = {name for group in found.objective.score_groups(names) for name in group.labels}
     names = [name for name in names if name not in apart]  # grouped scores have their own table
     head = ["", *(words for part in about for words in (part, "95 % interval"))]
@@ -242,12 +245,12 @@ def _scores(page: Page, found: ReportData) -> None:
         numbers = ", ".join(map(" ".join, state.items()))
         page.text(f"Calibrated: {numbers}, fitted to {kept['samples']:,} samples of {kept['part']}.")
     for part, one in about.items():
-        unit, judged = ("windows", "judged_windows") if "windows" in one else ("samples", "judged")
-        if one[judged] < one[unit]:
-            page.text(f"{part}: {one[judged]:,} of {one[unit]:,} {unit} were evaluated.")
+        unit, evaluated = ("windows", "judged_windows") if "windows" in one else ("samples", "judged")
+        if one[evaluated] < one[unit]:
+            page.text(f"{part}: {one[evaluated]:,} of {one[unit]:,} {unit} were evaluated.")
     assert found.data is not None
     part = choose_part(found.data)
-    outputs, samples = found.judged[part].outputs, found.judged[part].samples
+    outputs, samples = found.evaluated[part].outputs, found.evaluated[part].samples
     for title, table in found.objective.details(outputs, samples).items():
         page.table(list(table[0]), [list(row.values()) for row in table], f"{title} ({part})")
     draw: dict[str, Callable[[], Figure]] = {}

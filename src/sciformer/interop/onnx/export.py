@@ -142,7 +142,7 @@ class Graph(nn.Module):
                 part.kernel = "reference"
             for name, child in list(part.named_children()):
                 if isinstance(child, BatchNorm):
-                    setattr(part, name, _Fixed(child))
+                    setattr(part, name, _FixedBatchNorm(child))
         model.heads = _Heads(model.heads)
         self.model, self.objective, self.inputs = model, run.assembly.objective, inputs
         self.names = [name for one in inputs.values() for name in one.make(1, 1, 0)]
@@ -163,7 +163,7 @@ class Graph(nn.Module):
         return tuple(found.values())
 
 
-class _Fixed(nn.Module):
+class _FixedBatchNorm(nn.Module):
     """Batch norm y = (x - mean) scale + shift, without flattening the dynamic axes."""
 
     scale: Tensor
@@ -246,7 +246,7 @@ def _without_paths(made: Any) -> Any:
 def _trace_raw(one: StreamInputs, used: Sequence[str]) -> bytes:
     """Export the preprocessing graph of a stream, with only the `used` columns."""
     assert one.raw is not None
-    module = _Chosen(one.raw.cpu().eval(), {column: name for column, name in one.names.items() if name in used})
+    module = _ChosenColumns(one.raw.cpu().eval(), {column: name for column, name in one.names.items() if name in used})
     free = {i: torch.export.Dim(name, min=1) for i, name in enumerate(("batch", *one.raw.axes))}
     with _quiet_exporter(), torch.no_grad():
         program = torch.onnx.export(
@@ -263,7 +263,7 @@ def _trace_raw(one: StreamInputs, used: Sequence[str]) -> bytes:
     return content
 
 
-class _Chosen(nn.Module):
+class _ChosenColumns(nn.Module):
     """Preprocessing with only the columns in `names` (column -> name of the output)."""
 
     def __init__(self, module: nn.Module, names: dict[str, str]) -> None:

@@ -90,7 +90,7 @@ class Attention(nn.Module):
                 raise UserError(message, hint="Choose another width or number of heads, or set head_dim.")
             head_dim = dim // heads
         if kv_heads < 1 or heads % kv_heads:
-            raise UserError(f"kv_heads must divide the number of heads, which is {heads}, but is {kv_heads}")
+            raise UserError(f"kv_heads must divide the number of heads ({heads}), but it is {kv_heads}")
         self.dim, self.heads, self.kv_heads, self.head_dim = dim, heads, kv_heads, head_dim
         self.dropout, self.kernel = dropout, kernel
         self.widths = [heads * head_dim, kv_heads * head_dim, kv_heads * head_dim]

@@ -34,7 +34,7 @@ class Store:
             if self.keys is not None and self.values is not None:
                 # Drop keys at `start` and later: an earlier pass that failed may have left some.
                 whole = start + k.shape[2]
-                self.keys, self.values = _joined(self.keys, k, start), _joined(self.values, v, start)
+                self.keys, self.values = _append(self.keys, k, start), _append(self.values, v, start)
                 return self.keys[:, :, :whole], self.values[:, :, :whole]
             self.keys, self.values = k, v
             return k, v
@@ -59,12 +59,12 @@ class Store:
     def reorder(self, index: Tensor) -> None:
         """Select samples by their indices `index` (B,), for beam search."""
         fixed = self.capacity is not None
-        self.keys, self.values = _chosen(self.keys, index, fixed), _chosen(self.values, index, fixed)
+        self.keys, self.values = _select(self.keys, index, fixed), _select(self.values, index, fixed)
         if self.memory is not None:
             self.memory = (self.memory[0].index_select(0, index), self.memory[1].index_select(0, index))
 
 
-def _joined(kept: Tensor, new: Tensor, start: int) -> Tensor:
+def _append(kept: Tensor, new: Tensor, start: int) -> Tensor:
     """Append new keys or values after the first `start` stored rows: (B, G, M', E).
 
     In a long text, copying all stored keys for every new token would cost more than the token itself. Without
@@ -82,7 +82,7 @@ def _joined(kept: Tensor, new: Tensor, start: int) -> Tensor:
     return kept
 
 
-def _chosen(kept: Tensor | None, index: Tensor, fixed: bool) -> Tensor | None:
+def _select(kept: Tensor | None, index: Tensor, fixed: bool) -> Tensor | None:
     """Rows `index` of a stored tensor; a fixed buffer is changed in place."""
     if kept is None:
         return None
@@ -90,7 +90,7 @@ def _chosen(kept: Tensor | None, index: Tensor, fixed: bool) -> Tensor | None:
     return kept.copy_(rows) if fixed and rows.shape == kept.shape else rows
 
 
-def _fresh(x: Tensor, valid: Tensor | None) -> Tensor:
+def _valid_or_all(x: Tensor, valid: Tensor | None) -> Tensor:
     """Mask (B, N) of new tokens x (B, N, D): `valid`, or all True."""
     return torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if valid is None else valid
 
@@ -131,7 +131,7 @@ class Cache:
             raise UserError(message, hint="Change the samples of the cache with cache.reorder.")
         if self.capacity is None:
             if self.valid is not None or (valid is not None and self.length):
-                fresh = _fresh(x, valid)
+                fresh = _valid_or_all(x, valid)
                 before = self.valid if self.valid is not None else fresh.new_ones(batch, self.length)
                 valid = torch.cat([before, fresh], 1)
             self.pending = (valid, self.at)
@@ -143,7 +143,7 @@ class Cache:
             with torch.inference_mode(False):
                 self.slot = torch.zeros((), dtype=torch.long, device=x.device)
                 self.valid = torch.zeros(batch, self.capacity, dtype=torch.bool, device=x.device)
-        self.valid.index_copy_(1, self.slot + torch.arange(n, device=x.device), _fresh(x, valid))
+        self.valid.index_copy_(1, self.slot + torch.arange(n, device=x.device), _valid_or_all(x, valid))
         return self.slot, self.valid
 
     def place(self, at: Tensor, batch: int) -> Tensor:
@@ -187,5 +187,5 @@ class Cache:
         fixed = self.capacity is not None
         for store in self.blocks:
             store.reorder(index)
-        self.valid, self.at = _chosen(self.valid, index, fixed), _chosen(self.at, index, fixed)
-        self.memory_valid = _chosen(self.memory_valid, index, False)
+        self.valid, self.at = _select(self.valid, index, fixed), _select(self.at, index, fixed)
+        self.memory_valid = _select(self.memory_valid, index, False)

@@ -182,7 +182,8 @@ class Documents(Pattern):
 
     def __post_init__(self) -> None:
         if self.keys is not None and len(self.keys) != len(self.queries):
-            raise UserError(f"there are {len(self.keys)} sequences of keys, but {len(self.queries)} of queries")
+            found = f"{len(self.keys)} sequences of keys, but {len(self.queries)} sequences of queries"
+            raise UserError(f"there are {found}")
 
     @property
     def memory(self) -> Ragged:

@@ -156,10 +156,10 @@ class Recurrent(PaddedTrunk):
         before, after = cache.states if cache is not None else [], []
         for i, layer in enumerate(self.layers):
             x = self.dropout(x) if i else x
-            way, state = self._read(layer[0], x, before[i] if before else None)  # type: ignore[index]
+            way, state = self._run_layer(layer[0], x, before[i] if before else None)  # type: ignore[index]
             after.append(state)
             if self.directions == 2:
-                back, _ = self._read(layer[1], order.reverse(x), None)  # type: ignore[index]
+                back, _ = self._run_layer(layer[1], order.reverse(x), None)  # type: ignore[index]
                 way = torch.cat([way, order.reverse(back)], -1)
             x = way
             if watch is not None:
@@ -172,7 +172,7 @@ class Recurrent(PaddedTrunk):
         """Empty cache for step-by-step calls."""
         return RecurrentCache()
 
-    def _read(self, layer: nn.Module, x: Tensor, state: State | None) -> tuple[Tensor, State]:
+    def _run_layer(self, layer: nn.Module, x: Tensor, state: State | None) -> tuple[Tensor, State]:
         """Outputs and last state of a layer in one direction.
 
         state  initial state, each part (B, hidden); None means zeros
@@ -186,7 +186,7 @@ class Recurrent(PaddedTrunk):
 
 
 class _Order:
-    """Orders of a padded batch: real tokens first, original, or reversed."""
+    """Token orders of a padded batch: real tokens first, original, reversed."""
 
     def __init__(self, x: Tensor, valid: Tensor | None) -> None:
         self.valid = valid

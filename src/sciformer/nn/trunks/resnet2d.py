@@ -1,4 +1,4 @@
-"""ResNet of images: patches of pixels are assembled to the image."""
+"""ResNet of images, which are assembled from patches of pixels."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class Inside:
 
 
 def _strides(side: int, stages: int) -> list[int]:
-    """Strides of stem, pooling and later stages, with product `side`."""
+    """Strides of stem, pooling and later stages; their product is `side`."""
     power = side.bit_length() - 1
     if side != 1 << power or power > stages + 1:
         most = 1 << (stages + 1)

@@ -70,7 +70,7 @@ class EventFiles(FileSet):
     select: str = ""
     """Selection: a formula that is true for the samples to keep (default: keep all)."""
     select_new: str | None = None
-    """Selection for prediction on other files (default: `select`). An empty formula keeps all samples."""
+    """Selection for prediction on other files; an empty formula keeps all samples (default: `select`)."""
     classes: dict[str, str] = Field(default_factory=dict)
     """Class names, each with a column or formula that is true for its samples: {one: is_one, other: is_two + is_three}.
     They set the column `label`. Each sample must have exactly one class (default: none)."""
@@ -83,7 +83,7 @@ class EventFiles(FileSet):
     reweight: Reweight | None = None
     """Reweighting of all classes to a common spectrum in two columns; multiplies `weight` (default: none)."""
     empty: Literal["drop", "keep"] = "drop"
-    """Samples whose lists are all empty: drop or keep them (default: drop)."""
+    """Treatment of samples whose lists are all empty: drop or keep (default: drop)."""
     most: int | None = Field(default=None, ge=1)
     """Maximum number of list entries per sample, in file order (default: all)."""
     chunk_size: int = Field(default=16384, ge=16)
@@ -191,7 +191,7 @@ class EventFiles(FileSet):
 class Plan(FilePlan):
     """Plan for reading each file of events.
 
-    names      required columns {name: its user, for messages} (None: all columns)
+    names      required columns {name: what needs the column} (None: all columns)
     wishes     optional columns
     new        formulas of new columns
     chosen     formula of the selection
@@ -226,7 +226,7 @@ class Plan(FilePlan):
     def load(self, scan: Scan, rows: Rows) -> dict[str, Column]:
         file = self.open(scan.path)
         table = self._read(file, rows.tag, rows.start, rows.stop, scanning=False)
-        made, *_ = finite(self._handed(file, table), self.most, self.positive)
+        made, *_ = finite(self._returned_columns(file, table), self.most, self.positive)
         made |= {name: table[name] for name in self.own(rows.tag) if name in table}
         return made if rows.kept is None else select(made, rows.kept)
 
@@ -236,7 +236,7 @@ class Plan(FilePlan):
     def scan_rows(self, file: TableFile, tag: str, start: int, stop: int, counts: Counts) -> Seen:
         path, own = file.path, self.own(tag)
         table = self._read(file, tag, start, stop, scanning=True)
-        made, dropped, negative = finite(self._handed(file, table), self.most, self.positive)
+        made, dropped, negative = finite(self._returned_columns(file, table), self.most, self.positive)
         kept = np.ones(stop - start, bool)
         if self.chosen is not None:
             kept = np.nan_to_num(_single(self.chosen.of(table), "data.select", path)) != 0
@@ -277,20 +277,20 @@ class Plan(FilePlan):
 
     # Which columns are read
 
-    def _handed(self, file: TableFile, table: Table) -> dict[str, Column]:
+    def _returned_columns(self, file: TableFile, table: Table) -> dict[str, Column]:
         """Columns to return, without the class and the weight."""
         names = [*file.columns, *self.new] if self.names is None else [*self.names, *self.wishes]
         return {name: table[name] for name in dict.fromkeys(names) if name in table}
 
     def _read(self, file: TableFile, tag: str, start: int, stop: int, scanning: bool) -> dict[str, Column]:
         """Read columns of the file; add new columns, the class and the weight."""
-        needed, optional = self._wanted(file, tag, scanning)
+        needed, optional = self._needed_columns(file, tag, scanning)
         raw, order = dict[str, str](), list[str]()
         for name, why in needed.items():
-            self._trace(file, name, why, raw, order, ())
+            self._add_with_inputs(file, name, why, raw, order, ())
         for name in optional:
             if self._there(file, name, ()):
-                self._trace(file, name, "", raw, order, ())
+                self._add_with_inputs(file, name, "", raw, order, ())
         read = file.read(sorted(set(raw.values())), start, stop)
         table = {name: read[found] for name, found in raw.items()}
         if ENTRY not in table:
@@ -303,8 +303,8 @@ class Plan(FilePlan):
         self._weigh(table, file.path)
         return table
 
-    def _wanted(self, file: TableFile, tag: str, scanning: bool) -> tuple[dict[str, str], list[str]]:
-        """Required columns {name: its user, for messages}, and optional columns."""
+    def _needed_columns(self, file: TableFile, tag: str, scanning: bool) -> tuple[dict[str, str], list[str]]:
+        """Required columns {name: what needs the column}, and optional columns."""
         needed = dict.fromkeys([*file.columns, *self.new], "") if self.names is None else dict(self.names)
         optional = list(self.wishes)
         truth: dict[str, str] = {}
@@ -331,7 +331,7 @@ class Plan(FilePlan):
             return all(self._there(file, one, (*inside, name)) for one in self.new[name].names)
         return name in (ENTRY, FILE) or file.find(name) is not None
 
-    def _trace(
+    def _add_with_inputs(
         self, file: TableFile, name: str, why: str, raw: dict[str, str], order: list[str], inside: tuple[str, ...]
     ) -> None:
         """Add a column of the file to `raw`, or a formula, after its inputs, to `order`."""
@@ -343,7 +343,7 @@ class Plan(FilePlan):
                 raise UserError(message, hint="Remove one of these formulas.", key="data.new")
         elif name in self.new:
             for one in self.new[name].names:
-                self._trace(file, one, f"data.new.{name}", raw, order, (*inside, name))
+                self._add_with_inputs(file, one, f"data.new.{name}", raw, order, (*inside, name))
             order.append(name)
             return
         if name in (ENTRY, FILE) and file.find(name) is None:

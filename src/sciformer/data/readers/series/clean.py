@@ -46,26 +46,28 @@ def clean(table: Mapping[str, Column], rules: Rules, where: Path | str, counts: 
     lists = {name: column for name, column in table.items() if isinstance(column, Lists)}
     lengths = lists["time"].lengths
     for name, column in lists.items():
-        _alike(name, column.lengths, lengths, table, where)
+        _check_lengths(name, column.lengths, lengths, table, where)
     points = {name: column.values for name, column in lists.items()}
     sample = np.repeat(np.arange(len(lengths)), lengths)
-    points, sample = _chosen(points, sample, rules, counts)
+    points, sample = _filter_points(points, sample, rules, counts)
     points, sample = _sorted(points, sample, counts)
-    points, sample = _single(points, sample, rules.same_time, counts)
+    points, sample = _merge_points(points, sample, rules.same_time, counts)
     made = np.bincount(sample, minlength=len(lengths))
     rest = {name: column for name, column in table.items() if name not in lists}
     return {**{name: Lists(values, made) for name, values in points.items()}, **rest}
 
 
-def _alike(name: str, lengths: Array, times: Array, table: Mapping[str, Column], where: Path | str) -> None:
+def _check_lengths(name: str, lengths: Array, times: Array, table: Mapping[str, Column], where: Path | str) -> None:
     if lengths is not times and not np.array_equal(lengths, times):
         row = int(np.argmax(lengths != times))
         which = f"object {table['id'][row]}" if isinstance(table.get("id"), np.ndarray) else f"row {row}"  # type: ignore[index]
-        message = f"{which} of {where} has {times[row]:,} times, but {lengths[row]:,} entries of `{name}`"
+        message = f"{which} of {where} has {times[row]:,} values of `time`, but {lengths[row]:,} of `{name}`"
         raise column_error(where, message)
 
 
-def _chosen(points: dict[str, Array], sample: Array, rules: Rules, counts: Counts) -> tuple[dict[str, Array], Array]:
+def _filter_points(
+    points: dict[str, Array], sample: Array, rules: Rules, counts: Counts
+) -> tuple[dict[str, Array], Array]:
     """Filter the points, and convert columns to their final types."""
     counts["points"] += len(sample)
     made = {"time": numbers(points["time"], np.float64), "value": numbers(points["value"], np.float32)}
@@ -114,8 +116,10 @@ def _sorted(points: dict[str, Array], sample: Array, counts: Counts) -> tuple[di
     return {name: values[order] for name, values in points.items()}, sample[order]
 
 
-def _single(points: dict[str, Array], sample: Array, way: SameTime, counts: Counts) -> tuple[dict[str, Array], Array]:
-    """Merge points of equal object, time and band (upper limits separately)."""
+def _merge_points(
+    points: dict[str, Array], sample: Array, way: SameTime, counts: Counts
+) -> tuple[dict[str, Array], Array]:
+    """Merge points with equal object, time and band; merge upper limits separately."""
     time = points["time"]
     if not ((np.diff(time) == 0) & (np.diff(sample) == 0)).any():
         return points, sample

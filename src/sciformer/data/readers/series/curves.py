@@ -105,7 +105,7 @@ class CurveFile:
         if not table.rows:
             raise self.error(f"{self.path} has no rows")
         if self._memory is not None:
-            _count_in_days(self._memory)
+            _convert_to_days(self._memory)
         asked = {role: getattr(given, role) for role in ("id", "label")}
         header = {role: find(name, table.header) for role, name in asked.items() if not find(name, table.kinds)}
         self.header_roles = {role: found[0] for role, found in header.items() if found}
@@ -122,10 +122,10 @@ class CurveFile:
         self._sorted: dict[str, Array] = {}  # columns sorted by object
         self.rows, self.edges = table.rows, table.edges
         if not self.listed:
-            self._runs(given)
+            self._find_objects(given)
             if self.names.label and not given.label and not self.steady(self.names.label):
                 self.names = replace(self.names, label="")  # a common name, but it varies within objects
-        self.spelled = self._spelled()
+        self.spelled = self._has_letter_bands()
 
     def error(self, message: str, hint: str = "", key: str | None = None) -> UserError:
         """A `UserError` with the file as a field."""
@@ -159,7 +159,7 @@ class CurveFile:
 
     # Objects in a long table
 
-    def _runs(self, given: Names) -> None:
+    def _find_objects(self, given: Names) -> None:
         """Find the first row of each object, and sort rows that are not contiguous."""
         if self.single:
             self.starts = np.array([0, self.table.rows])
@@ -182,7 +182,7 @@ class CurveFile:
         self.starts = np.append(begin, len(ids))
         self.edges = np.array([0, self.rows]) if self.in_memory else np.searchsorted(self.starts, self.table.edges)
 
-    def _rows(self, names: Sequence[str], start: int, stop: int) -> dict[str, Array]:
+    def _read_rows(self, names: Sequence[str], start: int, stop: int) -> dict[str, Array]:
         """Columns of a long table, for the rows of the objects start .. stop - 1."""
         assert self.starts is not None
         low, high = int(self.starts[start]), int(self.starts[stop])
@@ -203,7 +203,7 @@ class CurveFile:
     def steady(self, name: str) -> bool:
         """Whether a column of a long table is constant within each object."""
         if name not in self._steady:
-            column = self._rows([name], 0, self.rows)[name]
+            column = self._read_rows([name], 0, self.rows)[name]
             same = (column[1:] == column[:-1]) | ((column[1:] != column[1:]) & (column[:-1] != column[:-1]))
             assert self.starts is not None
             same[self.starts[1:-1] - 1] = True
@@ -216,7 +216,7 @@ class CurveFile:
         """Read the columns with a role, and `more` columns, of objects start .. stop - 1."""
         used = self.names.used()
         wanted = list(dict.fromkeys([*used.values(), *(name for name in more if name in self.columns)]))
-        found = self.table.read(wanted, start, stop) if self.listed else self._folded(wanted, start, stop)
+        found = self.table.read(wanted, start, stop) if self.listed else self._read_long_table(wanted, start, stop)
         made = {role: found[name] for role, name in used.items()}
         made |= {name: found[name] for name in more if name in found}
         made |= {name: np.array([self.header[name]]) for name in more if name in self.header and name not in found}
@@ -227,10 +227,10 @@ class CurveFile:
             made["band"] = self._bands(made["band"], made["time"], start)
         return made
 
-    def _folded(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
+    def _read_long_table(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
         """Columns of a long table: lists, or single values if constant within objects."""
         assert self.starts is not None
-        rows = self._rows(names, start, stop)
+        rows = self._read_rows(names, start, stop)
         lengths = np.diff(self.starts[start : stop + 1])
         firsts = self.starts[start:stop] - self.starts[start]
         of_points = {name for role, name in self.names.used().items() if role in POINTS}
@@ -277,7 +277,7 @@ class CurveFile:
             raise self.error(f"{found} {points}; it must have one letter per point", key="data.band")
         return Lists(np.frombuffer("".join(names.tolist()).encode("utf-32-le"), "<U1"), time.lengths)
 
-    def _spelled(self) -> bool:
+    def _has_letter_bands(self) -> bool:
         """Whether the first rows have bands as strings with one letter per observation."""
         if not (self.listed and self.names.band and not self.columns[self.names.band].listed):
             return False
@@ -290,8 +290,7 @@ class CurveFile:
         return bool(fits.all() or (fits.mean() > 0.5 and sizes.max() > 8))
 
 
-def _count_in_days(table: MemoryTable) -> None:
-    """Convert times with units to days."""
+def _convert_to_days(table: MemoryTable) -> None:
     for name, unit in table.units.items():
         scale, column = DAYS.get(unit.strip().lower()), table.data.get(name)
         if scale is None or column is None or plain(name) not in TIME:

@@ -69,9 +69,9 @@ def read_series(
         names = Names(**{role: name or "" for role, name in given.items()}, quality=quality)
         tables = [what] if is_frame(what) else what
         parts = [_read(CurveFile(read_frame(one, WHERE), names), list(meta), alone=len(tables) == 1) for one in tables]
-        raw = concatenate_shared(_numbered(parts))
+        raw = concatenate_shared(_number_objects(parts))
     else:
-        raw = _arrays(what, {"value": value, "error": error, "band": band, "limit": limit}, id, label, meta)
+        raw = _columns_of_arrays(what, {"value": value, "error": error, "band": band, "limit": limit}, id, label, meta)
     counts = Counts()
     table = clean(raw, rules, WHERE, counts)
     assert isinstance(table["time"], Lists)
@@ -95,14 +95,13 @@ def _read(file: CurveFile, meta: Sequence[str], alone: bool) -> dict[str, Column
     return {**{new: found[old] for new, old in named.items()}, **roles}
 
 
-def _numbered(parts: list[dict[str, Column]]) -> list[dict[str, Column]]:
-    """Number the objects without a name."""
+def _number_objects(parts: list[dict[str, Column]]) -> list[dict[str, Column]]:
     if all(str(part["id"][0]) == WHERE for part in parts):  # type: ignore[index]
         return [{**part, "id": np.array([str(number)])} for number, part in enumerate(parts)]
     return parts
 
 
-def _arrays(
+def _columns_of_arrays(
     time: Any, points: Mapping[str, Any], id: Any, label: Any, meta: Mapping[str, Any] | Sequence[str]
 ) -> dict[str, Column]:
     """Columns from the arrays of one object, or of a list of objects."""
@@ -118,7 +117,7 @@ def _arrays(
         if given is not None:
             entries = [given] * len(times) if one or np.isscalar(given) else list(given)
             same = len(entries) == len(times)
-            found[name] = [_each(entry, len(own)) for entry, own in zip(entries, times)] if same else entries
+            found[name] = [_per_point(entry, len(own)) for entry, own in zip(entries, times)] if same else entries
     single = dict(meta) if isinstance(meta, Mapping) else {}
     single |= {} if label is None else {"label": label}
     found |= {name: [given] if one else list(given) for name, given in single.items()}
@@ -131,7 +130,7 @@ def _arrays(
     return _read(CurveFile(from_mapping(found, WHERE), names), list(meta), alone=False)
 
 
-def _each(entry: Any, count: int) -> Any:
+def _per_point(entry: Any, count: int) -> Any:
     """One value per point, from a string with a letter per point or a single value."""
     if isinstance(entry, str) and len(entry) == count:
         return np.array(list(entry))

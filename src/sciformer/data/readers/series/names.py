@@ -122,7 +122,7 @@ def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
             message = f"`{named[role]}` of {path} must have {forms[listed]}, as `{named['time']}` has, not "
             raise column_error(path, message + forms[not listed], key=f"data.{role}")
         if role in named and kinds[named[role]].words:
-            raise _worded(named[role], role, path)
+            raise _text_column_error(named[role], role, path)
     if "error" not in named.keys() | refused:
         named["error"] = error_of(named["value"], beside)
     free = [name for name in kinds if name not in named.values()]
@@ -168,16 +168,16 @@ def _time(names: Sequence[str], kinds: Mapping[str, Kind], nest: str, path: Path
     if len(found) == 1:
         return found[0]
     if not found and (worded := hits(TIME, [name for name, kind in kinds.items() if kind.words])):
-        raise _worded(worded[0], "time", path)
-    raise _unclear("time", found, kinds, path)
+        raise _text_column_error(worded[0], "time", path)
+    raise _unclear_role_error("time", found, kinds, path)
 
 
-def _worded(name: str, role: str, path: Path | str) -> UserError:
+def _text_column_error(name: str, role: str, path: Path | str) -> UserError:
     message = f"`{name}` of {path} must have numbers for data.{role}, not strings"
     return column_error(path, message, "Convert times to days, such as MJD." * (role == "time"), f"data.{role}")
 
 
-def _unclear(role: str, found: Sequence[str], names: Iterable[str], path: Path | str) -> UserError:
+def _unclear_role_error(role: str, found: Sequence[str], names: Iterable[str], path: Path | str) -> UserError:
     """Error for several columns, or no column, with a common name of a role."""
     known = list(names)
     shown = ", ".join(known[:12]) + (f" and {len(known) - 12:,} more" if len(known) > 12 else "")
@@ -197,4 +197,4 @@ def _value(names: Sequence[str], path: Path | str) -> str:
     near = [name for name in names if re.search("mag|flux", plain(name)) and not any(o in plain(name) for o in odd)]
     if len(near) == 1:
         return near[0]
-    raise _unclear("value", near, names, path)
+    raise _unclear_role_error("value", near, names, path)

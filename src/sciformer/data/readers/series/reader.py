@@ -97,11 +97,11 @@ class SeriesFiles(FileSet):
     min_points: int = Field(default=1, ge=1)
     """Minimum number of points of a curve; shorter curves are left out (default: 1)."""
     same_time: SameTime = "mean"
-    """Points of one object with equal time and band: take their mean (weighted by 1 / error² if known), take the first,
-    or keep all (default: mean)."""
+    """Treatment of points of one object with equal time and band. mean: their mean, weighted by 1 / error² if known;
+    first: the first point; keep: all points (default: mean)."""
     bad_errors: BadErrors = "drop"
-    """Points whose error is missing, not finite or not positive: drop them, or keep them with the error NaN (default:
-    drop). Upper limits are always kept."""
+    """Treatment of points whose error is missing, not finite or not positive. drop: leave them out; keep: keep them
+    with the error NaN. Upper limits are always kept (default: drop)."""
     labels_per_class: int | None = Field(default=None, ge=1)
     """Number of training objects of each class, drawn with split.seed. A larger number includes the objects of a
     smaller number (default: all objects)."""
@@ -193,7 +193,7 @@ class Plan(FilePlan):
 
     given    column names of the recipe
     rules    rules for cleaning observations
-    names    required columns {name: its user, for messages} (None: all object columns)
+    names    required columns {name: what needs the column} (None: all object columns)
     wishes   optional columns
     divide   columns for the split
     objects  separate table of objects
@@ -229,7 +229,7 @@ class Plan(FilePlan):
         assert isinstance(time, Lists)
         keep = time.lengths >= self.rules.min_points
         for name in self.truth:
-            without = keep & _unknown(table[name])
+            without = keep & _is_missing(table[name])
             counts["without", name] += int(without.sum())
             keep &= ~without
         rows, found = np.flatnonzero(keep), dict[str, Array]()
@@ -244,7 +244,7 @@ class Plan(FilePlan):
         return replace(self, rules=replace(self.rules, min_points=0))
 
     def _table(self, file: CurveFile, tag: str, start: int, stop: int, counts: Counts) -> dict[str, Column]:
-        more = self._more(file, tag)
+        more = self._further_columns(file, tag)
         found = file.read([name for name in more.values() if name], start, stop)
         ids = found["id"]
         assert isinstance(ids, np.ndarray)
@@ -261,7 +261,7 @@ class Plan(FilePlan):
             raw[name] = words(column) if isinstance(column, np.ndarray) and column.dtype.kind in "OS" else column
         return clean(raw, self.rules, file.path, counts)
 
-    def _more(self, file: CurveFile, tag: str) -> dict[str, str]:
+    def _further_columns(self, file: CurveFile, tag: str) -> dict[str, str]:
         """Further columns to return, with their names in the file ("" if in `objects`)."""
         kinds, roles = file.kinds, {*file.names.used(), *file.header_roles, "id"}
         outside = self.objects.columns if self.objects is not None else {}
@@ -286,10 +286,10 @@ class Plan(FilePlan):
             elif find(name, kinds):
                 made[name] = need(name, kinds, file.path, f"for {why or SPLIT}", _key(why or SPLIT))
             elif name in self.names or name in self.divide:
-                raise self._lacking(name, why or SPLIT, [*kinds, *outside], file)
+                raise self._missing_column_error(name, why or SPLIT, [*kinds, *outside], file)
         return made
 
-    def _lacking(self, name: str, why: str, known: Sequence[str], file: CurveFile) -> UserError:
+    def _missing_column_error(self, name: str, why: str, known: Sequence[str], file: CurveFile) -> UserError:
         if name not in WORDS:
             return file.error(f"{file.path} has no column `{name}` for {why}", nearest(name, known), _key(why))
         hint = f"Give its name: --data.{name} NAME"
@@ -303,8 +303,8 @@ def _key(why: str) -> str | None:
     return why if why.startswith("data.") else None
 
 
-def _unknown(column: Column) -> Array:
-    """Mask of missing entries: empty strings and numbers that are not finite."""
+def _is_missing(column: Column) -> Array:
+    """Mask of missing entries: empty strings, and numbers that are not finite."""
     if isinstance(column, Lists) or column.dtype.kind in "biu":
         return np.zeros(len(column), bool)
     return ~np.isfinite(column) if column.dtype.kind == "f" else np.asarray(column == "")

@@ -66,7 +66,7 @@ def run(request: Request) -> Tensor:
             raise
         raise UserError(
             f"FlexAttention has reached its limit of {torch._dynamo.config.recompile_limit} compilations, and queries "
-            f"of shape {tuple(q.shape)} need another",
+            f"of shape {tuple(q.shape)} need another compilation",
             hint="Pad sequences to fewer different lengths, or raise torch._dynamo.config.recompile_limit.",
         ) from error
 

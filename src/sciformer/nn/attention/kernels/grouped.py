@@ -87,9 +87,9 @@ def run(request: Request) -> Tensor:
 
 def _alone(x: Tensor, heads: int, lengths: list[int], scale: float) -> Tensor:
     """Heads (1, H, T, E), computed set by set, without copies and without gradients."""
-    q, k, v = (part[None] for part in _three(x, heads))
+    q, k, v = (part[None] for part in _split_qkv(x, heads))
     out = x.new_zeros(1, len(x), heads, q.shape[-1])
-    for rows in _stretches(lengths):
+    for rows in _set_slices(lengths):
         part = F.scaled_dot_product_attention(q[:, :, rows], k[:, :, rows], v[:, :, rows], scale=scale)
         out[:, rows] = part.transpose(1, 2)
     return out.transpose(1, 2)
@@ -103,9 +103,9 @@ class Alone(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, heads: int, scale: float, p: float, lengths: list[int]) -> Tensor:
-        q, k, v = _three(x, heads)
+        q, k, v = _split_qkv(x, heads)
         out, kept = x.new_zeros(len(x), heads, q.shape[-1]), []
-        for rows in _stretches(lengths):
+        for rows in _set_slices(lengths):
             n = rows.stop - rows.start
             score = x.new_empty(heads, n, n)
             torch.baddbmm(score, q[:, rows], k[:, rows].transpose(1, 2), beta=0, alpha=scale, out=score)
@@ -122,9 +122,9 @@ class Alone(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         (heads, scale, lengths), (x, *kept) = ctx.options, ctx.saved_tensors
-        (q, k, v), change, up = _three(x, heads), torch.zeros_like(x), up.transpose(0, 1)
-        to_q, to_k, to_v = _three(change, heads)
-        for number, rows in enumerate(_stretches(lengths)):
+        (q, k, v), change, up = _split_qkv(x, heads), torch.zeros_like(x), up.transpose(0, 1)
+        to_q, to_k, to_v = _split_qkv(change, heads)
+        for number, rows in enumerate(_set_slices(lengths)):
             (weights, mask, used), above = kept[3 * number : 3 * number + 3], up[:, rows]
             to_v[:, rows] = torch.bmm(used.transpose(1, 2), above)
             slope = torch.bmm(above, v[:, rows].transpose(1, 2))
@@ -136,13 +136,12 @@ class Alone(torch.autograd.Function):
         return change, None, None, None, None
 
 
-def _three(x: Tensor, heads: int) -> tuple[Tensor, ...]:
+def _split_qkv(x: Tensor, heads: int) -> tuple[Tensor, ...]:
     """Views (H, T, E) of queries, keys and values in a tensor (T, 3 H E)."""
     return x.view(len(x), 3, heads, -1).permute(1, 2, 0, 3).unbind(0)
 
 
-def _stretches(lengths: list[int]) -> Iterator[slice]:
-    """Yield the rows of each non-empty set as a slice."""
+def _set_slices(lengths: list[int]) -> Iterator[slice]:
     first = 0
     for length in lengths:
         if length:
@@ -200,11 +199,11 @@ def _groups(ragged: Ragged) -> Iterator[Group]:
 def _prepared(ragged: Ragged, bias: Any, heads: int, dtype: torch.dtype) -> tuple[Plan, tuple[Tensor, ...]]:
     plan = Plan(ragged)
     if bias is None or not plan.groups:
-        return plan, tuple(_hidden(group, heads, dtype) for group in plan.groups)
+        return plan, tuple(_padding_mask(group, heads, dtype) for group in plan.groups)
     return plan, Laid.apply(bias.values.to(dtype), bias.starts, plan)
 
 
-def _hidden(group: Group, heads: int, dtype: torch.dtype) -> Tensor:
+def _padding_mask(group: Group, heads: int, dtype: torch.dtype) -> Tensor:
     """Additive mask (H count, width, width): 0 at real keys, -inf at padded keys."""
     n, valid = group.width, group.valid
     mask = torch.zeros(valid.shape, dtype=dtype).masked_fill(~valid, -torch.inf)

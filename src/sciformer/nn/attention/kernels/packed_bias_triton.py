@@ -358,7 +358,7 @@ def _options(width: int, heads: int, longest: int, x: Tensor, bias: Tensor | Non
     }
 
 
-def _chance(p: float) -> tuple[int, float]:
+def _dropout_threshold(p: float) -> tuple[int, float]:
     """Dropout threshold in units of 2^-24, and the scale 1 / (1 - p) of kept weights."""
     return round(p * 2**24), 1 / (1 - p)
 
@@ -411,7 +411,7 @@ def forward(
     forward_kernel[(len(lengths) * heads, triton.cdiv(longest, rows))](
         x, keys, ends, lengths, memory_ends, memory_lengths, x if bias is None else bias,
         ends if starts is None else starts, ends if bits is None else bits, out, lse,
-        x.stride(0), keys.stride(0), 0 if bias is None else bias.stride(0), total, scale, *_chance(dropout),
+        x.stride(0), keys.stride(0), 0 if bias is None else bias.stride(0), total, scale, *_dropout_threshold(dropout),
         **options, **LAYOUT["along" if bias is None and longest > rows else "forward"][rows],
     )  # fmt: skip
     return out, lse
@@ -432,14 +432,16 @@ def backward(
     rows = options["BLOCK"]
     if bias is None and longest > rows:
         sets = ends, lengths, memory_ends, memory_lengths
-        _long_gradients(x, keys, sets, bits, out, lse, up, dx, dkeys, scale, _chance(dropout), longest, options)
+        _long_gradients(
+            x, keys, sets, bits, out, lse, up, dx, dkeys, scale, _dropout_threshold(dropout), longest, options
+        )
         return dx, dmemory, dbias
     for more in (False, True)[: 1 + (longest > rows)]:
         backward_kernel[(len(lengths) * heads, triton.cdiv(longest, rows))](
             x, keys, ends, lengths, memory_ends, memory_lengths, x if bias is None else bias,
             ends if starts is None else starts, ends if bits is None else bits, out, lse, up, dx, dkeys,
             dx if bias is None else dbias, x.stride(0), keys.stride(0), dx.stride(0), dkeys.stride(0),
-            0 if bias is None else bias.stride(0), total, scale, *_chance(dropout),
+            0 if bias is None else bias.stride(0), total, scale, *_dropout_threshold(dropout),
             **options, MORE=more, **LAYOUT["more" if more else "backward"][rows],
         )  # fmt: skip
     return dx, dmemory, dbias
