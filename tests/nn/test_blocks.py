@@ -52,13 +52,13 @@ def test_class_attention_asks_with_the_class_token_alone():
 
 
 def test_parallel_blocks_add_both_parts_of_the_same_tokens():
-    block = shake(Block(8, 2, parallel=True)).double().eval()
+    block = shake(Block(8, 2, parallel_residual=True)).double().eval()
     x = torch.randn(2, 5, 8).double()
     expected = x + block.attention(block.attention_norm(x)) + block.mlp(block.mlp_norm(x))
     torch.testing.assert_close(block(x), expected)
     for options in ({"cross": True}, {"norm_position": "post"}, {"residual": False}, {"extras": ("residual_scale",)}):
         with refuses(next(iter(options)).split("_")[0] if "extras" not in options else "residual_scale"):
-            Block(8, 2, parallel=True, **options)
+            Block(8, 2, parallel_residual=True, **options)
 
 
 @pytest.mark.parametrize("norm_position", ["pre", "post"])

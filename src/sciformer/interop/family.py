@@ -25,7 +25,7 @@ TRANSFORMER_NEEDS: Needs = {
     "model.qk_norm": "none",
     "model.window": None,
     "model.residual": True,
-    "model.parallel": False,
+    "model.parallel_residual": False,
     "model.periods": None,
     "model.rotary_share": 1.0,
     "model.rotary_values": False,

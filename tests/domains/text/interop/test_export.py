@@ -18,7 +18,7 @@ from tests.models.sections import model_keys
 BERT = {"kind": "encoder", "norm_position": "post", "embedding_norm": True, "readout_layer": True}
 GPT = {"kind": "decoder"}
 LLAMA = {"kind": "decoder", "norm": "rms", "position": "rotary", "activation": "swiglu", "bias": False}
-NEOX = {"kind": "decoder", "position": "rotary", "parallel": True}
+NEOX = {"kind": "decoder", "position": "rotary", "parallel_residual": True}
 SUBWORDS = {"vocabulary": 300, "begin": True, "end": True}
 RUNS = {
     "bert": (BERT, {"unit": "wordpiece", **SUBWORDS}, "masked"),
@@ -35,7 +35,7 @@ RUNS = {
         "next_token",
     ),
     "neox": (NEOX | {"rotary_share": 0.5}, {"unit": "bpe", **SUBWORDS}, "next_token"),
-    "neox, in turn": (NEOX | {"parallel": False, "rotary_base": 100.0}, {"tie": False}, "next_token"),
+    "neox, in turn": (NEOX | {"parallel_residual": False, "rotary_base": 100.0}, {"tie": False}, "next_token"),
     "neox without biases": (NEOX | {"bias": False, "activation": "gelu_tanh"}, {}, "next_token"),
     "llama with wide heads": (LLAMA | {"head_dim": 8, "rotary_base": 100.0}, {"tie": False}, "next_token"),
 }

@@ -47,7 +47,7 @@ def nearest_family(run: Run) -> Family:
     likeness = sum(getattr(model, key, None) == value for key, value in theirs.items())
     if likeness >= 2:
         return LLAMA
-    return GPT_NEOX if getattr(model, "parallel", False) or model.position == "rotary" else GPT2
+    return GPT_NEOX if getattr(model, "parallel_residual", False) or model.position == "rotary" else GPT2
 
 
 EXPORTER = Exporter("huggingface", "text", has_tokens(Text), EXPORTED_FILES, write)

@@ -463,14 +463,14 @@ class GptNeoX(Family):
         if rotated < 2 or rotated % 2:
             raise config.error(f"`rotary_pct` in {config.where} rotates {rotated} numbers of a head, not pairs of them")
         parallel = config.get("use_parallel_residual", True, bool)
-        model |= {"rotary_base": base, "rotary_share": rotated / width, "parallel": parallel}
+        model |= {"rotary_base": base, "rotary_share": rotated / width, "parallel_residual": parallel}
         return made
 
     def config(self, recipe: Recipe, weights: Mapping[str, Tensor]) -> dict[str, Any]:
         model = recipe.model
         base, share = float(model.rotary_base), float(model.rotary_share)
         return super().config(recipe, weights) | {
-            "use_parallel_residual": model.parallel,
+            "use_parallel_residual": model.parallel_residual,
             "attention_bias": True,
             "rotary_emb_base": base,
             "rotary_pct": share,
@@ -512,7 +512,7 @@ GPT_NEOX = GptNeoX(
         **DECODER_NEEDS,
         **PLAIN_NEEDS,
         "model.position": "rotary",
-        "model.parallel": (True, False),
+        "model.parallel_residual": (True, False),
         "model.rotary_share": lambda recipe: getattr(recipe.model, "rotary_share", 1.0),
     },
 )
