@@ -96,9 +96,9 @@ class Columns(Parts):
                 running.append(path)
         notes = self.replaced([*found])
         if running:
-            more = f" and {len(running) - 1:,} more" if len(running) > 1 else ""
-            other = " --data.form columns reads a word per line." * (self.form == "auto")
-            notes.append(f"{running[0]}{more}: read as running text, each line is a text.{other}")
+            more = f" and {len(running) - 1:,} more files are" if len(running) > 1 else " is"
+            other = "; --data.form columns reads a word per line" * (self.form == "auto")
+            notes.append(f"{running[0]}{more} read as running text, a text per line{other}.")
         table = self._table(found)
         sentences = [one for some in found.values() for one in some]
         made: dict[str, Array | Lists] = {}
