@@ -140,6 +140,8 @@ def test_a_long_line_is_one_text(tagger, tmp_path):
         ("w.txt", "New\tB-place\nYork\tI-place\n\nAda\tB-person\n", ["New York", "Ada"]),
         ("w.txt", "New B-place\nYork I-place\nAda B-beast\n", ["New York Ada"]),  # most tags are known
         ("w.txt", "New\tX\nYork\tY\n", ["New York"]),  # tabs
+        ("w.jsonl", '{"id": 7, "text": "Ada left."}\n{"id": 8, "text": "Max left."}\n', ["Ada left .", "Max left ."]),
+        ("w.csv", 'id,review\n7,"Ada, left."\n', ["Ada , left ."]),
         ("w.txt", "New\nYork\n\nAda\n", ["New York", "Ada"]),  # without tags
         ("w.bio.gz", "New X\nYork Y\n", ["New York"]),  # by its name
         ("w.txt", "Ada left\nMax left\n", ["Ada left", "Max left"]),  # as many words in each line
@@ -150,9 +152,17 @@ def test_a_long_line_is_one_text(tagger, tmp_path):
 def test_the_form_of_a_file_is_found(tmp_path, name, text, words):
     section = Columns(kind="conll", files=[write(tmp_path / "train.conll", tagged(SENTENCES))])
     section.state["learned"] = section.open().learned
-    found = section.read([write(tmp_path / name, text)]).load(0)["words"]
+    table = section.read([write(tmp_path / name, text)]).load(0)
+    assert ("tags" in table) is ("B-place" in text or ".bio" in name)
+    found = table["words"]
     sentences = np.split(found.values, found.lengths.cumsum()[:-1])
     assert [" ".join(one) for one in sentences] == words
+
+
+def test_tables_without_a_column_of_texts_are_refused(tagger, tmp_path):
+    file = write(tmp_path / "a.csv", "colour,size\nred,small\nblue,big\n")
+    with refuses("`colour`", hint=".txt", file=file):
+        Run(tagger).predict([file])
 
 
 def test_the_option_decides_before_the_rule(tagger, tmp_path, monkeypatch, capsys):

@@ -6,7 +6,7 @@ Files for prediction may also be running text, see `Columns.form`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -20,12 +20,18 @@ from ....data.readers.text_parts import Parts, read_lines, strings
 from ....data.source import Memory, Source, Splits, find_files
 from ....data.token_labels import END, LINE, START
 from ....errors import UserError
+from ....files.formats.delimited import DELIMITED_SUFFIXES
+from .labelled import Lines
 from .roles import NAMES
 from .words import Range, WordRule
 
 DOCUMENT_MARK = "-DOCSTART-"
 BLANKS = " \t\u3000"
 TAGGED_SUFFIXES = (".conll", ".conllu", ".iob", ".iob2", ".bio")
+
+
+def _bare_suffix(path: Path) -> str:
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
 class Sentence(NamedTuple):
@@ -62,7 +68,8 @@ class Columns(Parts):
     """Skip lines between sentences that begin with `#`, as in CoNLL-U (default: false, `#` is a word)."""
     form: Literal["auto", "columns", "text"] = "auto"
     """Form of files to predict (default: auto). columns: a word per line, with its tag or without, and empty lines
-    between sentences. text: running text, a text per line, split into words as the training files are. auto: columns if
+    between sentences. text: running text, a text per line or per row of a table, split into words as the training files
+    are. auto: columns if
     the name ends in .conll, .conllu, .iob, .iob2 or .bio, if each line has a single word, if most lines end in a tag of
     the training, or if tabs divide all lines into the same number of words; otherwise text. Training files always have
     columns."""
@@ -143,6 +150,8 @@ class Columns(Parts):
             )
             raise UserError(message, hint=hint, key="data.kind", file=path)
         tagged, found, start = tags < width and tags != place, list[Sentence](), 0
+        if tagged and not training and self.form == "auto" and _bare_suffix(path) not in TAGGED_SUFFIXES:
+            tagged = not self._known_tags or self._are_tags(row[tags] for row in rows)
         for size in sizes:
             some = rows[start : start + size]
             words, ends = [row[place] for row in some], np.cumsum([len(row[place]) + 1 for row in some]).tolist()
@@ -153,32 +162,58 @@ class Columns(Parts):
         return found
 
     def _running(self, path: Path) -> list[Sentence]:
-        """Lines of running text, split into words; lines without words are left out."""
+        """Lines of running text, or texts of a table, split into words.
+
+        Texts without words are left out.
+        """
         learned = self.state.get("learned", {}).get("words")
         rule = WordRule.from_json(learned) if learned else WordRule()
-        split = [(number, line, rule.split(line)) for number, line in enumerate(read_lines(path, self.errors), 1)]
+        texts: Iterable[tuple[int, str]] = enumerate(read_lines(path, self.errors), 1)
+        if _bare_suffix(path) in DELIMITED_SUFFIXES:
+            table = self._texts(path)
+            texts = zip(table["line"].tolist(), table["text"].tolist())
+        split = [(number, text, rule.split(text)) for number, text in texts]
         return [
             Sentence([line[start:stop] for start, stop in ranges], [number] * len(ranges), ranges, [])
             for number, line, ranges in split
             if ranges
         ]
 
+    def _texts(self, path: Path) -> dict[str, Any]:
+        """Columns `text` and `line` of a table."""
+        try:
+            return dict(Lines(kind="lines", errors=self.errors).table([path], training=False))
+        except UserError as error:
+            hint = "Write the texts into a file whose name ends in .txt, a text per line."
+            raise error.with_fields(hint=hint, key=None) from error
+
     def _has_columns(self, path: Path) -> bool:
         """Whether a file for prediction has a word per line, by the rule of `form`."""
         if self.form != "auto":
             return self.form == "columns"
-        if (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower() in TAGGED_SUFFIXES:
+        if _bare_suffix(path) in TAGGED_SUFFIXES:
             return True
+        if DELIMITED_SUFFIXES.get(_bare_suffix(path), "tsv") != "tsv":
+            return False
         lines, tabbed = self._cells(path)
         rows = [cells for _, cells in lines if cells]
-        widths, last = {len(row) for row in rows}, -1 if self.tags is None else self.tags
-        known = self.state.get("learned", {}).get("tags")
-        if widths == {1} or (known is None and len(widths) == 1):
+        widths = {len(row) for row in rows}
+        if widths == {1} or (len(widths) == 1 and not self._known_tags):
             return True
         if tabbed and len(widths) == 1 and 10 * sum(any(" " in cell for cell in row) for row in rows) < len(rows):
             return True
-        tags = [row[last] for row in rows if max(1, last) < len(row)]
-        return 2 * sum(tag in known for tag in tags) > len(rows) if known else False
+        return self._are_tags(
+            row[-1 if self.tags is None else self.tags] for row in rows if max(1, self.tags or 0) < len(row)
+        )
+
+    @property
+    def _known_tags(self) -> frozenset[str]:
+        return frozenset(self.state.get("learned", {}).get("tags", ()))
+
+    def _are_tags(self, cells: Iterable[str]) -> bool:
+        """Whether most cells are tags of the training."""
+        found = [cell in self._known_tags for cell in cells]
+        return 2 * sum(found) > len(found)
 
     def _is_header(self, cells: Sequence[str]) -> bool:
         """Whether the first line has the names of the columns."""
