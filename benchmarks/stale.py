@@ -89,6 +89,7 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "gpt_char_cpu.*": ("text/gpt-char",),
     "gpt_char_gpu.*": ("text/gpt-char-large",),
     "wikitext2.ngram.*": ("benchmarks/ngram.py",),
+    "wnut17_tags.*": ("text/tagging-bilstm", "objectives/viterbi.py"),
     "wnut17.bilstm.*": ("text/tagging-bilstm",),
     "wnut17.*": ("text/bert", "text/tagging"),
     "polarity.*.bert.*": ("text/bert", "text/sentiment"),

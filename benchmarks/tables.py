@@ -227,6 +227,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "pronouns": tables_text.pronouns,
     "polarity": tables_text.polarity,
     "tagging": tables_text.tagging,
+    "valid_tags": tables_text.valid_tags,
     "jets_pythia": tables_jets.models("pythia"),
     "jets_builtin": tables_jets.models("builtin"),
     "jets_transfer": tables_jets.transfer,

@@ -176,6 +176,25 @@ def polarity() -> str:
     return markdown(["accuracy, %", "100 labels", "1,000 labels", "all labels", "parameters"], lines)
 
 
+def valid_tags() -> str:
+    """Table of entities of WNUT-17, with and without valid sequences of tags."""
+    found = rows("text-tagging")
+    names = {"words": "most probable tag of each word", "valid": "most probable valid sequence"}
+    scores = {
+        "f1": "F1, %",
+        "precision": "precision, %",
+        "recall": "recall, %",
+        "broken": "sentences with invalid tags, %",
+    }
+    return markdown(
+        ["WNUT-17, test part", *scores.values()],
+        [
+            [name, *(percent(found.get(f"wnut17_tags.{key}.{score}")) for score in scores)]
+            for key, name in names.items()
+        ],
+    )
+
+
 def tagging() -> str:
     """Table of entities of WNUT-17."""
     found = rows("text-pretraining")

@@ -92,6 +92,8 @@ class Assembly:
     def __init__(self, recipe: Recipe, splits: Splits | None) -> None:
         self.recipe, self.splits = recipe, splits
         self.columns: dict[str, str] = {}  # names of columns in other files, {ours: theirs}
+        self.reading = recipe  # recipe whose `data` section reads other files
+        self.learned: dict[str, Any] = {}  # by the reader of the training files, see `Splits`
         self.tokens: dict[str, Tokens] = {name: tokens.fresh() for name, tokens in recipe.streams.items()}
         self.objective: Objective = recipe.objective.fresh()
         self._datasets: dict[str, Dataset] = {}
@@ -115,6 +117,7 @@ class Assembly:
         if "train" not in splits.sources:
             raise UserError(f"the data have no training part, only {', '.join(splits.sources)}", key="data")
         made = cls(recipe, splits)
+        made.learned = dict(splits.learned)
         if state is not None:
             made.restore(state)
             return made
@@ -189,6 +192,7 @@ class Assembly:
         return {
             "tokens": {name: tokens.state for name, tokens in self.tokens.items()},
             "objective": self.objective.state,
+            **({"data": self.learned} if self.learned else {}),
             **({} if self.profile is None else {"profile": self.profile}),
         }
 
@@ -198,6 +202,7 @@ class Assembly:
         self.profile = state.get("profile")
         if self.profile is not None:
             check_profile(self.profile)
+        self.learned = dict(state.get("data", {}))
         self.objective.restore(state["objective"])
 
     def _restore_tokens(self, state: Mapping[str, Any]) -> None:
@@ -291,7 +296,8 @@ class Assembly:
 
         aligned   keep empty samples
         """
-        reader = data_with_columns(self.recipe).with_columns(self.columns)
+        reader = data_with_columns(self.reading).with_columns(self.columns)
+        reader.state["learned"] = self.learned
         try:
             return reader.aligned(files) if aligned else reader.read(files)
         except UserError as error:

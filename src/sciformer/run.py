@@ -46,6 +46,7 @@ class Run:
     """A run folder: `Run("runs/mine")`. Files are read on first use.
 
     columns   names of columns in new files: {name in the training data: name in the new files}
+    reading   keys of the `data` section for new files: {"data.errors": "replace"}
     """
 
     def __init__(
@@ -54,9 +55,11 @@ class Run:
         plugins: Sequence[plugin.Plugin] = (),
         accept_changes: bool = False,
         columns: Mapping[str, str] | None = None,
+        reading: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = Folder(path)
         self.path, self.accept_changes, self.columns = self.folder.path, accept_changes, dict(columns or {})
+        self.reading = dict(reading or {})
         if not self.folder.recipe.exists() and not self.folder.files.sealed:
             message = f"{self.path} is not a run folder"
             raise UserError(message, hint="Train a run: sciformer train RECIPE --run FOLDER", file=self.path)
@@ -85,7 +88,19 @@ class Run:
         made = Assembly.from_state(self.recipe, self.folder.read_json("model/statistics.json"))
         made.objective.state.update(self.calibration.get("state", {}))
         made.columns = self.columns
+        if self.reading:
+            made.reading = self._recipe_for_new_files()
         return made
+
+    def _recipe_for_new_files(self) -> Recipe:
+        known = [f"data.{key}" for key in self.recipe.data.reading_keys]
+        for key in self.reading:
+            if key not in known:
+                others = f"Keys that can be changed for new files: {', '.join(known)}. " if known else ""
+                hint = f"{others}Columns with other names: --map OURS=THEIRS"
+                message = f"{key} cannot be changed: a run keeps the recipe it was trained with"
+                raise UserError(message, hint=hint, key=key)
+        return Recipe.load(self.folder.path, self.reading, where="for new files")
 
     @property
     def calibration(self) -> dict[str, Any]:
@@ -178,6 +193,7 @@ class Run:
         watch          function that compares the samples and may add columns, see `Dataset` (default: a comparison with
                        the training data, whose notes become warnings)
         """
+        self.assembly.objective.check_predicts()
         compared = self.assembly.compare(accept_drift, scores=True) if watch is None else None
         dataset = self.assembly.samples(self.source(what), watch=watch or compared)
         found = predict(self.step, self.assembly, dataset, self.device, max(64, min(512, self.recipe.train.batch)))

@@ -48,7 +48,8 @@ def test_from_a_text_of_ones_own_to_a_model_that_writes(told, tmp_path, monkeypa
     line = ["train", "fox.yaml", *changes]
     found = told(*line)
     assert re.search(r"^ +valid\s+loss +\d\.\d{4}\s+perplexity +\d", found)
-    assert found.endswith('report: runs/fox/report.html\nnext: sciformer generate runs/fox --prompt "..."\n')
+    assert found.endswith("\n      sciformer inspect runs/fox\n")
+    assert 'report: runs/fox/report.html\nnext: sciformer generate runs/fox --prompt "..."\n' in found
     assert (tmp_path / "runs/fox/report.html").stat().st_size > 10_000
     assert re.search(r"4 steps \(0\.\d+ passes\) on cpu", told.err)
     assert "step 4: validation loss" in told.err
@@ -84,7 +85,7 @@ def test_from_simulated_lattices_to_answers_as_tables(told, tmp_path, monkeypatc
         assert set(table["phase"]) == {"ordered", "disordered"}
     found = told("train", "spins/ising-vit", "--run", "vit", *SMALL, *FEW, *LATTICES, "--data.cache=cache")
     assert re.search(r"test +scan\s+loss +\d", found)
-    assert found.endswith("report: vit/report.html\nnext: sciformer inspect vit\n")
+    assert found.endswith("report: vit/report.html\nnext: sciformer predict vit FILES\n      sciformer inspect vit\n")
     monkeypatch.setattr("sciformer.run.Run.report", without_drawing)
     assert told("evaluate", "vit", "--part", "scan").startswith("scores on the part scan, ")
     assert told("predict", "vit", "new/spins.npz") == "wrote 48 predictions to predictions.csv\n"
@@ -159,14 +160,17 @@ def test_a_plugin_is_named_and_asked_for_again(told, refused, tmp_path, monkeypa
         ("evaluate {texts} --part tests", ["train, valid", "'tests'"]),
         ("evaluate {texts} --part test", ["train, valid", "'test'"]),
         ("evaluate {texts} nothing.txt", ["nothing.txt"]),
-        ("predict {texts} {folder}/lines.txt", ["objective.kind", "next_token"]),
+        ("predict {texts} {folder}/nothing.txt", ["objective.kind", "next_token", "sciformer generate RUN"]),
+        ("predict {images} {folder}/images.npz --rows words", ["--rows", "classify"]),
+        ("predict {images} {folder}/images.npz --model.depth 3", ["model.depth", "--map"]),
+        ("evaluate {texts} --data.errors replace", ["--data.errors", "files"]),
         ("predict {images} {folder}/lines.txt", ["lines.txt"]),
         ("predict {images} {folder}/nothing.npz", ["nothing.npz", "{folder}"]),
         ("predict {images}", ["FILES"]),
         ("predict {images} {folder}/images.npz --out {folder}/lines.txt/a.csv", ["{folder}/lines.txt", "--out"]),
         (
             "predict {images} {folder}/images.npz --out {folder}/images/a.xlsx",
-            [".csv, .h5, .npz, .parquet or .root", "a.xlsx", "{folder}/images/a.csv"],
+            [".csv, .h5, .jsonl, .npz, .parquet", "a.xlsx", "{folder}/images/a.csv"],
         ),
         ("inspect {images} --out {folder}/lines.txt", ["{folder}/lines.txt", "--out"]),
         ("inspect {images} --samples 0", ["sample", "0"]),

@@ -134,7 +134,7 @@ def test_the_verb_writes_parquet_and_npy(runs, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == "wrote 30 vectors of 8 numbers to vectors.parquet\nwrote map.png\n"
     assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
     table = parquet.read_table("vectors.parquet")
-    assert table.column_names == ["id", "label", "vector"]
+    assert table.column_names == ["id", "line", "label", "vector"]
     assert table["id"].to_pylist() == list(range(30))
     assert [str(label) for label in table["label"].to_pylist()] == [str(n % 2) for n in range(30)]
     expected = embed(Run(runs / "class_token"), [path]).vectors

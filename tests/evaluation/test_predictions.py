@@ -167,7 +167,7 @@ def test_a_format_of_a_plugin_is_written(run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     line = ["predict", str(run[0].path), str(run[1]), "--out", "scores.toy"]
     assert main(line) == 2
-    assert ".csv, .h5, .npz, .parquet or .root" in capsys.readouterr().err
+    assert ".csv, .h5, .jsonl, .npz, .parquet, .root or .conll" in capsys.readouterr().err
     (tmp_path / "toy_format.py").write_text(TOY_FORMAT)
     assert main([*line, "--plugin", "toy_format.py"]) == 0
     assert capsys.readouterr().out == "wrote 30 predictions to scores.toy\n"

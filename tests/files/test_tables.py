@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import json
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ h5py = pytest.importorskip("h5py")
 parquet = pytest.importorskip("pyarrow.parquet")
 uproot = pytest.importorskip("uproot")
 
-SUFFIXES = (".csv", ".h5", ".npz", ".parquet", ".root")
+SUFFIXES = (".csv", ".h5", ".jsonl", ".npz", ".parquet", ".root")
 FLAT = {"id": np.array([1, 2]), "name": np.array(["dog", "Chat, «noir»"]), "share": np.array([0.1, 1e-5], np.float32)}
 LENGTHS = np.array([2, 0, 1])
 RAGGED = {
@@ -41,13 +42,16 @@ def read(path):
     if path.suffix == ".h5":
         with h5py.File(path) as file:
             return {name: (one.asstr()[:] if one.dtype.kind == "O" else one[:]).tolist() for name, one in file.items()}
+    if path.suffix == ".jsonl":
+        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        return {name: [row[name] for row in rows] for name in rows[0]}
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def test_every_format_is_in_these_tests():
-    assert tuple(table_suffixes()) == SUFFIXES
+    assert tuple(table_suffixes()) == (*SUFFIXES, ".conll")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -55,9 +59,8 @@ def test_numbers_and_texts_are_read_back(tmp_path, suffix):
     path = tmp_path / "new" / "folder" / f"a{suffix}"
     assert write_table(path, [FLAT]) == 2
     words = str if suffix == ".csv" else lambda value: value
-    assert read(path) == {name: [words(value) for value in column.tolist()] for name, column in FLAT.items()} | (
-        {"share": ["0.1", "1e-05"]} if suffix == ".csv" else {}
-    )
+    texts = {"share": ["0.1", "1e-05"]} if suffix == ".csv" else {"share": [0.1, 1e-5]} if suffix == ".jsonl" else {}
+    assert read(path) == {name: [words(value) for value in column.tolist()] for name, column in FLAT.items()} | texts
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
@@ -74,6 +77,7 @@ def test_lists_and_arrays_have_their_place(tmp_path, suffix):
         assert found["hit_x"] == ["0.1", "2.5", "3.0"] * 2
         assert found["image_3"] == ["3", "3", "11"] * 2
     else:
+        x = [0.1, 2.5, 3.0] if suffix == ".jsonl" else x
         assert found["hit_x"] == [x[:2], [], x[2:]] * 2
         assert found["image"][0] == ([0, 1, 2, 3] if suffix == ".parquet" else [[0, 1], [2, 3]])
         assert ("nhit" in found) is (suffix == ".root")  # counted once
@@ -181,6 +185,28 @@ def test_hdf5_stops_before_the_disk_is_full(tmp_path, monkeypatch):
     with refuses("No space left on device", file=tmp_path / "a.h5"):
         write_table(tmp_path / "a.h5", [FLAT, FLAT])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_json_lines_have_no_nan(tmp_path):
+    write_table(tmp_path / "a.jsonl", [{"x": np.array([np.nan, np.inf, 1]), "y": np.array([[1, np.nan]] * 3)}])
+    assert read(tmp_path / "a.jsonl") == {"x": [None, None, 1.0], "y": [[1.0, None]] * 3}
+
+
+def test_long_texts_are_cut_in_npz_alone(tmp_path):
+    texts = np.array(["a" * 5000, "b"], object)
+    for suffix in SUFFIXES:
+        write_table(tmp_path / f"a{suffix}", [{"text": texts}])
+        expected = "a" * 999 + "…" if suffix == ".npz" else "a" * 5000
+        assert read(tmp_path / f"a{suffix}")["text"] == [expected, "b"]
+
+
+def test_conll_has_a_line_per_word(tmp_path):
+    lists = {"word": ["New", "1 000", "x\ty"], "p": np.ones(3), "tag": ["B-a", "I-a", "O"]}
+    table = {"line": np.arange(3)} | {name: Lists(np.array(column), LENGTHS) for name, column in lists.items()}
+    write_table(tmp_path / "a.conll", [table, table])
+    assert (tmp_path / "a.conll").read_text() == "New\tB-a\n1 000\tI-a\n\n\nx y\tO\n\n" * 2
+    with refuses(".conll", key="--out", hint=".csv"):
+        write_table(tmp_path / "b.conll", [FLAT])
 
 
 def test_branches_have_names_that_root_can_spell():

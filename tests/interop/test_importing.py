@@ -23,6 +23,15 @@ def test_a_file_of_another_kind(tmp_path):
         import_model(tmp_path / "notes.txt", tmp_path / "run")
 
 
+@pytest.mark.parametrize("name", ["EleutherAI/pythia-70m", "https://huggingface.co/EleutherAI/pythia-70m"])
+def test_the_hub_is_not_read(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with refuses("EleutherAI/pythia-70m", hint="hf download EleutherAI/pythia-70m --local-dir pythia-70m"):
+        import_model(name, "run")
+    with refuses("runs/a/b", hint="folder"):
+        import_model("runs/a/b", "run")
+
+
 @pytest.mark.parametrize(("name", "count"), [("a.gguf", 1), ("a.npz", 1), ("a.safetensors", 1), ("a.txt", 0)])
 def test_a_source_is_recognised_by_one_field(name, count, tmp_path):
     assert sum(one.recognises(tmp_path / name) for one in extensions("importers")) == count

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from sciformer.nn import MLP, NORMFORMER, Block, ClassBlock, Documents, DropPath, Ragged, Sight, make_norm
+from tests.errors import refuses
 from tests.nn.parity import shake
 
 
@@ -48,6 +49,16 @@ def test_class_attention_asks_with_the_class_token_alone():
         torch.testing.assert_close(block(token, x, valid), y + inner.mlp(inner.mlp_norm(y)))
         changed = x.masked_fill(~valid[..., None], 9.0)
         torch.testing.assert_close(block(token, changed, valid), block(token, x, valid))
+
+
+def test_parallel_blocks_add_both_parts_of_the_same_tokens():
+    block = shake(Block(8, 2, parallel_residual=True)).double().eval()
+    x = torch.randn(2, 5, 8).double()
+    expected = x + block.attention(block.attention_norm(x)) + block.mlp(block.mlp_norm(x))
+    torch.testing.assert_close(block(x), expected)
+    for options in ({"cross": True}, {"norm_position": "post"}, {"residual": False}, {"extras": ("residual_scale",)}):
+        with refuses(next(iter(options)).split("_")[0] if "extras" not in options else "residual_scale"):
+            Block(8, 2, parallel_residual=True, **options)
 
 
 @pytest.mark.parametrize("norm_position", ["pre", "post"])

@@ -76,7 +76,7 @@ def test_a_tag_sits_on_the_first_token_of_its_word(tmp_path):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_loss_against_a_loop(tmp_path, packed):
-    made = Assembly.open(pieces(tmp_path))
+    made = Assembly.open(pieces(tmp_path, objective__constrained=False))
     step = Step(shaken(made.network()).double(), made.objective).eval().requires_grad_(False)
     found = evaluate(step, made, made.dataset("valid"), batch=3)
     total = right = count = 0
@@ -130,6 +130,7 @@ def test_layout_and_company_change_nothing(tmp_path):
     def of(inputs):
         loss, found = step(inputs, True)
         named = made.objective.units({name: value.numpy() for name, value in found.items()}, batch.samples)
+        named = made.objective.finish(named)
         return float(loss), [one.tolist() for one in named["tags"]], named["loss"].tolist(), float(step(inputs)[0])
 
     junk = batch.inputs(multiple=16)
@@ -185,11 +186,16 @@ def test_a_run_learns_tags_and_writes_them(tmp_path):
     assert "person" in page
     predicted = Run(tmp_path / "run").predict([tmp_path / "valid.conll"])
     assert [" ".join(one) for one in predicted["tags"]] == [tags for _, tags in SENTENCES]
-    for suffix in (".csv", ".npz"):
+    for suffix in (".csv", ".npz", ".conll"):
         assert write_predictions(Run(tmp_path / "run"), [tmp_path / "valid.conll"], tmp_path / f"p{suffix}") == 5
-    assert (tmp_path / "p.csv").read_text().splitlines()[2] == "the river Spree,O O B-place,O O B-place"
+    rows = [line.split(",") for line in (tmp_path / "p.csv").read_text().splitlines()]
+    assert rows[0] == ["sentence", "line", "word", "truth", "tag", "probability"]
+    assert [row[:5] for row in rows[3:5]] == [["1", "3", "Berlin", "B-place", "B-place"], ["2", "5", "the", "O", "O"]]
+    assert all(0.5 < float(row[5]) <= 1 for row in rows[1:])
+    assert (tmp_path / "p.conll").read_text().splitlines()[4] == "the\tO\tO"  # as conlleval reads it
     with np.load(tmp_path / "p.npz") as stored:
-        assert stored["tags"][3] == "O"
+        assert stored["tag"][[12, 13]].tolist() == ["I-place", "O"]
+        assert stored["tag_lengths"].tolist() == [3, 3, 7, 1, 5]
 
 
 @pytest.mark.parametrize("unit", ["characters", "bytes"])

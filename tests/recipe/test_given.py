@@ -129,12 +129,8 @@ def make_text(path):
     path.write_bytes("café au lait ".encode("latin1") * 100)
 
 
-def make_rows(path):
-    path.write_text("".join(f"{'ab'[n % 2]}\tword {n}\tmore\n" for n in range(40)))
-
-
-def make_pairs(path):
-    path.write_text("review,comment,stars\n" + "".join(f"good {n},yes {n},{n % 2}\n" for n in range(40)))
+def make_words(path):
+    path.write_text("colour,shape,stars\n" + "".join(f"{'ab'[n % 2]},{'xyz'[n % 3]},{n % 2}\n" for n in range(60)))
 
 
 def make_stacks(path):
@@ -155,8 +151,7 @@ CASES = {
         {"COLUMN": "ID_STAR"},
     ),
     "encoding": ("text a.txt", make_text, {}),
-    "header": ("text a.tsv", make_rows, {"label text": "label text more"}),
-    "columns": ("text a.csv", make_pairs, {"NAME": "review"}),
+    "columns": ("text a.csv", make_words, {"NAME": "shape"}),
     "arrays": ("images a.npz", make_stacks, {"NAME": "left"}),
     "test": ("lightcurves test.csv", lambda path: curves(path, USUAL), {}),
 }

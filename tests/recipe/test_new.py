@@ -30,7 +30,7 @@ def test_a_recipe_is_short_and_every_guess_has_a_reason(tmp_path):
     assert str(path) == "story.yaml"
     assert Recipe.load(path).source.values["data"]["files"] == ["story.txt"]
     lines = path.read_text().splitlines()
-    assert "base: text/gpt-char" in lines[5]
+    assert any(line.startswith("base: text/gpt-char") for line in lines)
     assert len(lines) < 40
     assert all("#" in line for line in lines if line.strip().startswith(("dim", "context", "steps", "unit")))
     assert sorted(file.name for file in tmp_path.iterdir()) == ["story.txt", "story.yaml"]

@@ -118,14 +118,22 @@ def parse_columns(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def open_run(path: Path, plugins: tuple[Path, ...], columns: tuple[str, ...] = ()) -> Run:
-    """Open a run folder; changes of recipe keys are refused.
+def open_run(
+    path: Path, plugins: tuple[Path, ...], columns: tuple[str, ...] = (), files: Sequence[Path] | None = None
+) -> Run:
+    """Open a run folder; only recipe keys for the reading of files may be changed.
 
     columns   pairs OURS=THEIRS, for columns that have other names in new files
+    files     new files to read, for commands that read files
     """
-    no_changes("A run keeps the recipe it was trained with. Columns with other names: --map OURS=THEIRS")
+    if not files:
+        advice = "It changes how new files are read: name them after the run." if files is not None else ""
+        no_changes(advice or "A run keeps the recipe it was trained with.")
+        if columns:
+            message = "--map renames columns of other files, but no file is named"
+            raise UserError(message, hint="Name the files after the run.", key="--map")
     check_run(path)
     loaded = load_plugins(plugins)
     from ..run import Run
 
-    return Run(path, loaded, columns=parse_columns(columns))
+    return Run(path, loaded, columns=parse_columns(columns), reading=RECIPE_CHANGES)

@@ -25,10 +25,10 @@ def import_(
     ----------
     source
         One of: a Hugging Face folder (config.json, model.safetensors, tokenizer.json) of the type bert, roberta, gpt2,
-        llama, mistral or qwen2, or (with preprocessor_config.json) vit or vit_mae; a .gguf file of the type llama;
-        weights of a timm vision transformer (.safetensors, .pth, or a folder with its config.json); a weaver checkpoint
-        (.pt) of a Particle Transformer or a ParticleNet; weights of ASTROMER 1 (.npz, with the names of its TensorFlow
-        checkpoint); a weaver data file (.yaml), which becomes a recipe.
+        gpt_neox, llama, mistral or qwen2, or (with preprocessor_config.json) vit or vit_mae; a .gguf file of the type
+        llama; weights of a timm vision transformer (.safetensors, .pth, or a folder with its config.json); a weaver
+        checkpoint (.pt) of a Particle Transformer or a ParticleNet; weights of ASTROMER 1 (.npz, with the names of its
+        TensorFlow checkpoint); a weaver data file (.yaml), which becomes a recipe.
     run
         Folder of the new run (default: runs/NAME).
     out

@@ -138,10 +138,11 @@ def show_run(run: Run, console: Console) -> None:
     console.print(_describe_crossing(kept.get("along") or {}), markup=False, end="")
     if run.folder.report.exists():
         console.print(f"report: {run.folder.report}", markup=False)
-    decoder = run.recipe.model.kind == "decoder"
-    more = 'sciformer generate PATH --prompt "..."' if decoder else "sciformer inspect PATH"
-    more += "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
-    console.print(next_steps(more, path=run.path), markup=False, soft_wrap=True)
+    more = "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
+    usage = run.assembly.objective.usage.replace("RUN", "PATH")
+    console.print(
+        next_steps(usage + more, f"sciformer inspect PATH{more}", path=run.path), markup=False, soft_wrap=True
+    )
 
 
 def _cell(value: float | None, too_few: bool) -> str:

@@ -43,10 +43,7 @@ def evaluate(
     out
         Figure of --until: .png, .pdf or .svg (default: RUN/until.png).
     """
-    if map and not files:
-        message = "--map renames columns of other files, but no file is named"
-        raise UserError(message, hint="Name the files after the run.", key="--map")
-    opened = open_run(run, plugin, map)
+    opened = open_run(run, plugin, map, files)
     if until is not None:
         from ..evaluation.truncated import evaluate_truncated
 
@@ -88,6 +85,7 @@ def predict(
     shard: int | None = None,
     format: str = "parquet",
     merge: Path | None = None,
+    rows: str = "",
     overwrite: Overwrite = False,
     accept_drift: AcceptDrift = False,
     quiet: Quiet = False,
@@ -97,7 +95,8 @@ def predict(
     """Write predictions for new files as a table, beside the columns of the samples.
 
     Samples keep their order. Large files are read, predicted and written in chunks. The column `drift` is the share of
-    values of a sample outside the range of the training data, in the column where this share is largest.
+    values of a sample outside the range of the training data, in the column where this share is largest. Predictions of
+    texts have their line. Keys of `data:` can be changed if they say how files are read: `--data.errors replace`.
 
     Many processes can share the work: `--shards 64 --shard 3 --out scores/` writes one of 64 tables, and `--merge
     scores/ --out scores.parquet` makes one table of them. `sciformer status scores/` names the missing shards.
@@ -107,18 +106,20 @@ def predict(
     run
         Folder of a run.
     files
-        Files in the format of the training data.
+        Files in the format of the training data; taggers also read running text.
     out
-        Table to write: .csv, .h5, .npz, .parquet, or .root with the TTree `tree` (default: predictions.csv). With
-        --shards: the folder of the shards.
+        Table to write: .csv, .h5, .jsonl, .npz, .parquet, or .root with the TTree `tree`; taggers also write .conll
+        (default: predictions.csv). With --shards: the folder of the shards.
     shards
         Number of parts to divide the samples into; --out is then a folder with a table of each part.
     shard
         Number of the part to predict, from 0 (default: all that are missing, one after the other).
     format
-        Format of the shards: csv, h5, npz, parquet or root (default: parquet).
+        Format of the shards: csv, h5, jsonl, npz, parquet or root (default: parquet).
     merge
         Folder of shards to merge into the table --out; needs no run and no files.
+    rows
+        Rows of the predictions of a tagger: words, or entities with their type and place (default: words).
     """
     if merge is not None:
         from .shards import merge_into
@@ -139,17 +140,19 @@ def predict(
         if overwrite:
             hint = "Choose another folder, or remove it first."
             raise UserError("--overwrite cannot be used with --shards", hint=hint, key="--overwrite")
+        if rows:
+            raise UserError("--rows cannot be used with --shards", hint="Leave it out.", key="--rows")
         sharding = parse_sharding(out, shards, shard, format)
-        predict_in_shards(open_run(run, plugin, map), files, out, sharding, shard, not quiet, accept_drift)
+        predict_in_shards(open_run(run, plugin, map, files), files, out, sharding, shard, not quiet, accept_drift)
         return
     from ..evaluation.predictions import write_predictions
     from ..files.tables import check_table
     from .show import count_words
 
     check_table(out)
-    opened = open_run(run, plugin, map)
-    count = write_predictions(opened, files, out, overwrite, not quiet, accept_drift)
-    say(f"wrote {count_words(count, 'prediction')} to {out}")
+    opened = open_run(run, plugin, map, files)
+    count = write_predictions(opened, files, out, overwrite, not quiet, accept_drift, rows)
+    say(f"wrote {count_words(count, 'row' if rows else 'prediction')} to {out}")
 
 
 @app.command(sort_key=7, help_epilogue="")
@@ -235,7 +238,7 @@ def embed(
         from ..inspection.embedding_map import check_colours, write_map
 
         check_picture(plot)
-    opened = open_run(run, plugin, map)
+    opened = open_run(run, plugin, map, files)
     found = embed_samples(opened, list(files), pool, unit, stream=stream, accept_drift=accept_drift, log=log)
     if plot is not None:
         check_colours(found, by)

@@ -282,7 +282,7 @@ def _predict(run: Run, inputs: Inputs, folder: ShardFolder, shard: int, show: bo
         if file.opened is None:  # no block is left for this shard: its table has columns and no rows
             quiet, other = ProgressBar(0, show=False), run.assembly.compare(accept_drift, scores=True)
             for table, predictions in islice(predict_files(run, inputs, other, quiet), 1):
-                add_block(file, run, table, predictions, slice(0))
+                add_block(file, run, table, predictions, empty=True)
     if run.folder.files.hashes(RUN_FILES) != folder.plan["model"]:
         raise UserError(f"the model of {run.path} has changed during the prediction of {path}", file=run.path)
     record = {

@@ -43,9 +43,10 @@ def known_column(source: Source, name: str, lists: bool = False) -> Array | None
 
 
 class Memory:
-    """Source of a table in memory."""
+    """Source of a table in memory, with notes on its files."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, notes: Sequence[str] = ()) -> None:
+        self.notes = list(notes)
         self.table = {name: _as_column(name, column) for name, column in table.items()}
         self.sizes = [rows_of(self.table)]
 
@@ -84,12 +85,14 @@ class Splits:
     """Opened data: sources of train, valid, test, ..., file fingerprints, and notes.
 
     small_files   files whose fingerprint is part of the fingerprint of their folder
+    learned       values learned from the training files, plain JSON; the reader of new files finds them in its `state`
     """
 
     sources: dict[str, Source]
     fingerprint: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     small_files: list[Path] = field(default_factory=list)
+    learned: dict[str, Any] = field(default_factory=dict)
 
     @property
     def files(self) -> list[Path]:
@@ -110,6 +113,8 @@ class Data(Section):
     """Keys that name a column of the files; `with_columns` sets them."""
     renames_columns: ClassVar[bool] = False
     """Whether `read` also renames other columns by `state["renames"]`, {new name: name in the file}."""
+    reading_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that may have other values for new files: `predict RUN FILES --data.errors replace`."""
 
     def want(
         self,

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ..tokens.base import Tokens
 
 ITEMS = "items of"  # sample column: number of labels of the whole sample
+# Columns of lists with the place of each word: its line, its first character, and the character after it.
+LINE, START, END = "line", "start", "end"
 
 
 def labelled(batch: Batch, name: str, table: Table, tokens: Tokens, labels: tuple[str, ...]) -> Batch:

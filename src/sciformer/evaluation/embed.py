@@ -89,7 +89,7 @@ def embed(
     vectors, samples = _merge_windows(
         np.concatenate(found), np.concatenate(lengths), concatenate_columns(columns), pooling
     )
-    for note in [] if watch is None else watch.notes:
+    for note in [*getattr(dataset.source, "notes", ()), *([] if watch is None else watch.notes)]:
         if log is None:
             warnings.warn(note, stacklevel=2)
         else:

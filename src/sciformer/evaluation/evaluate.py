@@ -116,6 +116,7 @@ def evaluate(
     outputs, samples = _sort_by_id(kept)
     seen = dataset.samples if count == len(dataset) else len(np.unique(samples.get(WINDOW, np.arange(count))))
     outputs, samples = _merge_windows(outputs, samples, assembly)
+    outputs = assembly.objective.finish(outputs)
     for name in ("label", "correct", "count"):
         if name in outputs:
             outputs[name] = outputs[name].astype(np.int64)
@@ -146,7 +147,8 @@ def predict(
     kept = []
     for arriving, samples, ids in one_behind(passes()):
         kept.append((_to_arrays(arriving.read(), assembly, samples), _flat_columns(samples), ids))
-    return Evaluation({}, *_merge_windows(*_sort_by_id(kept), assembly))
+    outputs, samples = _merge_windows(*_sort_by_id(kept), assembly)
+    return Evaluation({}, assembly.objective.finish(outputs), samples)
 
 
 def _on_device(

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..data.batch import Stream
-from ..data.columns import Array, Table, rows_of, select
+from ..data.columns import Array, Lists, Table, rows_of, select
 from ..data.profile import Comparison
 from ..data.source import Source
-from ..errors import UserError
+from ..errors import UserError, one_of
 from ..files.formats.base import as_text
 from ..files.tables import TableOutput, create_table
 from ..progress import ProgressBar
+from ..tokens.protocols import Textual
 from .blocks import ALL, Block, Inputs, Share
 
 if TYPE_CHECKING:
@@ -36,19 +37,30 @@ def write_predictions(
     overwrite: bool = False,
     show: bool = False,
     accept_drift: bool = False,
+    rows: str = "",
 ) -> int:
-    """Write predictions for files, together with the columns of the samples.
+    """Write predictions for files, together with the columns and texts of the samples.
 
-    Large data are read, predicted and written in pieces. Returns the number of samples.
+    Large data are read, predicted and written in pieces. Returns the number of rows: samples, or those of `rows`.
 
     show           show a progress bar
     accept_drift   predict even if the scale of a column differs from the training data
+    rows           unit of a row, one of `Objective.row_units` (default: the first of them, else a sample)
     """
+    objective = run.assembly.objective
+    objective.check_predicts()
+    if rows:
+        if not objective.row_units:
+            message = f"`objective.kind: {objective.kind}` writes a row per sample, so --rows {rows} cannot be used"
+            raise UserError(message, key="--rows")
+        one_of("--rows", rows, objective.row_units, key="--rows")
     watch = run.assembly.compare(accept_drift, scores=True)
+    count = 0
     with create_table(out, overwrite) as file, ProgressBar(0, show=show) as bar:
         for table, predictions in predict_files(run, Inputs(run.assembly, files), watch, bar):
-            add_block(file, run, table, predictions)
-        if not file.count:
+            add_block(file, run, table, predictions, rows)
+            count += rows_of(table)
+        if not count:
             named = ", ".join(map(str, files[:4])) + (" ..." if len(files) > 4 else "")
             raise UserError(f"there are no samples in {named}", file=files[0] if len(files) == 1 else None)
     return file.count
@@ -113,14 +125,30 @@ def _add_columns(columns: dict[str, Array], table: Table, streams: Mapping[str, 
 
 
 def add_block(
-    file: TableOutput, run: Run, table: Table, predictions: Mapping[str, Any], rows: slice = slice(None)
+    file: TableOutput, run: Run, table: Table, predictions: Mapping[str, Any], unit: str = "", empty: bool = False
 ) -> None:
     """Add the predictions of a block of samples to a file.
 
-    rows   rows to add (default: all); none makes a table with the same columns and no rows
+    unit    unit of a row, one of `Objective.row_units` (default: the first of them, else a sample)
+    empty   add the columns only, with no rows
     """
-    taken = {name: np.asarray(column)[rows] for name, column in predictions.items()}
-    add_predictions(file, taken, run.assembly.objective)
+    objective = run.assembly.objective
+    if unit := unit or next(iter(objective.row_units), ""):
+        made = objective.as_rows(unit, predictions, table)
+        file.add(select(made, np.arange(0)) if empty else made)
+    else:
+        made = _with_texts(run, table, predictions)
+        add_predictions(
+            file, {name: np.asarray(column)[: 0 if empty else None] for name, column in made.items()}, objective
+        )
+
+
+def _with_texts(run: Run, table: Table, predictions: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the texts of the samples to the predictions, in the order of the table."""
+    tokens = [one for one in run.assembly.tokens.values() if isinstance(one, Textual)]
+    texts = {name for one in tokens for name in one.source_columns if not isinstance(table.get(name), Lists)}
+    own = {name: predictions.get(name, column) for name, column in table.items() if name in {*predictions, *texts}}
+    return {**own, **predictions}
 
 
 def add_predictions(file: TableOutput, predictions: Mapping[str, Any], objective: Any = None) -> None:

@@ -175,7 +175,8 @@ class Author:
         parts = sorted(set(prompt)) if letters else dict.fromkeys(prompt.split())
         strange = [part for part in parts if number in self.tokens.encode(part)]
         if letters:
-            raise UserError(f"the prompt has characters outside the vocabulary: {''.join(strange)!r}", key="--prompt")
+            message = f"the prompt {prompt[:40]!r} has characters outside the vocabulary: {''.join(strange)!r}"
+            raise UserError(message, key="--prompt")
         self.log(f"note: not in the vocabulary: {', '.join(strange) or 'a part of the prompt'}")
 
     # The text
@@ -271,7 +272,7 @@ def _text_stream(run: Run) -> tuple[str, Textual]:
     if objective.asks != "decode":
         raise UserError(
             f"`model.kind: {run.recipe.model.kind}` cannot continue a text; only a decoder can",
-            hint="Run `sciformer translate`." if objective.asks == "translate" else "",
+            hint=f"Use `{objective.usage}`.",
             key="model.kind",
         )
     return name, tokens

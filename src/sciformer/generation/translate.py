@@ -64,7 +64,7 @@ def translate_with(
     objective: Any = assembly.objective
     if not hasattr(objective, "penalty"):
         message = f"the run was not trained for translation: its recipe has `objective.kind: {objective.kind}`"
-        raise UserError(message, key="objective.kind")
+        raise UserError(message, hint=f"Use `{objective.usage}`.", key="objective.kind")
     beam = objective.beam if beam is None else beam
     penalty = objective.penalty if penalty is None else penalty
     if beam < 1:

@@ -13,7 +13,8 @@ from ..errors import UserError
 from ..recipe import Recipe
 from .config import ABSENT, Config, format_value
 
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
+TANH_NAMES = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
+ACTIVATIONS = {"gelu": "gelu", **dict.fromkeys(TANH_NAMES, "gelu_tanh"), "relu": "relu"}
 THEIR_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}  # inverse, for exports
 Needs = Mapping[str, Any]
 POSITION_WEIGHT = "trunk.position.table"
@@ -24,6 +25,7 @@ TRANSFORMER_NEEDS: Needs = {
     "model.qk_norm": "none",
     "model.window": None,
     "model.residual": True,
+    "model.parallel_residual": False,
     "model.periods": None,
     "model.rotary_share": 1.0,
     "model.rotary_values": False,
@@ -123,4 +125,5 @@ def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
         if found not in fits:
             choice = " or ".join(format_value(one) for one in fits)
             message = f"{what} needs `{key}: {choice}`, but the recipe has `{key}: {format_value(found)}`"
-            raise UserError(message, hint="Hugging Face has no class for this option.", key=key)
+            other = " --format onnx exports encoders." if recipe.model.kind == "encoder" else ""
+            raise UserError(message, hint=f"Hugging Face has no class for this option.{other}", key=key)

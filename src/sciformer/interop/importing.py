@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -29,6 +30,8 @@ from .config import Config
 from .reading import read_config
 
 Changes = Mapping[str, Any] | None
+FOLDER_HINT = "Name the folder of a Hugging Face model."
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 @dataclass
@@ -89,14 +92,26 @@ def import_model(
         if importer is None:
             if source.is_dir():
                 refuse_type(read_config(source))
-            found = "is a file, not a folder" if source.exists() else "does not exist"
-            raise UserError(f"{source} {found}", hint="Name the folder of a Hugging Face model.", file=source)
+            if not source.exists():
+                raise _missing(source)
+            raise UserError(f"{source} is a file, not a folder", hint=FOLDER_HINT, file=source)
         made = importer.read(source, run, changes)
     write_run(run, made, source)
     if log is not None:
         for note in made.notes:
             log(note)
     return Run(run)
+
+
+def _missing(source: Path) -> UserError:
+    """Error for a source that does not exist, which may be the name of a model on a hub."""
+    name = re.sub(r"https?:/+(www\.)?huggingface\.co/", "", str(source)).removesuffix("/tree/main")
+    if not HUB_NAME.fullmatch(name):
+        return UserError(f"{source} does not exist", hint=FOLDER_HINT, file=source)
+    folder = name.rpartition("/")[2]
+    command = f"hf download {name} --local-dir {folder}"
+    hint = f"With a network, write the files into a folder first: {command}, then sciformer import {folder}"
+    return UserError(f"there is no folder {name} here, and the Hugging Face hub is not read", hint=hint, file=source)
 
 
 def refuse_type(config: Config) -> NoReturn:

@@ -30,6 +30,7 @@ class WeightMap:
     transposed   their matrices are stored as (inputs, outputs)
     rope_halves  number of heads to reorder in each of their weights, 0 for none: rotary positions of Hugging Face
                  rotate the pairs (x_i, x_i+E/2), our rotary positions rotate neighbours (x_2i, x_2i+1)
+    rope_share   share of each head that is rotated
     zeros        our weight may be missing; then their weights are zeros
     """
 
@@ -38,6 +39,7 @@ class WeightMap:
     rows: tuple[int, ...] = ()
     transposed: bool = False
     rope_halves: tuple[int, ...] = ()
+    rope_share: float = 1.0
     zeros: bool = False
 
     def from_theirs(self, theirs: dict[str, Tensor], config: Config) -> Tensor:
@@ -49,7 +51,7 @@ class WeightMap:
                 needed = f"the configuration needs {self.rows[i]} rows"
                 raise config.error(f"`{name}` has {part.shape[0]} rows, but {needed}")
             heads = self.rope_halves[i] if self.rope_halves else 0
-            parts.append(rope_pairs_from_halves(part, heads) if heads else part)
+            parts.append(rope_pairs_from_halves(part, heads, self.rope_share) if heads else part)
         whole = torch.cat(parts)
         return whole.to(torch.promote_types(whole.dtype, torch.float32)).contiguous()
 
@@ -61,7 +63,7 @@ class WeightMap:
         given = {}
         for i, part in enumerate(whole.split(self.rows) if self.rows else [whole]):
             heads = self.rope_halves[i] if self.rope_halves else 0
-            part = rope_halves_from_pairs(part, heads) if heads else part
+            part = rope_halves_from_pairs(part, heads, self.rope_share) if heads else part
             given[self.theirs[i]] = self._turn(part).contiguous().clone()
         return given
 
@@ -117,6 +119,7 @@ def block_links(
             suffixes=norm_suffixes if name.endswith("norm") else suffixes,
             rows=rows.get(name, (model.dim,)),
             rope_halves=turned.get(name, ()),
+            rope_share=model.rotary_share if turned else 1.0,
             transposed=transposed,
         )
     ]
@@ -158,11 +161,26 @@ def join_names(names: list[str]) -> str:
     return ", ".join(names[:MAX_LISTED_NAMES]) + more
 
 
-def rope_pairs_from_halves(weight: Tensor, heads: int) -> Tensor:
-    """Reorder rows (head, half, pair) of queries or keys to (head, pair, half)."""
-    return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+def rope_pairs_from_halves(weight: Tensor, heads: int, share: float = 1.0) -> Tensor:
+    """Reorder rows (head, half, pair) of queries or keys to (head, pair, half).
+
+    share   share of the rows of a head, from its first, that are rotated; the other rows stay
+    """
+    rotated, rest = _rotated_rows(weight, heads, share)
+    return _join_rows(rotated.unflatten(1, (2, -1)).transpose(1, 2), rest)
 
 
-def rope_halves_from_pairs(weight: Tensor, heads: int) -> Tensor:
+def rope_halves_from_pairs(weight: Tensor, heads: int, share: float = 1.0) -> Tensor:
     """Reorder rows (head, pair, half) to (head, half, pair): the inverse function."""
-    return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+    rotated, rest = _rotated_rows(weight, heads, share)
+    return _join_rows(rotated.unflatten(1, (-1, 2)).transpose(1, 2), rest)
+
+
+def _rotated_rows(weight: Tensor, heads: int, share: float) -> tuple[Tensor, Tensor]:
+    rows = weight.unflatten(0, (heads, -1))
+    turned = 2 * round(share * rows.shape[1] / 2)
+    return rows[:, :turned], rows[:, turned:]
+
+
+def _join_rows(rotated: Tensor, rest: Tensor) -> Tensor:
+    return torch.cat([rotated.flatten(1, 2), rest], 1).flatten(0, 1)

@@ -2,8 +2,9 @@
 
 Losses and counts are sums over each document, so that each token counts equally. Entities are counted as in the CoNLL
 tasks. A tag is `O` (outside), or position and type of an entity: `B-town` begins an entity, `I-town` continues it;
-with BIOES, `E-town` ends it and `S-town` is an entity of a single word. Inconsistent sequences are read as conlleval
-reads them: an entity also begins where the type changes, and at an `I-` after `O`.
+with BIOES, `E-town` ends it and `S-town` is an entity of a single word (BILOU writes L and U, BMES writes M for I).
+Inconsistent sequences are read as conlleval reads them: an entity also begins where the type changes, and at an `I-`
+after `O`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from .arrays import NAN, Floats, finite_floats, floats, numbers
 from .base import metric
 
 OUTSIDE = "O"
+POSITIONS = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S", "M": "I"}
+"""Positions in an entity; BILOU and BMES have other letters for some of them."""
+BEGINS, ENDS = ("B", "S"), ("E", "S")  # positions that begin and end an entity
 Sequences = Iterable[Sequence[str]]
 
 
@@ -87,15 +91,25 @@ class Found(NamedTuple):
         return 2 * self.right / total if total else NAN
 
 
+def marks_entity(tag: str) -> bool:
+    """Whether a tag is `O`, or a position and the type of an entity."""
+    return tag == OUTSIDE or (tag[:1] in POSITIONS and tag[1:2] == "-")
+
+
+def split_tag(tag: str) -> tuple[str, str]:
+    """Position (B, I, E, S or O) and type of an entity."""
+    letter, _, kind = tag.partition("-")
+    return (OUTSIDE, "") if letter == OUTSIDE else (POSITIONS.get(letter, letter), kind)
+
+
 def spans(tags: Sequence[str]) -> list[Span]:
     """Entities in the tags of one sample, in order."""
     found: list[Span] = []
     start, before, old = 0, OUTSIDE, ""
     for place, tag in enumerate([*tags, OUTSIDE]):
-        letter, _, kind = str(tag).partition("-")
-        kind = "" if letter == OUTSIDE else kind
+        letter, kind = split_tag(str(tag))
         inside = before != OUTSIDE
-        new = letter in ("B", "S") or before in ("E", "S") or not inside or kind != old
+        new = letter in BEGINS or before in ENDS or not inside or kind != old
         if inside and (new or letter == OUTSIDE):
             found.append(Span(start, place, old))
         if letter != OUTSIDE and new:

@@ -85,6 +85,7 @@ class BlockArguments(AttentionArguments, total=False):
     hidden_dropout: float | None
     extras: Sequence[str]
     residual: bool
+    parallel_residual: bool
 
 
 def block_norm(dim: int, options: BlockArguments, wanted: bool = True) -> nn.Module:
@@ -98,6 +99,7 @@ class Block(nn.Module):
 
         pre:   x <- x + attention(norm(x));   x <- x + cross(norm(x), memory);   x <- x + mlp(norm(x))
         post:  x <- norm(x + attention(x));   x <- norm(x + cross(x, memory));   x <- norm(x + mlp(x))
+        pre, with `parallel_residual`:   x <- x + attention(norm(x)) + mlp(norm(x))      (GPT-NeoX, arXiv 2204.06745)
 
     cross      whether the block attends to a memory, as in a decoder
     mlp_ratio  width of the hidden layer of the MLP divided by `dim`
@@ -128,6 +130,7 @@ class Block(nn.Module):
         drop_path: float = 0.0,
         extras: Sequence[str] = (),
         residual: bool = True,
+        parallel_residual: bool = False,
         **options: Unpack[AttentionArguments],
     ) -> None:
         super().__init__()
@@ -141,7 +144,12 @@ class Block(nn.Module):
         if not residual and (drop_path or "residual_scale" in extras):
             option = f"drop_path {drop_path:g}" if drop_path else "the extra residual_scale"
             raise UserError(f"{option} needs blocks with a residual connection, but residual is False")
-        self.pre, self.residual = norm_position == "pre", residual
+        self.pre, self.residual, self.parallel_residual = norm_position == "pre", residual, parallel_residual
+        if parallel_residual and (cross or not (self.pre and residual) or "residual_scale" in extras):
+            others = {"cross": cross, "norm_position post": not self.pre, "residual False": not residual}
+            found = next((name for name, here in others.items() if here), "the extra residual_scale")
+            message = f"blocks with parallel_residual=True cannot be combined with {found}"
+            raise UserError(message, key="model.parallel_residual")
         bias, epsilon = options.get("bias", True), options.get("epsilon")
         head_scale = "head_scale" in extras
         seldom = dropout if attention_dropout is None else attention_dropout
@@ -180,6 +188,8 @@ class Block(nn.Module):
             store=store,
             watch=inner_watch(watch, "attention"),
         )
+        if self.parallel_residual:
+            return self.join(self.feed(x, ragged), self.settle(y), self.attention_norm, ragged)
         x = self.join(x, self.settle(y), self.attention_norm, ragged)
         if self.cross is not None and self.cross_norm is not None:
             assert memory is not None, "a block with cross-attention needs a memory"

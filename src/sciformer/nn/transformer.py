@@ -52,9 +52,9 @@ class Transformer(nn.Module):
     drop_path rate of stochastic depth at the last block; it grows linearly with depth
     embedding_norm  whether tokens with their positions are normalised before the first block (BERT)
     last_norm       whether a norm follows the last block; only for norm_position pre
-    options         options of Block (norm_position, norm, activation, mlp_ratio, dropout, extras, residual) and of
-                    Attention (kv_heads, head_dim, score, length, qk_norm, bias, epsilon, kernel, compress, places,
-                    lead)
+    options         options of Block (norm_position, norm, activation, mlp_ratio, dropout, extras, residual,
+                    parallel_residual) and of Attention (kv_heads, head_dim, score, length, qk_norm, bias, epsilon,
+                    kernel, compress, places, lead)
 
     Initial weights are normal with standard deviation 0.02, divided by sqrt(2 depth) for the output matrices of
     attention and MLP (GPT-2).
@@ -402,6 +402,9 @@ class TransformerOptions(AttentionTrunkOptions):
     """Rate of stochastic depth at the last block; it grows linearly with depth (default: 0)."""
     residual: bool = True
     """Residual connections around attention and MLP; ASTROMER 1 has none (default: true)."""
+    parallel_residual: bool = False
+    """Compute attention and MLP of a block from the same tokens, as GPT-NeoX does; only for norm_position pre (default:
+    false)."""
     extras: tuple[Literal["head_scale", "output_scale", "attention_norm", "hidden_norm", "residual_scale"], ...] = ()
     """Extra parts of a block from NormFormer. head_scale: a learned scale of each head before the output layer;
     output_scale: a learned scale of each part of the output after this layer (Particle Transformer); attention_norm: a
@@ -422,7 +425,7 @@ class TransformerOptions(AttentionTrunkOptions):
                 message = f"model.compress needs a fixed number of positions, but `tokens.kind: {form.kind}` has none"
                 raise UserError(message, key="model.compress")
             options |= {"compress": self.compress, "places": form.grid_shape, "lead": form.leading}
-        names = ("drop_path", "mlp_ratio", "activation", "extras", "residual", "hidden_dropout")
+        names = ("drop_path", "mlp_ratio", "activation", "extras", "residual", "parallel_residual", "hidden_dropout")
         options |= {name: getattr(self, name) for name in names}
         trunk = Decoder if causal else Encoder
         made = trunk(self.dim, self.depth, self.heads, cross=memory_dim is not None, memory_dim=memory_dim, **options)

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, ModelInputs, stream_name
-from ..data.columns import Array
+from ..data.columns import Array, Lists, Table
 from ..data.dataset import Dataset
 from ..data.random import SampleRandom
 from ..errors import UserError, one_of
@@ -79,6 +79,8 @@ class Objective(Section):
     loss on each rank."""
     preconditions: ClassVar[bool] = False
     """Whether `precondition` transforms the gradients."""
+    row_units: ClassVar[tuple[str, ...]] = ()
+    """Units of a table of predictions besides the sample, which `as_rows` writes; the first is the default."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -199,6 +201,18 @@ class Objective(Section):
         np.add.at(sums, which, values)
         return sums / np.bincount(which).reshape(-1, *[1] * (values.ndim - 1))
 
+    def finish(self, outputs: dict[str, Array]) -> dict[str, Array]:
+        """Outputs of whole samples, after the windows are merged (default: unchanged)."""
+        return outputs
+
+    def as_rows(self, unit: str, predictions: Mapping[str, Any], table: Table) -> dict[str, Array | Lists]:
+        """Predictions as rows of a table, with one of the `row_units`.
+
+        predictions   result of `Run.predict`
+        table         samples from the reader
+        """
+        raise NotImplementedError
+
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
         """Tables of detailed scores (title -> rows); `samples`: sample columns, if known."""
         return {}
@@ -209,8 +223,24 @@ class Objective(Section):
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """Predictions with one entry per sample; the truth is not needed."""
-        message = f"`objective.kind: {self.kind}` has no predictions for samples, so `predict` cannot be used"
-        raise UserError(message, key="objective.kind")
+        self.check_predicts()
+        raise NotImplementedError
+
+    @property
+    def predicts(self) -> bool:
+        """Whether there are predictions for single samples."""
+        return type(self).predict is not Objective.predict
+
+    @property
+    def usage(self) -> str:
+        """Command that uses a trained model."""
+        return "sciformer predict RUN FILES" if self.predicts else "sciformer embed RUN FILES"
+
+    def check_predicts(self) -> None:
+        """Refuse `predict` if there are no predictions for single samples."""
+        if not self.predicts:
+            message = f"`objective.kind: {self.kind}` has no predictions for samples, so `predict` cannot be used"
+            raise UserError(message, hint=f"Use `{self.usage}`.", key="objective.kind")
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
         """Scores of generated sequences, computed when a trained model is evaluated."""

@@ -26,6 +26,10 @@ class NextToken(Objective):
     lookahead: ClassVar[int] = 1
     standard: ClassVar[tuple[str, ...]] = ("perplexity", "token_accuracy")
 
+    @property
+    def usage(self) -> str:
+        return 'sciformer generate RUN --prompt "..."'
+
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Shift the tokens by one: the target of a token is the next token."""
         name = self.asked_stream(batch.streams)

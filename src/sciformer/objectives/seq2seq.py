@@ -47,9 +47,9 @@ class Seq2Seq(Objective):
                 raise UserError(message, hint=f"Set tokens.{role}: true.", key=f"tokens.{role}")
         return {}
 
-    def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        message = f"`objective.kind: {self.kind}` generates texts, so `predict` cannot be used"
-        raise UserError(message, hint="Run `sciformer translate RUN FILE`.", key="objective.kind")
+    @property
+    def usage(self) -> str:
+        return "sciformer translate RUN FILE"
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
         """BLEU and chrF of the generated texts of all samples."""

@@ -11,33 +11,41 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, ModelInputs, StreamView
-from ..data.columns import Array
+from ..data.columns import Array, Lists, Table
 from ..data.dataset import Dataset
 from ..data.random import SampleRandom
 from ..data.token_labels import ITEMS
-from ..metrics.text import entities
+from ..errors import UserError
+from ..metrics.text import OUTSIDE, entities, marks_entity
 from ..nn import TagHead
 from ..nn.losses import IGNORE_INDEX
 from ..tokens.base import Tokens
 from .base import ANSWER, Objective, Outputs, Rows, check_classes, missing_truth
+from .tag_rows import entity_rows, word_rows
+from .viterbi import Transitions, begins_with_position_b, find_transitions, most_probable_tags
 
-OUTSIDE = "O"
+WORDS, ENTITIES = "words", "entities"  # rows of a table of predictions
 
 
 class Tag(Objective):
     """Cross-entropy -sum_w ln p(tag of word w), from the first token of each word.
 
     Each sample has a list of tags, one for each word (or one for each token, if tokens are not parts of words). Tags
-    that are missing in the training data count as errors in the metrics, but not in the loss.
+    that are missing in the training data count as errors in the metrics, but not in the loss. If the tags mark entities
+    (B-place, I-place, O), the most probable valid sequence of tags is predicted.
     """
 
     unit: ClassVar[str] = "tags"
     standard: ClassVar[tuple[str, ...]] = ("entity_f1", "entity_precision", "entity_recall", "token_accuracy")
+    row_units: ClassVar[tuple[str, ...]] = (WORDS, ENTITIES)
 
     label: str = "tags"
     """Column with a list of tags for each sample, one for each word, e.g. B-place, I-place, O (default: tags)."""
     hidden: int | None = Field(default=None, ge=1)
     """Width of the hidden layer of the head (default: a linear head)."""
+    constrained: bool = True
+    """Predict only valid sequences of entity tags, in which I-place follows B-place or I-place (default: true). The
+    scheme IOB1, where entities begin with I-, and tags that mark no entities are predicted word by word."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -53,7 +61,7 @@ class Tag(Objective):
         lists = train.sample_column(self.label)
         tags = sorted({str(tag) for tags in lists for tag in tags})
         check_classes(self.label, "tags", tags)
-        self.state["tags"] = tags
+        self.state.update(tags=tags, begins_with_b=begins_with_position_b(lists))
 
     @property
     def answers(self) -> list[str]:
@@ -62,7 +70,20 @@ class Tag(Objective):
     @property
     def spans(self) -> bool:
         """Whether the tags mark entities: `O`, or position and type (`B-place`)."""
-        return all(tag == OUTSIDE or tag[:2] in ("B-", "I-", "E-", "S-") for tag in self.answers)
+        return all(map(marks_entity, self.answers))
+
+    @property
+    def transitions(self) -> Transitions | None:
+        """Valid sequences of tags; None if all sequences are allowed."""
+        if not (self.constrained and self.spans and self.state.get("begins_with_b", self._every_type_begins)):
+            return None
+        return find_transitions(self.answers)
+
+    @property
+    def _every_type_begins(self) -> bool:
+        """Whether each type of entity has a tag B or S; in IOB1 only some types have."""
+        kinds = {tag[2:]: {other[:1] for other in self.answers if other[1:] == tag[1:]} for tag in self.answers}
+        return all(letters & {"B", "S", "U"} for kind, letters in kinds.items() if kind)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Add the tag number at the first token of each word; no token is hidden."""
@@ -85,7 +106,8 @@ class Tag(Objective):
         """Number of words with a known tag."""
         answer = batch.streams[self.asked_stream(batch.streams)].columns.get(ANSWER)
         if answer is None:
-            raise missing_truth(self.label, key="objective.label")
+            hint = "Each line of a file to evaluate needs a word and its tag; an empty line ends a sentence."
+            raise missing_truth(self.label, key="objective.label").with_fields(hint=hint)
         return float(((answer >= 0) & (answer < len(self.answers))).sum())
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
@@ -100,39 +122,79 @@ class Tag(Objective):
         if not outputs:
             return F.cross_entropy(flat, target.flatten(), ignore_index=IGNORE_INDEX, reduction="sum"), {}
         loss = F.cross_entropy(flat, target.flatten(), ignore_index=IGNORE_INDEX, reduction="none").view_as(target)
-        best = logits.argmax(-1)
-        found = {"loss": loss, "correct": best == answer, "count": answer != IGNORE_INDEX}
+        found = {"loss": loss, "count": answer != IGNORE_INDEX}
         sums = {name: view.pad(part).sum(1) for name, part in found.items()}
-        return loss.sum(), {**sums, **_tags_of_words(best, view)}
+        return loss.sum(), {**sums, **self._scores(logits, view)}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         view = inputs.view(self.stream)
-        return _tags_of_words(model.heads["tag"](model.tokens(model.encode(view))).argmax(-1), view)
+        return self._scores(model.heads["tag"](model.tokens(model.encode(view))).float(), view)
+
+    def _scores(self, logits: Tensor, view: StreamView) -> Outputs:
+        """Log probabilities of tags (B, N, K), and words (B, N) that begin at a token.
+
+        If every sequence of tags is allowed, only the largest log probability (B, N, 1) is kept, and its tag (B, N).
+        """
+        item = _without_padding(view.columns["item"], view, -1) + 1  # padding is 0, so that it becomes -1 below
+        scores = view.pad(logits.log_softmax(-1))
+        found = {"item": view.pad(item) - 1}
+        if self.transitions is not None:
+            return {**found, "scores": scores}
+        return {**found, "scores": scores.amax(-1, keepdim=True), "tag": scores.argmax(-1)}
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Lists of tag names, one for each word; "" for words outside this window."""
-        tags, found = np.array(self.answers), dict(outputs)
-        numbers, items = (found.pop(name).astype(np.int64) for name in ("tag", "item"))
-        named = np.empty(len(numbers), object)
-        for row, size in enumerate(samples[ITEMS]):
-            here = items[row] >= 0
-            named[row] = np.full(int(size), "", tags.dtype)
-            named[row][items[row][here]] = tags[numbers[row][here]]
-        found["tags"] = named
+        """Scores and tag numbers as lists, one entry per word; NaN outside of this window."""
+        found = dict(outputs)
+        items = found.pop("item").astype(np.int64)
+        for name in ("scores", "tag"):
+            if name in found:
+                found[name] = _by_word(found[name].astype(np.float32), items, samples[ITEMS])
         if self.label in samples:
             found["truth"] = samples[self.label]
         return found
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Sum the counts and join the lists of windows; words without tokens get `O`."""
+        """Sum the counts and join the lists of windows."""
         if values.dtype != object:
             return super().merge(values, which, count) * np.bincount(which)
         merged = np.empty(count, object)
         for row, one in zip(which, values):
-            merged[row] = one if merged[row] is None else np.where(merged[row] == "", one, merged[row])
-        rest = OUTSIDE if OUTSIDE in self.answers else self.answers[0]
-        merged[:] = [np.where(one == "", rest, one) for one in merged]
+            lacks = merged[row] is not None and one.dtype.kind == "f" and np.isnan(merged[row])
+            merged[row] = one if merged[row] is None else np.where(lacks, one, merged[row])
         return merged
+
+    def finish(self, outputs: dict[str, Array]) -> dict[str, Array]:
+        """Names and probabilities of the predicted tags.
+
+        A word without tokens is `O`, with the probability NaN.
+        """
+        if "scores" not in outputs:  # no samples
+            return outputs
+        found, tags = dict(outputs), np.array(self.answers)
+        rest = self.answers.index(OUTSIDE) if OUTSIDE in self.answers else 0
+        transitions, scores, numbers = self.transitions, found.pop("scores"), found.pop("tag", None)
+        found |= {name: np.empty(len(scores), object) for name in ("tags", "probability")}
+        for row, one in enumerate(scores):
+            lost = np.isnan(one[:, 0])
+            if numbers is not None:
+                path = np.where(lost, rest, numbers[row]).astype(np.int64)
+                best = one[:, 0]
+            else:
+                sure = np.where(np.arange(len(tags)) == rest, 0.0, -np.inf)
+                path = most_probable_tags(np.where(lost[:, None], sure, one), transitions)
+                best = one[np.arange(len(one)), path]
+            found["tags"][row], found["probability"][row] = tags[path], np.exp(best)
+        if "count" in found:  # an evaluation
+            rows = zip(found["tags"], found["truth"], found["probability"])
+            found["correct"] = np.array([int((tag == truth)[~np.isnan(p)].sum()) for tag, truth, p in rows])
+        return found
+
+    def as_rows(self, unit: str, predictions: Mapping[str, Any], table: Table) -> dict[str, Array | Lists]:
+        if unit == ENTITIES and not self.spans:
+            message = "the tags of this run mark no entities: an entity is written as B-place, I-place"
+            raise UserError(message, hint=f"Write a row per word: --rows {WORDS}", key="--rows")
+        given = {name: column for name, column in predictions.items() if name != self.label or name == "tags"}
+        return entity_rows(given, table) if unit == ENTITIES else word_rows(given, table)
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
         """Precision, recall and F1 of each entity type."""
@@ -151,7 +213,15 @@ def _without_padding(column: Tensor, view: StreamView, none: int) -> Tensor:
     return column if view.real is None else column.masked_fill(~view.real, none)
 
 
-def _tags_of_words(best: Tensor, view: StreamView) -> Outputs:
-    """Tag of each token (B, N), and number of the word that begins there (else -1)."""
-    item = _without_padding(view.columns["item"], view, -1) + 1  # padding is 0, so that it becomes -1 below
-    return {"tag": view.pad(best), "item": view.pad(item) - 1}
+def _by_word(values: Array, items: Array, sizes: Array) -> Array:
+    """Lists of token values (B, N, ...) by word, NaN for words without a token.
+
+    items   word that begins with a token (B, N), else -1
+    sizes   number of words of each sample
+    """
+    made = np.empty(len(values), object)
+    for row, size in enumerate(sizes):
+        here = items[row] >= 0
+        made[row] = np.full((int(size), *values.shape[2:]), np.nan, np.float32)
+        made[row][items[row][here]] = values[row][here]
+    return made

@@ -38,6 +38,7 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
         "ecsv": "sciformer.files.formats.memory:ECSV",
         "fits": "sciformer.files.formats.fits:FITS",
         "hdf5": "sciformer.files.formats.hdf5:HDF5",
+        "jsonl": "sciformer.files.formats.jsonlines:JSONLINES",
         "npz": "sciformer.files.formats.npz:NPZ",
         "parquet": "sciformer.files.formats.parquet:PARQUET",
         "root": "sciformer.files.formats.root:ROOT",

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -153,6 +154,13 @@ LATIN = "café ".encode("latin1") * 200
     [
         ("a.csv", "text,label\na,b\n" * 3, ("10 samples", 5), ""),
         ("a.csv", "text,name\n" + "".join(f"t {i},n{i}\n" for i in range(30)), ("2 to 15", "`name` with 30"), ""),
+        ("a.tsv", "text\tlabel\n" + "".join(f"t {i}\tc{i}\n" for i in range(12)), ("2 to 6", "`label` with 12"), ""),
+        ("a.csv", "colour,size\n" + "red,1\nblue,2\n" * 9, ("`colour`", "numbers"), "--data.text"),
+        ("a.csv", "Word,POS,Tag\n" + "Ada,NN,B-per\nran,VB,O\n" * 9, ("a word and a tag",), "tab"),
+        ("a.csv", "Ada,B-per\nran,O\n" * 9, ("a word and a tag",), "tab"),
+        ("a.jsonl", '{"tokens": ["Ada", "ran"], "ner_tags": ["B-per", "O"]}\n' * 20, ("lists of words",), "tab"),
+        ("a.csv", "time,mag\n" + "nan,2.5\n" * 9, ("table of numbers, 2", "9 of them NaN"), "lightcurves"),
+        ("a.dat", "# time mag\n" + "1.0 2.5\n" * 9, ("table of numbers, 2",), "--data.kind text"),
         ("a.conll", "a O\nb\n", ("2 columns", "line 2"), ""),
         ("a.txt", b"short", (500, "not 5"), ""),
         ("a.txt", LATIN, ("UTF-8", "a.txt"), "--data.errors replace"),
@@ -163,6 +171,86 @@ def test_what_readers_refuse_is_refused(tmp_path, name, text, mentions, hint):
     with refuses(*mentions, hint=hint):
         new("text", [name])
     assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+LONG = [f"a {'very ' * (1 + i % 5)}long text of number {i}" for i in range(40)]
+LAYOUTS = {  # head, cells of a row; columns of text and label, keys of `data`
+    "usual names": ("text\tlabel", "{text}\t{label}", "text", "label", {}),
+    "a phrase as label": ("text\tlabel", "{text}\tit is {label}", "text", "label", {}),
+    "tweets": ("tweet_id\tTweet\tAirline_Sentiment", "{i}\t{text}\t{label}", "Tweet", "Airline_Sentiment", {}),
+    "names of other words": ("headline\toutcome", "{text}\t{label}", "headline", "outcome", {}),
+    "unknown names": ("id\tanekdote\tart", "{i}\t{text}\t{label}", "anekdote", "art", {"text": "anekdote"}),
+    "two texts": ("body\tcomment\tlabel", "{i}\t{text}\t{label}", "comment", "label", {"text": "comment"}),
+    "a name at the end": ("x\treview_text\tis_spam", "{i}\t{text}\t{label}", "review_text", "is_spam", {}),
+    "no names": ("", "{i}\t{text}\t{label}", "column_1", "column_2", {"columns": ["column_0", "text", "label"]}),
+    "a pair": ("premise\thypothesis\tlabel", "{text}\t{text} x\t{label}", "premise and hypothesis", "label", {}),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".data"])
+def test_columns_of_labelled_texts_are_found(tmp_path, layout, suffix):
+    head, row, text, label, keys = LAYOUTS[layout]
+    lines = [row.format(i=i, text=one, label="ab"[i % 2]) for i, one in enumerate(LONG)]
+    table = "\n".join([*([head] if head else []), *lines])
+    write(tmp_path / f"a{suffix}", table.replace("\t", ",") if suffix == ".csv" else table)
+    told = []
+    recipe = Recipe.load(new("text", [f"a{suffix}"], log=told.append))
+    ours = label if "unknown" in layout else "label"
+    assert (recipe.data.kind, recipe.objective.kind, recipe.objective.label) == ("lines", "classify", ours)
+    assert {key: getattr(recipe.data, key) for key in keys} == keys
+    assert recipe.tokens.column == (["text", "hypothesis"] if layout == "a pair" else "text")
+    (columns,) = [line for line in told if line.startswith("Columns: ")]
+    assert re.sub(r" \([a-z ]+\)", "", columns) == f"Columns: text = {text}, label = {label}."
+    assert any(line.startswith(f"Objective classify: `{ours}` has 2 different values: ") for line in told)
+    opened = recipe.data.open().sources["train"]
+    assert sum(opened.sizes) == 36
+    assert {*opened.load(0)[ours]} == ({"it is a", "it is b"} if "phrase" in layout else {"a", "b"})
+
+
+@pytest.mark.parametrize("head", ["", "word\ttag\n", "Token\tNER\n"])
+def test_a_word_and_a_tag_in_each_line_of_a_tsv_are_a_tagged_file(tmp_path, head):
+    write(tmp_path / "a.tsv", head + "Ada\tB-per\nran\tO\n\n" * 30)
+    told = []
+    recipe = Recipe.load(new("text", ["a.tsv"], log=told.append))
+    assert (recipe.data.kind, recipe.objective.kind, recipe.train.best) == ("conll", "tag", "entity_f1")
+    assert told[0].startswith("Found: 30 sentences, 60 words, 2 tags")
+    assert any(line.startswith("Objective tag: ") for line in told)
+
+
+def test_numbers_are_text_if_the_user_says_so(tmp_path):
+    write(tmp_path / "a.txt", "1.5 2.5\n" * 100)
+    recipe = Recipe.load(new("text", ["a.txt"], changes={"data.kind": "text"}))
+    assert recipe.objective.kind == "next_token"
+
+
+PARTS = {
+    "valid": ("valid", "val", "dev", "devel", "development", "validation", "Dev", "devset", "val_set", "tune"),
+    "test": ("test", "test2018", "newstest2014", "eval", "tst", "TEST", "test_2016_flickr", "testset"),
+}
+FORMS = {
+    "lm.txt": "The text runs on and on, over many lines.\n" * 40,
+    "table.tsv": "text\tlabel\n" + "".join(f"a text {i}\t{'ab'[i % 2]}\n" for i in range(20)),
+    "words.conll": "Ada\tB-per\nran\tO\n\n" * 20,
+    "pairs.en": "\n".join(ENGLISH),
+    "classes.neg": "\n".join(f"text {i}" for i in range(20)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("style", ["{}", "corpus.{}", "{}/data"])
+def test_parts_of_every_layout(tmp_path, form, part, style):
+    suffix = Path(form).suffix
+    suffixes = {".en": (".en", ".de"), ".neg": (".neg", ".pos")}.get(suffix, (suffix,))
+    for word in PARTS[part] if style == "{}" else PARTS[part][:1]:
+        names = [f"{style.format(name)}{one}" for name in ("train", word) for one in suffixes]
+        for name in names:
+            write(tmp_path / name, FORMS[form])
+        data = Recipe.load(new("text", names, "made.yaml", overwrite=True)).data
+        mark = ".{}" if len(suffixes) > 1 else suffix
+        assert (data.files, getattr(data, part)) == ([style.format("train") + mark], [style.format(word) + mark])
+        assert not data.extra_parts
 
 
 # The form of files
@@ -178,6 +266,9 @@ def test_what_readers_refuse_is_refused(tmp_path, name, text, mentions, hint):
         ("x.en x.de x.fr", ["en", "de", "fr"], ["x.{}"]),
         ("rt.neg.gz rt.pos.gz", ["neg", "pos"], ["rt.{}.gz"]),
         ("one.txt two.txt", ["one", "two"], ["{}.txt"]),
+        ("en/train.txt de/train.txt en/dev.txt de/dev.txt", ["en", "de"], ["{}/train.txt", "{}/dev.txt"]),
+        ("dev.en-US dev.de-DE", ["en-US", "de-DE"], ["dev.{}"]),
+        ("set-EN.txt set-DE.txt", ["EN", "DE"], ["set-{}.txt"]),
         *(
             (names, None, None)
             for names in ("train.txt valid.txt", "a.en b.de", "a/x.en b/x.de", "x.en x.de y.en", "a")
@@ -206,6 +297,11 @@ BOTH = "\n".join(f"{a}\t{b}" for a, b in zip(ENGLISH, GERMAN))
     [
         ("a.txt", BOTH, ["source", "target"]),
         ("a.tsv.gz", "en\tde\n" + BOTH, ["en", "de"]),
+        ("a.tsv", "English\tGerman\n" + BOTH, ["English", "German"]),
+        ("a.tsv", "text_en\ttext_de\n" + BOTH, ["text_en", "text_de"]),
+        ("a.tsv", "Hello\tHallo\n" + BOTH, ["source", "target"]),
+        ("a.tsv", "text\tlabel\n" + BOTH, []),
+        ("a.tsv", "review\tverdict\n" + BOTH, []),
         ("a.tsv", "\n".join(f"{a}\t{i % 2}" for i, a in enumerate(ENGLISH)), []),
         ("a.tsv", "\n".join(f"{i}\t{a}" for i, a in enumerate(ENGLISH)), []),
         ("a.tsv", BOTH.replace("\t", "\t\t"), []),

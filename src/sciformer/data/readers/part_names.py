@@ -18,7 +18,7 @@ from ..source import STANDARD_PARTS
 
 PART_WORDS = {
     **dict.fromkeys(("train", "training", "trn", "trainval"), "train"),
-    **dict.fromkeys(("valid", "val", "dev", "devel", "development", "validation", "testa"), "valid"),
+    **dict.fromkeys(("valid", "val", "dev", "devel", "development", "validation", "testa", "tune", "tuning"), "valid"),
     **dict.fromkeys(("test", "tst", "testing", "testb", "eval", "evaluation", "t10k"), "test"),
 }
 PART_WORD = re.compile(rf"(news)?({'|'.join(PART_WORDS)})(?:set|data)?(\d*)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -36,6 +36,7 @@ class Parts(TaggedFiles):
 
     what: ClassVar[str] = "text files"
     unit: ClassVar[str] = "line"
+    reading_keys: ClassVar[tuple[str, ...]] = ("errors",)
 
     files: list[str] = Field(default_factory=list)
     """Training files: names or globs; .gz files are decompressed."""
@@ -81,10 +82,15 @@ class Parts(TaggedFiles):
         return rows
 
     def paths(self) -> list[Path]:
-        return [path for names in self.named().values() for path in find_files(names, self.what)]
+        """Files of all parts."""
+        return [path for names in self.named().values() for path in self.expand(names)]
+
+    def expand(self, names: Sequence[str | Path]) -> list[Path]:
+        """Files that names stand for."""
+        return find_files(names, self.what)
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        return Memory(self.table(files, training=False))
+        return Memory(self.table(files, training=False), self.replaced(self.expand(files)))
 
     def divided(self, table: Table) -> dict[str, Rows]:
         """Split the rows of the training files into parts; equal texts stay together."""
@@ -118,6 +124,18 @@ class Parts(TaggedFiles):
             return []
         counts = {path: broken(path) for path in dict.fromkeys(paths)}
         return [f"{count:,} invalid bytes in {path} are read as U+FFFD." for path, count in counts.items() if count]
+
+
+def place_columns(files: Sequence[Path], lines: Sequence[int], names: Collection[str]) -> dict[str, Array]:
+    """Columns `line` and, for several files, `file`.
+
+    names   columns that exist already: if `line` is among them, the new column is `line_of_file`
+    """
+    found: dict[str, Array] = {}
+    if len(set(files)) > 1:
+        found["file"] = np.array([str(file) for file in files], str)
+    found["line"] = np.array(lines, np.int64)
+    return {f"{name}_of_file" if name in names else name: column for name, column in found.items()}
 
 
 def strings(values: Sequence[str]) -> Array:

@@ -11,6 +11,7 @@ FIELD = Field(
         "parallel": ".readers.pairs:Parallel",
         "text": ".readers.running:TextFiles",
     },
+    format={"tagged": ".conll:CONLL"},
     simulation={"copying_memory": ".simulate.recall:Recall", "pronouns": ".simulate.pronouns:Pronouns"},
     new={"text": ".new:TEXT"},
     importers=(".interop.huggingface:IMPORTER",),

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...data.columns import Table
-from ...data.readers.part_names import part_of
+from ...data.readers.part_names import name_words, part_of
 from ...data.readers.text_parts import Errors, read_lines, read_text
 from ...data.source import pieces
 from ...errors import UserError
-from ...files.formats.delimited import DELIMITED_SUFFIXES, form_of
+from ...files.formats.delimited import form_of, is_number
 from ...inspection.cost import format_large
+from ...metrics.text import marks_entity
 from ...recipe import guess
 from ...recipe.given import Given
 from ...recipe.page import Found, Page
+from ...recipe.registry import names as known_kinds
 from .readers.labelled import Lines
 from .readers.pairs import COLUMN_MARK, Parallel
+from .readers.roles import PAIRS, Contents, find_header, find_role, find_texts
 from .readers.running import TextFiles
 from .readers.tagged import Columns
 from .tokens import text_column
 
 MAX_SAMPLE_BYTES = 1 << 25  # bytes of text used for the statistics
+MAX_ROWS = 2000  # rows of a table used to find its columns
 MAX_CHARACTERS = 1000  # number of different characters above which bytes are the unit
 MIN_TRAINING_CHARACTERS = 500  # smallest text to train on
 MAX_LINES = 512  # separate lines in a batch
@@ -46,21 +51,36 @@ def guess_text(names: list[str], paths: list[Path], given: Given) -> Page:
     if found and (kind == "parallel" or (kind is None and are_translations(found, errors))):
         return guess_translation(given.parts(found.names), given.listed("data.columns") or found.values, paths, given)
     parts = given.parts([str(path) for path in paths])
+    if kind is None:
+        check_not_numbers(paths[0], errors)
+    if kind == "conll" or (kind is None and is_tagged(paths[0], errors)):
+        return guess_tagger(parts, paths, given)
     if kind in (None, "parallel"):
         columns = given.listed("data.columns") if kind else []
         if columns := columns or tab_separated_columns(paths[0], errors):
             return guess_translation(parts, columns, paths, given)
-    if kind == "lines" or (kind is None and all(_bare_suffix(path) in DELIMITED_SUFFIXES for path in paths)):
-        section = given.section(Lines, {"kind": "lines"}, **guess.part_fields({"train": parts["train"]}))
-        table = section.read(parts["train"]).load(0)
-        if len(table) > 1:
-            return guess_classifier(parts, paths, given)
-        seen = _TextCounts([table])
-        data = [Found("data.kind", "lines", "a table with a single column of texts"), *guess.files(parts)]
-        return _guess_gpt(paths, seen, seen.total_characters(0), data, "texts in a table")
-    if kind == "conll" or (kind is None and is_tagged(paths[0], errors)):
-        return guess_tagger(parts, paths, given)
+    if kind == "lines" or (kind is None and all(form_of(path, read_text(path, errors)) for path in paths)):
+        return _guess_table(parts, paths, given)
     return _guess_running_text(names, parts, paths, given)
+
+
+def _guess_table(parts: dict[str, list[str]], paths: list[Path], given: Given) -> Page:
+    """Recipe for a table: a classifier or a regression, or a language model for texts alone."""
+    section = given.section(Lines, {"kind": "lines"}, **guess.part_fields({"train": parts["train"]}))
+    names, rows = section.named_rows(parts["train"][0])
+    if not rows or len(rows[0]) > 1:
+        return guess_classifier(parts, paths, given)
+    table = section.read(parts["train"]).load(0)
+    seen = _TextCounts([table])
+    data = [Found("data.kind", "lines", "a table with a single column of texts"), *guess.files(parts)]
+    page = _guess_gpt(paths, seen, seen.total_characters(0), data, given, "texts in a table")
+    return replace(page, roles={"text": names[0]} if names else {})
+
+
+def _describe_objective(given: Given, kind: str, why: str) -> str:
+    """Line on the objective and the reason for it."""
+    asked = given.get("objective.kind")
+    return f"Objective {kind}: {why}." if asked in (None, kind) else f"Objective {asked}: given."
 
 
 def _load(section: Any) -> tuple[dict[str, Any], int, list[str]]:
@@ -92,7 +112,8 @@ def _guess_running_text(names: list[str], parts: dict[str, list[str]], paths: li
     longest = int(np.quantile(seen.lengths, 0.99)) if alone else 0
     data = [*guess.files(parts), documents, *split]
     held = 0.1 * ("valid" not in parts) + 0.1 * keep  # as in `split`, or in the base recipe
-    return _guess_gpt(paths, seen, characters, data, "separate lines" if alone else "running text", longest, held)
+    what = "separate lines" if alone else "running text"
+    return _guess_gpt(paths, seen, characters, data, given, what, longest, held)
 
 
 class _TextCounts:
@@ -128,6 +149,7 @@ def _guess_gpt(
     seen: _TextCounts,
     characters: int,
     data: list[Found],
+    given: Given,
     what: str,
     longest: int = 0,
     held: float = 0.1,
@@ -163,6 +185,7 @@ def _guess_gpt(
     notes = [f"Found: {amount} of {what} in UTF-8, {different} different characters."]
     if characters >= max(GPT_SIZES):
         notes.append("Training on a CPU takes hours; model.dim 128 and tokens.context 64 are faster.")
+    notes.append(_describe_objective(given, "next_token", "the text has no labels, no tags and no translation"))
     return Page("GPT", paths, amount, notes, "text/gpt-char", found)
 
 
@@ -198,31 +221,119 @@ def _round_up(number: float, steps: Sequence[int]) -> int:
 def guess_classifier(parts: dict[str, list[str]], paths: list[Path], given: Given, classes: Sequence[str] = ()) -> Page:
     """Recipe of an encoder that predicts the label or value of a text."""
     files = {name: list[str]() for name in classes}
-    section = given.section(
-        Lines, {"kind": "lines", "classes": files}, **guess.part_fields(parts), labels_per_class=None
-    )
-    table, count, told = _load(section)
-    ask, label = _find_question(table, count, given)
+    options = {"kind": "lines", "classes": files}
+    fixed = {**guess.part_fields(parts), "labels_per_class": None}
+    roles = Roles() if classes else find_roles(given.section(Lines, options, **fixed), parts["train"][0], given)
+    table, count, told = _load(given.section(Lines, {**options, **roles.keys}, **fixed))
+    texts = ["text", *roles.texts[1:]]
+    ask, label = _find_question({name: column for name, column in table.items() if name not in texts}, count, given)
     values = ask.kind == "regress"
-    columns = [f"`{name}` ({len(np.unique(column))} different)" for name, column in table.items() if name != "text"]
+    columns = [f"`{name}` ({len(np.unique(column))} different)" for name, column in table.items() if name not in texts]
     found = [
         Found("data.kind", "lines", "texts with a label"),
         *guess.files(parts),
         Found("data.classes", files or None, f"one file per class; the class replaces {COLUMN_MARK} in the file names"),
+        *(Found(f"data.{key}", value, roles.why.get(key, "")) for key, value in roles.keys.items()),
         *guess.split(parts, count, "texts", "equal ones"),
-        *_encoder_keys(table["text"], count, "texts", lower=True),
+        Found("tokens.column", texts if len(texts) > 1 else None, "with a separator between them"),
+        *_encoder_keys([" ".join(row) for row in zip(*(table[name] for name in texts))], count, "texts", lower=True),
         *guess.training(count, 20 if count < 2000 else 10, ENCODER_BATCHES, "loss" if values else "accuracy", parts),
         *ask.found,
     ]
     notes = [f"Found: {count:,} texts, with columns {guess.list_names(columns)}.", *ask.notes, *told]
-    roles, unused = section.roles(parts["train"][0]), [name for name in table if name not in ("text", label)]
-    roles |= {"label" if ask.kind == "classify" else "target": roles.get(label, label)}
-    return Page(f"{label} of texts", paths, f"{count:,} texts", notes, "text/sentiment-scratch", found, roles, unused)
+    notes.append(_describe_objective(given, ask.kind, ask.found[0].why))
+    theirs = roles.label if label == "label" and roles.label else label
+    shown = {"text": " and ".join(map(roles.describe, roles.texts))} if roles.texts else {}
+    shown |= {"target" if values else "label": roles.describe(theirs)} if theirs and not classes else {}
+    unused = [name for name in roles.names if name not in (*roles.texts, theirs)]
+    return Page(f"{theirs} of texts", paths, f"{count:,} texts", notes, "text/sentiment-scratch", found, shown, unused)
 
 
-def _find_question(table: Mapping[str, Any], count: int, given: Given) -> tuple[guess.Question, str]:
+class Roles(NamedTuple):
+    """Roles of the columns of a table.
+
+    names    columns of the files
+    texts    columns with texts; the reader calls the first `text`
+    label    column with the label; the reader calls it `label`
+    keys     keys of `data` with these columns, if the reader does not find them itself
+    why      reason for a column or a key
+    """
+
+    names: Sequence[str] = ()
+    texts: Sequence[str] = ()
+    label: str = ""
+    keys: Mapping[str, Any] = {}
+    why: Mapping[str, str] = {}
+
+    def describe(self, column: str) -> str:
+        """A column, with the reason for its role."""
+        why = self.why.get(column, "")
+        return f"{column} ({why})" if why and column not in ("text", "label") else column
+
+
+def find_roles(section: Lines, file: str, given: Given) -> Roles:
+    """Roles of the columns of a file, by their names, or else by their contents."""
+    head, rows = section.named_rows(file)
+    width = len(rows[0]) if rows else len(head)
+    names = head or [f"column_{number}" for number in range(width)]
+    contents = {name: Contents.of([row[place] for row in rows[:MAX_ROWS]]) for place, name in enumerate(names)}
+    _check_no_words(file, head, rows[:MAX_ROWS])
+    texts, how = [], "given"
+    if name := given.get("data.text"):
+        texts = [str(name)]
+    elif pair := next((pair for pair in PAIRS if {*pair} <= {name.lower() for name in head}), ()):
+        texts, how = [next(name for name in head if name.lower() == one) for one in pair], "by their names"
+    else:
+        hits = [name for name in find_role("text", head) if not contents[name].numbers]
+        texts, how = hits[:1], "by its name"
+        if len(hits) != 1:
+            texts, how = find_texts({name: contents[name] for name in hits or names})[:1], "the longest texts"
+    if not texts:
+        listed = ", ".join(f"`{name}` ({describe_contents(one)})" for name, one in contents.items())
+        message = f"{file} has no column of texts, but {listed}"
+        raise UserError(message, hint="Choose it with --data.text NAME.", key="data.text", file=file)
+    rest = [name for name in names if name not in texts]
+    label, why = str(given.get("data.label") or ""), dict.fromkeys(texts, how if head else "by its contents")
+    if not label:
+        hits = find_role("label", rest) if head else [name for name in rest if _is_few(contents[name])]
+        label = next((name for name in hits if _is_few(contents[name])), next(iter(hits), ""))
+    if label:
+        why[label] = "given" if "data.label" in given else "by its name" if head else "few different values"
+    keys: dict[str, Any] = {}
+    if head:
+        found = {"text": find_role("text", head), "label": find_role("label", [n for n in head if n != texts[0]])}
+        keys = {role: name for role, name in (("text", texts[0]), ("label", label)) if name and found[role] != [name]}
+    elif width > 1 and (width > 2 or not label):
+        keys = {"columns": [{texts[0]: "text", label: "label"}.get(name, name) for name in names]}
+        why["columns"] = "no header line; names in the order of the columns"
+    return Roles(names, texts, label, keys, {**why, **{key: why.get(name, "") for key, name in keys.items() if head}})
+
+
+def describe_contents(one: Contents) -> str:
+    """Contents of a column in words."""
+    return "numbers" if one.numbers else f"{one.different:,} different values"
+
+
+def _is_few(one: Contents) -> bool:
+    """Whether the values of a column may be classes: few of them, and each occurs again."""
+    return 2 <= one.different <= min(guess.MAX_CLASSES, max(2, one.count // 2))
+
+
+def _check_no_words(file: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Refuse a table with a word and a tag in each row."""
+    words, tags = find_role("word", head), find_role("tag", head)
+    listed = bool(rows) and any(cell.startswith("[") and cell.endswith("]") for cell in rows[0])
+    column = [row[-1] for row in rows]
+    tagged = len(rows) >= guess.MIN_SAMPLES and all(map(marks_entity, column)) and len(set(column)) > 1
+    if (words and tags) or (tagged and all(" " not in cell for row in rows for cell in row)):
+        form = "lists of words and tags" if listed else "a word and a tag in each row"
+        message = f"{file} has {form}, but words with tags are read from CoNLL files only"
+        hint = "Write a word, a tab and its tag in each line, and an empty line after each sentence."
+        raise UserError(message, hint=hint, file=file)
+
+
+def _find_question(columns: Mapping[str, Any], count: int, given: Given) -> tuple[guess.Question, str]:
     """Objective of labelled texts, and its column."""
-    columns = {name: column for name, column in table.items() if name != "text"}
     sizes = {name: len(np.unique(column)) for name, column in columns.items()}
     real = [name for name, column in columns.items() if column.dtype.kind == "f" and np.isfinite(column).all()]
     most = min(guess.MAX_CLASSES, max(2, count // 2))
@@ -233,10 +344,11 @@ def _find_question(table: Mapping[str, Any], count: int, given: Given) -> tuple[
         label = given.get("objective.label") or (first if first in few else next(iter(few), ""))
         if not label or (label != first and label in few and "objective.kind" not in given):
             listed = ", ".join(f"`{name}` with {size:,}" for name, size in list(sizes.items())[:8])
-            found = f"columns with their different values: {listed or 'none besides `text`'}"
-            return f"No classes: no column has 2 to {most:,} different names or whole numbers; {found}."
-        shown = ", ".join(map(str, np.unique(table[label])[:8])) if label in table else ""
-        return guess.classify(label, f"`{label}` has {sizes.get(label, 'some')} different values: {shown}")
+            found = f"columns with their different values: {listed or 'none besides the text'}"
+            return f"No classes: no column of the {count:,} texts has 2 to {most:,} different values; {found}."
+        shown = ", ".join(map(str, np.unique(columns[label])[:8])) if label in columns else ""
+        asked = guess.classify(label, f"`{label}` has {sizes.get(label, 'some')} different values: {shown}")
+        return asked._replace(notes=guess.rare_classes(columns[label], "texts") if label in columns else [])
 
     def regress() -> guess.Question | str:
         aim = next(iter(given.listed("objective.targets")), first if first in real else next(iter(real), ""))
@@ -255,7 +367,7 @@ def guess_tagger(parts: dict[str, list[str]], paths: list[Path], given: Given) -
     options = {"kind": "conll", "words": words, "tags": tags, "comments": universal}
     table, count, told = _load(given.section(Columns, options, **guess.part_fields(parts)))
     kinds = sorted(set(table["tags"].values.tolist()))
-    spans = all(kind == "O" or kind[1:2] == "-" for kind in kinds)
+    spans = all(map(marks_entity, kinds))
     texts = [" ".join(words) for words in text_column(table, "words")[0]]
     found = [
         Found("data.kind", "conll", "one word per line, empty lines between sentences"),
@@ -270,7 +382,9 @@ def guess_tagger(parts: dict[str, list[str]], paths: list[Path], given: Given) -
         Found("objective.kind", "tag", "entities, with tags B-... and I-..." if spans else "one tag per word"),
     ]
     amount, number = f"{count:,} sentences", len(table["words"].values)
-    notes = [f"Found: {amount}, {number:,} words, {len(kinds)} tags: {', '.join(kinds[:12])}", *told]
+    notes = [f"Found: {amount}, {number:,} words, {len(kinds)} tags: {', '.join(kinds[:12])}.", *told]
+    why = "a word and its tag in each line" + ("; the tags mark entities" if spans else "")
+    notes.append(_describe_objective(given, "tag", why))
     return Page("tags of words", paths, amount, notes, "text/tagging", found)
 
 
@@ -318,6 +432,8 @@ def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: li
     ]
     counted = f"{words[source]:,} and {words[target]:,} words, {different:,} different"
     notes = [f"Found: {count:,} pairs of lines, {counted}.", *told]
+    pair = "files of equal length with lines that match" if marked else "two texts in each line, separated by a tab"
+    notes.append(_describe_objective(given, "translate", pair))
     return Page(f"{source} to {target}", paths, f"{count:,} pairs", notes, base, found)
 
 
@@ -328,10 +444,19 @@ _CODES = """src tgt trg source target af am ar az be bg bn bs ca cs cy da de el 
     he hi hr hu hy id ig is it ja ka kk km ko la lo lt lv mk ml mn mr ms mt my nb ne nl nn no pa pl pt ro ru si sk sl so
     sq sr sv sw ta te th tl tr uk ur uz vi xh yo zh zu"""
 LANGUAGE_CODES = frozenset(_CODES.split())
+_LANGUAGES = """arabic chinese czech danish dutch english finnish french german greek hebrew hindi hungarian italian
+    japanese korean latin norwegian polish portuguese romanian russian spanish swedish turkish ukrainian deutsch
+    english español français italiano nederlands polski português input output translation original"""
+LANGUAGE_WORDS = LANGUAGE_CODES | {*_LANGUAGES.split()}
+"""Words in the column names of translations."""
 CLASS_NAMES = {"pos", "neg", "positive", "negative", "neutral", "ham", "spam", "true", "false", "real", "fake"}
 TAGGED_FORMATS = {".conll": (0, None), ".conllu": (1, 3), ".iob": (0, None), ".iob2": (0, None), ".bio": (0, None)}
 MIN_LENGTH_CORRELATION = 0.3  # smallest correlation of line lengths of translations
 MIN_ALIGNED_LINES = 8  # smallest number of lines for a correlation
+
+
+# A hyphen between a language and a country (en-US) does not separate words.
+NAME_SEPARATOR = re.compile(r"([/.]|[-_](?!(?<=[._/-][a-z]{2}[-_])[A-Z]{2}(?![A-Za-z])))")
 
 
 class NamePattern(NamedTuple):
@@ -344,16 +469,16 @@ class NamePattern(NamedTuple):
 def find_name_pattern(paths: Sequence[Path]) -> NamePattern | None:
     """Find the word in which file names differ (train.en, train.de); None if unclear.
 
-    The words must be the same in all sets of files.
+    It may be a folder (en/train.txt, de/train.txt). The words must be the same in all sets of files.
     """
-    words = [re.split(r"([._-])", path.name) for path in paths]
+    words = [NAME_SEPARATOR.split(path.as_posix()) for path in paths]
     for place in range(1, max(map(len, words)) + 1, 2):
         sets: dict[str, list[str]] = {}
-        for path, parts in zip(paths, words):
+        for parts in words:
             if len(parts) < place:
                 return None
             name = "".join([*parts[: len(parts) - place], COLUMN_MARK, *parts[len(parts) - place + 1 :]])
-            sets.setdefault(str(path.with_name(name)), []).append(parts[-place])
+            sets.setdefault(name, []).append(parts[-place])
         values = next(iter(sets.values()))
         alike = all(sorted(found) == sorted(values) for found in sets.values())
         told = any(part_of(value) for value in values)
@@ -372,7 +497,7 @@ def lines_match(one: Sequence[str], other: Sequence[str]) -> bool:
 
 def are_translations(found: NamePattern, errors: Errors = "strict") -> bool:
     """Whether the files of a name pattern are translations of each other."""
-    if LANGUAGE_CODES.issuperset(found.values):
+    if LANGUAGE_CODES.issuperset(re.split("[-_]", value)[0].lower() for value in found.values):
         return True
     first, second = (read_lines(Path(found.names[0].replace(COLUMN_MARK, value)), errors) for value in found.values[:2])
     return not CLASS_NAMES.issuperset(found.values) and lines_match(first, second)
@@ -388,21 +513,47 @@ def tab_separated_columns(path: Path, errors: Errors = "strict") -> list[str]:
     head = [cell.strip() for cell in rows[0]]
     if LANGUAGE_CODES.issuperset(head):
         return head
+    named = all(LANGUAGE_WORDS & {*name_words(cell)} and len(cell.split()) < 3 for cell in head) and head[0] != head[1]
+    if not named and find_role("label", find_header(rows)):
+        return []
+    rows = rows[named:]
     varied = all(2 * len({row[place] for row in rows}) > len(rows) for place in (0, 1))
     worded = all(sum(" " in row[place].strip() for row in rows) > 0.5 * len(rows) for place in (0, 1))
-    return ["source", "target"] if varied and worded and lines_match(*zip(*rows)) else []
+    if not (varied and worded and lines_match(*zip(*rows))):
+        return []
+    return head if named else ["source", "target"]
 
 
 def is_tagged(path: Path, errors: Errors = "strict") -> bool:
     """Whether a file has a word and tag per line, and empty lines between sentences."""
     if _bare_suffix(path) in TAGGED_FORMATS:
         return True
+    if _bare_suffix(path) in (".csv", ".jsonl", ".ndjson", ".json"):
+        return False
     lines = [line.strip() for line in read_text(path, errors).split("\n", 20_000)[:20_000]]
     rows = [re.split(r"[ \t]+", line) for line in lines if line and not line.startswith("-DOCSTART-")]
     if len(rows) < 10 or "" not in lines[:-1] or len({len(row) for row in rows}) > 1 or len(rows[0]) < 2:
         return False
     tags = {row[-1] for row in rows}
     return len(tags) <= 0.2 * len(rows) and ("O" in tags or len(tags) < 100 < len(rows))
+
+
+def check_not_numbers(path: Path, errors: Errors = "strict") -> None:
+    """Refuse a table of numbers."""
+    lines = read_text(path, errors).split("\n", MAX_ROWS)[:MAX_ROWS]
+    filled = [line for line in lines if line.strip() and not line.startswith("#")]
+    rows = [re.split(r"[,;|\s]+", line.strip(",;| \t")) for line in filled]
+    if len(rows) > 2 and not all(map(is_number, rows[0])):  # a header line
+        rows = rows[1:]
+    widths = {len(row) for row in rows}
+    if len(rows) < 3 or widths == {1} or len(widths) > 1 or not all(is_number(cell) for row in rows for cell in row):
+        return
+    missing = sum(cell.lower() == "nan" for row in rows for cell in row)
+    nan = f" ({missing:,} of them NaN)" if missing else ""
+    message = f"{path} is a table of numbers, {widths.pop()} in each line{nan}, and not text"
+    kinds = ", ".join(name for name in known_kinds("new") if name != "text")
+    hint = f"Write sciformer new KIND {path} with another kind: {kinds}. To train on its characters: --data.kind text"
+    raise UserError(message, hint=hint, file=path)
 
 
 TEXT = guess.Guess(guess_text)

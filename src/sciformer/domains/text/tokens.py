@@ -341,7 +341,8 @@ def _flatten(parts: list[Array]) -> Array:
 def text_column(table: Table, name: str) -> tuple[list[Any], bool]:
     """Texts of a column, and whether each text is a list of words."""
     if name not in table:
-        raise UserError(f"the data have no column `{name}`; their columns are {', '.join(table)}")
+        message = f"the data have no column `{name}`; their columns are {', '.join(table)}"
+        raise UserError(message, hint=f"Name a file with `{name}` too.")
     column = table[name]
     if not isinstance(column, Lists):
         return [str(text) for text in column], False

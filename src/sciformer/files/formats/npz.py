@@ -18,6 +18,8 @@ from ..packages import reading
 from .base import Format, Layout, TablePart, TableWriter
 from .padded import PaddedFile, flat_arrays
 
+MAX_STRING_CHARACTERS = 1000
+
 
 def write_arrays(path: Path, columns: Mapping[str, Any], advice: str, packed: bool = False) -> None:
     """Write columns atomically to an .npz file; `packed` compresses it."""
@@ -87,7 +89,10 @@ class NPZFile(PaddedFile):
 
 
 class NPZWriter(TableWriter):
-    """NPZ writer: a compressed array for each column, kept in memory until `close`."""
+    """NPZ writer: a compressed array for each column, kept in memory until `close`.
+
+    All strings of an array have the width of the longest; strings of more than 1,000 characters end with … there.
+    """
 
     tabular = False
 
@@ -100,7 +105,9 @@ class NPZWriter(TableWriter):
 
     def close(self, about: Mapping[str, Array]) -> None:
         joined = {name: np.concatenate(parts) for name, parts in self.parts.items()}
-        columns = {name: column.astype(str) if column.dtype.kind == "O" else column for name, column in joined.items()}
+        columns = {
+            name: _fixed_width(column) if column.dtype.kind == "O" else column for name, column in joined.items()
+        }
         with self.path.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **columns, **about)
 
@@ -112,6 +119,12 @@ class NPZWriter(TableWriter):
         arrays = read_arrays(part.path)
         about = {name: arrays.pop(name) for name in part.about}
         return [arrays], about
+
+
+def _fixed_width(texts: Array) -> Array:
+    """Array of strings of equal width, at most `MAX_STRING_CHARACTERS`."""
+    size = MAX_STRING_CHARACTERS
+    return np.array([text if len(text) <= size else f"{text[: size - 1]}…" for text in texts.tolist()], str)
 
 
 NPZ = Format("NPZ", (".npz",), writer=NPZWriter, reader=NPZFile, magic=(b"PK\x03\x04",))

@@ -18,6 +18,7 @@ from tests.models.sections import model_keys
 BERT = {"kind": "encoder", "norm_position": "post", "embedding_norm": True, "readout_layer": True}
 GPT = {"kind": "decoder"}
 LLAMA = {"kind": "decoder", "norm": "rms", "position": "rotary", "activation": "swiglu", "bias": False}
+NEOX = {"kind": "decoder", "position": "rotary", "parallel_residual": True}
 SUBWORDS = {"vocabulary": 300, "begin": True, "end": True}
 RUNS = {
     "bert": (BERT, {"unit": "wordpiece", **SUBWORDS}, "masked"),
@@ -33,6 +34,9 @@ RUNS = {
         {"unit": "unigram"},
         "next_token",
     ),
+    "neox": (NEOX | {"rotary_share": 0.5}, {"unit": "bpe", **SUBWORDS}, "next_token"),
+    "neox, in turn": (NEOX | {"parallel_residual": False, "rotary_base": 100.0}, {"tie": False}, "next_token"),
+    "neox without biases": (NEOX | {"bias": False, "activation": "gelu_tanh"}, {}, "next_token"),
     "llama with wide heads": (LLAMA | {"head_dim": 8, "rotary_base": 100.0}, {"tie": False}, "next_token"),
 }
 
@@ -84,7 +88,8 @@ REFUSED = {
     "model.embedding_norm: false": (BERT | {"embedding_norm": False}, {}, "masked"),
     "model.pool: class_token": (BERT | {"pool": "class_token"}, {}, "masked"),
     "tokens.scale: true": (BERT, {"scale": True}, "masked"),
-    "model.position: rotary": (GPT | {"position": "rotary"}, {}, "next_token"),
+    "model.position: sinusoidal": (GPT | {"position": "sinusoidal"}, {}, "next_token"),
+    "model.position: learned": (NEOX | {"position": "learned"}, {}, "next_token"),
     "model.kv_heads: 2": (GPT | {"kv_heads": 2}, {}, "next_token"),
     "model.window: 3": (LLAMA | {"window": 3}, {}, "next_token"),
     "model.qk_norm: rms": (LLAMA | {"qk_norm": "rms"}, {}, "next_token"),

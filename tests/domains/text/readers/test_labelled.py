@@ -190,10 +190,16 @@ def test_other_files_need_no_label(tmp_path):
         found = section.read([write(tmp_path / name, text)]).load(0)
         return {key: list(column) for key, column in found.items()}
 
-    assert read("a.txt", "one\n\ntwo") == {"text": ["one", "", "two"]}
-    assert read("a.tsv", "x\tone\n") == {"text": ["one"], "label": ["x"]}
-    assert read("a.csv", 'text\n"one, two"\n') == {"text": ["one, two"]}
-    assert read("a.jsonl", '{"text": "one"}\n{"text": "two", "who": null}') == {"text": ["one", "two"], "who": ["", ""]}
+    assert read("a.txt", "one\n\ntwo") == {"line": [1, 2, 3], "text": ["one", "", "two"]}
+    assert read("a.tsv", "\n\nx\tone\n") == {"line": [3], "text": ["one"], "label": ["x"]}
+    assert read("a.csv", 'text\n"one,\n two"\nthree\n') == {"line": [2, 4], "text": ["one,\n two", "three"]}
+    two = '{"text": "one"}\n{"text": "two", "who": null}'
+    assert read("a.jsonl", two) == {"line": [1, 2], "text": ["one", "two"], "who": ["", ""]}
+    table = lines("gone.tsv").read([write(tmp_path / "b.csv", "text,line\none,7\n")]).load(0)
+    assert {key: list(column) for key, column in table.items()} == {"line_of_file": [2], "text": ["one"], "line": [7]}
+    both = section.read([write(tmp_path / f"{name}.txt", "one\ntwo") for name in "cd"]).load(0)
+    assert list(both["file"]) == [str(tmp_path / name) for name in ("c.txt", "c.txt", "d.txt", "d.txt")]
+    assert list(both["line"]) == [1, 2, 1, 2]
 
 
 def test_columns_must_agree(tmp_path):

@@ -76,12 +76,18 @@ def test_other_columns_and_comments(tmp_path):
         ("a\nb\n", {}, ["column 0", "1", "'a'"], {"hint": "data.tags"}),
         ("a O\nb O\n", {"tags": 2}, ["column 0", "column 2", "'a O'"], {"key": "data.tags", "hint": "data.words"}),
         (b"a\tO\nb\xff\tO\n", {}, ["ff 09 4f 0a", "byte 5"], {"line": 2}),
+        ("a good film\tpos\na bad film\tneg\n", {}, ["column 0"], {"key": "data.kind", "hint": "lines"}),
     ],
 )
 def test_broken_files_name_the_line(tmp_path, text, options, mentions, fields):
     name = write(tmp_path / "a.conll", text)
     with refuses(name, *mentions, file=name, **fields):
         columns(name, **options).open()
+
+
+def test_a_line_with_the_names_of_the_columns_is_skipped(tmp_path):
+    assert found(write(tmp_path / "a.tsv", "Word\tTag\nAda\tB-per\n\nran\tO\n")) == [[("Ada", "B-per")], [("ran", "O")]]
+    assert found(write(tmp_path / "b.tsv", "word\tNN\n")) == [[("word", "NN")]]
 
 
 def test_a_hash_is_a_word_and_empty_lines_are_no_sentence(tmp_path):
@@ -110,7 +116,12 @@ def test_files_of_their_own_and_files_without_tags(tmp_path, monkeypatch):
     assert [note.split(" are ")[0] for note in opened.notes] == [f"1 of 2 sentences of {part}" for part in given]
     assert list(opened.fingerprint) == [f"{tmp_path}/a.conll", f"{tmp_path}/b.conll"]
     bare = columns("gone").read([write(tmp_path / "c.txt", "one\ntwo\n\nthree\n")]).load(0)
-    assert list(bare) == ["words"]
+    assert list(bare) == ["sentence", "words", "line", "start", "end"]
+    assert {name: bare[name].values.tolist() for name in ("line", "start", "end")} == {
+        "line": [1, 2, 4],
+        "start": [0, 4, 0],
+        "end": [3, 7, 5],
+    }
     assert (bare["words"].values.tolist(), bare["words"].lengths.tolist()) == (["one", "two", "three"], [2, 1])
     assert sentences(columns("gone").read(["b.conll"]).load(0)) == [[("b", "O")], [("c", "O")]]
     with refuses("2 of 5"):

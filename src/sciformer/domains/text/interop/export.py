@@ -9,7 +9,7 @@ from ....training.folder import Folder
 from ....training.weights import load_weights
 from ..subwords import TOKENIZER_FILE, tokenizers_package
 from ..tokens import Text
-from .families import BERT, GPT2, LLAMA, Family
+from .families import BERT, GPT2, GPT_NEOX, LLAMA, Family
 
 EXPORTED_FILES = ("config.json", "model.safetensors", TOKENIZER_FILE, "tokenizer_config.json")
 SHARED_TOKEN_NAMES = {"padding": "pad", "unknown": "unk", "mask": "mask"}  # Hugging Face names by role
@@ -45,7 +45,9 @@ def nearest_family(run: Run) -> Family:
         raise UserError(message, key="model.kind")
     theirs = {"norm": "rms", "position": "rotary", "activation": "swiglu"}
     likeness = sum(getattr(model, key, None) == value for key, value in theirs.items())
-    return LLAMA if likeness >= 2 else GPT2
+    if likeness >= 2:
+        return LLAMA
+    return GPT_NEOX if getattr(model, "parallel_residual", False) or model.position == "rotary" else GPT2
 
 
 EXPORTER = Exporter("huggingface", "text", has_tokens(Text), EXPORTED_FILES, write)

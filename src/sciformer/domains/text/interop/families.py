@@ -1,4 +1,4 @@
-"""Hugging Face model families as tables of names: BERT, GPT-2, Llama."""
+"""Hugging Face model families as tables of names: BERT, GPT-2, Llama, GPT-NeoX."""
 
 from __future__ import annotations
 
@@ -115,7 +115,11 @@ class Family:
         refuse_recipe(recipe, self.architecture, self.needs)
         named = to_theirs(self.links(recipe), weights)
         whole = {name if name.startswith(HEAD) else self.prefix + name: tensor for name, tensor in named.items()}
-        return Written(self.config(recipe, weights), whole)
+        return Written(self.config(recipe, weights), self.file_names(whole, recipe.model))
+
+    def file_names(self, tensors: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
+        """Weights as the files of the family store them (default: unchanged)."""
+        return tensors
 
 
 def tie_embedding(tensors: dict[str, Tensor], head: str, embedding: str, config: Config, default: bool) -> bool:
@@ -352,12 +356,17 @@ class Llama(Family):
         }
 
 
-def rotary_base(config: Config) -> float:
-    """Base of the rotary positions, from old and new configuration formats."""
-    base = config.get("rope_theta", 10_000.0, float, int)
+def rotary_base(config: Config, name: str = "rope_theta", apart: str = "") -> float:
+    """Base of the rotary positions, from old and new configuration formats.
+
+    name    key of the base in old configurations
+    apart   parameter that is read elsewhere
+    """
+    base = config.get(name, 10_000.0, float, int)
     for key in ("rope_parameters", "rope_scaling"):
         found: dict[str, Any] = dict(config.get(key, {}, dict))
         base = found.pop("rope_theta", base)
+        found.pop(apart, None)
         kind = found.pop("rope_type", found.pop("type", "default"))
         if kind != "default" or any(value is not None for value in found.values()):
             must = f"`{key}` in {config.where} must have the type default, not {config.values[key]}"
@@ -405,4 +414,105 @@ LLAMA = Llama(
     biased=False,
     norm_suffixes=WEIGHT,
     needs={**DECODER_NEEDS, "model.norm": "rms", "model.position": "rotary", "model.activation": "swiglu"},
+)
+
+
+class GptNeoX(Family):
+    """GPT-NeoX (arXiv 2204.06745) and Pythia: parallel blocks, rotary positions, biases.
+
+    Queries, keys and values of a head are neighbours in one matrix (head, 3, width). Only the first part of a head is
+    rotated.
+    """
+
+    def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
+        """Weights by name, with queries, keys and values apart; missing biases are zeros."""
+        found = {f"{HEAD}.weight" if name == NEOX_HEAD else name: tensor for name, tensor in tensors.items()}
+        found = super().canonical_names(found, config, notes)
+        heads = config.size("num_attention_heads")
+        for name in [name for name in found if name.rpartition(".")[0].endswith(NEOX_QKV)]:
+            before, kind = name.removesuffix("." + name.rpartition(".")[2])[: -len(NEOX_QKV)], name.rpartition(".")[2]
+            whole = found.pop(name)
+            if whole.shape[0] % (3 * heads):
+                raise config.error(f"`{name}` has {whole.shape[0]} rows, which {heads} heads cannot share")
+            parts = whole.unflatten(0, (heads, 3, -1)).unbind(1)
+            found |= {f"{before}{part}.{kind}": rows.flatten(0, 1) for part, rows in zip(NEOX_PARTS, parts)}
+        lacking = [name for name in found if name.endswith(".weight") and "attention." in name]
+        lacking = [name for name in lacking if name[:-6] + "bias" not in found]
+        found |= {name[:-6] + "bias": torch.zeros(found[name].shape[0]) for name in lacking}
+        if lacking:
+            notes.append(f"{len(lacking)} layers without bias get a bias of zeros")
+        return found
+
+    def file_names(self, tensors: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
+        """Weights by name, with queries, keys and values of each head in one matrix."""
+        made = {NEOX_HEAD if name == f"{HEAD}.weight" else name: tensor for name, tensor in tensors.items()}
+        for name in [name for name in made if f".{NEOX_PARTS[0]}." in name]:
+            names = [name.replace(f".{NEOX_PARTS[0]}.", f".{part}.") for part in NEOX_PARTS]
+            parts = [made.pop(one).unflatten(0, (model.heads, -1)) for one in names]
+            made[name.replace(NEOX_PARTS[0], NEOX_QKV)] = torch.stack(parts, 1).flatten(0, 2).contiguous()
+        return made
+
+    def sections(self, tensors: dict[str, Tensor], config: Config) -> Sections:
+        made = super().sections(tensors, config)
+        model = made["model"]
+        base = rotary_base(config, "rotary_emb_base", apart="partial_rotary_factor")
+        share = config.get("rotary_pct", 0.25, float, int)
+        share = dict(config.get("rope_parameters", {}, dict)).get("partial_rotary_factor", share)
+        width = model["dim"] // model["heads"]
+        rotated = int(width * share)
+        if rotated < 2 or rotated % 2:
+            raise config.error(f"`rotary_pct` in {config.where} rotates {rotated} numbers of a head, not pairs of them")
+        parallel = config.get("use_parallel_residual", True, bool)
+        model |= {"rotary_base": base, "rotary_share": rotated / width, "parallel_residual": parallel}
+        return made
+
+    def config(self, recipe: Recipe, weights: Mapping[str, Tensor]) -> dict[str, Any]:
+        model = recipe.model
+        base, share = float(model.rotary_base), float(model.rotary_share)
+        return super().config(recipe, weights) | {
+            "use_parallel_residual": model.parallel_residual,
+            "attention_bias": True,
+            "rotary_emb_base": base,
+            "rotary_pct": share,
+            "rope_parameters": {"rope_theta": base, "rope_type": "default", "partial_rotary_factor": share},
+        }
+
+
+NEOX_HEAD, NEOX_QKV = "embed_out.weight", "attention.query_key_value"
+NEOX_PARTS = ("attention.query", "attention.key", "attention.value")
+GPT_NEOX = GptNeoX(
+    name="gpt_neox",
+    architecture="GPTNeoXForCausalLM",
+    prefix="gpt_neox.",
+    dropped=r"score\.|classifier\.|qa_outputs\.",
+    buffers=r"(layers\.\d+\.attention\.)?(bias|masked_bias|rotary_emb\.inv_freq)$",
+    embedding="embed_in",
+    positions="",
+    norm="final_layer_norm",
+    blocks="layers.{}.",
+    block={
+        "attention.qkv": NEOX_PARTS,
+        "attention.out": ("attention.dense",),
+        "attention_norm": ("input_layernorm",),
+        "mlp.up": ("mlp.dense_h_to_4h",),
+        "mlp.down": ("mlp.dense_4h_to_h",),
+        "mlp_norm": ("post_attention_layernorm",),
+    },
+    fixed={"attention_bias": (False, True)},  # read from the weights
+    keys=SizeKeys(
+        dropout="hidden_dropout",
+        attention_dropout="attention_dropout",
+        default_epsilon=1e-5,
+        default_dropout=0.0,
+    ),
+    model={"kind": "decoder", "position": "rotary"},
+    context=("max_position_embeddings", 2048),
+    tied=False,
+    needs={
+        **DECODER_NEEDS,
+        **PLAIN_NEEDS,
+        "model.position": "rotary",
+        "model.parallel_residual": (True, False),
+        "model.rotary_share": lambda recipe: getattr(recipe.model, "rotary_share", 1.0),
+    },
 )

@@ -17,12 +17,13 @@ from ....interop.reading import read_config, read_json, read_pooling, read_tenso
 from ....interop.weight_map import from_theirs
 from ....recipe import Recipe
 from ..subwords import TOKENIZER_FILE, load_subwords, read_tokenizer_text
-from .families import BERT, EMBEDDING_WEIGHT, GPT2, LLAMA, ROBERTA, Family
+from .families import BERT, EMBEDDING_WEIGHT, GPT2, GPT_NEOX, LLAMA, ROBERTA, Family
 
 FAMILIES: dict[str, Family] = {
     "bert": BERT,
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA),
     "gpt2": GPT2,
+    "gpt_neox": GPT_NEOX,
     **dict.fromkeys(("llama", "mistral", "qwen2"), LLAMA),
 }
 UNITS_BY_MODEL = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram", "WordLevel": "words"}

@@ -11,20 +11,22 @@ import numpy as np
 from pydantic import Field
 
 from ....data.columns import Array, Table
-from ....data.readers.text_parts import Parts, read_lines, strings
+from ....data.fileset import split_tag
+from ....data.readers.text_parts import Parts, place_columns, read_lines, strings
 from ....data.source import find_files, locate
 from ....data.split import Rows, Split, sample_per_class
 from ....errors import UserError, nearest, one_of
 from ....files.formats.delimited import Format, Grid, read_rows, typed
 from .pairs import COLUMN_MARK
+from .roles import find_header, find_role
 
-TEXT_NAMES = "text sentence review content message tweet comment body phrase utterance title"
-LABEL_NAMES = "label labels class category sentiment polarity target intent topic rating tag"
 MIN_GUESS_ROWS = 10  # minimum rows to find the label column by its number of different values
 
 
 class Lines(Parts):
     """Labelled texts: columns `text` and `label`, and further columns by name.
+
+    A file of texts of a single class is named CLASS:FILE.
 
     All texts are held in memory. A random split keeps equal texts in one part.
     """
@@ -32,6 +34,7 @@ class Lines(Parts):
     what: ClassVar[str] = "files of labelled lines"
     unit: ClassVar[str] = "text"
     column_keys: ClassVar[tuple[str, ...]] = ("text", "label")
+    reading_keys: ClassVar[tuple[str, ...]] = ("errors", "format", "columns")
     renames_columns: ClassVar[bool] = True
 
     split: Split = Split()
@@ -57,9 +60,8 @@ class Lines(Parts):
         found = super().named()
         return {**found, "train": [*found["train"], *itertools.chain(*self.classes.values())]}
 
-    def paths(self) -> list[Path]:
-        names = [name for part in self.named().values() for _, name in self._labelled(part)]
-        return find_files(names, self.what)
+    def expand(self, names: Sequence[str | Path]) -> list[Path]:
+        return find_files([name for _, name in self._labelled(names)], self.what)
 
     def absolute_paths(self) -> Self:
         classes = {label: [locate(name) for name in names] for label, names in self.classes.items()}
@@ -86,30 +88,37 @@ class Lines(Parts):
         """(class, file name) pairs; the class is "" for files with a label column."""
         own = {locate(name): label for label, given in self.classes.items() for name in given}
         found = []
-        for name in map(str, names):
-            labels = list(self.classes) if COLUMN_MARK in name else [own.get(locate(name), "")]
+        for tag, name in map(split_tag, names):
+            labels = list(self.classes) if COLUMN_MARK in name else [tag or own.get(locate(name), "")]
             found += [(label, name.replace(COLUMN_MARK, label)) for label in labels]
         return found
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        tables: list[tuple[Path, dict[str, list[str]]]] = []
+        tables: list[tuple[Path, dict[str, list[str]], list[int]]] = []
         for label, name in self._labelled(names or find_files(names, self.what)):
             for path in find_files([name], self.what):
                 if label:
-                    texts = [line.strip() for line in read_lines(path, self.errors) if line.strip()]
-                    tables.append((path, {"text": texts, "label": [label] * len(texts)}))
+                    numbered = {
+                        n: line.strip() for n, line in enumerate(read_lines(path, self.errors), 1) if line.strip()
+                    }
+                    columns = {"text": [*numbered.values()], "label": [label] * len(numbered)}
+                    tables.append((path, columns, [*numbered]))
                 else:
-                    tables.append((path, self._columns(path, training)))
-        first, found = tables[0]
-        for path, columns in tables:
+                    tables.append((path, *self._columns(path, training)))
+        first, found, _ = tables[0]
+        for path, columns, _ in tables:
             if set(columns) != set(found):
                 message = f"{path} has the columns {', '.join(columns)}, but {first} has {', '.join(found)}"
                 raise UserError(message, hint="Every file must have the same columns.", file=path)
-        joined = {name: [cell for _, columns in tables for cell in columns[name]] for name in found}
-        return {name: strings(cells) if name == "text" else typed(cells) for name, cells in joined.items()}
+        joined = {name: [cell for _, columns, _ in tables for cell in columns[name]] for name in found}
+        made = {name: strings(cells) if name == "text" else typed(cells) for name, cells in joined.items()}
+        if training:
+            return made
+        places = [(path, line) for path, _, lines in tables for line in lines]
+        return place_columns([path for path, _ in places], [line for _, line in places], made) | made
 
-    def _columns(self, path: Path, training: bool) -> dict[str, list[str]]:
-        """Columns of one file, with text and label renamed to `text` and `label`."""
+    def _columns(self, path: Path, training: bool) -> tuple[dict[str, list[str]], list[int]]:
+        """Columns of one file, with text and label renamed, and the line of each row."""
         grid = read_rows(path, self.format, self.errors)
         names, rows, lines = self._names(grid, path)
         unnamed = grid.names is None and len(rows) == len(grid.rows)
@@ -124,9 +133,9 @@ class Lines(Parts):
             one_of(f"--map {ours}, a column of {path},", theirs, found, key="--map")
             found[ours] = found.pop(theirs)
         for line, cell in zip(lines, found.get("label", [])):
-            if training and not cell:
+            if training and not cell and "label" in self.state.get("truth", ["label"]):
                 raise UserError(f"line {line} of {path} has no label", file=path, line=line)
-        return found
+        return found, lines
 
     def _names(self, grid: Grid, path: Path) -> tuple[list[str], list[list[str]], list[int]]:
         """Column names, rows without the header, and the line number of each row."""
@@ -137,11 +146,8 @@ class Lines(Parts):
                 raise UserError(f"{given}, but {path} has {grid.width} columns", key="data.columns", file=path)
             names, here = self.columns, rows[0] == self.columns
             rows, lines = rows[here:], lines[here:]
-        if names is None and rows and not grid.plain:
-            usual = {*TEXT_NAMES.split(), *LABEL_NAMES.split(), self.text.lower(), self.label.lower()} - {""}
-            cells = [cell.strip().lstrip("#").strip() for cell in rows[0]]
-            if len(set(cells)) == len(cells) and any(cell.lower() in usual for cell in cells):  # a header
-                names, rows, lines = cells, rows[1:], lines[1:]
+        if names is None and rows and not grid.plain and (cells := find_header(rows, {self.text, self.label} - {""})):
+            names, rows, lines = cells, rows[1:], lines[1:]
         if names is None:
             return self._guessed(rows, path), rows, lines
         if double := [name for place, name in enumerate(names) if name in names[:place]]:
@@ -153,27 +159,25 @@ class Lines(Parts):
 
     def _text_and_label(self, names: Sequence[str], path: Path) -> tuple[str, str]:
         """Columns of the text and of the label; the label is empty if there is none."""
-        text = self._one(self.text, TEXT_NAMES.split(), names, "text", path)
-        return text, self._one(self.label, LABEL_NAMES.split(), [one for one in names if one != text], "label", path)
+        text = self._one(self.text, names, "text", path)
+        return text, self._one(self.label, [one for one in names if one != text], "label", path)
 
-    def roles(self, name: str) -> dict[str, str]:
-        """Column of a file for text and label; empty for files without a header."""
-        path = Path(name).expanduser()
-        grid = read_rows(path, self.format, self.errors) if path.is_file() else None
-        if grid is None or not grid.rows:
-            return {}
-        head = grid.names or [cell.strip().lstrip("#").strip() for cell in grid.rows[0]]
-        headed = grid.names is not None or len(self._names(grid, path)[1]) < len(grid.rows)
-        return dict(zip(("text", "label"), self._text_and_label(head, path))) if headed else {}
+    def named_rows(self, name: str | Path) -> tuple[list[str], list[list[str]]]:
+        """Column names of a file, none if it has no header line, and its rows."""
+        (path,) = find_files([name], self.what)
+        grid = read_rows(path, self.format, self.errors)
+        if grid.names is not None or grid.plain:
+            return grid.names or [], grid.rows
+        head = self.columns or find_header(grid.rows, {self.text, self.label} - {""})
+        return head, grid.rows[bool(head and grid.rows[0] == head) :]
 
-    def _one(self, given: str, usual: Sequence[str], names: Sequence[str], what: str, path: Path) -> str:
+    def _one(self, given: str, names: Sequence[str], what: str, path: Path) -> str:
         if given:
             one_of(f"data.{what}, a column of {path},", given, names, key=f"data.{what}")
             return given
-        hits = [name for name in names if name.lower() in usual]
-        exact = [name for name in hits if name.lower() == what]
-        if len(exact) == 1 or len(hits) == 1:
-            return (exact or hits)[0]
+        hits = find_role(what, names)
+        if len(hits) == 1:
+            return hits[0]
         if not hits and (len(names) == 1 or what == "label"):  # an objective may want another column
             return names[0] if len(names) == 1 and what == "text" else ""
         message = (

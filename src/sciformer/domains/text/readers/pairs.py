@@ -57,9 +57,10 @@ class Parallel(Parts):
         joined = _concatenate_columns([self._pairs(given, some=not training) for given in meant.values()])
         return {column: strings(texts) for column, texts in joined.items()}
 
-    def paths(self) -> list[Path]:
-        names = [wide for names in self.named().values() for name in names for wide in self._fill_mark(name).values()]
-        return find_files(names, self.what)
+    def expand(self, names: Sequence[str | Path]) -> list[Path]:
+        """Files that names stand for; a file for prediction may lack some columns."""
+        found = [self._existing_files(self._fill_mark(str(name))) for name in names]
+        return find_files([name for files in found for name in files.values()], self.what)
 
     def group(self, table: Table) -> Array | None:
         return np.asarray(table[self.columns[0]])

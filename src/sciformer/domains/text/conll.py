@@ -1,0 +1,42 @@
+"""CoNLL files: a word and its tags per line, an empty line after each sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+
+from ...data.columns import Array, Lists, Table
+from ...errors import UserError
+from ...files.formats.base import Format, TableWriter
+
+
+class CoNLLWriter(TableWriter):
+    """CoNLL writer: lists of strings, as cells separated by tabs.
+
+    Columns of numbers and of single values are left out.
+    """
+
+    def __init__(self, path: Path, table: Table) -> None:
+        if not self._lists(table):
+            message = "a .conll file has a line per word, but these predictions have no lists of words"
+            raise UserError(message, hint="Write .csv, .jsonl or .parquet.", key="--out")
+        self.file = path.open("w", encoding="utf-8", newline="\n")
+
+    def _lists(self, table: Table) -> list[Lists]:
+        lists = [column for column in table.values() if isinstance(column, Lists)]
+        return [column for column in lists if column.values.dtype.kind in "OU"]
+
+    def add(self, table: Table) -> None:
+        columns = self._lists(table)
+        rows = zip(*(column.values for column in columns))
+        for length in columns[0].lengths.tolist():
+            for row in islice(rows, length):
+                self.file.write("\t".join(" ".join(str(cell).split()) for cell in row) + "\n")
+            self.file.write("\n")
+
+    def close(self, about: Mapping[str, Array]) -> None:
+        self.file.close()
+
+
+CONLL = Format("CoNLL", (".conll",), writer=CoNLLWriter)

@@ -1,0 +1,52 @@
+"""JSON lines: an object per row."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...data.columns import Array, Lists, Table, rows_of
+from .base import Column, Format, TableWriter, as_text
+
+
+class JSONLinesWriter(TableWriter):
+    """JSON writer: an object for each row; lists and arrays are lists, NaN is null."""
+
+    tabular = False
+
+    def __init__(self, path: Path, table: Table) -> None:
+        self.file = path.open("w", encoding="utf-8")
+
+    def add(self, table: Table) -> None:
+        columns = [_values(column) for column in table.values()]
+        for row in zip(*columns) if columns else [()] * rows_of(table):
+            self.file.write(json.dumps(dict(zip(table, row)), ensure_ascii=False, allow_nan=False) + "\n")
+
+    def close(self, about: Mapping[str, Array]) -> None:
+        self.file.close()
+
+
+def _values(column: Column) -> list[Any]:
+    """Entries of a column as values of JSON."""
+    if isinstance(column, Lists):
+        values, stops = _values(column.values), column.lengths.cumsum().tolist()
+        return [values[stop - length : stop] for stop, length in zip(stops, column.lengths.tolist())]
+    if column.dtype.kind in "OS":
+        return as_text(column).tolist()
+    if column.dtype == np.float32:
+        column = np.array([float(str(value)) for value in column.ravel()]).reshape(column.shape)  # the fewest digits
+    return [_without_nan(value) for value in column.tolist()]
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_nan(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+JSONLINES = Format("JSON lines", (".jsonl",), writer=JSONLinesWriter)
