@@ -117,10 +117,12 @@ def assert_plain(value: Any, where: str) -> None:
 
 
 def is_record(value: Any) -> bool:
-    """Whether a value is a record of the log: a step, numbers by name, and the lists of LOGGED_LISTS."""
+    """Whether a value is a record of the log: a step, a time, numbers by name, and the lists of LOGGED_LISTS."""
     plain = type(value) is dict and type(value.get("step", 0)) is int
     return plain and all(
-        type(item) in (int, float, bool) or (type(item) is list and name in LOGGED_LISTS)
+        type(item) in (int, float, bool)
+        or (type(item) is list and name in LOGGED_LISTS)
+        or (type(item) is str and name == "time")
         for name, item in value.items()
     )
 

@@ -161,7 +161,7 @@ def test_the_form_of_a_file_is_found(tmp_path, name, text, words):
 
 def test_tables_without_a_column_of_texts_are_refused(tagger, tmp_path):
     file = write(tmp_path / "a.csv", "colour,size\nred,small\nblue,big\n")
-    with refuses("`colour`", hint=".txt", file=file):
+    with refuses("colour | size", hint=".txt", file=file):
         Run(tagger).predict([file])
 
 

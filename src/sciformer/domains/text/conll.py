@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
-from ...data.columns import Array, Lists, Table
+from ...data.columns import Lists, Table
 from ...errors import UserError
-from ...files.formats.base import Format, TableWriter
+from ...files.formats.base import Format, LineWriter
 
 
-class CoNLLWriter(TableWriter):
+class CoNLLWriter(LineWriter):
     """CoNLL writer: lists of strings, as cells separated by tabs.
 
     Columns of numbers and of single values are left out.
@@ -34,9 +33,6 @@ class CoNLLWriter(TableWriter):
             for row in islice(rows, length):
                 self.file.write("\t".join(" ".join(str(cell).split()) for cell in row) + "\n")
             self.file.write("\n")
-
-    def close(self, about: Mapping[str, Array]) -> None:
-        self.file.close()
 
 
 CONLL = Format("CoNLL", (".conll",), writer=CoNLLWriter)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -88,6 +89,22 @@ class TableWriter:
         """Tables as they were added to a file, and the arrays that describe the whole table."""
         message = f"files of this format cannot be merged: {part.path}"
         raise UserError(message, hint="Use each file for itself, or predict in another format.", file=part.path)
+
+
+class LineWriter(TableWriter):
+    """Writer of lines of text without a header; merged files are the files one after the other."""
+
+    file: TextIO
+
+    def close(self, about: Mapping[str, Array]) -> None:
+        self.file.close()
+
+    @classmethod
+    def merge(cls, path: Path, parts: Sequence[TablePart]) -> None:
+        with path.open("wb") as out:
+            for part in parts:
+                with part.path.open("rb") as file:
+                    shutil.copyfileobj(file, out)
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...data.columns import Array, Lists, Table, rows_of
-from .base import Column, Format, TableWriter, as_text
+from ...data.columns import Lists, Table, rows_of
+from .base import Column, Format, LineWriter, as_text
 
 
-class JSONLinesWriter(TableWriter):
+class JSONLinesWriter(LineWriter):
     """JSON writer: an object for each row; lists and arrays are lists, NaN is null."""
 
     tabular = False
@@ -26,9 +25,6 @@ class JSONLinesWriter(TableWriter):
         columns = [_values(column) for column in table.values()]
         for row in zip(*columns) if columns else [()] * rows_of(table):
             self.file.write(json.dumps(dict(zip(table, row)), ensure_ascii=False, allow_nan=False) + "\n")
-
-    def close(self, about: Mapping[str, Array]) -> None:
-        self.file.close()
 
 
 def _values(column: Column) -> list[Any]:
