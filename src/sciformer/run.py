@@ -320,7 +320,7 @@ def _train(
         engine.average_checkpoints()
     done = Run(folder.path, plugins, accept_changes)
     if engine.complete and ranks.first:
-        if report and not (before and intact and folder.report.exists() and folder.peek("scores.json")):
+        if report and not (before and intact and folder.report.exists() and folder.scores()):
             done.report()
         folder.seal({"run.json": json.dumps({**about, "complete": True}, indent=1)})
         teller.log(f"done in {duration(time.monotonic() - began)}: {folder.path}")

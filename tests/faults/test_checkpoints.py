@@ -96,9 +96,10 @@ def read_weights(run):
 def test_damaged_records(tmp_path, texts):
     recipe, _ = texts
     run = go(recipe, tmp_path, report=True)
-    (tmp_path / "scores.json").write_text('{"parts": {"val')
-    assert main(["train", str(tmp_path), "--quiet"]) == 0
-    assert "valid" in json.loads((tmp_path / "scores.json").read_text())["parts"]
+    for damaged in ('{"parts": {"val', '{"parts": {"valid": {"scores": {"loss": []}}}}', '{"parts": {"valid": 3}}'):
+        (tmp_path / "scores.json").write_text(damaged)
+        assert main(["train", str(tmp_path), "--quiet"]) == 0
+        assert "loss" in json.loads((tmp_path / "scores.json").read_text())["parts"]["valid"]["scores"]
     state = json.loads((tmp_path / "model" / "statistics.json").read_text())
     for key in ("tokens", "objective"):
         files = {"model/statistics.json": json.dumps({name: one for name, one in state.items() if name != key})}

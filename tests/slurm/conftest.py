@@ -54,10 +54,10 @@ from pathlib import Path
 def slow_down():
     from sciformer.training import checkpoint
     from sciformer.training.engine import Engine
-    remember, commit = Engine._remember, checkpoint._commit
+    update_average, commit = Engine._update_average, checkpoint._commit
 
     def slow(engine, updated, batch):
-        remember(engine, updated, batch)
+        update_average(engine, updated, batch)
         time.sleep(float(os.environ.get("SECONDS_PER_STEP", "0.2")))
 
     def deadly(final, manifest):
@@ -67,7 +67,7 @@ def slow_down():
             os.kill(os.getpid(), signal.SIGKILL)
         commit(final, manifest)
 
-    Engine._remember, checkpoint._commit = slow, deadly
+    Engine._update_average, checkpoint._commit = slow, deadly
 
 if sys.orig_argv[1:5] == ["-u", "-m", "sciformer", "train"]:  # a rank, as torchrun starts it
     slow_down()
@@ -144,6 +144,8 @@ def site(slurm, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", slurm.environment["PATH"])
     monkeypatch.setenv("PYTHONPATH", str(Path(sciformer.__file__).parents[1]))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    yield Site(slurm, tmp_path, capsys)
+    made = Site(slurm, tmp_path, capsys)
+    yield made
+    assert "sitecustomize" not in made.log()  # the module above was imported without an error
     slurm.run("scancel", "--quiet", "--user", getuser())
     wait_until(lambda: not slurm.run("squeue", "--noheader"), 30)

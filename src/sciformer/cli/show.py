@@ -121,7 +121,7 @@ def show_run(run: Run, console: Console) -> None:
     """Print the scores and the report path of a finished training, and a next command."""
     from ..metrics import AtLeast
 
-    kept = run.folder.peek("scores.json")
+    kept = run.folder.scores()
     parts: dict[str, dict[str, float]] = {
         part: {
             name: AtLeast(value) if name in found.get("bounds", ()) else value

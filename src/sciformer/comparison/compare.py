@@ -125,7 +125,7 @@ def evaluate_trial(trial: Trial, run: Run) -> None:
     trial.seconds = float(run.about.get("seconds", math.nan))
     trial.unit = data.objective.unit
     trial.speed = tokens_per_second(run) / (max(found.tokens, 1e-12) if trial.unit == "samples" else 1)
-    passed = run.folder.peek("scores.json").get("along", {}).get("crossing")
+    passed = run.folder.scores().get("along", {}).get("crossing")
     trial.crossing = math.nan if passed is None else float(passed)
 
 

@@ -116,6 +116,21 @@ def assert_plain(value: Any, where: str) -> None:
         assert value is None or type(value) in (str, bool, int, float), f"{where} is not plain JSON: {type(value)}"
 
 
+def are_scores(value: dict[str, Any]) -> bool:
+    """Whether an object has the form of scores.json, as far as programs of this package read it."""
+    parts, along = value.get("parts", {}), value.get("along") or {}
+    if type(parts) is not dict or type(along) is not dict:
+        return False
+    numbers = [along.get(name) for name in ("crossing", "error", "reference")]
+    for part in parts.values():
+        if type(part) is not dict or type(part.get("scores", {})) is not dict:
+            return False
+        if not all(type(part.get(name, [])) is list for name in ("bounds", "too_few")):
+            return False
+        numbers += part.get("scores", {}).values()
+    return all(item is None or type(item) in (int, float) for item in numbers)
+
+
 def is_record(value: Any) -> bool:
     """Whether a value is a record of the log: a step, a time, numbers by name, and the lists of LOGGED_LISTS."""
     plain = type(value) is dict and type(value.get("step", 0)) is int
@@ -377,6 +392,11 @@ class Folder:
         except (ValueError, RecursionError) as error:
             hint = "Is the run folder complete?"
             raise UserError(f"{path} cannot be read as JSON: {error}", hint=hint, file=path) from error
+
+    def scores(self) -> dict[str, Any]:
+        """Contents of scores.json; empty if the file is missing or damaged."""
+        found = self.peek("scores.json")
+        return found if are_scores(found) else {}
 
     def peek(self, name: str) -> dict[str, Any]:
         """JSON object in a file; an empty object if the file cannot be read."""
