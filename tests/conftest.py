@@ -5,9 +5,11 @@ import signal
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from sciformer.data import collate
 from sciformer.recipe import plugin, registry
 from sciformer.recipe.field import PLUGIN_FIELDS
 
@@ -54,3 +56,13 @@ def own_plugins(monkeypatch):
     for name in set(sys.modules) - before:
         if name.startswith("sciformer_plugin_"):
             del sys.modules[name]
+
+
+@pytest.fixture
+def double(monkeypatch):
+    """Everything in float64, in which a mistake is not mistaken for rounding: norms of few rows amplify it."""
+    monkeypatch.setitem(collate.DTYPES, "f", np.float64)
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)

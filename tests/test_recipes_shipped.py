@@ -171,8 +171,10 @@ def test_what_it_prints_loads_to_the_same(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_trains_as_recorded_is_judged_and_reported(name, tmp_path, monkeypatch):
+def test_it_trains_as_recorded_is_judged_and_reported(name, tmp_path, monkeypatch, request):
     recipe = tiny(name, tmp_path)
+    if recipe.model.trunk == "resnet2d":  # batch norms of four images amplify the rounding of another CPU
+        request.getfixturevalue("double")
     drawn = name in DRAWN.values()
     ids = batch_ids(monkeypatch)
     run = train(recipe, tmp_path / "run", show=False, report=drawn)

@@ -4,12 +4,10 @@ import importlib
 import os
 import socket
 
-import numpy as np
 import pytest
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.data import collate
 from sciformer.errors import UserError
 from sciformer.training.distributed import Ranks, find_device, full_tensor, patience, place
 from sciformer.training.engine import Engine
@@ -30,16 +28,6 @@ NORMED += ["jets/part-v3", "lightcurves/astroconformer"]
 PLAIN = ["images/mae", "jets/pfn", "lightcurves/astromer", "lightcurves/cnn", "lightcurves/gru"]
 PLAIN += ["spins/ising-vit", "text/gpt-char", "text/recall-rnn", "text/sentiment", "text/seq2seq-lstm", "text/tagging"]
 PLAIN += ["text/transformer-tiny"]
-
-
-@pytest.fixture
-def double(monkeypatch):
-    """Everything in float64, in which a mistake is not mistaken for rounding: norms of few rows amplify it."""
-    monkeypatch.setitem(collate.DTYPES, "f", np.float64)
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def two_steps(assembly, folder, **settings):
