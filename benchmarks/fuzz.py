@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import importlib
+import math
 import multiprocessing
 import os
 import resource
@@ -65,7 +66,8 @@ def work(name: str, folder: Path, seed: int, first: int, until: float, state: An
 def keep(name: str, folder: Path, number: int, outcome: str) -> None:
     """Keep the damaged file of a failure, and the outcome."""
     damaged = folder / TARGETS[name].name
-    (folder / f"failure-{number}{damaged.suffix}").write_bytes(damaged.read_bytes())
+    if damaged.exists():
+        (folder / f"failure-{number}{damaged.suffix}").write_bytes(damaged.read_bytes())
     (folder / f"failure-{number}.log").write_text(outcome, errors="backslashreplace")
 
 
@@ -74,7 +76,7 @@ def fuzz(name: str, folder: Path, seed: int, seconds: float) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     context, first, until = multiprocessing.get_context("fork"), 0, time.time() + seconds
     while time.time() < until:
-        state: Any = context.Value(State, first, time.time(), lock=False)
+        state: Any = context.Value(State, first, math.inf, lock=False)  # the valid file has no limit of time
         worker = context.Process(target=work, args=(name, folder, seed, first, until, state))
         worker.start()
         while worker.is_alive():
