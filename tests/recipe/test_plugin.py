@@ -119,6 +119,9 @@ def test_a_run_asks_for_its_plugins_again(tmp_path):
     with refuses("aaaaaaaaaaaa", "bbbbbbbbbbbb", "beads.py", key="--plugin", file=now.path):
         check_plugins(record_plugins([then]), [now])
     check_plugins(record_plugins([then]), [now], accepted=True)
+    for damaged in ("name", {"name": "then"}, ["then"]):
+        with refuses("run.json", key="plugins"):
+            check_plugins([damaged], [then])
 
 
 def test_recipes_and_plugins_need_no_torch():

@@ -111,6 +111,9 @@ def check_plugins(record: Iterable[Mapping[str, str]], given: Iterable[Plugin], 
     """Refuse a run if a recorded plugin is missing, or changed and not `accepted`."""
     now = {plugin.name: plugin for plugin in given}
     for entry in record:
+        if not isinstance(entry, Mapping) or not {"name", "sha256"} <= entry.keys():
+            message = "run.json has no name and sha256 for a plugin of this run"
+            raise UserError(message, hint="The file is damaged: restore it from a copy.", key="plugins")
         plugin = now.get(entry["name"])
         if plugin is None:
             others = f"the plugins loaded are {', '.join(sorted(now))}" if now else "no plugin is loaded"

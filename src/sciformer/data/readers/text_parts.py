@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
@@ -168,17 +169,18 @@ def read_bytes(path: Path, start: int, end: int | None) -> bytes:
 @lru_cache(maxsize=2)
 def _unpacked(path: Path, changed: int) -> bytes:
     """Decompress a whole gzip file; the result is cached for the next piece."""
-    most = min(MAX_UNPACKED_BYTES, free_memory())
+    most, text = min(MAX_UNPACKED_BYTES, free_memory()), io.BytesIO()
     try:
         with gzip.open(path, "rb") as file:
-            text = file.read(most + 1)
+            while text.tell() <= most and (part := file.read(CHUNK_BYTES)):  # a larger read would reserve its memory
+                text.write(part)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         message = f"{path} is not a complete gzip file: {error}"
         raise UserError(message, hint="Download or copy the file again.", file=path) from error
-    if len(text) > most:  # also protects against decompression bombs
+    if text.tell() > most:  # also protects against decompression bombs
         message = f"{path} has more than {most / (1 << 30):.1f} GiB of decompressed text"
         raise UserError(message, hint="Decompress it: plain files may have any size.", file=path)
-    return text
+    return text.getvalue()
 
 
 def size_of(path: Path) -> int:
