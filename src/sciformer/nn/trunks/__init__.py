@@ -1,1 +1,1 @@
-"""Other trunks, called like Transformer: recurrent, convolutional, point clouds."""
+"""Trunks other than Transformer, with the same call: recurrent, convolutional, ..."""
