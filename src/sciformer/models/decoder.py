@@ -25,6 +25,9 @@ class DecoderNetwork(Network):
     """Decoder network: embed -> causal trunk -> readout."""
 
     def decode(self, view: StreamView, watch: Watch | None = None, cache: Any = None) -> Tensor:
-        """Hidden states (B, N, D) of the tokens in the view (with a cache, new tokens)."""
+        """Hidden states (B, N, D) of the tokens in the view.
+
+        With a cache, the view has only the new tokens.
+        """
         more = {} if cache is None else {"cache": cache}
         return self.run(self.embed(view), view, watch, **more)

@@ -67,8 +67,8 @@ class PaddedTrunk(Trunk):
     """Abstract trunk over padded tokens (B, N, D), for blocks over sequences or grids."""
 
     run: Callable[..., Tensor]
-    """Method run(x, valid, at, watch, ...) that runs the blocks over x (B, N, D). Further keyword arguments of `forward`
-    are passed on."""
+    """Method run(x, valid, at, watch, ...) that runs the blocks over x (B, N, D). It also gets the keyword arguments
+    `more` of `forward`."""
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
         if isinstance(valid, Ragged):
