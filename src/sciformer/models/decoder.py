@@ -14,7 +14,7 @@ from .base import Model, Network, single
 
 
 class Decoder(Model):
-    """`kind: decoder`: predict the next token, as GPT does."""
+    """`kind: decoder`: prediction of the next token with causal attention (GPT)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         only = single(tokens, self)

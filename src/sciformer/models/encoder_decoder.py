@@ -67,7 +67,7 @@ class EncoderDecoderNetwork(nn.Module):
             if not isinstance(source, Textual) or not source.same_vocabulary(target):
                 raise UserError(
                     "`model.share` needs one vocabulary for source and target, but their vocabularies differ",
-                    hint="Let both learn from the same columns: tokens.source.learn and tokens.target.learn.",
+                    hint="Set tokens.source.learn and tokens.target.learn to the same columns.",
                     key="model.share",
                 )
             self.target.embedding = self.source.embedding

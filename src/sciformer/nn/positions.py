@@ -1,4 +1,4 @@
-"""Positional encodings: learned, sinusoidal, rotary, Fourier, relative and others.
+"""Positional encodings: learned, sinusoidal, rotary, Fourier, relative, modulation.
 
 A positional encoding has three methods, and trunks with attention call all of them:
 
@@ -213,7 +213,7 @@ class Rotary(Position):
 
     pairs    neighbours: pairs (x_2i, x_2i+1); halves: pairs (x_i, x_i+d/2), as in LLaMA
     periods  shortest and longest period. The periods are spaced evenly in the logarithm over the pairs of all `heads`,
-             so each head has different periods
+             so each head has different periods (default of `heads`: all heads have the same periods)
     share    rotated fraction of a head
     """
 
@@ -398,7 +398,7 @@ class Modulation(Position):
 
 
 class AutoPositionOptions(PositionOptions):
-    """`position: auto`: learned or sinusoidal; none for trunks without attention."""
+    """`position: auto`: learned or sinusoidal; no encoding in trunks without attention."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
         if heads is None:
@@ -438,8 +438,8 @@ class PeriodOptions(PositionOptions):
     periods: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
     """Shortest and longest period of the sinusoids, in units of the coordinates (default: depends on the positional
     encoding). The other periods are evenly spaced in the logarithm between these two. rotary gives each head different
-    periods; fourier uses the periods as initial values; modulation uses the longest period divided by 1, 2, 3, ... down
-    to the shortest period."""
+    periods (if kv_heads equals heads); fourier uses the periods as initial values; modulation uses the longest period
+    divided by 1, 2, 3, ... down to the shortest period."""
 
 
 class SinusoidalOptions(PeriodOptions):

@@ -360,7 +360,7 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     qk_norm: Literal["none", "layer", "rms"] = "none"
     """Norm of queries and keys: none, layer or rms (default: none)."""
     bias: bool = True
-    """Biases in linear layers and norms (default: true)."""
+    """Use biases in linear layers and norms (default: true)."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
     """Dropout rate of attention weights (default: the value of dropout)."""
     init: Literal["normal", "xavier", "moco"] = "normal"
@@ -415,8 +415,7 @@ class TransformerOptions(AttentionTrunkOptions):
     each of `heads` equal parts of the output of this layer; attention_norm: a norm after attention; hidden_norm: a norm
     inside the MLP; residual_scale: a learned scale of the residual of the MLP."""
     compress: int | None = Field(default=None, ge=1)
-    """Number of learned mixtures in place of the keys and values, as in Linformer (default: no mixtures, but the keys
-    and values of all tokens)."""
+    """Number of learned mixtures in place of the keys and values, as in Linformer (default: no mixtures)."""
 
     def block_options(self) -> dict[str, Any]:
         """Keyword arguments of this trunk's blocks, without dropout."""

@@ -47,7 +47,7 @@ class Denoise(Objective):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout rate in the hidden layers of the heads, or at the input of linear heads (default: 0)."""
     label: str = ""
-    """Column with the class of each sample, which is also predicted (default: no classification)."""
+    """Column with the class of each sample, if the class is also to be predicted (default: no classification)."""
     label_weight: float = Field(default=1.0, gt=0)
     """Weight w of the classification loss (default: 1)."""
     balance: Balance = "none"

@@ -84,7 +84,7 @@ def shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
     """Shift tokens by one: columns «target ...» have the next token."""
     missing = [name for name in hides if name not in stream.columns]
     if missing:
-        raise UserError(f"the tokens have no column `{missing[0]}`; their columns are {', '.join(stream.columns)}")
+        raise UserError(f"the tokens lack the column `{missing[0]}`; they have the columns {', '.join(stream.columns)}")
     if len(stream) and (stream.lengths == stream.lengths[0]).all() and stream.lengths[0] > 0:
         return _shifted_rows(stream, hides)
     position = stream.position

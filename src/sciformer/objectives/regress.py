@@ -83,7 +83,8 @@ class Regress(Objective):
         deviation = values.std(0)
         if (deviation == 0).any():
             name = self.targets[int(np.argmin(deviation))]
-            message = f"column `{name}` has the same value in all samples: {values[0, int(np.argmin(deviation))]}"
+            found = f"it has the same value in all samples: {values[0, int(np.argmin(deviation))]}"
+            message = f"column `{name}` cannot be a target, because {found}"
             raise UserError(message, key="objective.targets")
         self.state.update(mean=values.mean(0).tolist(), deviation=deviation.tolist())
 

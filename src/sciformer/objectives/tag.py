@@ -169,7 +169,7 @@ class Tag(Objective):
         return merged
 
     def finish(self, outputs: dict[str, Array]) -> dict[str, Array]:
-        """Names and probabilities of the predicted tags.
+        """Predicted tags by name, and their probabilities.
 
         A word without tokens is `O`, with the probability NaN.
         """

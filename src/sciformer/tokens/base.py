@@ -72,7 +72,7 @@ class Tokens(Section):
 
     @property
     def invariances(self) -> dict[str, str]:
-        """Invariance of the model for each column: `shift` or `scale`.
+        """Invariance of the model for each column: `shift` or `scale` (default: {}).
 
         shift  the offset of the column may differ from the training data
         scale  the offset and the factor may differ; also for columns that the model does not read
@@ -82,8 +82,8 @@ class Tokens(Section):
     def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
         """Tokens per sample, from metadata alone; None if the samples must be loaded.
 
-        known  function of a column name that returns the values of all samples (with `lists=True`, the lengths of the
-               lists), or None if the metadata do not have them
+        known  function from a column name to the values of all samples (with `lists=True`: to the lengths of the
+               lists); it returns None if the metadata do not have this column
         """
         return None
 

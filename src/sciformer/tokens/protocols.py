@@ -140,7 +140,8 @@ class Maskable(Ability):
 
     def centre_and_scale(self, stream: Stream) -> tuple[Array, Array]:
         """Centre and scale of column `hides[0]` in `normalise`: (T, P) for P values."""
-        raise UserError(f"`tokens.kind: {self.kind}` has no values with a centre and a scale", key="tokens.kind")
+        message = f"the values of `tokens.kind: {self.kind}` cannot be denoised: they have no centre and scale"
+        raise UserError(message, key="tokens.kind")
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
         """Plot hidden and predicted values of one sample in reports (default: no plot).
@@ -244,13 +245,13 @@ class Windowed(Ability):
     def truncate(self, stream: Stream, limit: float) -> Stream:
         """Keep tokens up to a distance `limit` from the first token of each sample.
 
-        Distances are differences of `at` if it has one coordinate, otherwise numbers of tokens.
+        Distances are differences of `at` if `at` has one coordinate, otherwise numbers of tokens.
         """
         return truncate(stream, limit, self.prefix_tokens)
 
 
 class Augmentable(Ability):
-    """Tokens with augmentation of training samples and mixup."""
+    """Tokens with support for augmentation and mixup of training samples."""
 
     meaning: ClassVar[str] = "can be augmented and mixed"
 
@@ -335,7 +336,7 @@ class Exportable(Ability):
 
 
 class Editable(Ability):
-    """Tokens that can be dropped, moved or changed in the stream of one sample."""
+    """Tokens that can be dropped, moved or changed in a sample, one at a time."""
 
     meaning: ClassVar[str] = "can be edited one by one"
     changeable_columns: ClassVar[tuple[str, ...]] = ()
@@ -379,7 +380,7 @@ class Editable(Ability):
         return self.refresh(stream.reorder(order))
 
     def refresh(self, stream: Stream) -> Stream:
-        """Recompute columns that depend on several tokens after an edit (default: none)."""
+        """Stream after an edit, with columns of several tokens recomputed (default: as is)."""
         return stream
 
     def check_token(self, stream: Stream, token: int, *to: float) -> None:
@@ -417,7 +418,7 @@ class Textual(Windowed):
         """Ids of special tokens by role: begin, end, separator, unknown, mask, padding."""
 
     def special_id(self, role: str) -> int:
-        """Id of the special token of a role; refuse a vocabulary without it."""
+        """Id of the special token of a role; error if there is no such token."""
         found = self.specials
         if role not in found:
             there = f"its special tokens are {', '.join(found)}" if found else "it has no special tokens"

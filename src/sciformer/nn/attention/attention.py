@@ -1,4 +1,4 @@
-"""Multi-head attention: self or cross, with any score and any kernel."""
+"""Multi-head self-attention and cross-attention, with any score and any kernel."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Attention(nn.Module):
     qk_norm     `layer`, `rms` or `none`: normalise each head's queries and keys (arXiv 2302.05442)
     turn_values rotate the values too, and rotate the output of each head back: head_h = R_i^-1 sum_j a_ij R_j v_j
                 (arXiv 2310.10375). With many frequencies, a head then computes a spectrum of the tokens around token i
-    head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise they are 1
+    head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise s_h = 1
     bias        whether the projections and the norms of queries and keys have biases
     epsilon     epsilon of the norms of queries and keys
     kernel      auto (the fastest), or a name in `kernels.KERNELS`

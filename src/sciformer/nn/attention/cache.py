@@ -9,7 +9,7 @@ from ...errors import UserError
 
 
 class Store:
-    """Key-value cache of one block; `extend` adds new keys and values and returns all."""
+    """Key-value cache of one block: `extend` adds keys and values of new tokens."""
 
     def __init__(self, capacity: int | None) -> None:
         self.capacity = capacity

@@ -57,14 +57,17 @@ class Compress(nn.Module):
 
 
 def compress_error(what: str) -> UserError:
-    """Error about `compress` together with an unsupported part of attention (`what`)."""
+    """Error for a part of attention (`what`) that does not work with `compress`."""
     return UserError(f"compress cannot be used with {what}", hint="Use full self-attention, or remove compress.")
 
 
 def compress_keys(
     mixing: Compress, q: Tensor, k: Tensor, v: Tensor, sight: Sight
 ) -> tuple[Tensor, Tensor, Tensor, Sight]:
-    """Padded queries, compressed keys and values (B, G, count, E), and a full Sight."""
+    """Queries, keys and values for compressed attention, and its Sight.
+
+    The keys and values are mixtures (B, G, count, E); every query sees all of them. Packed queries are padded.
+    """
     packed = sight.pattern if isinstance(sight.pattern, Documents) else None
     pattern = sight.pattern if packed is None else packed.within
     if not isinstance(pattern, Full) or sight.bias is not None:

@@ -157,7 +157,7 @@ class Combination(Pattern):
 
 
 class Both(Combination):
-    """Intersection of two rules: pairs allowed by both."""
+    """Intersection of two rules: pairs allowed by both rules."""
 
     sign, combine, farther = " & ", operator.and_, min
 

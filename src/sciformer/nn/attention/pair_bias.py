@@ -20,7 +20,7 @@ from ..ragged import Ragged
 
 
 class Triangle:
-    """Order of the token pairs (i, j), j <= i, of packed sequences.
+    """Layout of the token pairs (i, j), j <= i, of packed sequences.
 
     starts   (B,) index of the first pair of each sequence; pair (i, j) of sequence b has index
              starts[b] + i (i + 1) / 2 + j

@@ -77,7 +77,7 @@ class Content(Score):
 
 
 class General(Score):
-    """General score(q, k) = q^T W k (arXiv 1508.04025); initial W: identity."""
+    """General score(q, k) = q^T W k (arXiv 1508.04025); W starts as the identity."""
 
     def __init__(self, dim: int, heads: int = 1) -> None:
         super().__init__()

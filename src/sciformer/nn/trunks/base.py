@@ -45,7 +45,7 @@ class Trunk(nn.Module):
 
 
 class FlatTrunk(Trunk):
-    """Abstract trunk over flat tokens (T, D), for blocks on tokens or neighbours."""
+    """Abstract trunk over flat tokens (T, D): blocks act on tokens or neighbours."""
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
         layout = Layout(x, valid)
@@ -64,7 +64,7 @@ class FlatTrunk(Trunk):
 
 
 class PaddedTrunk(Trunk):
-    """Abstract trunk over padded tokens (B, N, D), for blocks over sequences or grids."""
+    """Abstract trunk over padded tokens (B, N, D): blocks act on sequences or grids."""
 
     run: Callable[..., Tensor]
     """Method run(x, valid, at, watch, ...) that runs the blocks over x (B, N, D). It also gets the keyword arguments

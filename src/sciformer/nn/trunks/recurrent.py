@@ -254,8 +254,8 @@ class LSTMOptions(RecurrentOptions):
     cell: ClassVar[str] = "lstm"
 
     forget_bias: float = 0.0
-    """Number added to the initial bias of the forget gate (LSTM) or update gate (GRU) (default: 0). With 1 the state
-    changes more slowly at the start of training."""
+    """Number added to the initial bias of the forget gate, or of the update gate for a GRU (default: 0). With 1 the
+    state changes more slowly at the start of training."""
 
 
 class GRUOptions(LSTMOptions):

@@ -145,7 +145,7 @@ class Memory:
         self.keys = self.values if self.score is None else self.score.key(self.values)
 
     def chosen(self, index: Tensor) -> Memory:
-        """Select the samples `index` (B,)."""
+        """Memory of the samples with indices `index` (B,)."""
         other = copy.copy(self)
         other.mean, other.values, other.keys = (x.index_select(0, index) for x in (self.mean, self.values, self.keys))
         other.valid = None if self.valid is None else self.valid.index_select(0, index)

@@ -1,8 +1,8 @@
 """FlashAttention of packed sequences on CUDA (`varlen_attn`), in half precision.
 
-It supports neither bias nor dropout. It is used if sequences are too long, or heads too wide, for `packed_bias`. On an
-H200, `packed_bias` was faster at all tested lengths. These are times of a forward and backward pass for 512 sequences,
-with a mean length of 30, 100 and 125 tokens (maximum 200), by `python benchmarks/packed.py`:
+This kernel supports neither bias nor dropout. It is used if sequences are too long, or heads too wide, for
+`packed_bias`. On an H200, `packed_bias` was faster at all tested lengths. These are times of a forward and backward
+pass for 512 sequences, with a mean length of 30, 100 and 125 tokens (maximum 200), by `python benchmarks/packed.py`:
 
     8 heads of width 16   packed_bias 0.08, 0.30, 0.46 ms   flash 0.40, 0.53, 0.88 ms
     4 heads of width 64   packed_bias 0.11, 0.36, 0.51 ms   flash 0.35, 0.55, 0.83 ms

@@ -213,7 +213,7 @@ def _padding_mask(group: Group, heads: int, dtype: torch.dtype) -> Tensor:
 class Laid(torch.autograd.Function):
     """Padded bias (H count, width, width) of each group, from a PairBias (S, H).
 
-    It is -inf at padded keys, and 0 for padded queries with real keys.
+    The padded bias is -inf at padded keys, and 0 for padded queries with real keys.
     """
 
     @staticmethod
