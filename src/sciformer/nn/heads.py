@@ -1,4 +1,4 @@
-"""Prediction heads: classes, values with uncertainty, quantiles, and tags of tokens."""
+"""Prediction heads: classes, values with uncertainty, quantiles, tags of tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positional encodings: learned, sinusoidal, rotary, Fourier, relative, modulation.
+"""Positional encodings: learned, sinusoidal, rotary, Fourier, relative, and more.
 
 A positional encoding has three methods, and trunks with attention call all of them:
 
@@ -398,7 +398,7 @@ class Modulation(Position):
 
 
 class AutoPositionOptions(PositionOptions):
-    """`position: auto`: learned or sinusoidal; no encoding in trunks without attention."""
+    """`position: auto`: learned or sinusoidal; no encoding if there is no attention."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
         if heads is None:

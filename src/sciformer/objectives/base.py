@@ -212,15 +212,19 @@ class Objective(Section):
         return outputs
 
     def as_rows(self, unit: str, predictions: Mapping[str, Any], table: Table) -> dict[str, Array | Lists]:
-        """Predictions as rows of a table, with one of the `row_units` per row.
+        """Predictions as a table, with one row for each `unit`.
 
+        unit          one of the `row_units`
         predictions   result of `Run.predict`
         table         samples from the reader
         """
         raise NotImplementedError
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
-        """Tables of detailed scores (title -> rows); `samples` has sample columns, if known."""
+        """Tables of detailed scores: title -> rows.
+
+        samples  sample columns, if known
+        """
         return {}
 
     def exported(self, model: Any, inputs: ModelInputs) -> Outputs:

@@ -55,7 +55,7 @@ class Ability(Tokens):
 
 
 def prefix_length(tokens: Tokens) -> int:
-    """Number of prefix tokens of a sample (0 for most kinds); each window repeats them."""
+    """Number of prefix tokens of a sample, which each window repeats (usually 0)."""
     return tokens.prefix_tokens if isinstance(tokens, Windowed) else 0
 
 
@@ -380,7 +380,10 @@ class Editable(Ability):
         return self.refresh(stream.reorder(order))
 
     def refresh(self, stream: Stream) -> Stream:
-        """Stream after an edit, with columns of several tokens recomputed (default: as is)."""
+        """Stream after an edit (default: unchanged).
+
+        Columns that depend on several tokens must be computed again.
+        """
         return stream
 
     def check_token(self, stream: Stream, token: int, *to: float) -> None:
@@ -438,9 +441,9 @@ class Textual(Windowed):
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """Unit of single-letter tokens: "characters" or "bytes"; "" for other tokens (default).
+        """Unit of single-letter tokens: "characters" or "bytes".
 
-        For "bytes", the id is the UTF-8 byte.
+        For "bytes", the id is the UTF-8 byte. Other tokens have the unit "" (default).
         """
         return ""
 

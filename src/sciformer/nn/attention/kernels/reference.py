@@ -58,7 +58,7 @@ def run(request: Request) -> Tensor:
 
 
 def mix(weights: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
-    """Sum of the values v (B, G, M, E), weighted by the attention weights after dropout."""
+    """Sum of values v (B, G, M, E), weighted by the attention weights after dropout."""
     if dropout:
         weights = F.dropout(weights, dropout)
     return weights @ repeat_heads(v, weights.shape[1])
