@@ -1,1 +1,1 @@
-"""Trunks other than Transformer, with the same call: recurrent, convolutional, ..."""
+"""Trunks besides Transformer: recurrent, convolutional, and for point clouds."""
