@@ -55,7 +55,10 @@ class Ability(Tokens):
 
 
 def prefix_length(tokens: Tokens) -> int:
-    """Number of prefix tokens of a sample, which each window repeats (usually 0)."""
+    """Number of prefix tokens of a sample (0 for most kinds).
+
+    Each window of the sample repeats these tokens.
+    """
     return tokens.prefix_tokens if isinstance(tokens, Windowed) else 0
 
 
