@@ -99,8 +99,8 @@ def test_the_seed_fixes_the_error():
         ((np.zeros((2, 2)), np.zeros((2, 2))), {}, ("`x` and `p`", "(2, 2) and (2, 2)")),
         (([0, np.nan], [0.0, 1.0]), {}, ("`x`", "1 of 2")),
         (([0, 1], [0.0, 1.0]), {"group": [0]}, ("`group`", "(2,)", "(1,)")),
-        (([0, 1], [0.0, 1.0]), {"level": np.nan}, ("level nan",)),
-        (([0, 1], [0.0, 1.0]), {"draws": 1}, ("1 draws",)),
+        (([0, 1], [0.0, 1.0]), {"level": np.nan}, ("`level`", "nan")),
+        (([0, 1], [0.0, 1.0]), {"draws": 1}, ("`draws`", "draws = 1")),
     ],
 )
 def test_mistakes(arguments, options, mentions):

@@ -111,7 +111,7 @@ def test_against_the_rules_of_conlleval():
 def test_mistakes():
     with refuses("1 samples", "2 samples"):
         entity_f1([["O"]], [["O"], ["O"]])
-    with refuses("sample 0", "2 words", "1 tags"):
+    with refuses("sample 0", 2, 1):
         entity_f1([["O"]], [["O", "O"]])
     with refuses("`tags`", "'O'"):
         entity_f1(["O"], [["O"]])

@@ -1,7 +1,7 @@
 """Checks of the inputs of all metrics.
 
 Mistakes in the data raise a `UserError`: empty input, unequal shapes, and labels, targets or weights that are not
-finite. A *model output* that is not finite makes the metric nan instead. So a diverged model is visible in the log and
+finite. If a *model output* is not finite, the metric is nan. In this way a diverged model is visible in the log and
 does not end the run.
 """
 
@@ -22,7 +22,7 @@ MAX_ROUNDING_ERROR = 0.02  # largest |sum - 1| of a row of probabilities, for ha
 
 
 def floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Floats:
-    """Convert to a non-empty float array, and check its `shape` if it is given."""
+    """Convert to a float array, and check that it is not empty and has this `shape`."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise UserError(f"`{name}` must be numbers, not an array of {array.dtype}")
@@ -71,7 +71,8 @@ def classes(probabilities: ArrayLike, label: ArrayLike) -> tuple[Floats, Integer
         raise UserError(f"`label` must be {len(p)} integers, not {found.dtype} of shape {found.shape}")
     found = found.astype(np.int64)
     if found.min() < 0 or found.max() >= p.shape[1]:
-        raise UserError(f"labels must be in 0 .. {p.shape[1] - 1}, but they are {found.min()} to {found.max()}")
+        wanted = f"from 0 to {p.shape[1] - 1}"
+        raise UserError(f"labels must be {wanted}, but they are from {found.min()} to {found.max()}")
     return p, found
 
 

@@ -30,17 +30,17 @@ class Metric:
         """Compute the metric from the outputs that it needs; ignore other outputs."""
         if missing := [name for name in self.needs if name not in outputs]:
             there = f"the outputs are {', '.join(outputs)}" if outputs else "there are no outputs"
-            raise UserError(f"{self.function.__name__} needs {' and '.join(missing)}; {there}")
+            raise UserError(f"the metric {self.function.__name__} needs {' and '.join(missing)}, but {there}")
         return self.function(**{name: outputs[name] for name in self.needs})
 
 
 def metric(better: Better, needs: tuple[str, ...], help: str, class_samples: int = 0) -> Callable[[Function], Function]:
-    """Decorator for functions of arrays that can be registered as metrics.
+    """Decorator of a function of arrays, so that it can be registered as a metric.
 
-    better  whether a higher or a lower value is better; `neither`: no model is selected by this metric
+    better  whether a higher or a lower value is better; `neither`: this metric selects no model
     needs   outputs of an objective; the arguments of the function have the same names
     help    short description of the metric
-    class_samples   minimum number of samples in at least two classes; with fewer, no value is shown (default: 0)
+    class_samples   number of samples that at least two classes must have (default: 0); otherwise no value is shown
     """
 
     def decorate(function: Function) -> Function:
@@ -51,7 +51,7 @@ def metric(better: Better, needs: tuple[str, ...], help: str, class_samples: int
 
 
 class RegisteredMetrics(Mapping[str, Metric]):
-    """All metrics by name: built-in metrics, and those of domains and plugins."""
+    """All metrics by name: built-in metrics, and metrics of domains and plugins."""
 
     def __getitem__(self, name: str) -> Metric:
         if name not in names("metric"):

@@ -1,4 +1,4 @@
-"""Bootstrap intervals of scores, and scores with too few samples per class."""
+"""Bootstrap intervals of scores, and a check for classes with too few samples."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ TOO_FEW_NOTE = f"{TOO_FEW}: the score needs {MIN_CLASS_SAMPLES} samples or more 
 def score_intervals(outputs: Mapping[str, Any], names: Iterable[str], seed: int = 0) -> dict[str, tuple[float, float]]:
     """Central 95 % bootstrap interval of each metric, from draws of the samples.
 
-    Metrics are left out if their inputs are not one row of numbers per sample (e.g. texts), or if they have too few
-    samples (`too_few_samples`).
+    A metric is left out if its inputs are not one row of numbers per sample (e.g. texts), or if there are too few
+    samples (in total, or in the classes: `too_few_samples`).
     """
     few, found = too_few_samples(outputs, names := list(names)), {}
     for name in names:
@@ -43,9 +43,9 @@ def score_intervals(outputs: Mapping[str, Any], names: Iterable[str], seed: int 
 
 
 def too_few_samples(outputs: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Names of the metrics for which the classes have too few samples.
+    """Metric names for which the classes have too few samples.
 
-    A metric needs `class_samples` samples in at least two classes.
+    Such a metric needs `class_samples` samples in at least two classes.
     """
     if "label" not in outputs:
         return []
@@ -54,7 +54,7 @@ def too_few_samples(outputs: Mapping[str, Any], names: Iterable[str]) -> list[st
 
 
 def format_interval(ends: tuple[float, float] | None) -> str:
-    """Format an interval: 0.71 to 0.96; empty for None."""
+    """Text of an interval, for example 0.71 to 0.96; empty for None."""
     return "" if ends is None else f"{ends[0]:.4g} to {ends[1]:.4g}"
 
 

@@ -47,15 +47,15 @@ def calibration_error(probabilities: ArrayLike, label: ArrayLike, bins: int = 15
 
         Σ_b (n_b / n) |accuracy_b − confidence_b|
 
-    The bins have equal width in the probability of the predicted class. Because of the bins, the error of a perfect
-    model is slightly above 0, by at most about √(bins / n) / 2.
+    Bin b has n_b of the n samples. The bins have equal width in the probability of the predicted class. Because of the
+    bins, the error of a perfect model is slightly above 0, by at most about √(bins / n) / 2.
     """
     p, _ = classes(probabilities, label)
     return reliability(probabilities, label, bins).error if numbers(p) else NAN
 
 
 def reliability(probabilities: ArrayLike, label: ArrayLike, bins: int = 15) -> Reliability:
-    """Mean accuracy and mean confidence (max p) in bins of confidence; refuses nan."""
+    """Accuracy and mean confidence (max p) in bins of confidence; error if p has nan."""
     if bins < 1:
         raise UserError(f"`bins` must be 1 or more, not {bins}")
     p, truth = classes(probabilities, label)
@@ -72,8 +72,8 @@ def reliability(probabilities: ArrayLike, label: ArrayLike, bins: int = 15) -> R
 def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Temperature T that maximises the likelihood of softmax(ln p / T).
 
-    T is above 1 for an overconfident model. It is one number for all classes and samples (1706.04599), so the predicted
-    classes do not change. The slope of the loss in 1 / T increases monotonically, so its zero is unique.
+    T is above 1 for an overconfident model. T is one number for all classes and samples (1706.04599), so the predicted
+    classes do not change. The slope of the loss in 1 / T increases monotonically, so this slope has only one zero.
     """
     p, truth = classes(probabilities, label)
     demand_numbers("the calibration temperature", p)
@@ -112,8 +112,8 @@ def spread(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
 def stretch(quantiles: ArrayLike, target: ArrayLike, place: int, share: float) -> float:
     """Correction factor for the distances of quantiles from the median.
 
-    With this factor, a `share` of the targets (n,) is between quantile number `place` and its mirror image above the
-    median. quantiles: (n, levels).
+    After the correction, a `share` of the targets lies between quantile number `place` (below the median) and the
+    symmetric quantile above the median. Shapes: quantiles (n, levels), targets (n,).
     """
     levels, truth = np.asarray(quantiles, np.float64), np.asarray(target, np.float64)
     demand_numbers("the calibration of the quantiles", levels)

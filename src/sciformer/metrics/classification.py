@@ -1,6 +1,6 @@
 """Classification metrics: accuracy, F1, confusion matrix, ROC curve and its area.
 
-The predicted class is the class with the largest probability; among equal probabilities, the first.
+The predicted class is the class with the largest probability; among equal probabilities, the first class.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def log_loss(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | Non
 def macro_f1(probabilities: ArrayLike, label: ArrayLike) -> float:
     """Mean over classes of F1 = 2 TP / (2 TP + FP + FN).
 
-    The mean is over classes that occur in the labels or in the predictions. A class that occurs in only one of the two
+    The mean is over classes that occur in the labels or in the predictions. A class that occurs in only one of these
     has an F1 of 0.
     """
     found = class_scores(probabilities, label)
@@ -75,7 +75,7 @@ def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
     over ordered pairs of classes (a, b): samples of a against samples of b, with the probability of a as score. This is
     macro one-versus-one (Hand and Till 2001), which does not depend on the class sizes. Only classes that occur in the
     labels with a weight above zero count. With a single class there is no pair, and the area is nan. The weight of a
-    sample counts in each of its pairs.
+    sample is used in every pair with this sample.
     """
     p, truth = classes(probabilities, label)
     w = weights(weight, len(p))
@@ -89,7 +89,7 @@ def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
     return float(np.mean(areas))
 
 
-@metric("higher", CLASSES, "share of the second class found at 1 % false alarms", MIN_CLASS_SAMPLES)
+@metric("higher", CLASSES, "true positive rate of the second class at 1 % false positives", MIN_CLASS_SAMPLES)
 def efficiency_1(probabilities: ArrayLike, label: ArrayLike) -> float:
     """True positive rate at a false positive rate of 1 %; nan without both classes."""
     p, truth = classes(probabilities, label)
@@ -100,7 +100,7 @@ def efficiency_1(probabilities: ArrayLike, label: ArrayLike) -> float:
 
 
 def roc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> Roc:
-    """ROC curve (P(s ≥ t | 0), P(s ≥ t | 1)), with s the probability of class 1."""
+    """ROC curve (P(s ≥ t | 0), P(s ≥ t | 1)) for all thresholds t; s = p(class 1)."""
     p, truth = classes(probabilities, label)
     w = weights(weight, len(p))
     demand_numbers("the ROC curve", p)

@@ -25,12 +25,13 @@ def crossing(
 ) -> Crossing:
     """Position x* where the mean output equals the level: ⟨p⟩(x*) = level.
 
-    x, p   (n,) a column of the samples and an output of the model
-    group  (n,) groups of samples that were drawn together (a simulation, a patient), for the bootstrap
+    x      (n,) column of the samples
+    p      (n,) output of the model
+    group  (n,) groups of samples with a common origin (a simulation, a patient), for the bootstrap
 
-    ⟨p⟩ is the mean over samples of equal x, interpolated linearly. The curve must pass the level: a curve that only
-    touches it or ends on it does not cross. If the curve stays on the level over an interval before it passes, x* is
-    the middle of the interval.
+    ⟨p⟩ is the mean over samples of equal x, interpolated linearly. The curve must pass through the level: a curve that
+    only touches the level, or ends on it, does not cross. If the curve stays on the level over an interval before it
+    passes through, x* is the middle of the interval.
 
     A noisy curve may cross several times. Then x* is the crossing that separates the samples best: the first with the
     largest |Σ_{x > x*} (p − level) − Σ_{x < x*} (p − level)| over all samples.
@@ -43,7 +44,8 @@ def crossing(
     if place.ndim != 1 or place.shape != output.shape:
         raise UserError(f"`x` and `p` must have the same shape (n,), not {place.shape} and {output.shape}")
     if not np.isfinite(level) or draws < 2:
-        raise UserError(f"`level` must be finite and `draws` 2 or more, not level {level} and {draws} draws")
+        found = f"not level = {level} and draws = {draws}"
+        raise UserError(f"`level` must be finite, and `draws` must be 2 or more, {found}")
     units, unit = place.size, np.arange(place.size)
     if group is not None:
         names, unit = np.unique(np.asarray(group), return_inverse=True)
@@ -77,7 +79,7 @@ def crossing(
 def _cross(places: Floats, total: Floats, count: Floats) -> float:
     """Zero crossing of `total / count` along ascending `places`, or nan.
 
-    If there are several, it is the crossing that separates the samples best (see `crossing`).
+    If there are several crossings, the result is the crossing that separates the samples best (see `crossing`).
     """
     mean = total / count
     off = np.flatnonzero(mean)

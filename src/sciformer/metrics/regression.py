@@ -47,9 +47,9 @@ def quantile_error(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
     """Quantile calibration error: ∫₀¹ |P(target ≤ Q_q) − q| dq.
 
     Q_q is the q-quantile of the Gaussian (mean, std) predicted for a sample. If the model is calibrated, a share q of
-    the targets is below Q_q, for every q. The integral is exact, without bins. 0 is perfect; with n samples, a
-    calibrated model has about 0.3 / √n. ¼ means that the deviations are much too small or too large; ½ means that all
-    targets are well above or well below the predictions.
+    the targets is below Q_q, for every q. The integral is exact, without bins. 0 is perfect; with n samples, the error
+    of a calibrated model is about 0.3 / √n. An error of ¼ means that the deviations are much too small or too large; ½
+    means that all targets are well above or well below the predictions.
     """
     z, _ = _scores(mean, std, target)
     if np.isnan(z).any():
@@ -108,12 +108,14 @@ def scatter(residual: ArrayLike, count: ArrayLike) -> float:
     return _root_of_ratio(residual, count)
 
 
-@metric("lower", ("residual", "noise"), "scatter of the residuals over the scatter of the data")
+@metric("lower", ("residual", "noise"), "scatter of the residuals divided by the scatter of the data")
 def noise_left(residual: ArrayLike, noise: ArrayLike) -> float:
     """Residual scatter relative to the scatter of the data: √(Σ residual / Σ noise).
 
     1 means no improvement on the data; nan if there is no noise.
-    noise   (n,) sum of (data − true)² over the points of each sample
+
+    residual   (n,) sum of (found − true)² over the points of each sample
+    noise      (n,) sum of (data − true)² over the points of each sample
     """
     return _root_of_ratio(residual, noise)
 
@@ -122,8 +124,8 @@ def noise_left(residual: ArrayLike, noise: ArrayLike) -> float:
 def overlap(inner: ArrayLike, power: ArrayLike, true_power: ArrayLike) -> float:
     """Mean of <found, true> / √(<found, found> <true, true>); 1 is perfect.
 
-    Each product is a sum over points. Samples whose true series is zero everywhere are excluded; nan if none remains. A
-    sample whose found series is zero everywhere counts as 0.
+    Each product is a sum over points. Samples with a true series of only zeros are excluded; nan if no sample remains.
+    A sample with a found series of only zeros counts as 0.
     """
     product = floats("inner", inner)
     own, truth = floats("power", power, product.shape), finite_floats("true_power", true_power, product.shape)

@@ -1,10 +1,10 @@
 """Metrics of text: perplexity, token accuracy, entities, BLEU and chrF.
 
 Losses and counts are sums over each document, so that each token counts equally. Entities are counted as in the CoNLL
-tasks. A tag is `O` (outside), or position and type of an entity: `B-town` begins an entity, `I-town` continues it;
-with BIOES, `E-town` ends it and `S-town` is an entity of a single word (BILOU writes L and U, BMES writes M for I).
-Inconsistent sequences are read as conlleval reads them: an entity also begins where the type changes, and at an `I-`
-after `O`.
+tasks. A tag is `O` (outside), or the position and the type of an entity: `B-town` begins an entity, `I-town` continues
+it. In the scheme BIOES, `E-town` ends an entity and `S-town` is an entity of a single word (BILOU writes L and U, BMES
+writes M for I). Inconsistent sequences are read as in conlleval: an entity also begins where the type changes, and at
+an `I-` after `O`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .base import metric
 
 OUTSIDE = "O"
 POSITIONS = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S", "M": "I"}
-"""Positions in an entity; BILOU and BMES have other letters for some of them."""
+"""Positions in an entity; BILOU and BMES use other letters for some positions."""
 BEGINS, ENDS = ("B", "S"), ("E", "S")  # positions that begin and end an entity
 Sequences = Iterable[Sequence[str]]
 
@@ -60,7 +60,7 @@ def _sums(name: str, values: ArrayLike, count: ArrayLike) -> tuple[Floats, Float
 
 
 class Span(NamedTuple):
-    """An entity: the words start .. stop - 1, and its type."""
+    """Entity: words from `start` to `stop` - 1, and the type."""
 
     start: int
     stop: int
@@ -68,7 +68,7 @@ class Span(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Numbers of predicted, true and exactly matched entities of a type."""
+    """Counts of predicted, true and exactly matched entities of a type."""
 
     predicted: int
     true: int
@@ -76,12 +76,12 @@ class Found(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """Precision right / predicted; without predictions 0, or nan if true is also 0."""
+        """Precision right / predicted; 0 without predictions, nan if true is also 0."""
         return self.right / self.predicted if self.predicted else 0.0 if self.true else NAN
 
     @property
     def recall(self) -> float:
-        """Recall right / true; without true entities 0, or nan if predicted is also 0."""
+        """Recall right / true; 0 without true entities, nan if predicted is also 0."""
         return self.right / self.true if self.true else 0.0 if self.predicted else NAN
 
     @property
@@ -126,7 +126,7 @@ def entities(tags: Sequences, truth: Sequences) -> dict[str, Found]:
         raise UserError(f"there are predicted tags of {len(guesses)} samples, but true tags of {len(facts)} samples")
     for number, (guess, fact) in enumerate(zip(guesses, facts)):
         if len(guess) != len(fact):
-            raise UserError(f"sample {number} has {len(fact)} words, but {len(guess)} tags")
+            raise UserError(f"sample {number} has {len(fact)} true tags, but {len(guess)} predicted tags")
         here, there = set(spans(guess)), set(spans(fact))
         predicted.update(span.type for span in here)
         true.update(span.type for span in there)
@@ -193,7 +193,7 @@ def _bleu(tokenize: str) -> Any:
 def _corpus(metric: Any, translation: Sequence[str], reference: Sequence[str]) -> float:
     if len(translation) != len(reference) or not len(reference):
         raise UserError(
-            "translations and references must be equal in number, and not be empty, but there are "
+            "there must be one reference for each translation, and at least one translation, but there are "
             f"{len(translation)} translations and {len(reference)} references"
         )
     return float(metric.corpus_score([str(text) for text in translation], [[str(text) for text in reference]]).score)

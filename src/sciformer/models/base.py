@@ -20,7 +20,7 @@ __all__ = ["Entrance", "Model", "Network", "ReadoutLayer", "parameters", "single
 
 
 class TrunkChoice(TrunkOptions):
-    """Model keys for the choice of a trunk; the keys of the chosen trunk are added."""
+    """Model keys of every trunk; the keys of the chosen trunk are added."""
 
     choices: ClassVar[Mapping[str, str]] = {"trunk": "trunk"}
 
@@ -42,12 +42,12 @@ class StreamOptions(TrunkChoice):
 class Model(TrunkChoice, Section):
     """Section `model:` of a recipe, with the keys of its trunk.
 
-    A mapping with the name of a stream overrides these keys for this stream.
+    A section with the name of a stream (`model.source`) overrides keys of the model for this stream.
     """
 
     section = "model"
     streams: ClassVar[tuple[str, ...]] = ()
-    """Names of the streams that have keys of their own."""
+    """Streams with their own section, for example `source` for `model.source`."""
 
     readout_layer: bool = False
     """Add a linear layer, an activation and a norm before the token readout, as in BERT (default: false)."""
@@ -67,7 +67,7 @@ class Model(TrunkChoice, Section):
         return _with_streams(made, tuple(fields.items()))
 
     def for_stream(self, stream: str) -> Self:
-        """Model section of a stream, whose keys override the keys of the model."""
+        """Model section for one stream: keys of the stream override keys of the model."""
         if stream not in self.streams:
             return self
         plain: type[Any] = type(self).plain or type(self)
@@ -84,7 +84,8 @@ class Model(TrunkChoice, Section):
     def make_trunk(self, tokens: Tokens, causal: bool = False, leading: int = 0) -> nn.Module:
         """Build the trunk for these tokens and `leading` extra tokens before them."""
         if causal and not self.can_be_causal:
-            message = f"`model.kind: {self.kind}` needs a causal trunk, but `model.trunk: {self.trunk}` is never causal"
+            found = f"`model.trunk: {self.trunk}` cannot be causal"
+            message = f"`model.kind: {self.kind}` needs a causal trunk, but {found}"
             raise UserError(message, key="model.trunk")
         return self.build_trunk(self.token_form(tokens, leading), causal)
 
@@ -93,7 +94,7 @@ class Model(TrunkChoice, Section):
         width = tokens.width(self.dim)
         if self.keeps_width and width != self.dim:
             others = ", ".join(name for name in names("trunk") if not find("trunk", name).keeps_width)
-            message = f"`model.trunk: {self.trunk}` needs tokens embedded with width {self.dim}, not of width {width}"
+            message = f"`model.trunk: {self.trunk}` needs tokens of width {self.dim}, but their width is {width}"
             raise UserError(message, hint=f"Embed the tokens, or use one of the trunks {others}.", key="model.trunk")
         raster = (lambda: tokens.raster) if isinstance(tokens, Gridded) else tuple
         return TokenForm(tokens.kind, width, tokens.axes, tokens.grid_shape, raster, tokens.initial_std, leading)
@@ -109,8 +110,8 @@ def _with_streams(cls: type[Model], streams: tuple[tuple[str, type[StreamOptions
 
 
 def single(tokens: Mapping[str, Tokens], section: Model) -> Tokens:
-    """Tokens of the only stream; an error if there are several streams."""
+    """Tokens of the only stream; error if there are several streams."""
     if len(tokens) != 1:
-        found = f"{len(tokens)}: {', '.join(tokens)}"
-        raise UserError(f"`model.kind: {section.kind}` takes one kind of tokens, not {found}", key="tokens")
+        found = f"the recipe has {len(tokens)}: {', '.join(tokens)}"
+        raise UserError(f"`model.kind: {section.kind}` takes one stream of tokens, but {found}", key="tokens")
     return next(iter(tokens.values()))

@@ -14,7 +14,7 @@ from .base import Model, Network, single
 
 
 class Decoder(Model):
-    """`kind: decoder`: predict the next token, as GPT does."""
+    """`kind: decoder`: prediction of the next token with causal attention (GPT)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         only = single(tokens, self)
@@ -25,6 +25,9 @@ class DecoderNetwork(Network):
     """Decoder network: embed -> causal trunk -> readout."""
 
     def decode(self, view: StreamView, watch: Watch | None = None, cache: Any = None) -> Tensor:
-        """Hidden states (B, N, D) of the tokens in the view (with a cache, new tokens)."""
+        """Hidden states (B, N, D) of the tokens in the view.
+
+        With a cache, the view has only the new tokens.
+        """
         more = {} if cache is None else {"cache": cache}
         return self.run(self.embed(view), view, watch, **more)

@@ -26,9 +26,9 @@ class Encoder(Model, PoolingOptions):
     choices: ClassVar[Mapping[str, str]] = {**Model.choices, "pool": "pooling"}
 
     pool: str = "auto"
-    """Pooling of tokens to one vector. auto: the mean, or the last token for recurrent trunks; first: the first token,
-    usually a special token; blocks: a weighted mean of the input and the output of every block, with learned weights
-    (ASTROMER 2); lstm, gru: the last state of a recurrent network over the tokens (ASTROMER 1; default: auto)."""
+    """Pooling of tokens to one vector (default: auto). auto: the mean, or the last token for recurrent trunks; first:
+    the first token, usually a special token; blocks: a weighted mean of the input and the output of every block, with
+    learned weights (ASTROMER 2); lstm, gru: the last state of a recurrent network over the tokens (ASTROMER 1)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         return EncoderNetwork(self, *self.make_parts(tokens, objective))
@@ -103,7 +103,7 @@ class EncoderNetwork(Network):
         if watch is not None and watch.wants_hidden:
             watch.hidden.update(seen.hidden)
         before = [_to_layout(state, view.valid) for state in list(seen.hidden.values())[:-1]]
-        if not y.numel():  # without tokens, blocks record no states
+        if not y.numel():  # without tokens, the blocks store no states
             before = [y] * (len(self.pooling.weight) - 1)  # type: ignore[arg-type]
         return Encoded(y, view.valid, (*before, y))
 
@@ -128,7 +128,7 @@ class EncoderNetwork(Network):
 
 
 def _to_layout(state: Tensor, valid: Valid) -> Tensor:
-    """Convert a recorded state to the layout of `valid`.
+    """Convert a hidden state from a Watch to the layout of `valid`.
 
     state   padded (B, N, D) or packed (1, T, D)
     """

@@ -26,8 +26,8 @@ class EncoderDecoder(Model):
     """`kind: encoder_decoder`: transformer or recurrent network for translation."""
 
     share: bool = False
-    """Share one embedding between source and target; both need the same vocabulary, see tokens.*.learn (default:
-    false)."""
+    """Share one embedding between source and target (default: false). Both need the same vocabulary, see
+    tokens.*.learn."""
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
@@ -36,8 +36,12 @@ class EncoderDecoder(Model):
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         if set(tokens) != {SOURCE, TARGET}:
-            message = f"`model.kind: {self.kind}` needs the tokens {SOURCE} and {TARGET}, not {', '.join(tokens)}"
-            raise UserError(message, key="tokens")
+            found = f"the streams {', '.join(tokens)}" if len(tokens) > 1 else "only one stream"
+            raise UserError(
+                f"`model.kind: {self.kind}` needs two token streams, {SOURCE} and {TARGET}, but the recipe has {found}",
+                hint=f"Write the keys of the two streams in tokens.{SOURCE} and tokens.{TARGET}.",
+                key="tokens",
+            )
         if objective.asks != "translate":
             raise UserError(
                 f"`model.kind: {self.kind}` needs an objective with a target, for example translate, "
@@ -63,7 +67,7 @@ class EncoderDecoderNetwork(nn.Module):
             if not isinstance(source, Textual) or not source.same_vocabulary(target):
                 raise UserError(
                     "`model.share` needs one vocabulary for source and target, but their vocabularies differ",
-                    hint="Let both learn from the same columns: tokens.source.learn and tokens.target.learn.",
+                    hint="Set tokens.source.learn and tokens.target.learn to the same columns.",
                     key="model.share",
                 )
             self.target.embedding = self.source.embedding
@@ -89,7 +93,7 @@ class EncoderDecoderNetwork(nn.Module):
     def decode(self, view: StreamView, memory: Encoded | None, watch: Watch | None = None, cache: Any = None) -> Tensor:
         """Hidden states (B, N, D) of the target, from its earlier tokens and the source.
 
-        With a cache, the view holds only the new tokens, and the memory is needed only at the first step.
+        With a cache, the view has only the new tokens, and the memory is needed only at the first step.
         """
         more: dict[str, Any] = {} if cache is None else {"cache": cache}
         if memory is not None:

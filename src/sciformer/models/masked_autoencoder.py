@@ -23,10 +23,10 @@ from .encoder import Encoded, Encoder, EncoderNetwork
 class MaskedAutoencoder(Encoder):
     """`kind: masked_autoencoder`: encoder of visible tokens, decoder of all tokens.
 
-    Hidden tokens do not enter the trunk, so it costs a quarter if three of four tokens are hidden. The decoder gets the
-    encoded visible tokens and, for each hidden token, a learned vector with the position of the token. If nothing is
-    hidden, the model is an encoder. Embedding and trunk have the weight names of `kind: encoder`, so they can
-    initialize an encoder (`sciformer finetune --from`).
+    Hidden tokens do not enter the trunk. If three of four tokens are hidden, the trunk therefore costs a quarter. The
+    decoder gets the encoded visible tokens and, for each hidden token, a learned vector with the position of the token.
+    If nothing is hidden, the model is an encoder. Embedding and trunk have the same weight names as in `kind: encoder`,
+    so they can initialize an encoder (`sciformer finetune --from`).
     """
 
     decoder_dim: int | None = Field(default=None, ge=1, le=1 << 16)
@@ -85,8 +85,7 @@ class MaskDecoder(nn.Module):
         self.trunk = small.make_trunk(tokens)
 
     def forward(self, x: Tensor, first: Tensor | None, seen: Seen) -> Tensor:
-        """Decode all tokens (B, N, D') or (T, D').
-
+        """Decode all tokens as (B, N, C) or (T, C), with the width C of the decoder.
         x      encoded visible tokens
         first  class token, or None
         seen   positions of the visible and hidden tokens
@@ -118,14 +117,15 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         tied = {id(weight) for weight in self.entrance.embedding.parameters()}
         if wide != self.dim and any(id(weight) in tied for weight in self.readout.parameters()):  # type: ignore[union-attr]
             raise UserError(
-                f"model.decoder_dim must be {self.dim}, not {wide}: the readout shares the weights of the embedding",
+                f"model.decoder_dim must be {self.dim}, because the readout shares the weights of the embedding, "
+                f"but it is {wide}",
                 key="model.decoder_dim",
             )
         self.mask_decoder = MaskDecoder(section, tokens, self.dim)
         always = not overrides(tokens, Maskable.maskable)
         mixed = any(getattr(objective, key, None) for key in ("random", "same", "whole_words", "mask"))
         self.mask_ratio: float | None = getattr(objective, "mask_ratio", None) if always and not mixed else None
-        """Share of hidden tokens if it is the same for every sample, else None."""
+        """Share of hidden tokens if this share is the same for every sample, else None."""
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
         """Run embedding and trunk over the visible tokens."""
@@ -178,7 +178,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         total, count = ragged.total, len(ragged)
         if not torch.compiler.is_compiling():
             room = int(visible.sum())
-        else:  # shapes may not depend on values: use an upper bound, rounded up in every sample
+        else:  # shapes must not depend on values: use an upper bound, rounded up in every sample
             room = (
                 total if self.mask_ratio is None else min(total, math.ceil((1 - self.mask_ratio) * total + count / 2))
             )
@@ -192,7 +192,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         return Seen(StreamView(kept, short), whole, visible, (ends[1:] - 1).clamp(min=0, max=max(0, room - 1)))
 
     def _show(self, inner: Watch, watch: Watch, seen: Seen) -> None:
-        """Record attention and states of the visible tokens; hidden tokens get 0."""
+        """Store attention and states of the visible tokens in `watch`; 0 at hidden tokens."""
         front = int(isinstance(self.pooling, ClassToken))
         packed = isinstance(seen.whole.valid, Ragged)
         rank = nn.functional.pad(seen.rank + front, (front, 0))

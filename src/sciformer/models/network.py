@@ -87,7 +87,8 @@ class ReadoutLayer(Readout):
 class Network(nn.Module):
     """Base class of networks: embedding, trunk, heads and readout.
 
-    read_dim   input width of the readout, if hidden tokens do not enter the trunk (masked autoencoder)
+    read_dim   input width of the readout of a masked autoencoder, in which hidden tokens do not enter the trunk
+               (default: width of the trunk)
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Network(nn.Module):
             message = f"{who} cannot be used with `model.kind: {section.kind}`: this model cannot {objective.asks}"
             raise UserError(message, key="model.kind")
         if objective.hides and not section.tokens_interact:
-            message = f"{who} needs a trunk with interaction between tokens, not `model.trunk: {section.trunk}`"
+            message = f"{who} needs a trunk in which tokens interact, not `model.trunk: {section.trunk}`"
             raise UserError(message, key="model.trunk")
         self.entrance = Entrance(tokens, section, hides=objective.hides and read_dim is None)
         self.trunk = trunk

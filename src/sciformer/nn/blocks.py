@@ -179,7 +179,11 @@ class Block(nn.Module):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Output (B, N, D) from x (B, N, D) with mask `sight`, and a memory (B, M, D)."""
+        """Output (B, N, D) of the block for tokens x (B, N, D) and a memory (B, M, D).
+
+        sight         visible tokens and the bias of the self-attention
+        memory_sight  visible tokens of the memory
+        """
         ragged = None if sight is None else sight.packed
         y = self.attention(
             self.attention_norm(x) if self.pre else x,
@@ -210,7 +214,10 @@ class Block(nn.Module):
         return self.attention_out_norm(y)
 
     def join(self, x: Tensor, y: Tensor, norm: nn.Module, ragged: Ragged | None = None) -> Tensor:
-        """Residual sum x + y of a branch y (or only y), normalised for post-norm."""
+        """Residual sum x + y with a branch y, normalised for post-norm.
+
+        Without residual connections the sum is only y.
+        """
         if self.training and self.drops:  # skipping calls without effect saves time in small models
             y = self.drop_path(self.dropout(y), ragged)
         x = x + y if self.residual else y
@@ -248,8 +255,8 @@ class ClassBlock(nn.Module):
         """New class token (B, 1, D) from the old class token and x (B, N, D).
 
         valid  (B, N) mask of real tokens
-        first  for packed tokens: x has shape (T + B, D) and the free rows `first` (B,) for the class tokens. The class
-               tokens have shape (1, B, D), and `sight` is the mask
+        first  (B,) rows of the class tokens, for packed tokens: x then has shape (T + B, D) with free rows at `first`,
+               the class tokens have shape (1, B, D), and `sight` is the mask
 
         Both layouts use the same call, because FSDP gathers the weights of a block when the block is called.
         """

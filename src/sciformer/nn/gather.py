@@ -39,9 +39,9 @@ def own_rows(sizes: list[int]) -> slice:
 def gather_rows(rows: Tensor) -> tuple[Tensor, slice]:
     """Gather rows (n, ...) of all ranks; also return the slice of this rank's rows.
 
-    Every rank must call it. A loss L of the gathered rows is the same on every rank. The backward pass gives each rank
-    the sum over ranks of dL/d(rows of this rank). So the gradients of the weights, averaged over ranks, equal the
-    gradients in a single process with all rows.
+    All ranks must call this function. A loss L of the gathered rows is the same on every rank. The backward pass gives
+    each rank the sum over ranks of dL/d(rows of this rank). Gradients of the weights, averaged over ranks, are then
+    equal to the gradients in a single process with all rows.
     """
     sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
     dist.all_gather(sizes, torch.tensor([len(rows)]))
@@ -52,6 +52,9 @@ def gather_rows(rows: Tensor) -> tuple[Tensor, slice]:
 
 @_disable_dynamo
 def gather_row(row: Tensor) -> Tensor:
-    """Gather one row (...) from each rank as (ranks, ...); every rank must call it."""
+    """Gather one row (...) from each rank as (ranks, ...).
+
+    All ranks must call this function.
+    """
     every: Tensor = _GatherRows.apply(row[None], [1] * dist.get_world_size())
     return every

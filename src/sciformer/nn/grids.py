@@ -35,7 +35,7 @@ class Grid:
             return
         if cell is None:
             if n != count:
-                raise UserError(f"a grid of {shape[0]} x {shape[1]} needs {count} tokens, not {n}")
+                raise UserError(f"a grid of {shape[0]} x {shape[1]} needs {count} tokens, but there are {n}")
             assert valid is not None
             self.real = valid.unflatten(1, shape)
             return
@@ -53,8 +53,8 @@ class Grid:
     ) -> Grid:
         """Grid of tokens at the cells `cell` (default: integer positions `at`).
 
-        With `cell`, samples may differ in size. Training always uses the largest size, `places`, because finding a
-        smaller size would need a device sync.
+        With `cell`, samples may have different numbers of rows and columns. In training, the grid always has the
+        maximum size `places`, because finding a smaller size would need a device sync.
         """
         if cell is None:
             whole = at is not None and not at.is_floating_point()

@@ -1,4 +1,4 @@
-"""Heads: classes, values with uncertainty, quantiles, and tags of tokens."""
+"""Prediction heads: classes, values with uncertainty, quantiles, tags of tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _layer(
 class ClassHead(nn.Module):
     """Classification head: logits (B, classes) = W y + b of pooled vectors y (B, D).
 
-    With `hidden` (widths of hidden layers) it is an MLP instead.
+    With `hidden` (widths of hidden layers) the head is an MLP.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class ValueHead(nn.Module):
 class QuantileHead(nn.Module):
     """Quantile regression head: Q increasing quantiles (B, values, Q) of each value.
 
-    The quantile with index `middle` is W y + b. The other quantiles are softplus steps below and above it, so
-    quantiles cannot cross.
+    The quantile with index `middle` is W y + b. Each of the other quantiles is one softplus step below or above its
+    neighbour, so quantiles cannot cross.
     """
 
     def __init__(

@@ -15,13 +15,13 @@ class Layout:
     """Conversion of padded (B, N, ...) or packed tokens to flat (T, ...), and back.
 
     real    (T,) mask of the real flat tokens; None means that all are real
-    valid   (B, N) mask of the padded tensor that `pad` returns, with real tokens first; None means that all are real
+    valid   (B, N) mask of the padded tensor from `pad`, with real tokens first; None means that all are real
     rows    (B, N) index of the flat token at each position of this padded tensor; T at padding
     ragged  packed layout of the caller, or None
 
-    On a CPU the flat tokens have no padding. On other devices shapes may not depend on values, so padding stays among
-    the flat tokens and `real` marks it. Padding also stays if no token is real: the blocks must run then too, because
-    ranks wait for each other.
+    On a CPU the flat tokens have no padding. On other devices shapes must not depend on values, so padding stays among
+    the flat tokens, and `real` is False there. Padding also stays if no token is real: the blocks must run in this case
+    too, because ranks wait for each other.
     """
 
     def __init__(self, x: Tensor, valid: Valid) -> None:
@@ -84,7 +84,7 @@ class Layout:
         return square.flatten(0, 1)[self.slots]
 
     def show(self, run: Tensor, name: str, watch: Watch | None) -> None:
-        """Record flat tokens as a hidden state, in the layout of the caller."""
+        """Store flat tokens in `watch` as a hidden state, in the layout of the caller."""
         if watch is not None:
             watch.saw_hidden(self.back(run), name)
 
@@ -99,7 +99,10 @@ def coordinates(at: Tensor, x: Tensor, layout: Layout) -> Tensor:
 
 
 def take(run: Tensor, rows: Tensor) -> Tensor:
-    """Select rows of flat tokens (T, ...), 0 for index T; gradients are deterministic."""
+    """Select rows of flat tokens (T, ...); index T selects zeros.
+
+    The gradients are deterministic.
+    """
     wide = torch.cat([run, run.new_zeros(1, *run.shape[1:])])
     if wide.dim() == 2 and wide.is_floating_point():
         return F.embedding(rows, wide)

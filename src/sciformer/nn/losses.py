@@ -16,9 +16,9 @@ def linear_cross_entropy(
 ) -> Tensor:
     """Cross-entropy of each token for logits W h: -ln softmax(W h)[target].
 
-    Shapes: hidden vectors h (n, D), weight W (V, D), target (n,), result (n,). The loss is 0 where the target is
-    IGNORE_INDEX. With a `bias` b (V,) the logits are W h + b. With label smoothing s and p = softmax(W h) the loss is
-    -(1 - s) ln p[target] - s / V sum_v ln p[v] (arXiv 1706.03762).
+    Shapes: hidden vectors h (n, D), weight W (V, D), target (n,), result (n,), for n tokens and V classes. The loss is
+    0 where the target is IGNORE_INDEX. With a `bias` b (V,) the logits are W h + b. With label smoothing s and
+    p = softmax(W h), the loss is -(1 - s) ln p[target] - s / V sum_v ln p[v] (arXiv 1706.03762).
     """
     return _cross_entropy(hidden, weight, bias, target, smoothing, "none")
 
@@ -28,7 +28,7 @@ def total_cross_entropy(
 ) -> Tensor:
     """Sum of `linear_cross_entropy` over all tokens.
 
-    With many tokens and a large vocabulary the logits would be the largest tensor of a training step. Loss and
+    With many tokens and a large vocabulary, the logits would be the largest tensor of a training step. Loss and
     gradients are therefore computed for `chunk` tokens at a time (0: all tokens at once).
     """
     if not chunk or hidden.shape[0] <= chunk:

@@ -18,8 +18,8 @@ NORMS = ("layer", "rms", "none")
 def make_norm(name: str, dim: int, bias: bool = True, epsilon: float | None = None) -> nn.Module:
     """Make a norm by its name: `layer`, `rms` or `none`.
 
-    layer  g (x - mean) / std + b (arXiv 1607.06450), with b if `bias`; epsilon: 1e-5 by default
-    rms    g x / rms (arXiv 1910.07467); epsilon: 1e-6 by default
+    layer  g (x - mean) / std + b (arXiv 1607.06450); b only if `bias`; default epsilon 1e-5
+    rms    g x / rms (arXiv 1910.07467); default epsilon 1e-6
     """
     one_of("the norm", name, NORMS)
     if name == "none":
@@ -39,7 +39,8 @@ class BatchNorm(nn.Module):
     running_mean: Tensor
     running_var: Tensor
     over_ranks: bool = False
-    """Whether a batch is divided over the ranks of the default process group. All ranks must then call the norm."""
+    """Whether each batch is divided over the ranks of the default process group. If so, all ranks must call the
+    norm."""
 
     def __init__(self, dim: int, momentum: float = 0.1, epsilon: float = 1e-5) -> None:
         super().__init__()
@@ -100,7 +101,7 @@ class BatchNorm(nn.Module):
         return scale, self.bias - scale * mean
 
     def _update_running(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
-        """Update the running statistics from a batch of `count` rows (no change if 0)."""
+        """Update the running statistics from a batch of `count` rows (0: no change)."""
         some = count.to(mean.dtype).clamp(min=1)
         unbiased = variance * (some / (some - 1).clamp(min=1))
         self._move_running(mean, unbiased, self.momentum * (count > 0).to(some.dtype))
@@ -150,7 +151,7 @@ class DropPath(nn.Module):
     def forward(self, x: Tensor, ragged: Ragged | None = None) -> Tensor:
         """Drop the branch x (B, N, D) of random samples.
 
-        Packed x (1, T, D) needs its layout `ragged`.
+        For packed x (1, T, D), pass the layout `ragged`.
         """
         if not self.training or self.p == 0:
             return x

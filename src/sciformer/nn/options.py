@@ -1,8 +1,8 @@
 """Recipe options of trunks, positional encodings and poolings: base classes.
 
-A recipe names a trunk by its registered name (`model.trunk: lstm`). The options class with this name has the keys of
-the trunk as fields, and builds the trunk. It is defined in the file of the trunk. The same holds for positional
-encodings and poolings. The modules themselves take plain arguments.
+A recipe selects a trunk by its registered name (`model.trunk: lstm`). The options class with this name has the recipe
+keys of the trunk as attributes, and builds the trunk. It is defined in the file of the trunk. Positional encodings and
+poolings have the same kind of options class. The modules themselves take plain arguments.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TokenForm(NamedTuple):
 
 
 class HeadForm(NamedTuple):
-    """Number of heads, number of key-value heads, and width of a head."""
+    """Number of heads, number of key-value heads (None: same number), width of a head."""
 
     heads: int
     kv_heads: int | None
@@ -60,7 +60,10 @@ class PositionOptions(Options):
         return False
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
-        """Build the encoding for trunk width `dim` (`heads`: None without attention)."""
+        """Build the positional encoding for a trunk of width `dim`.
+
+        heads  heads of the trunk, or None for a trunk without attention
+        """
         raise NotImplementedError
 
 
@@ -70,13 +73,13 @@ class TrunkOptions(Options):
     can_be_causal: ClassVar[bool] = False
     """Whether the trunk can be causal, as a decoder must be (default: no)."""
     recurrent: ClassVar[bool] = False
-    """Whether the trunk is recurrent, so that its last state represents all tokens."""
+    """Whether the trunk is recurrent, so that its last state represents all tokens (default: no)."""
     keeps_width: ClassVar[bool] = True
     """Whether the width is `dim` from the input to the last block (default: yes)."""
     tokens_interact: ClassVar[bool] = True
     """Whether the output of a token depends on other tokens (default: yes)."""
     takes_class_token: ClassVar[bool] = False
-    """Whether a class token can be used: the first token sees all other tokens (default: no)."""
+    """Whether a class token can be used, because the first token sees all other tokens (default: no)."""
 
     dim: int = Field(default=128, ge=1, le=1 << 16)
     """Width of the model (default: 128)."""
@@ -90,7 +93,7 @@ class TrunkOptions(Options):
 
     @property
     def reads_both_ways(self) -> bool:
-        """Whether the trunk is bidirectional: half of its width reads in reverse order."""
+        """Whether the trunk is bidirectional: half of its width is for the reverse order."""
         return False
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> nn.Module:
@@ -120,7 +123,7 @@ class PoolingOptions(Options):
     """Base class of the options of poolings (registry `pooling`)."""
 
     has_weights: ClassVar[bool] = False
-    """Whether the pooling has weights, which an objective without pooling would leave untrained (default: no)."""
+    """Whether the pooling has weights (default: no). An objective without pooling would not train these weights."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         """Build the pooling for tokens of width `dim` from this trunk."""
@@ -130,5 +133,5 @@ class PoolingOptions(Options):
 def needs_attention(name: str, heads: HeadForm | None) -> HeadForm:
     """Return `heads`; raise an error if the trunk has no attention (None)."""
     if heads is None:
-        raise UserError(f"`model.position: {name}` needs a trunk with attention", key="model.position")
+        raise UserError(f"`model.position: {name}` cannot be used in a trunk without attention", key="model.position")
     return heads

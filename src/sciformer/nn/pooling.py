@@ -1,6 +1,6 @@
 """Poolings: from the tokens of a sample to one vector.
 
-Every pooling takes padded (B, N, D) or packed (T, D) tokens and returns (B, D). The result is finite also for samples
+Every pooling takes padded (B, N, D) or packed (T, D) tokens and returns (B, D). The result is finite, even for samples
 without tokens.
 """
 
@@ -55,7 +55,7 @@ def _sum(x: Tensor, valid: Valid) -> Tensor:
 class MaxPool(nn.Module):
     """Max pooling: y_d = max of x_id over real tokens i (arXiv 1408.5882).
 
-    It is 0 for samples without tokens.
+    The result is 0 for samples without tokens.
     """
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
@@ -102,8 +102,9 @@ def _ends(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor]:
 
 
 class ClassToken(nn.Module):
-    """Class token: a learned token before each sequence, read after the trunk (BERT).
+    """Class token: a learned token before each sequence (BERT).
 
+    The pooled vector is the output of the trunk for this token:
     x, valid, at = token.prepend(x, valid, at)
     y = token(trunk(x, valid, at=at), valid)
     """
@@ -171,7 +172,7 @@ class ClassAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.token = nn.Parameter(torch.empty(1, 1, dim))
-        nn.init.normal_(self.token, std=0.02)  # published: trunc_normal_, at 100 std; its draws differ by version
+        nn.init.normal_(self.token, std=0.02)  # published: trunc_normal_ at 100 std, different in each PyTorch version
         self.blocks = nn.ModuleList(ClassBlock(dim, heads, raw_query=raw_query, **options) for _ in range(depth))
         self.norm = block_norm(dim, options, options.get("norm_position", "pre") == "pre")
 
@@ -247,7 +248,7 @@ class BlockPool(nn.Module):
     def forward(self, states: Sequence[Tensor], valid: Valid = None) -> Tensor:
         """Vector (B, D) from the `states` of a trunk, each (B, N, D) or packed (T, D)."""
         if len(states) != len(self.weight):
-            raise UserError(f"pooling over blocks needs {len(self.weight)} hidden states, not {len(states)}")
+            raise UserError(f"pooling over blocks needs {len(self.weight)} hidden states, but there are {len(states)}")
         means = torch.stack([self.mean(state, valid) for state in states], -1)
         return means @ self.weight.softmax(0).to(means.dtype)
 
@@ -309,7 +310,7 @@ class ClassTokenOptions(PoolingOptions):
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         if not trunk.takes_class_token:
-            message = "`model.pool: class_token` needs a trunk whose first token sees all other tokens"
+            message = "this trunk cannot use `model.pool: class_token`: its first token does not see the other tokens"
             raise UserError(message, key="model.pool")
         return ClassToken(dim)
 
@@ -333,7 +334,7 @@ class BlockPoolOptions(PoolingOptions):
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
         if not trunk.keeps_width:
-            message = "`model.pool: blocks` needs a trunk whose blocks have the width of its input"
+            message = "this trunk cannot use `model.pool: blocks`: its blocks do not all have the width of its input"
             raise UserError(message, key="model.pool")
         return BlockPool(trunk.blocks + 1)
 
@@ -346,7 +347,7 @@ class ClassAttentionOptions(PoolingOptions):
     class_depth: int = Field(default=2, ge=1, le=1000)
     """Number of class attention blocks (default: 2)."""
     class_query: Literal["normal", "raw"] = "normal"
-    """Query of class attention. normal: the normalised class token; raw: the class token itself (default: normal)."""
+    """Query of class attention (default: normal). normal: the normalised class token; raw: the class token itself."""
     class_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout rate of the class attention (default: 0)."""
 

@@ -1,4 +1,4 @@
-"""Positional encodings: learned, sinusoidal, rotary, Fourier, relative and others.
+"""Positional encodings: learned, sinusoidal, rotary, Fourier, relative, and more.
 
 A positional encoding has three methods, and trunks with attention call all of them:
 
@@ -29,17 +29,17 @@ Periods = tuple[float, float]
 
 
 class Position(nn.Module):
-    """Base class of positional encodings; the class itself encodes nothing (for sets).
+    """Base class of positional encodings, and the empty encoding (for sets of tokens).
 
     axes    number of coordinates of a token
-    inside  whether the encoding acts inside attention; trunks without attention cannot use it then
+    inside  whether the encoding acts inside attention; if so, trunks without attention cannot use it
     """
 
     axes: int = 1
     inside: bool = False
 
     def fits(self, dim: int, heads: int, head_dim: int) -> None:
-        """Check that width and heads of the trunk match this encoding."""
+        """Check that this encoding matches the width and the heads of the trunk."""
         for name, found in (("dim", dim), ("heads", heads), ("head_dim", head_dim)):
             made_for = getattr(self, name, found)
             if made_for != found:
@@ -57,7 +57,7 @@ class Position(nn.Module):
     def place(self, n: int, start: int | Tensor, device: torch.device) -> Tensor:
         """Default coordinates of n tokens: start, start + 1, ..."""
         if self.axes > 1:
-            message = f"{type(self).__name__} needs coordinates on {self.axes} axes"
+            message = f"the coordinates `at` are missing, but {type(self).__name__} has {self.axes} axes"
             raise UserError(message, hint="Pass at=grid((height, width)).")
         return torch.arange(n, device=device) + start
 
@@ -95,7 +95,7 @@ class Position(nn.Module):
         return None
 
     def columns(self, at: Tensor) -> Tensor:
-        """Coordinates as (..., N, A); a wrong number of axes is an error."""
+        """Coordinates in the shape (..., N, A); error if the number of axes is wrong."""
         if self.axes == 1 and ((at.dim() < 3 and at.shape[-1:] != (1,)) or at.dim() < 2):
             at = at[..., None]
         if at.shape[-1] != self.axes:
@@ -106,8 +106,8 @@ class Position(nn.Module):
 def grid(shape: tuple[int, ...], span: tuple[int, ...] | None = None) -> Tensor:
     """Coordinates (N, A) of the N cells of a grid, row by row.
 
-    With `span`, the cells are spread evenly over a grid of the shape `span`. So positions learned on that grid can be
-    used for images of other sizes.
+    With `span`, the cells are spread evenly over a grid of the shape `span`. In this way, positions learned on that
+    grid can be used for images of other sizes.
     """
     lines = [torch.arange(size) for size in shape]
     if span is not None:
@@ -130,8 +130,8 @@ class Learned(AdditiveEncoding):
     """Learned positional encoding PE(p) = table[p].
 
     shape  number of positions, or shape of their grid
-    scale  initial standard deviation of the table; best equal to that of the embedded tokens, because a much smaller
-           encoding would have no effect
+    scale  initial standard deviation of the table. Choose the standard deviation of the embedded tokens, because a much
+           smaller encoding would have no effect
 
     At real-valued coordinates, the rows of neighbouring positions are interpolated.
     """
@@ -159,7 +159,10 @@ class Learned(AdditiveEncoding):
         if not at.is_floating_point():
             checked = not at.is_cuda and at.numel() and not torch.compiler.is_compiling()
             if checked and (at.amin() < 0 or (at >= at.new_tensor(self.shape)).any()):
-                raise UserError(f"positions must be inside {self.shape}, not from {int(at.min())} to {int(at.max())}")
+                raise UserError(
+                    f"positions must be inside the learned shape {self.shape}, "
+                    f"but they go from {int(at.min())} to {int(at.max())}"
+                )
             return F.embedding(_ravel(at, self.shape), self.table)  # indexing would sum gradients in varying order
         low = at.floor()
         part = at - low
@@ -186,14 +189,15 @@ class Sinusoidal(AdditiveEncoding):
 
         PE(p, 2i) = sin(p / base^(2i / d)),   PE(p, 2i + 1) = cos(p / base^(2i / d))
 
-    The position p may be any real number. With several axes, each axis has an equal share d of the width. With
-    `periods` (shortest, longest) the periods of the sinusoids are spaced evenly in the logarithm.
+    The position p may be any real number. d is the width divided by the number of axes. With `periods` (shortest,
+    longest) the periods of the sinusoids are spaced evenly in the logarithm instead.
     """
 
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0, periods: Periods | None = None) -> None:
         super().__init__()
         if dim % (2 * axes):
-            raise UserError(f"sinusoidal positions on {axes} axes need a dim divisible by {2 * axes}, not {dim}")
+            wanted = f"divisible by {2 * axes} for sinusoidal positions (axes: {axes})"
+            raise UserError(f"dim must be {wanted}, not {dim}")
         self.dim, self.axes, self.base, self.periods = dim, axes, base, checked(periods)
 
     def code(self, at: Tensor) -> Tensor:
@@ -205,11 +209,11 @@ class Rotary(Position):
     """RoPE: rotate the pair (x_2i, x_2i+1) at position p by p / base^(2i / d).
 
     The product of query and key then depends only on the difference of their positions (arXiv 2104.09864). p may be any
-    real number. With several axes, each axis has an equal share d of the head.
+    real number. d is the rotated width of a head divided by the number of axes.
 
     pairs    neighbours: pairs (x_2i, x_2i+1); halves: pairs (x_i, x_i+d/2), as in LLaMA
-    periods  shortest and longest period; periods are spaced evenly in the logarithm over the pairs of all `heads`, so
-             that no two heads have the same periods
+    periods  shortest and longest period. The periods are spaced evenly in the logarithm over the pairs of all `heads`,
+             so each head has different periods (default of `heads`: all heads have the same periods)
     share    rotated fraction of a head
     """
 
@@ -229,7 +233,8 @@ class Rotary(Position):
         super().__init__()
         one_of("pairs", pairs, ("neighbours", "halves"))
         if head_dim % (2 * axes):
-            raise UserError(f"rotary positions on {axes} axes need a head_dim divisible by {2 * axes}, not {head_dim}")
+            wanted = f"divisible by {2 * axes} for rotary positions (axes: {axes})"
+            raise UserError(f"head_dim must be {wanted}, not {head_dim}")
         self.turned = round(share * head_dim / (2 * axes))  # rotated pairs on each axis
         if not 0 < self.turned <= head_dim // (2 * axes):
             raise UserError(f"share must be at most 1 and rotate at least one pair of channels, not {share:g}")
@@ -241,7 +246,7 @@ class Rotary(Position):
     def rotation(self, at: Tensor, dtype: torch.dtype) -> Rotation:
         """Cosines and sines (B or 1, 1 or H, N, E / 2) of the rotation angles.
 
-        They are in single precision, or in `dtype` if it is more precise.
+        They are in single precision, or in `dtype` if `dtype` is more precise.
         """
         at = self.columns(at)
         at = at if at.dim() == 3 else at[None]
@@ -281,7 +286,8 @@ def angles(at: Tensor, dim: int, base: float, periods: Periods | None = None) ->
 def checked(periods: Periods | None) -> Periods | None:
     """Return `periods`; raise an error unless 0 < shortest < longest."""
     if periods is not None and not 0 < periods[0] < periods[1]:
-        raise UserError(f"periods must be 0 < shortest < longest, not {periods[0]:g} and {periods[1]:g}")
+        found = f"not {periods[0]:g} and {periods[1]:g}"
+        raise UserError(f"the shortest and longest of `periods` must satisfy 0 < shortest < longest, {found}")
     return periods
 
 
@@ -291,8 +297,8 @@ class Fourier(Position):
         PE(p) = W [sin(2 pi F p); cos(2 pi F p)]
 
     Times or positions p may be real-valued and irregular. The initial frequencies F are normal with standard deviation
-    `scale`; choose about 1 / (shortest relevant distance). With `periods` (shortest, longest) the initial frequencies
-    are evenly spaced in the logarithm instead. Subtract the mean from large coordinates first.
+    `scale`; choose a scale of about 1 / (shortest relevant distance). With `periods` (shortest, longest) the initial
+    frequencies are evenly spaced in the logarithm instead. Subtract the mean from large coordinates first.
     """
 
     def __init__(
@@ -343,14 +349,14 @@ class UnpairedSinusoidal(AdditiveEncoding):
 
         PE(p, j) = sin(a_j) for even j, cos(a_j) for odd j,   a_j = p / base^(2j / d)
 
-    Every channel j has its own frequency, from 1 down to 1 / base^2. With several axes, each axis has an equal share d
-    of the width.
+    Every channel j has its own frequency, from 1 down to 1 / base^2. d is the width divided by the number of axes.
     """
 
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0) -> None:
         super().__init__()
         if dim % axes:
-            raise UserError(f"unpaired sinusoidal positions on {axes} axes need a dim divisible by {axes}, not {dim}")
+            wanted = f"divisible by {axes} for unpaired sinusoidal positions (axes: {axes})"
+            raise UserError(f"dim must be {wanted}, not {dim}")
         self.dim, self.axes, self.base = dim, axes, base
 
     def code(self, at: Tensor) -> Tensor:
@@ -366,14 +372,15 @@ class Modulation(Position):
 
         s(p) = sum_k  u_k sin(2 pi k p / longest) + v_k cos(2 pi k p / longest),   k = 1 ... harmonics
 
-    s and b are learned Fourier series of the time p for each channel. With several axes, the series of all axes are
-    added.
+    s and b are Fourier series of the time p, with learned coefficients for each channel. With several axes, the series
+    of all axes are added.
     """
 
     def __init__(self, dim: int, axes: int = 1, longest: float = 1000.0, harmonics: int = 12) -> None:
         super().__init__()
         if longest <= 0 or not 1 <= harmonics <= 512:
-            raise UserError(f"longest must be above 0 and harmonics 1 to 512, not {longest:g} and {harmonics}")
+            found = f"longest = {longest:g} and harmonics = {harmonics}"
+            raise UserError(f"longest must be above 0, and harmonics must be from 1 to 512, not {found}")
         self.dim, self.axes, self.longest, self.harmonics = dim, axes, longest, harmonics
         self.linear = nn.Linear(2 * harmonics * axes, 2 * dim)
 
@@ -391,7 +398,7 @@ class Modulation(Position):
 
 
 class AutoPositionOptions(PositionOptions):
-    """`position: auto`: learned or sinusoidal; none for trunks without attention."""
+    """`position: auto`: learned or sinusoidal; no encoding if there is no attention."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
         if heads is None:
@@ -402,7 +409,7 @@ class AutoPositionOptions(PositionOptions):
 
 
 class NoPositionOptions(PositionOptions):
-    """`position: none`: no positional encoding (sets, or trunks with their own order)."""
+    """`position: none`: no positional encoding, for sets or recurrent trunks."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> None:
         return None
@@ -412,13 +419,14 @@ class LearnedOptions(PositionOptions):
     """`position: learned`: a learned table of positions."""
 
     position_scale: float | None = Field(default=None, gt=0)
-    """Initial standard deviation of learned positions (default: standard deviation of the token embeddings; 0.02 in the
-    published ViT)."""
+    """Initial standard deviation of learned positions (default: the standard deviation of the token embeddings). The
+    published ViT uses 0.02."""
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Learned:
         if form.grid_shape is None:
             raise UserError(
-                f"`model.position: learned` needs a fixed number of positions, but `tokens.kind: {form.kind}` has none",
+                "`model.position: learned` needs a fixed number of positions, "
+                f"but this number is not fixed for `tokens.kind: {form.kind}`",
                 key="model.position",
             )
         return Learned(dim, form.grid_shape, self.position_scale or form.initial_std)
@@ -428,9 +436,10 @@ class PeriodOptions(PositionOptions):
     """Base class of the options of positional encodings with a range of periods."""
 
     periods: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
-    """Shortest and longest period of the sinusoids, in units of the coordinates. Periods between them are evenly spaced
-    in the logarithm. Modulation uses the longest period divided by 1, 2, 3, ...; rotary spreads the periods over the
-    heads; Fourier uses the periods as initial values (default: depends on the positional encoding)."""
+    """Shortest and longest period of the sinusoids, in units of the coordinates (default: depends on the positional
+    encoding). The other periods are evenly spaced in the logarithm between these two. rotary gives each head different
+    periods (if kv_heads equals heads); fourier uses the periods as initial values; modulation uses the longest period
+    divided by 1, 2, 3, ... down to the shortest period."""
 
 
 class SinusoidalOptions(PeriodOptions):
@@ -451,7 +460,7 @@ class RotaryOptions(PeriodOptions):
     """`position: rotary`: RoPE, a rotation of queries and keys."""
 
     rotary_base: float = Field(default=10_000.0, gt=1)
-    """Base of the rotary frequencies, not used if `periods` is set (default: 10,000)."""
+    """Base of the rotary frequencies (default: 10,000). Not used if `periods` is set."""
     rotary_share: float = Field(default=1.0, gt=0, le=1)
     """Fraction of each head that is rotated (default: 1)."""
     rotary_values: bool = False

@@ -16,9 +16,11 @@ class Ragged:
     inside    (T,) True where the token belongs to a sequence
 
     T (`total`) may be larger than the sum of the lengths, because GPUs work best with fixed shapes. The tokens after
-    the last sequence get the sample index B, and are masked and dropped. On a GPU, pass `total`, the `longest` length
-    and, for models with pair biases, the number of `pairs` (i, j), j <= i; upper bounds are enough. Then no device sync
-    is needed. With `lay=False` only the lengths are stored, because the full layout will be made on another device.
+    the last sequence get the sample index B; they are masked and dropped.
+
+    To avoid device syncs on a GPU, pass `total`, the `longest` length and, for models with pair biases, the number of
+    `pairs` (i, j), j <= i. Upper bounds are enough. With `lay=False` only the lengths are stored, because the full
+    layout will be made on another device.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class Ragged:
 
     @property
     def longest(self) -> int:
-        """Length N of the padded layout: the longest sequence, or an upper bound."""
+        """Length N of the padded layout: maximum length of a sequence, or an upper bound."""
         if self._longest is None:
             self._longest = int(self.lengths.max()) if len(self) else 0
         return self._longest
@@ -77,14 +79,14 @@ class Ragged:
         return torch.arange(self.longest, device=self.lengths.device) < self.lengths[:, None]
 
     def longer(self, count: int = 1) -> Ragged:
-        """Layout after each sequence has become longer by `count` tokens."""
+        """Layout after `count` tokens are added to each sequence."""
         longest = None if self._longest is None else self._longest + count
         return Ragged(self.lengths + count, self.total + count * len(self), longest)
 
     def pad(self, flat: Tensor) -> Tensor:
         """Convert packed tokens (T, ...) to padded tokens (B, N, ...), 0 at padding."""
         if flat.shape[0] != self.total:
-            raise UserError(f"there are {flat.shape[0]} packed tokens, but Ragged has {self.total}")
+            raise UserError(f"there are {flat.shape[0]} packed tokens, but the layout (Ragged) has {self.total}")
         if self.total == 0:
             return flat.new_zeros(len(self), self.longest, *flat.shape[1:])
         starts = self.ends - self.lengths

@@ -61,7 +61,7 @@ class Transformer(nn.Module):
     """
 
     columns: tuple[str, ...] = ()
-    """Token columns passed to the call as keyword arguments."""
+    """Token columns that `forward` takes as keyword arguments."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Transformer(nn.Module):
         super().__init__()
         for name, given, kind in (("position", position, Position), ("pattern", pattern, Pattern)):
             if given is not None and not isinstance(given, kind):
-                raise UserError(f"{name} must be an object, for example {EXAMPLES[name]}, not {given!r}")
+                raise UserError(f"{name} must be a {kind.__name__}, for example {EXAMPLES[name]}, not {given!r}")
         self.dim, self.depth, self.heads, self.pattern = dim, depth, heads, pattern
         self.position = Position() if position is None else position
         self.adapt = nn.Linear(memory_dim, dim) if cross and memory_dim not in (None, dim) else nn.Identity()
@@ -98,7 +98,8 @@ class Transformer(nn.Module):
         self.position.fits(dim, heads, head_dim)
         if getattr(self.position, "spread", 1) > 1 and options.get("kv_heads") not in (None, heads):
             found = options["kv_heads"]
-            raise UserError(f"Rotary with periods for each head needs kv_heads = heads ({heads}), not {found}")
+            wanted = f"kv_heads must be equal to heads ({heads})"
+            raise UserError(f"{wanted} if Rotary has different periods for each head, but it is {found}")
         self.reset()
 
     @property
@@ -136,8 +137,9 @@ class Transformer(nn.Module):
         at      coordinates of the tokens: (N,) or (B, N) on a line, (N, A) or (B, N, A) with A axes; packed: (T,) or
                 (T, A)
         bias    (B or 1, heads or 1, N, M) pair bias of the self-attention of every block; or a PairBias if packed
-        memory  (B, M, D') or packed (S, D'), with its own `memory_valid`; with a cache, needed only at the first step
-        cache   keys and values of earlier tokens; x then holds only the new tokens
+        memory  (B, M, C) padded or (S, C) packed tokens of width C for cross-attention, in the layout `memory_valid`;
+                with a cache, needed only at the first step
+        cache   keys and values of earlier tokens; x then has only the new tokens
         """
         check_layout(x, valid, self.dim)
         ragged, mask = (valid, None) if isinstance(valid, Ragged) else (None, valid)
@@ -204,17 +206,17 @@ class Transformer(nn.Module):
     def _memory(
         self, memory: Tensor | None, valid: Valid, queries: Ragged | None, cache: Cache | None
     ) -> tuple[Tensor | None, Sight | None]:
-        """Memory in the width and layout of the queries, and its mask."""
+        """Memory in the width and layout of the queries, and the Sight of the memory."""
         if self.cross and cache is not None and cache.has_memory:  # given at the first step
             kept = cache.blocks[0].memory
             assert kept is not None
             return kept[0], Sight(valid=cache.memory_valid)
         if memory is None:
             if self.cross:
-                raise UserError("a trunk with cross=True needs a memory, but none is given", hint="Pass memory.")
+                raise UserError("`memory` is missing, but the trunk was made with cross=True", hint="Pass memory=...")
             return None, None
         if not self.cross:
-            message = f"a trunk made without cross=True cannot use a memory (of shape {tuple(memory.shape)})"
+            message = f"the trunk cannot use the memory {tuple(memory.shape)}, because it was made without cross=True"
             raise UserError(message, hint="Make the trunk with cross=True.")
         check_layout(memory, valid, getattr(self.adapt, "in_features", self.dim))
         if isinstance(valid, Ragged) and queries is not None:
@@ -298,7 +300,7 @@ class EncoderDecoder(nn.Module):
         target_at: Tensor | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Decoder output (B, N, D) from the source and the causal target.
+        """Decoder output (B, N, D) for the target, with attention to the source.
 
         To decode step by step, call `encoder` once and `decoder` with a cache.
         """
@@ -313,7 +315,9 @@ def check_layout(x: Tensor, valid: Valid, dim: int | None = None) -> None:
     """Check that tokens have the layout of `valid` (padded or packed) and width `dim`."""
     if isinstance(valid, Ragged):
         if x.dim() != 2 or x.shape[0] != valid.total:
-            raise UserError(f"packed tokens must have shape ({valid.total}, D), like Ragged, not {tuple(x.shape)}")
+            raise UserError(
+                f"packed tokens with the layout {valid} must have shape ({valid.total}, D), not {tuple(x.shape)}"
+            )
     elif x.dim() != 3:
         raise UserError(
             f"tokens must have shape (B, N, D), not {tuple(x.shape)}", hint="Pass packed tokens with Ragged(lengths)."
@@ -338,42 +342,42 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     heads: int = Field(default=4, ge=1, le=1 << 16)
     """Number of attention heads (default: 4)."""
     kv_heads: int | None = Field(default=None, ge=1)
-    """Number of heads of keys and values; a smaller number than `heads` gives grouped-query attention, 1 gives
-    multi-query attention (default: the value of heads)."""
+    """Number of heads of keys and values (default: the value of heads). A smaller number gives grouped-query attention;
+    1 gives multi-query attention."""
     head_dim: int | None = Field(default=None, ge=1, le=1 << 16)
     """Width of a head (default: dim / heads)."""
     norm: Literal["layer", "rms", "none"] = "layer"
-    """Norm of the blocks. layer: LayerNorm; rms: RMSNorm; none: no norm (default: layer)."""
+    """Norm of the blocks (default: layer). layer: LayerNorm; rms: RMSNorm; none: no norm."""
     norm_epsilon: float | None = Field(default=None, gt=0, le=1)
     """Epsilon of the norms (default: 1e-5 for layer, 1e-6 for rms)."""
     norm_position: Literal["pre", "post"] = "pre"
-    """Position of the norms in a block. pre: before attention and MLP, as in GPT-2; post: after each residual sum, as
-    in the transformer of 2017 (default: pre)."""
+    """Position of the norms in a block (default: pre). pre: before attention and MLP, as in GPT-2; post: after each
+    residual sum, as in the transformer of 2017."""
     embedding_norm: bool = False
-    """Normalise embedded tokens, with their positional encoding, before the first block, as BERT does (default:
-    false)."""
+    """Add a norm after the positional encoding, before the first block, as in BERT (default: false)."""
     last_norm: bool = True
     """Add a norm after the last block, if norm_position is pre (default: true)."""
     qk_norm: Literal["none", "layer", "rms"] = "none"
     """Norm of queries and keys: none, layer or rms (default: none)."""
     bias: bool = True
-    """Biases in linear layers and norms (default: true)."""
+    """Use biases in linear layers and norms (default: true)."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
     """Dropout rate of attention weights (default: the value of dropout)."""
     init: Literal["normal", "xavier", "moco"] = "normal"
-    """Initial weights. normal: standard deviation 0.02 (GPT-2); xavier: Xavier uniform (2017); moco: Xavier with
-    smaller output matrices in later blocks, also for class attention and heads (default: normal)."""
+    """Initial weights (default: normal). normal: standard deviation 0.02 (GPT-2); xavier: Xavier uniform (transformer
+    of 2017); moco: Xavier uniform, with smaller output matrices in later blocks (MoCo v3). xavier and moco are also
+    used for class attention, and moco for the heads."""
     window: int | None = Field(default=None, ge=0)
     """Attention window: number of tokens on each side that a token attends to (default: all tokens)."""
     position: str = "auto"
-    """Positional encoding. auto: learned if the number of positions is fixed, else sinusoidal; unpaired: sinusoidal
-    with a different frequency for each channel (ASTROMER); modulation: scale and shift by Fourier series (TimeModAttn;
-    default: auto)."""
+    """Positional encoding (default: auto). auto: learned if the number of positions is fixed, else sinusoidal;
+    unpaired: sinusoidal with a different frequency for each channel (ASTROMER); modulation: scale and shift by Fourier
+    series (TimeModAttn)."""
 
     def attention_options(self, form: TokenForm) -> dict[str, Any]:
         """Keyword arguments of a trunk with attention, except its size."""
         if self.head_dim is None and self.dim % self.heads:
-            message = f"model.dim is {self.dim}, which is not a multiple of model.heads, {self.heads}"
+            message = f"model.dim ({self.dim}) is not a multiple of model.heads ({self.heads})"
             raise UserError(message, key="model.heads")
         heads = HeadForm(self.heads, self.kv_heads, self.head_dim or self.dim // self.heads)
         names = ("kv_heads", "head_dim", "norm", "embedding_norm", "last_norm", "norm_position", "qk_norm", "bias")
@@ -395,23 +399,23 @@ class TransformerOptions(AttentionTrunkOptions):
     mlp_ratio: float = Field(default=4.0, gt=0, le=128)
     """Width of the hidden layer of the MLP divided by dim (default: 4)."""
     activation: Literal["gelu", "gelu_tanh", "relu", "silu", "tanh", "swiglu"] = "gelu"
-    """Activation of the MLP; gelu_tanh is the approximation of GELU in GPT-2 (default: gelu)."""
+    """Activation of the MLP (default: gelu). gelu_tanh is the approximation of GELU in GPT-2."""
     hidden_dropout: float | None = Field(default=None, ge=0, lt=1)
     """Dropout rate inside the MLP (default: the value of dropout)."""
     drop_path: float = Field(default=0.0, ge=0, lt=1)
     """Rate of stochastic depth at the last block; it grows linearly with depth (default: 0)."""
     residual: bool = True
-    """Residual connections around attention and MLP; ASTROMER 1 has none (default: true)."""
+    """Add residual connections around attention and MLP (default: true). ASTROMER 1 has no residual connections."""
     parallel_residual: bool = False
-    """Compute attention and MLP of a block from the same tokens, as GPT-NeoX does; only for norm_position pre (default:
-    false)."""
+    """Compute attention and MLP of a block from the same tokens, as in GPT-NeoX (default: false). Needs norm_position
+    pre."""
     extras: tuple[Literal["head_scale", "output_scale", "attention_norm", "hidden_norm", "residual_scale"], ...] = ()
-    """Extra parts of a block from NormFormer. head_scale: a learned scale of each head before the output layer;
-    output_scale: a learned scale of each part of the output after this layer (Particle Transformer); attention_norm: a
-    norm after attention; hidden_norm: a norm inside the MLP; residual_scale: a learned scale of the residual of the MLP
-    (default: no extra parts)."""
+    """Extra parts of a block from NormFormer and Particle Transformer (default: no extra parts). head_scale: a learned
+    scale of each head before the output layer of attention; output_scale (Particle Transformer): a learned scale of
+    each of `heads` equal parts of the output of this layer; attention_norm: a norm after attention; hidden_norm: a norm
+    inside the MLP; residual_scale: a learned scale of the residual of the MLP."""
     compress: int | None = Field(default=None, ge=1)
-    """Number of learned mixtures of tokens that replace keys and values, as in Linformer (default: all tokens)."""
+    """Number of learned mixtures in place of the keys and values, as in Linformer (default: no mixtures)."""
 
     def block_options(self) -> dict[str, Any]:
         """Keyword arguments of this trunk's blocks, without dropout."""
@@ -422,7 +426,8 @@ class TransformerOptions(AttentionTrunkOptions):
         options = self.attention_options(form)
         if self.compress is not None:
             if form.grid_shape is None:
-                message = f"model.compress needs a fixed number of positions, but `tokens.kind: {form.kind}` has none"
+                found = f"this number is not fixed for `tokens.kind: {form.kind}`"
+                message = f"model.compress needs a fixed number of positions, but {found}"
                 raise UserError(message, key="model.compress")
             options |= {"compress": self.compress, "places": form.grid_shape, "lead": form.leading}
         names = ("drop_path", "mlp_ratio", "activation", "extras", "residual", "parallel_residual", "hidden_dropout")

@@ -14,8 +14,8 @@ class Watch:
         watch.hidden["blocks.2"]                   (B, N, D) output of block 2; "input" is the input of block 0
         watch.kernels["blocks.2.attention"]        the kernel that computed the output
 
-    The weights are computed separately from the fast kernel, so that a Watch does not change the output. With
-    `kernel="reference"` the recorded weights are the tensors used for the output, and have gradients.
+    The weights are computed separately from the fast kernel, so a Watch does not change the output. With
+    `kernel="reference"` the recorded weights are the tensors used for the output, and they have gradients.
     """
 
     def __init__(self, attention: bool = True, hidden: bool = True) -> None:
@@ -26,7 +26,7 @@ class Watch:
         self.prefix = ""
 
     def at(self, name: str) -> Watch:
-        """Watch with the same record and the prefix `name` before stored names."""
+        """Watch with the same record; adds the prefix `name` to the names it stores."""
         below = Watch(self.wants_attention, self.wants_hidden)
         below.attention, below.hidden, below.kernels = self.attention, self.hidden, self.kernels
         below.prefix = self._full(name)

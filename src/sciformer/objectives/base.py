@@ -26,16 +26,17 @@ Outputs = dict[str, Tensor]
 Rows = list[dict[str, Any]]  # rows of a table, with equal keys
 Width = Annotated[int, Field(ge=1, le=1 << 20)]
 Widths = Width | Annotated[list[Width], Field(min_length=1)]  # of one hidden layer, or of several
-ANSWER = "target answer"  # sample column with the truth in the model's form
+ANSWER = "target answer"  # column with the true values, in the form that the model predicts
 CARRIED = "carried "  # prefix of carried tensors among the outputs of a step
-PREFIX = "target "  # prefix of columns with hidden values
+PREFIX = "target "  # prefix of token columns with the values to predict
 MAX_CLASSES = 10_000
 
 
 class ScoreGroup(NamedTuple):
     """Scores of one figure of the report.
 
-    plural   noun in the caption: "Rejections against step."
+    title    title of the figure
+    plural   noun for the caption: "Rejections against step."
     labels   labels of the curves, by score name
     """
 
@@ -56,7 +57,10 @@ class Carried(NamedTuple):
 
 
 class Objective(Section):
-    """Section `objective:` of a recipe: summed loss, divided by the total `count`."""
+    """Section `objective:` of a recipe.
+
+    The loss of a training step is the sum of the losses from `step`, divided by the sum of the counts from `count`.
+    """
 
     section = "objective"
     neutral_keys: ClassVar[tuple[str, ...]] = ("plot_against", "reference")
@@ -68,7 +72,7 @@ class Objective(Section):
     reads_out: ClassVar[bool] = False
     """Whether tokens are predicted, so that the model needs a readout."""
     asks: ClassVar[str] = "encode"
-    """Ability required of the model: `encode` a sample (default), `decode` it token by token, or `translate`."""
+    """Method of the model that the objective needs: `encode` (default), `decode` or `translate`."""
     lookahead: ClassVar[int] = 0
     """Number of tokens needed after the end of a window."""
     standard: ClassVar[tuple[str, ...]] = ()
@@ -80,7 +84,8 @@ class Objective(Section):
     preconditions: ClassVar[bool] = False
     """Whether `precondition` transforms the gradients."""
     row_units: ClassVar[tuple[str, ...]] = ()
-    """Units of a table of predictions besides the sample, which `as_rows` writes; the first is the default."""
+    """Kinds of rows in a table of predictions, besides one row per sample: for example words. `as_rows` writes these
+    rows; the first kind is the default."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -93,28 +98,28 @@ class Objective(Section):
         return tuple(name for name in (*self.labels, self.plot_against) if name)
 
     stream: str = ""
-    """Name of the token stream to predict (default: the only stream)."""
+    """Token stream to predict (default: the only stream)."""
     metrics: list[str] = Field(default_factory=list)
     """Metrics besides the loss (default: the standard metrics of the objective)."""
     plot_against: str = ""
     """Sample column for the x-axis of a plot of the predictions in the report, e.g. a temperature (default: no
     plot)."""
     reference: float | None = None
-    """Known value on the x-axis of the `plot_against` plot, drawn as a line (default: none)."""
+    """Known value on the x-axis of the `plot_against` plot, drawn as a line (default: no line)."""
 
     def asked_stream(self, streams: Iterable[str]) -> str:
-        """Name of the stream to predict."""
+        """Stream to predict, by name."""
         return stream_name(streams, self.stream)
 
     def chosen(self) -> list[str]:
-        """Names of the metrics."""
+        """Metric names."""
         for name in self.metrics:
             one_of("objective.metrics", name, METRICS)
         return self.metrics or list(self.standard)
 
     @property
     def measured(self) -> list[str]:
-        """Scores, besides the loss, for selecting the best model."""
+        """Scores that can select the best model, besides the loss."""
         return [name for name in self.chosen() if METRICS[name].better != "neither"]
 
     @property
@@ -127,7 +132,7 @@ class Objective(Section):
 
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
         """Calibration factors of the predicted uncertainties, to be added to the state."""
-        message = f"`objective.kind: {self.kind}` predicts no uncertainties, so the model cannot be calibrated"
+        message = f"the model cannot be calibrated: `objective.kind: {self.kind}` predicts no uncertainties"
         raise UserError(message, hint="Calibration needs objective.kind: classify or regress.", key="objective.kind")
 
     def calibrated_scores(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, float]:
@@ -157,7 +162,7 @@ class Objective(Section):
 
     @property
     def answers(self) -> list[str]:
-        """Names of the outputs of the heads; fine-tuning reuses heads with equal names."""
+        """Output names of the heads; fine-tuning reuses heads with equal names."""
         return []
 
     @property
@@ -172,16 +177,17 @@ class Objective(Section):
     def carried(self, tokens: Mapping[str, Tokens]) -> dict[str, Carried]:
         """Initial values of tensors carried from step to step, by name.
 
-        They are drawn with the training seed. `step` finds them as `inputs.carried` and returns the new values among
-        its outputs, named `CARRIED` + name. A step skipped because of its gradient leaves the values unchanged.
+        The values are drawn with the training seed. `step` finds them in `inputs.carried` and returns the new values
+        among its outputs, named `CARRIED` + name. If a step is skipped because of its gradient, the values do not
+        change.
         """
         return {}
 
     def precondition(self, model: Any, inputs: ModelInputs, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         """Transform the gradients between the backward pass and clipping.
 
-        Natural gradients and similar methods need this. `gradients` maps names of weights to gradients of the mean loss
-        over all ranks. The batch is in one piece; `inputs.carried` has the values returned by `step`.
+        Natural gradients and similar methods need this method. `gradients` maps weight names to gradients of the mean
+        loss over all ranks. The batch is in one piece; `inputs.carried` has the values returned by `step`.
         """
         return gradients
 
@@ -206,15 +212,19 @@ class Objective(Section):
         return outputs
 
     def as_rows(self, unit: str, predictions: Mapping[str, Any], table: Table) -> dict[str, Array | Lists]:
-        """Predictions as rows of a table, with one of the `row_units`.
+        """Predictions as a table, with one row for each `unit`.
 
+        unit          one of the `row_units`
         predictions   result of `Run.predict`
         table         samples from the reader
         """
         raise NotImplementedError
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
-        """Tables of detailed scores (title -> rows); `samples`: sample columns, if known."""
+        """Tables of detailed scores: title -> rows.
+
+        samples  sample columns, if known
+        """
         return {}
 
     def exported(self, model: Any, inputs: ModelInputs) -> Outputs:
@@ -239,7 +249,7 @@ class Objective(Section):
     def check_predicts(self) -> None:
         """Refuse `predict` if there are no predictions for single samples."""
         if not self.predicts:
-            message = f"`objective.kind: {self.kind}` has no predictions for samples, so `predict` cannot be used"
+            message = f"`predict` cannot be used: `objective.kind: {self.kind}` makes no predictions for single samples"
             raise UserError(message, hint=f"Use `{self.usage}`.", key="objective.kind")
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
@@ -266,7 +276,7 @@ class Objective(Section):
         return name not in METRICS or METRICS[name].better == "lower"
 
     def headline(self, names: Iterable[str]) -> list[str]:
-        """Names of the scores for a one-line summary of a model (default: all)."""
+        """Score names for a one-line summary of a model (default: all scores)."""
         return list(names)
 
     def score_groups(self, names: Iterable[str]) -> list[ScoreGroup]:
@@ -293,11 +303,11 @@ def check_classes(column: str, noun: str, names: Collection[Any]) -> None:
         found = "".join(map(str, names))
         raise UserError(f"column `{column}` needs at least two {noun}, but has {count}: {found}", key=key)
     if count > MAX_CLASSES:
-        raise UserError(f"column `{column}` has {count} different values, too many for {noun}", key=key)
+        raise UserError(f"column `{column}` has {count} {noun}, but at most {MAX_CLASSES} are supported", key=key)
 
 
 def required_sample_column(inputs: ModelInputs, column: str, name: str) -> Tensor:
-    """Sample column needed by the loss; `name` is its name in the data."""
+    """Sample column needed by the loss; `name` is the name of the column in the data."""
     if column not in inputs.samples:
         raise missing_truth(name, inputs.samples)
     return inputs.samples[column]

@@ -33,7 +33,10 @@ PARTNER, SHARE = "target of the other", "share of its own"  # sample columns of 
 
 
 class Classify(Objective):
-    """Cross-entropy -sum_b w_b ln p(class of b), with a head on the pooled vector."""
+    """Classification by cross-entropy: -sum_b w_b ln p(class of sample b).
+
+    A head predicts the class probabilities p from the pooled vector of the sample.
+    """
 
     neutral_keys: ClassVar[tuple[str, ...]] = (*Objective.neutral_keys, "curve")
     standard: ClassVar[tuple[str, ...]] = (
@@ -49,11 +52,11 @@ class Classify(Objective):
     smoothing: float = Field(default=0.0, ge=0, lt=1)
     """Label smoothing: share of the target probability spread over all classes (default: 0)."""
     mixup: float = Field(default=0.0, ge=0, le=10)
-    """Parameter a of mixup: the model is trained on mixtures s x + (1 - s) y of two samples x and y, with s drawn from
-    Beta(a, a). Usual values are 0.1 to 0.8 (default: 0, no mixup)."""
+    """Parameter a of mixup (default: 0, no mixup). The model is trained on mixtures s x + (1 - s) y of two samples x
+    and y, with s drawn from Beta(a, a). Usual values are 0.1 to 0.8."""
     balance: Balance = "none"
-    """Class weights. none: all weights are 1; classes: n / (C n_c) for class c with n_c of the n samples and C classes,
-    so that all classes count equally. true means classes, false means none (default: none)."""
+    """Class weights (default: none). none: all weights are 1; classes: all classes count equally, with the weight
+    n / (C n_c) for class c with n_c of the n samples, and C classes. true means classes, false means none."""
     weight: str = ""
     """Column with a weight for each sample (default: all weights 1)."""
     hidden: Widths | None = None
@@ -63,7 +66,7 @@ class Classify(Objective):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout rate in the hidden layers of the head, or at the input of a linear head (default: 0)."""
     curve: str = ""
-    """Class whose probability the report plots along `plot_against` (default: the last class)."""
+    """Class for the plot of the probability against `plot_against` in the report (default: the last class)."""
 
     @property
     def sends(self) -> tuple[str, ...]:

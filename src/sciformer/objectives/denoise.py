@@ -23,33 +23,35 @@ from .base import ANSWER, Objective, Outputs, Rows, Widths, missing_truth
 from .classify import Balance, Classify
 
 CENTRE, SCALE = "centre of values", "scale of values"  # token columns: values are scaled to (value - centre) / scale
-ASKED_TOKENS, OWN_TOKENS = "asked", "own"  # token columns: truth known; no prefix token
+ASKED_TOKENS, OWN_TOKENS = "asked", "own"  # token columns: the truth is known; the token is not a prefix token
 NOISE = "target noise"  # sample column with the sum of (value - truth)^2
 
 
 class Denoise(Objective):
     """Mean squared error (x - m)^2 between noise-free values x and predictions m.
 
-    The values have the scale of the tokens; m = W h + b. With form gaussian, the loss is ln s + (x - m)^2 / (2 s^2),
-    with a predicted deviation s. With a label, -w ln p(class) is added: detection and extraction in one model.
+    The values are scaled like the tokens, and m = W h + b for a hidden vector h. With form gaussian, the loss is
+    ln s + (x - m)^2 / (2 s^2), with a predicted deviation s. With a label, -w ln p(class) is added to the loss: one
+    model then detects a signal and extracts it.
     """
 
     standard: ClassVar[tuple[str, ...]] = ("scatter", "noise_left", "overlap")
 
     target: str = "clean"
-    """Column of lists with the noise-free values, one for each observed value (default: clean)."""
+    """Column of lists with one noise-free value for each observed value (default: clean)."""
     form: Literal["plain", "gaussian"] = "plain"
-    """Loss. plain: squared error; gaussian: likelihood with a predicted standard deviation (default: plain)."""
+    """Loss (default: plain). plain: squared error; gaussian: negative log-likelihood with a predicted standard
+    deviation."""
     hidden: Widths | None = None
     """Width of the hidden layer of the heads, or a list of widths (default: linear heads)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout rate in the hidden layers of the heads, or at the input of linear heads (default: 0)."""
     label: str = ""
-    """Column with the class of each sample, which is also predicted (default: no classification)."""
+    """Column with the class of each sample, if the class is also to be predicted (default: no classification)."""
     label_weight: float = Field(default=1.0, gt=0)
     """Weight w of the classification loss (default: 1)."""
     balance: Balance = "none"
-    """Class weights. none: all weights are 1; classes: all classes count equally (default: none)."""
+    """Class weights (default: none). none: all weights are 1; classes: all classes count equally."""
 
     @property
     def classification(self) -> Classify | None:
@@ -75,7 +77,7 @@ class Denoise(Objective):
         return [self.target, *self.classes]
 
     def chosen(self) -> list[str]:
-        """Names of the metrics, with classification metrics if there is a label."""
+        """Metric names; with metrics of classification if there is a label."""
         if self.metrics or not self.label:
             return super().chosen()
         two = ["efficiency_1"] if len(self.state.get("class", {}).get("classes", ())) == 2 else []
@@ -163,7 +165,11 @@ class Denoise(Objective):
         return found if self.classification is None else found | {"probabilities": logits.softmax(-1)}
 
     def _read(self, model: Any, inputs: ModelInputs) -> tuple[Gaussian, Tensor]:
-        """Means and deviations of token values, (B, N, P) or (T, P), and class logits."""
+        """Means and deviations of token values, and class logits.
+
+        Means and deviations are (B, N, P) or (T, P), for P values per token. Without a label, the means take the place
+        of the logits.
+        """
         encoded = model.encode(inputs.view(self.stream))
         value = model.heads["value"](model.tokens(encoded))
         if not isinstance(value, Gaussian):

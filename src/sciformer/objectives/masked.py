@@ -27,8 +27,8 @@ PLACES_MULTIPLE = 16  # K is a multiple of this, so that a compiled step sees fe
 class Masked(Objective):
     """Prediction of masked tokens: -sum ln p(masked token | visible tokens).
 
-    A share of the tokens is selected. Most of them are hidden, some are replaced by random tokens, and some stay
-    unchanged, so that the model cannot trust its input (arXiv 1810.04805).
+    A share of the tokens is selected. Most of these tokens are hidden, some are replaced by random tokens, and some
+    stay unchanged. So the model cannot rely on the tokens that it sees (arXiv 1810.04805).
     """
 
     unit: ClassVar[str] = "tokens"
@@ -36,16 +36,16 @@ class Masked(Objective):
     reads_out: ClassVar[bool] = True
 
     mask_ratio: float = Field(default=0.15, gt=0, le=1)
-    """Share of the tokens that are masked and predicted, at least one in each sample (default: 0.15)."""
+    """Share of the tokens to mask and predict, at least one token in each sample (default: 0.15)."""
     mask: str = ""
-    """Name of a mask. last: the end of each sample, for a forecast. Kinds of tokens may define further masks, e.g.
-    centre for patches, for inpainting (default: random tokens)."""
+    """Rule for choosing the masked tokens (default: random tokens). last: the end of each sample, for a forecast. Some
+    kinds of tokens have more rules, e.g. centre for patches, for inpainting."""
     random: float = Field(default=0.0, ge=0, le=1)
-    """Share of the masked tokens that are replaced by random tokens (BERT: 0.1; default: 0)."""
+    """Share of the masked tokens to replace by random tokens (default: 0; BERT: 0.1)."""
     same: float = Field(default=0.0, ge=0, le=1)
-    """Share of the masked tokens that stay unchanged (BERT: 0.1; default: 0)."""
+    """Share of the masked tokens to leave unchanged (default: 0; BERT: 0.1)."""
     whole_words: bool = False
-    """Mask whole words: all tokens of a word are treated in the same way (default: false)."""
+    """Mask whole words, so that all tokens of a word are treated in the same way (default: false)."""
 
     @property
     def sends(self) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ class Masked(Objective):
         )
 
     def _tokens_by_mask(self, tokens: Maskable, stream: Stream, may: Array | None) -> Array:
-        """Tokens to predict (T,), chosen by the mask function `objective.mask`."""
+        """Mask (T,) of the tokens to predict, from the mask function `objective.mask`."""
         one_of("objective.mask", self.mask, tokens.masks)
         if self.whole_words:
             raise UserError("objective.whole_words cannot be combined with objective.mask", key="objective.mask")
@@ -87,9 +87,9 @@ class Masked(Objective):
         return asked
 
     def _draw_tokens(self, stream: Stream, first: Array, may: Array | None, rng: SampleRandom) -> Array:
-        """Tokens to predict (T,): a share of random words, at least one.
+        """Mask (T,) of the tokens to predict: a random share of the words, at least one.
 
-        first  (T,) for each token, the index of the first token of its word; without words, its own index
+        first  (T,) index of the first token of the word of each token; without words, index of the token itself
         may    (T,) whether a token may be masked; None means all tokens
         """
         here = np.arange(len(first)) if may is None else np.flatnonzero(may)
@@ -102,7 +102,7 @@ class Masked(Objective):
             asked[here] = drawn[here] <= last[sample]  # exactly the wanted number in each sample
             return asked
         order = np.lexsort((here, first[here], drawn[first[here]], sample))
-        # Along the tokens in random order: where words begin, their lengths, and the tokens selected before them.
+        # For the words in random order: first tokens, lengths, and number of tokens in the words before.
         word, owner = first[here][order], sample[order]
         new = np.diff(word, prepend=-1) != 0
         begins = np.flatnonzero(new)
@@ -138,7 +138,10 @@ class Masked(Objective):
 
 
 def first_of(stream: Stream) -> Array:
-    """For each token, index (T,) of the first token of its word (else its own index)."""
+    """Index (T,) of the first token of each token's word.
+
+    A token without a word gets its own index.
+    """
     word, here = stream.columns["word"], np.arange(int(stream.lengths.sum()))
     if not len(here):
         return here
@@ -159,8 +162,8 @@ def _places(stream: Stream, asked: Array) -> Array:
 def _rows(places: Tensor, view: StreamView, total: int) -> Tensor:
     """Flat indices of the masked positions in the concatenated tokens of a view.
 
-    Padding entries do not count. They point at the tokens of their sample in turn: if all of them pointed at the first
-    token, a GPU would add thousands of zero gradients to this token one after the other.
+    Padding entries have no effect. They point at the tokens of their sample in turn. If all padding entries pointed at
+    the first token, a GPU would add thousands of zero gradients to this token one after the other.
     """
     if isinstance(view.valid, Ragged):
         lengths = view.valid.lengths

@@ -40,7 +40,7 @@ class NextToken(Objective):
         return float(batch.streams[self.asked_stream(batch.streams)].lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss, and loss and token counts per sample (see `ask_tokens`)."""
+        """Summed loss, and the outputs of `ask_tokens`."""
         view = inputs.view(self.stream)
         return ask_tokens(stream_part(model.readout, view.name), model.decode(view), view, outputs)
 
@@ -50,9 +50,9 @@ def ask_tokens(
 ) -> tuple[Tensor, Outputs]:
     """Summed loss of the targets, and outputs per sample (only if `outputs` is true).
 
-    The outputs are the loss, the number of tokens and the number of correct tokens. The targets are the columns named
-    «target ...» of the view. If the view has a column `asked`, only the tokens marked in it count. Label smoothing
-    changes the loss, but not the outputs.
+    The outputs are the loss, the number of tokens and the number of correct tokens. The targets are the columns of the
+    view with names «target ...». If the view has a column `asked`, only tokens with `asked` True count. Label smoothing
+    is applied only if `outputs` is false.
     """
     flat, target = hidden.flatten(0, -2), flat_targets(view, hidden)
     wanted = view.real
@@ -69,22 +69,22 @@ def ask_tokens(
 
 
 def flat_targets(view: StreamView, hidden: Tensor) -> Columns:
-    """Target columns without their prefix, with the tokens on one axis."""
+    """Target columns with flat tokens (n, ...), by name without the prefix «target »."""
     last = hidden.dim() - 2
     named = {name.removeprefix(PREFIX): column for name, column in view.columns.items() if name.startswith(PREFIX)}
     return {name: column.flatten(0, last) for name, column in named.items()}
 
 
 def tokens_agree(one: Columns, target: Columns) -> Tensor:
-    """Whether all columns of a token equal its target (n,)."""
+    """Mask (n,): True where all columns of a token equal the target."""
     return torch.stack([(one[name] == target[name])[..., None].flatten(1).all(1) for name in target]).all(0)
 
 
 def shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
-    """Shift tokens by one: «target ...» columns hold the following token."""
+    """Shift tokens by one: columns «target ...» have the next token."""
     missing = [name for name in hides if name not in stream.columns]
     if missing:
-        raise UserError(f"the tokens have no column `{missing[0]}`; their columns are {', '.join(stream.columns)}")
+        raise UserError(f"the tokens lack the column `{missing[0]}`; they have the columns {', '.join(stream.columns)}")
     if len(stream) and (stream.lengths == stream.lengths[0]).all() and stream.lengths[0] > 0:
         return _shifted_rows(stream, hides)
     position = stream.position

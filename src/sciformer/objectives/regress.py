@@ -41,8 +41,11 @@ Levels = Annotated[list[float], AfterValidator(_levels)]
 class Regress(Objective):
     """Gaussian regression: sum_b ln s + (y - m)^2 / (2 s^2), with predicted m and s.
 
+    Here y is the true value, m the predicted mean and s the predicted standard deviation of sample b.
+
     With form quantiles, the loss is the pinball loss sum_q max(q (y - z_q), (q - 1) (y - z_q)) of quantiles z_q. No
-    distribution is assumed. Then m is the median, and s is half the distance of the 16 % and 84 % quantiles.
+    distribution is assumed. In this case m is the median, and s is about half the distance between the 16 % and 84 %
+    quantiles.
     """
 
     standard: ClassVar[tuple[str, ...]] = ("rmse", "mae", "quantile_error", "coverage_68", "coverage_95")
@@ -52,8 +55,8 @@ class Regress(Objective):
     form: Literal["gaussian", "quantiles"] = "gaussian"
     """Form of the uncertainty: a Gaussian for each value, or quantiles (default: gaussian)."""
     quantiles: Levels = Field(default=[0.025, 0.16, 0.5, 0.84, 0.975])
-    """Levels for form quantiles: increasing, symmetric about 0.5, with 0.5 in the middle (default: [0.025, 0.16, 0.5,
-    0.84, 0.975])."""
+    """Levels of the quantiles, only for form quantiles (default: [0.025, 0.16, 0.5, 0.84, 0.975]). The levels must
+    increase and be symmetric about 0.5, with 0.5 in the middle."""
     hidden: Widths | None = None
     """Width of the hidden layer of the head, or a list of widths (default: a linear head)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -80,7 +83,8 @@ class Regress(Objective):
         deviation = values.std(0)
         if (deviation == 0).any():
             name = self.targets[int(np.argmin(deviation))]
-            message = f"column `{name}` has the same value in all samples: {values[0, int(np.argmin(deviation))]}"
+            found = f"it has the same value in all samples: {values[0, int(np.argmin(deviation))]}"
+            message = f"column `{name}` cannot be a target, because {found}"
             raise UserError(message, key="objective.targets")
         self.state.update(mean=values.mean(0).tolist(), deviation=deviation.tolist())
 
@@ -106,7 +110,7 @@ class Regress(Objective):
         return self.targets
 
     def chosen(self) -> list[str]:
-        """Names of the metrics; with quantiles, coverages only of predicted levels."""
+        """Metric names; for quantiles, only coverages of intervals of predicted levels."""
         if self.metrics or self.form == "gaussian":
             return super().chosen()
         had = [f"coverage_{share}" for share in INTERVAL_PERCENTS if self._interval_quantile(share) is not None]
@@ -141,7 +145,10 @@ class Regress(Objective):
         return {"spread": factors}
 
     def calibrated_scores(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, float]:
-        """Negative log likelihood of Gaussians; {} for quantiles (fitted to coverage)."""
+        """Negative log-likelihood of Gaussians; no score for quantiles.
+
+        Quantiles are calibrated to the correct coverage, and not by a score.
+        """
         name = "negative_log_likelihood"
         return {} if "quantiles" in outputs else {name: METRICS[name](outputs)}
 
@@ -177,7 +184,7 @@ class Regress(Objective):
         return {"mean": value[..., middle], "std": std, "quantiles": value}
 
     def _lower_quantile(self) -> int:
-        """Index of the quantile closest to one standard deviation below the median."""
+        """Index of the level closest to 16 %: one standard deviation below the median."""
         return int(np.abs(np.array(self.quantiles[: len(self.quantiles) // 2]) - 0.16).argmin())
 
     def _interval_quantile(self, share: int) -> int | None:

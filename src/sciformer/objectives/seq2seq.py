@@ -24,20 +24,20 @@ PART = "part"  # column with the number of the text that a token belongs to
 
 
 class Seq2Seq(Objective):
-    """Options for generating sequences and comparing them with the truth."""
+    """Base class of translation objectives: options of generation and of its scores."""
 
     frame: ClassVar[tuple[str, ...]] = ("begin", "end")
     """Special tokens at the beginning and end of a generated sequence."""
 
     beam: int = Field(default=1, ge=1, le=1 << 16)
-    """Beam width; 1 is greedy decoding (default: 1)."""
+    """Beam width (default: 1, greedy decoding)."""
     penalty: float = Field(default=0.6, ge=0, allow_inf_nan=False)
     """Exponent a of the length penalty ((5 + length) / 6)^a, which divides the log probability (default: 0.6)."""
     more: int = Field(default=50, ge=0)
     """Maximum number of output tokens beyond the length of the source (default: 50)."""
     bleu: Literal["13a", "none", "intl", "char", "off"] = "13a"
-    """Tokenizer of sacreBLEU. none: split at spaces, for text that is already tokenized; off: compute no scores
-    (default: 13a)."""
+    """Tokenizer of sacreBLEU (default: 13a). none: split at spaces, for text that is already tokenized; off: compute
+    neither BLEU nor chrF."""
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
         """Check that the tokens have the special tokens of `frame`; return no heads."""
@@ -61,12 +61,15 @@ class Seq2Seq(Objective):
 
 
 class PromptedTranslation(Seq2Seq, NextToken):
-    """Decoder-only translation: -sum ln p over the target, which follows the source."""
+    """Decoder-only translation: -sum ln p over the tokens of the target.
+
+    In each sample, the target comes after the source.
+    """
 
     frame: ClassVar[tuple[str, ...]] = ("end",)  # generation begins after the separator
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Shift the tokens by one; predict only the last text, the translation."""
+        """Shift the tokens by one; predict only the last text (the translation)."""
         name = self.asked_stream(batch.streams)
         hides = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`").hides
         after = shifted(batch.streams[name], (*hides, PART))
@@ -90,11 +93,11 @@ class Translate(Seq2Seq, NextToken):
     lookahead: ClassVar[int] = 0
 
     smoothing: float = Field(default=0.0, ge=0, lt=1)
-    """Label smoothing in training: share of the probability spread over all tokens (arXiv 1706.03762: 0.1; default:
-    0)."""
+    """Label smoothing in training: share of the probability spread over all tokens (default: 0; arXiv 1706.03762:
+    0.1)."""
     agreement: float = Field(default=0.0, ge=0)
-    """Weight a of R-Drop: each sample passes twice with different dropout, and the loss is
-    (L1 + L2) / 2 + a / 4 (KL(p1 | p2) + KL(p2 | p1)) (arXiv 2106.14448: 5; default: 0)."""
+    """Weight a of R-Drop (default: 0; arXiv 2106.14448: 5). Each sample passes the model twice with different dropout,
+    and the loss is (L1 + L2) / 2 + a / 4 (KL(p1 | p2) + KL(p2 | p1))."""
 
     def asked_stream(self, streams: Iterable[str]) -> str:
         return TARGET
@@ -104,7 +107,7 @@ class Translate(Seq2Seq, NextToken):
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         if TARGET not in inputs.streams:
-            raise UserError("the data have sources but no targets, so the model cannot be evaluated")
+            raise UserError("the model cannot be evaluated, because the data have sources but no targets")
         view = inputs.streams[TARGET]
         if self.agreement and model.training and not outputs:
             return self._r_drop_loss(model, inputs), {}

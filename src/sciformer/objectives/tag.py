@@ -30,8 +30,8 @@ WORDS, ENTITIES = "words", "entities"  # rows of a table of predictions
 class Tag(Objective):
     """Cross-entropy -sum_w ln p(tag of word w), from the first token of each word.
 
-    Each sample has a list of tags, one for each word (or one for each token, if tokens are not parts of words). Tags
-    that are missing in the training data count as errors in the metrics, but not in the loss. If the tags mark entities
+    Each sample has a list with one tag for each word (or for each token, if tokens are not parts of words). Tags that
+    are not in the training data count as errors in the metrics, and are ignored in the loss. If the tags mark entities
     (B-place, I-place, O), the most probable valid sequence of tags is predicted.
     """
 
@@ -40,19 +40,20 @@ class Tag(Objective):
     row_units: ClassVar[tuple[str, ...]] = (WORDS, ENTITIES)
 
     label: str = "tags"
-    """Column with a list of tags for each sample, one for each word, e.g. B-place, I-place, O (default: tags)."""
+    """Column with a list of tags for each sample, with one tag for each word, e.g. B-place, I-place, O (default:
+    tags)."""
     hidden: int | None = Field(default=None, ge=1)
     """Width of the hidden layer of the head (default: a linear head)."""
     constrained: bool = True
-    """Predict only valid sequences of entity tags, in which I-place follows B-place or I-place (default: true). The
-    scheme IOB1, where entities begin with I-, and tags that mark no entities are predicted word by word."""
+    """Predict only valid sequences of entity tags: I-place must follow B-place or I-place (default: true). If entities
+    begin with I- (scheme IOB1), or if the tags do not mark entities, each tag is predicted separately."""
 
     @property
     def labels(self) -> tuple[str, ...]:
         return (self.label,)
 
     def chosen(self) -> list[str]:
-        """Names of the metrics; metrics of entities only if the tags mark entities."""
+        """Metric names; metrics of entities only if the tags mark entities."""
         if not self.metrics and self.state and not self.spans:
             return ["token_accuracy"]
         return super().chosen()
@@ -81,7 +82,10 @@ class Tag(Objective):
 
     @property
     def _every_type_begins(self) -> bool:
-        """Whether each type of entity has a tag B or S; in IOB1 only some types have."""
+        """Whether each type of entity has a tag with B or S.
+
+        In the scheme IOB1, only some types have a tag with B.
+        """
         kinds = {tag[2:]: {other[:1] for other in self.answers if other[1:] == tag[1:]} for tag in self.answers}
         return all(letters & {"B", "S", "U"} for kind, letters in kinds.items() if kind)
 
@@ -131,9 +135,10 @@ class Tag(Objective):
         return self._scores(model.heads["tag"](model.tokens(model.encode(view))).float(), view)
 
     def _scores(self, logits: Tensor, view: StreamView) -> Outputs:
-        """Log probabilities of tags (B, N, K), and words (B, N) that begin at a token.
+        """Log probabilities (B, N, K) of K tags, and word numbers (B, N).
 
-        If every sequence of tags is allowed, only the largest log probability (B, N, 1) is kept, and its tag (B, N).
+        The word number is -1 at a token where no word begins. If every sequence of tags is allowed, only the best tag
+        (B, N) and its log probability (B, N, 1) are kept.
         """
         item = _without_padding(view.columns["item"], view, -1) + 1  # padding is 0, so that it becomes -1 below
         scores = view.pad(logits.log_softmax(-1))
@@ -164,7 +169,7 @@ class Tag(Objective):
         return merged
 
     def finish(self, outputs: dict[str, Array]) -> dict[str, Array]:
-        """Names and probabilities of the predicted tags.
+        """Predicted tags by name, and their probabilities.
 
         A word without tokens is `O`, with the probability NaN.
         """
@@ -191,8 +196,10 @@ class Tag(Objective):
 
     def as_rows(self, unit: str, predictions: Mapping[str, Any], table: Table) -> dict[str, Array | Lists]:
         if unit == ENTITIES and not self.spans:
-            message = "the tags of this run mark no entities: an entity is written as B-place, I-place"
-            raise UserError(message, hint=f"Write a row per word: --rows {WORDS}", key="--rows")
+            message = (
+                f"--rows {ENTITIES} needs tags of entities (such as B-place, I-place), but this run has other tags"
+            )
+            raise UserError(message, hint=f"Write one row per word: --rows {WORDS}", key="--rows")
         given = {name: column for name, column in predictions.items() if name != self.label or name == "tags"}
         return entity_rows(given, table) if unit == ENTITIES else word_rows(given, table)
 

@@ -1,5 +1,4 @@
-"""Predicted tags as rows of a table: a line per word, or a row per entity.
-
+"""Predicted tags as rows of a table: one row per word, or one row per entity.
 sentence  line  word  tag      probability        sentence  line  type   entity    start  end  word_start  ...
        1     1  New   B-place         0.91               1     1  place  New York      0    8           0
        1     1  York  I-place         0.88
@@ -20,7 +19,7 @@ PREDICTED = {"truth": "truth", "tag": "tags", "probability": "probability"}  # c
 
 
 def word_rows(predictions: Mapping[str, Any], table: Table) -> dict[str, Array | Lists]:
-    """Lists of words, lines, true tags (if known), predicted tags and probabilities."""
+    """Columns of lists: words, lines, true and predicted tags, probabilities."""
     listed, single = _divide(predictions)
     word = _word_column(listed)
     columns = {**({"word": word} if word else {}), **PREDICTED}
@@ -31,7 +30,7 @@ def word_rows(predictions: Mapping[str, Any], table: Table) -> dict[str, Array |
 
 
 def entity_rows(predictions: Mapping[str, Any], table: Table) -> dict[str, Array | Lists]:
-    """Entities in order, with their place in the text.
+    """Predicted entities in order, with their positions in the text.
 
     start, end             characters: text[start:end]
     word_start, word_end   words: words[word_start:word_end]
@@ -79,9 +78,9 @@ def _as_lists(rows: Iterable[Array]) -> Lists:
 
 
 def _character_ranges(words: Array, table: Table) -> tuple[list[Array], list[Array]]:
-    """First characters of the words of each sample, and the characters after them.
+    """Start and end of each word of each sample, counted in characters.
 
-    Without these columns in the table, the text consists of the words with a space between them.
+    If the table does not have these columns, the text is taken as the words with one space between them.
     """
     if isinstance(start := table.get(START), Lists) and isinstance(end := table.get(END), Lists):
         cuts = start.lengths.cumsum()[:-1]
@@ -92,6 +91,6 @@ def _character_ranges(words: Array, table: Table) -> tuple[list[Array], list[Arr
 
 
 def _join(words: Array, starts: Array, ends: Array) -> str:
-    """Words with as many spaces between them as there are characters in the text."""
+    """Join words, with one space for each character between two words in the text."""
     gaps = ["", *(" " * int(start - end) for start, end in zip(starts[1:], ends))]
     return "".join(gap + str(word) for gap, word in zip(gaps, words))

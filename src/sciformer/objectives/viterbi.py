@@ -1,8 +1,9 @@
 """The most probable valid tags of a sentence, for tags that mark entities.
 
-A tag is `O`, or a position and a type. `B-town` begins an entity and `I-town` continues it; with BIOES, `E-town` ends
-it and `S-town` is an entity of a single word (BILOU writes L and U, BMES writes M for I). Sequences such as `O I-town`
-or `B-person I-town` are not valid. The Viterbi algorithm finds the valid sequence y with the largest sum_w ln p(y_w).
+A tag is `O`, or a position and a type. `B-town` begins an entity and `I-town` continues it. In the scheme BIOES,
+`E-town` ends an entity and `S-town` is an entity of a single word (BILOU writes L and U, BMES writes M for I).
+Sequences such as `O I-town` or `B-person I-town` are not valid. The Viterbi algorithm finds the valid sequence y with
+the largest sum_w ln p(y_w).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from ..metrics.text import BEGINS, ENDS, OUTSIDE, split_tag
 class Transitions(NamedTuple):
     """Valid sequences of K tags.
 
-    first   (K,) tags that may begin a sentence
-    next    (K, K) tags that may follow a tag
-    last    (K,) tags that may end a sentence
+    first   (K,) True for tags that may begin a sentence
+    next    (K, K) True where the tag of the column may follow the tag of the row
+    last    (K,) True for tags that may end a sentence
     """
 
     first: Array
@@ -36,10 +37,10 @@ class Transitions(NamedTuple):
 
 
 def find_transitions(tags: Sequence[str]) -> Transitions:
-    """Transitions between the tags of a training.
+    """Valid transitions between the tags of the training data.
 
-    An entity of a type begins with B or S, and with any other position only if the type has neither. It ends anywhere,
-    or at E or S if the type has E.
+    An entity begins with B or S; if its type has neither, it may begin with any position. An entity may end at any
+    position; if its type has E, it must end with E or S.
     """
     pairs = [split_tag(tag) for tag in tags]
     known = {kind: {letter for letter, one in pairs if one == kind} for _, kind in pairs}
@@ -60,7 +61,10 @@ def _begins(letters: set[str]) -> set[str]:
 
 
 def begins_with_position_b(lists: Iterable[Sequence[str]]) -> bool:
-    """Whether most entities begin with B or S; in the scheme IOB1 they begin with I."""
+    """Whether at least half of the entities begin with B or S.
+
+    In the scheme IOB1, most entities begin with I.
+    """
     count = {True: 0, False: 0}
     for tags in lists:
         before = (OUTSIDE, "")

@@ -1,7 +1,7 @@
 """Base class of tokens: tokenizing, embedding and drawing of one kind of data.
 
-A kind of tokens is one class; its fields are the keys of the `tokens:` section of a recipe. No other code of the
-library knows the meaning of the tokens. Optional abilities are protocols that a class declares: see `protocols`.
+A kind of tokens is one class; its attributes are the keys of the `tokens:` section of a recipe. No other code of the
+library knows the meaning of the tokens. A class can declare optional abilities: see `protocols`.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ else:
 
 
 class Tokens(Section):
-    """Section `tokens:` of a recipe; kinds must define `tokenize` and `embedding`."""
+    """Section `tokens:` of a recipe, and base class of the kinds of tokens.
+
+    Each kind must define `tokenize` and `embedding`.
+    """
 
     model_config = ConfigDict(ignored_types=(overridable,))
     section = "tokens"
     source_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of the table from which tokens are made."""
     host_columns: ClassVar[tuple[str, ...]] = ()
-    """Token columns that no model reads, so they are not sent to the device."""
+    """Token columns that are not sent to the device, because no model reads them."""
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = ()
     """Keys that may differ from the pretrained run in fine-tuning, because no weight depends on them."""
 
@@ -64,23 +67,23 @@ class Tokens(Section):
 
     @property
     def nonnegative_columns(self) -> tuple[str, ...]:
-        """Columns of lists where negative entries are invalid and make no tokens."""
+        """Columns of lists in which negative entries are invalid and do not become tokens."""
         return ()
 
     @property
     def invariances(self) -> dict[str, str]:
-        """Column -> invariance: `shift` (to offsets) or `scale` (to offsets and factors).
+        """Invariance of the model for each column: `shift` or `scale` (default: {}).
 
-        In an invariant column, the offset (and the factor) of new data may differ from the training data. Columns that
-        the model does not read are `scale`.
+        shift  the offset of the column may differ from the training data
+        scale  the offset and the factor may differ; also for columns that the model does not read
         """
         return {}
 
     def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
         """Tokens per sample, from metadata alone; None if the samples must be loaded.
 
-        known  function of a column name that returns the values of all samples (with `lists=True`, the lengths of the
-               lists), or None if the metadata do not have them
+        known  function from a column name to the values of all samples (with `lists=True`: to the lengths of the
+               lists); it returns None if the metadata do not have this column
         """
         return None
 
@@ -114,7 +117,7 @@ class Tokens(Section):
     def distance(self, stream: Stream) -> Array | None:
         """Distances (N, N) between the tokens of one sample.
 
-        By default, they are the distances between the coordinates `at`; without `at`, the differences of the indices.
+        By default, these are distances between the coordinates `at`, or differences of the indices if there is no `at`.
         """
         count = int(stream.lengths.sum())
         at = stream.columns["at"].reshape(count, -1) if "at" in stream.columns else np.arange(count)[:, None]

@@ -17,14 +17,14 @@ class PatchGrid(NamedTuple):
     """Patches of arrays (n, *sizes, channels) on A axes.
 
     sides   (A,) length of a patch along each axis
-    steps   (A,) distance from one patch to the next
+    steps   (A,) distance from one patch to the next along each axis
     """
 
     sides: Shape
     steps: Shape
 
     def grid(self, sizes: Any) -> Any:
-        """Number of patches (..., A) along each axis, to cover arrays of sizes (..., A)."""
+        """Patches (..., A) needed along each axis to cover arrays of sizes (..., A)."""
         return 1 + np.maximum(0, -(-(np.asarray(sizes) - self.sides) // np.asarray(self.steps)))
 
     def covered(self, grid: Shape) -> Shape:
@@ -52,7 +52,7 @@ class PatchGrid(NamedTuple):
     def assemble(self, patches: Array, sizes: Shape) -> Array:
         """Inverse of `cut`: (n, N, values) -> (n, *sizes, channels).
 
-        Where patches overlap, the first patch counts.
+        Where patches overlap, the values come from the first patch.
         """
         grid, axes = tuple(self.grid(sizes).tolist()), len(sizes)
         channels = patches.shape[-1] // prod(self.sides)

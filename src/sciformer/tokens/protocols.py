@@ -39,22 +39,26 @@ class Ability(Tokens):
     """Base class of the optional protocols of tokens."""
 
     meaning: ClassVar[str] = ""
-    """End of the sentence `Tokens that are <protocol> ...` in error messages."""
+    """End of the phrase `tokens that ...` in error messages."""
 
     @classmethod
     def require(cls, tokens: Tokens, who: str) -> Self:
-        """Return the tokens, or refuse them if they do not declare this protocol.
+        """Return the tokens; error if they do not declare this protocol.
 
         who  recipe key with its value, or command, that needs the protocol
         """
         if isinstance(tokens, cls):
             return tokens
         message = f"{who} cannot be used with `tokens.kind: {tokens.kind}`, which does not implement {cls.__name__}"
-        raise UserError(message, hint=f"Tokens that are {cls.__name__} {cls.meaning}.", key="tokens.kind")
+        hint = f"Choose a tokens.kind that implements {cls.__name__}: tokens that {cls.meaning}."
+        raise UserError(message, hint=hint, key="tokens.kind")
 
 
 def prefix_length(tokens: Tokens) -> int:
-    """Number of prefix tokens of a sample, repeated in each window (0 for most kinds)."""
+    """Number of prefix tokens of a sample (0 for most kinds).
+
+    Each window of the sample repeats these tokens.
+    """
     return tokens.prefix_tokens if isinstance(tokens, Windowed) else 0
 
 
@@ -70,9 +74,9 @@ class Pairwise(Ability):
 
     @abstractmethod
     def pairs(self, heads: int) -> nn.Module | None:
-        """Module from columns and `valid` to an attention bias; None if switched off.
+        """Module from columns and `valid` to an attention bias; None if there is no bias.
 
-        The bias is (B, H, N, N) for padded tokens. For packed tokens, whose `valid` is a Ragged, it is a `PairBias`.
+        The bias is (B, H, N, N) for padded tokens. For packed tokens (`valid` is a Ragged) the bias is a `PairBias`.
         """
 
 
@@ -89,7 +93,8 @@ class Readout(nn.Module):
         smoothing  label smoothing over the vocabulary; readouts with a vocabulary override this method
         """
         if smoothing:
-            raise UserError("objective.smoothing needs tokens with a vocabulary", key="objective.smoothing")
+            message = "objective.smoothing cannot be used with tokens without a vocabulary"
+            raise UserError(message, key="objective.smoothing")
         loss = self.loss(hidden, target)
         return loss.sum() if wanted is None else loss.masked_fill(~wanted, 0).sum()
 
@@ -130,17 +135,21 @@ class Maskable(Ability):
         raise UserError(message, hint="Set objective.random: 0.", key="tokens.kind")
 
     def visible_part(self, dim: int) -> nn.Module | None:
-        """Module from the visible columns of masked tokens to a term of the mask vector."""
+        """Module from the visible columns of masked tokens to a vector, or None.
+
+        The result (..., N, `dim`) is added to the mask vector of these tokens.
+        """
         return None
 
     def centre_and_scale(self, stream: Stream) -> tuple[Array, Array]:
         """Centre and scale of column `hides[0]` in `normalise`: (T, P) for P values."""
-        raise UserError(f"`tokens.kind: {self.kind}` has no values with a centre and a scale", key="tokens.kind")
+        message = f"the values of `tokens.kind: {self.kind}` cannot be denoised: they have no centre and scale"
+        raise UserError(message, key="tokens.kind")
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
         """Plot hidden and predicted values of one sample in reports (default: no plot).
 
-        sample  as for `draw`, with the columns added by an objective: `hidden`, `asked`, `target ...`
+        sample  as in `draw`, with the columns of the objective: `hidden`, `asked`, `target ...`
         answer  predictions of the readout for each token (N, ...), NaN for tokens that are not predicted
         """
         raise NotImplementedError
@@ -159,21 +168,21 @@ class Windowed(Ability):
 
     @overridable
     def window(self) -> int | tuple[int, ...] | None:
-        """Maximum window size along each axis; None (default): samples stay whole."""
+        """Maximum window size along each axis (default: None, samples are not cut)."""
         return None
 
     @overridable
     def stride(self) -> int | tuple[int, ...] | None:
         """Distance between training windows.
 
-        None (default): random starts if `random_windows` is true. Otherwise windows are adjacent, or start at every
-        token if the loss is over tokens and the data are in one piece.
+        With None (default), windows start at random positions if `random_windows` is true. Otherwise windows are
+        adjacent, or start at every token if the loss is over tokens and the data are in one piece.
         """
         return None
 
     @property
     def random_windows(self) -> bool:
-        """Whether an epoch has one random window of each sample.
+        """Whether training uses one random window of each sample per epoch.
 
         With a `stride`, training windows start every `stride` positions instead. An evaluation uses the smallest number
         of evenly spaced windows that cover the sample.
@@ -192,7 +201,7 @@ class Windowed(Ability):
 
     @property
     def window_shape(self) -> tuple[int, ...] | None:
-        """`window` as a tuple, with one size per axis; None if samples stay whole."""
+        """`window` as a tuple, with one size per axis; None if samples are not cut."""
         return (self.window,) if isinstance(self.window, int) else self.window
 
     @property
@@ -224,7 +233,7 @@ class Windowed(Ability):
             prefix = f"the number of prefix tokens ({self.prefix_tokens})"
             message = f"tokens.window must be larger than {prefix}, but it is {self.window}"
             raise UserError(message, key="tokens.window")
-        stride = tuple(map(min, stride or self.window_shape, size))  # nothing is skipped
+        stride = tuple(map(min, stride or self.window_shape, size))  # so that windows skip no token
         even = rule == "tail" and self.random_windows and stride == size
         return Windows(size, stride, "even" if even else rule, self.prefix_tokens)
 
@@ -239,13 +248,13 @@ class Windowed(Ability):
     def truncate(self, stream: Stream, limit: float) -> Stream:
         """Keep tokens up to a distance `limit` from the first token of each sample.
 
-        Distances are differences of `at` if it has one coordinate, otherwise numbers of tokens.
+        Distances are differences of `at` if `at` has one coordinate, otherwise numbers of tokens.
         """
         return truncate(stream, limit, self.prefix_tokens)
 
 
 class Augmentable(Ability):
-    """Tokens with augmentation of training samples and mixup."""
+    """Tokens with support for augmentation and mixup of training samples."""
 
     meaning: ClassVar[str] = "can be augmented and mixed"
 
@@ -276,14 +285,18 @@ class Gridded(Ability):
 
     @property
     def mixes_tokens(self) -> bool:
-        """Whether embeddings read neighbouring tokens, so that no token may be left out."""
+        """Whether the embedding of a token depends on its neighbours.
+
+        If so, no token may be left out.
+        """
         return False
 
 
 class Preprocessing(nn.Module):
     """Exportable module from raw samples of one shape to columns of tokens.
 
-    forward   columns of the model, normalised, and the mask `valid`, from a tensor (batch, ...) of raw values
+    `forward` takes a tensor (batch, ...) of raw values. It returns the normalised columns of the model, and the mask
+    `valid`.
     """
 
     source: str
@@ -291,7 +304,7 @@ class Preprocessing(nn.Module):
     axes: tuple[str, ...]
     """Names of the axes of variable size, after the batch axis."""
     sizes: list[tuple[int, ...]]
-    """Sizes of these axes with which an exported graph is tested; the sizes of the training data come first."""
+    """Sizes of these axes for tests of an exported graph. The sizes of the training data come first."""
 
     def example(self, samples: int, sizes: tuple[int, ...]) -> Tensor:
         """Random raw samples."""
@@ -309,7 +322,7 @@ class Exportable(Ability):
 
     @overridable
     def max_tokens(self) -> int | None:
-        """Maximum number of tokens of a sample; None (default) means unlimited."""
+        """Maximum number of tokens of a sample (default: None, no limit)."""
         return None
 
     def preprocessing(self) -> dict[str, Any]:
@@ -326,7 +339,7 @@ class Exportable(Ability):
 
 
 class Editable(Ability):
-    """Tokens that can be dropped, moved or changed in the stream of one sample."""
+    """Tokens that can be dropped, moved or changed in a sample, one at a time."""
 
     meaning: ClassVar[str] = "can be edited one by one"
     changeable_columns: ClassVar[tuple[str, ...]] = ()
@@ -370,7 +383,10 @@ class Editable(Ability):
         return self.refresh(stream.reorder(order))
 
     def refresh(self, stream: Stream) -> Stream:
-        """Recompute columns that depend on several tokens after an edit (default: none)."""
+        """Stream after an edit (default: unchanged).
+
+        Columns that depend on several tokens must be computed again.
+        """
         return stream
 
     def check_token(self, stream: Stream, token: int, *to: float) -> None:
@@ -378,10 +394,10 @@ class Editable(Ability):
         assert len(stream) == 1, "one sample is edited at a time"
         first, last = prefix_length(self), int(stream.lengths[0]) - 1
         if not first <= token <= last:
-            raise UserError(f"tokens {first} to {last} of the sample can be edited, not token {token}")
+            raise UserError(f"token {token} cannot be edited, only tokens {first} to {last} of the sample")
         if to and len(to) != len(self.coordinates):
             names = " and ".join(self.coordinates)
-            raise UserError(f"a position has {len(self.coordinates)} coordinates ({names}), not {len(to)}")
+            raise UserError(f"the new position needs {len(self.coordinates)} coordinates ({names}), not {len(to)}")
 
 
 class Textual(Windowed):
@@ -408,7 +424,7 @@ class Textual(Windowed):
         """Ids of special tokens by role: begin, end, separator, unknown, mask, padding."""
 
     def special_id(self, role: str) -> int:
-        """Id of the special token of a role; refuse a vocabulary without it."""
+        """Id of the special token of a role; error if there is no such token."""
         found = self.specials
         if role not in found:
             there = f"its special tokens are {', '.join(found)}" if found else "it has no special tokens"
@@ -428,9 +444,9 @@ class Textual(Windowed):
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """Unit if tokens are single letters: "characters", "bytes", or "" (default).
+        """Unit of single-letter tokens: "characters" or "bytes".
 
-        For "bytes", the id is the UTF-8 byte.
+        For "bytes", the id is the UTF-8 byte. Other tokens have the unit "" (default).
         """
         return ""
 
@@ -444,7 +460,7 @@ class Textual(Windowed):
         return True
 
     def same_vocabulary(self, other: Tokens) -> bool:
-        """Whether `other` has equal settings, so that both can share one vocabulary."""
+        """Whether `other` has the same settings, so that both can share one vocabulary."""
         return False
 
 

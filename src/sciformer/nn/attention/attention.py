@@ -1,4 +1,4 @@
-"""Multi-head attention: self or cross, with any score and any kernel."""
+"""Multi-head self-attention and cross-attention, with any score and any kernel."""
 
 from __future__ import annotations
 
@@ -40,23 +40,24 @@ class AttentionArguments(TypedDict, total=False):
 class Attention(nn.Module):
     """Multi-head attention (arXiv 1706.03762).
 
-        q, k, v = x W_q, m W_k, m W_v            m = memory, or x itself: self-attention
+        q, k, v = x W_q, m W_k, m W_v            m = memory (cross-attention) or m = x (self-attention)
         head_h  = sum_j softmax_j(score(q_i, k_j) + bias_ij) v_j
         out     = [s_1 head_1, ..., s_H head_H] W_o
 
     kv_heads    heads of keys and values: H (default), 1 (multi-query, arXiv 1911.02150) or any divisor of H
                 (grouped-query, arXiv 2305.13245)
-    score       content, additive, location, general, dot or scaled_dot; `length` is the maximum number of keys for
-                location
+    score       content, additive, location, general, dot or scaled_dot; `length` is the maximum number of keys of the
+                location score
     qk_norm     `layer`, `rms` or `none`: normalise each head's queries and keys (arXiv 2302.05442)
     turn_values rotate the values too, and rotate the output of each head back: head_h = R_i^-1 sum_j a_ij R_j v_j
-                (arXiv 2310.10375). With many frequencies, each head is then a spectrum of the tokens around token i
-    head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise they are 1
-    bias        whether projections, and norms of queries and keys, have biases
+                (arXiv 2310.10375). With many frequencies, a head then computes a spectrum of the tokens around token i
+    head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise s_h = 1
+    bias        whether the projections and the norms of queries and keys have biases
     epsilon     epsilon of the norms of queries and keys
     kernel      auto (the fastest), or a name in `kernels.KERNELS`
-    compress    number of learned mixtures of the tokens that replace the keys and values (Linformer, arXiv 2006.04768);
-                `places` is the number of token positions, `lead` the number of first tokens without a position
+    compress    number of learned mixtures of tokens in place of the keys and values (Linformer, arXiv 2006.04768);
+                `places` is the number of token positions (or the shape of a grid), and `lead` is the number of tokens
+                without a position at the beginning of a sequence
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Attention(nn.Module):
         self.key_norm = make_norm(qk_norm, head_dim, bias, epsilon)
         self.turn_values = turn_values
         if compress is not None and places is None:
-            message = "compress needs `places`, the number of token positions"
+            message = "`compress` is set, but `places` (the number of token positions) is missing"
             raise UserError(message, hint="Pass places, a number or the shape of a grid.")
         self.compress = Compress(compress, places, lead) if compress is not None and places is not None else None
         # If only a rotation lies between the projection and the score, kernels may read the projection itself.
@@ -118,12 +119,13 @@ class Attention(nn.Module):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Output (B, N, D) for queries x (B, N, D) that attend to the memory, or to x.
+        """Attention output (B, N, D) of queries x (B, N, D) over the memory or over x.
 
-        memory    (B, M, D) tokens with keys and values (default: x, which is self-attention)
+        memory    (B, M, D) tokens of the keys and values (default: x, which is self-attention)
         sight     visible keys and the bias of the scores
         rotation  rotation of queries and keys by their positions (`Rotary`)
-        store     keys and values of earlier tokens (self) or of the memory (cross)
+        store     cache: keys and values of earlier tokens (self-attention) or of the memory (cross-attention)
+        watch     record of the attention weights
         """
         sight = Sight() if sight is None else sight
         self._check(x)
@@ -180,7 +182,7 @@ class Attention(nn.Module):
             raise UserError(f"tokens must have shape (B, N, {self.dim}), not {tuple(x.shape)}")
 
     def _key(self, k: Tensor) -> Tensor:
-        """Keys prepared for the score, repeated for every head if the score needs it."""
+        """Keys prepared for the score; repeated for every head if the score needs it."""
         return self.score.key(k if self.score.fused else repeat_heads(k, self.heads))
 
     def _project(self, x: Tensor, rows: slice) -> Tensor:

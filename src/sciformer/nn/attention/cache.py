@@ -9,7 +9,7 @@ from ...errors import UserError
 
 
 class Store:
-    """Key-value cache of one block; `extend` adds new keys and values and returns all."""
+    """Key-value cache of one block: `extend` adds keys and values of new tokens."""
 
     def __init__(self, capacity: int | None) -> None:
         self.capacity = capacity
@@ -18,7 +18,10 @@ class Store:
         self.memory: tuple[Tensor, Tensor] | None = None  # keys and values of cross-attention, equal at every step
 
     def size(self, n: int, start: int | Tensor) -> int:
-        """Number of keys after n new tokens at positions start, start + 1, ..."""
+        """Number of keys after n new tokens at positions start, start + 1, ...
+
+        A fixed cache always has `capacity` keys.
+        """
         if self.capacity is not None:
             return self.capacity
         assert isinstance(start, int)
@@ -27,12 +30,13 @@ class Store:
     def extend(self, k: Tensor, v: Tensor, start: int | Tensor) -> tuple[Tensor, Tensor]:
         """Store new keys and values from index `start`; return all keys and values.
 
-        Shapes: new keys k and values v (B, G, N, E), all keys and values (B, G, M, E).
+        Shapes: new keys k and values v (B, G, N, E), all keys and values (B, G, M, E), with G key-value heads of
+        width E.
         """
         if self.capacity is None:
             assert isinstance(start, int)
             if self.keys is not None and self.values is not None:
-                # Drop keys at `start` and later: an earlier pass that failed may have left some.
+                # Drop keys at `start` and later: a failed earlier pass may have left keys there.
                 whole = start + k.shape[2]
                 self.keys, self.values = _append(self.keys, k, start), _append(self.values, v, start)
                 return self.keys[:, :, :whole], self.values[:, :, :whole]
@@ -65,10 +69,10 @@ class Store:
 
 
 def _append(kept: Tensor, new: Tensor, start: int) -> Tensor:
-    """Append new keys or values after the first `start` stored rows: (B, G, M', E).
+    """Append new keys or values (B, G, N, E) after the first `start` stored tokens.
 
     In a long text, copying all stored keys for every new token would cost more than the token itself. Without
-    gradients, the returned tensor therefore has spare room at its end for later tokens.
+    gradients, the returned tensor therefore has free space at its end for later tokens.
     """
     whole = start + new.shape[2]
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
@@ -98,9 +102,9 @@ def _valid_or_all(x: Tensor, valid: Tensor | None) -> Tensor:
 class Cache:
     """Key-value caches of all blocks of a decoder, and the mask of valid keys.
 
-    A growing cache is the default. With `capacity` it is fixed: buffers are allocated at the first step and written in
+    By default the cache grows. With `capacity` it is fixed: buffers are allocated at the first step and written in
     place, and the position advances on the device. A decoding step can then be compiled or captured as a CUDA graph.
-    `length` is counted on the host, so it does not include the steps of a CUDA graph or a compiled call.
+    `length` is counted on the host, so the steps of a CUDA graph or of a compiled call are not counted.
     """
 
     def __init__(self, depth: int, capacity: int | None = None) -> None:
@@ -119,7 +123,7 @@ class Cache:
         return bool(self.blocks) and self.blocks[0].memory is not None
 
     def begin(self, x: Tensor, valid: Tensor | None) -> tuple[int | Tensor, Tensor | None]:
-        """Position of the first new token, and mask (B, M) of all keys.
+        """Position of the first new token, and mask (B, M) of all keys (None: all real).
 
         x      (B, N, D) new tokens
         valid  (B, N) mask of the new tokens; None means that all are real
@@ -128,7 +132,7 @@ class Cache:
         kept = self.blocks[0].keys if self.blocks else None
         if kept is not None and len(kept) != batch:
             message = f"the batch must have {len(kept)} samples, like the cache, not {batch}"
-            raise UserError(message, hint="Change the samples of the cache with cache.reorder.")
+            raise UserError(message, hint="Select the samples of the cache with cache.reorder.")
         if self.capacity is None:
             if self.valid is not None or (valid is not None and self.length):
                 fresh = _valid_or_all(x, valid)
@@ -138,7 +142,7 @@ class Cache:
             return self.length, valid
         if not torch.compiler.is_compiling() and self.length + n > self.capacity:
             message = f"the cache has room for at most {self.capacity} tokens, not {self.length + n}"
-            raise UserError(message, hint="Make the cache larger, or let it grow: cache().")
+            raise UserError(message, hint="Use a larger capacity, or a cache that grows: cache().")
         if self.slot is None or self.valid is None:
             with torch.inference_mode(False):
                 self.slot = torch.zeros((), dtype=torch.long, device=x.device)
@@ -149,7 +153,7 @@ class Cache:
     def place(self, at: Tensor, batch: int) -> Tensor:
         """Append coordinates `at` of new tokens; return the coordinates of all tokens.
 
-        Shapes: `at` (B or 1, N, A), result (B, M, A).
+        Shapes: `at` (B or 1, N, A), result (B, M, A), for coordinates on A axes.
         """
         at = at.expand(batch, -1, -1)
         if self.capacity is None:
@@ -175,7 +179,10 @@ class Cache:
             self.length += n
 
     def reset(self) -> None:
-        """Empty the cache in place, if it has a fixed capacity (else make a new cache)."""
+        """Empty a cache of fixed capacity in place.
+
+        A growing cache cannot be emptied; make a new cache instead.
+        """
         assert self.capacity is not None
         self.length = 0
         for kept in (self.slot, self.valid):

@@ -1,4 +1,4 @@
-"""Linformer: attention to a few mixtures of keys and values, at linear cost."""
+"""Linformer: attention to a few mixtures of keys and values, in linear time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class Compress(nn.Module):
     def forward(self, k: Tensor, v: Tensor, at: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
         """Mixtures (B, G, count, E) of keys and values (B, G, N, E).
 
-        at     (B or 1, N, A) coordinates of the tokens
+        Here E is the width of a head, and G is the number of key-value heads.
+
+        at     (B or 1, N, A) coordinates of the tokens on A axes
         valid  (B, N) mask of real tokens; None means that all are real
         """
         mixture = self.table.code(at)
@@ -55,14 +57,17 @@ class Compress(nn.Module):
 
 
 def compress_error(what: str) -> UserError:
-    """Error if `compress` is combined with `what`, which it does not support."""
-    return UserError(f"compress cannot be used with {what}", hint="It needs full self-attention.")
+    """Error for a part of attention (`what`) that does not work with `compress`."""
+    return UserError(f"compress cannot be used with {what}", hint="Use full self-attention, or remove compress.")
 
 
 def compress_keys(
     mixing: Compress, q: Tensor, k: Tensor, v: Tensor, sight: Sight
 ) -> tuple[Tensor, Tensor, Tensor, Sight]:
-    """Padded queries, compressed keys and values (B, G, count, E), and their Sight."""
+    """Queries, keys and values for compressed attention, and its Sight.
+
+    The keys and values are mixtures (B, G, count, E); every query sees all of them. Packed queries are padded.
+    """
     packed = sight.pattern if isinstance(sight.pattern, Documents) else None
     pattern = sight.pattern if packed is None else packed.within
     if not isinstance(pattern, Full) or sight.bias is not None:

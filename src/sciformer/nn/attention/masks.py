@@ -157,7 +157,7 @@ class Combination(Pattern):
 
 
 class Both(Combination):
-    """Intersection of two rules: pairs allowed by both."""
+    """Intersection of two rules: pairs allowed by both rules."""
 
     sign, combine, farther = " & ", operator.and_, min
 
@@ -172,7 +172,8 @@ class Either(Combination):
 class Documents(Pattern):
     """Block-diagonal mask of packed sequences, with a rule `within` each sequence.
 
-    Here i and j are indices of packed tokens. For cross-attention the keys have a layout of their own, `keys`.
+    Here i and j are indices of packed tokens. A query sees only keys of its own sequence, where `within` allows them.
+    For cross-attention, `keys` is the layout of the keys.
     """
 
     queries: Ragged
@@ -182,8 +183,8 @@ class Documents(Pattern):
 
     def __post_init__(self) -> None:
         if self.keys is not None and len(self.keys) != len(self.queries):
-            found = f"{len(self.keys)} sequences of keys, but {len(self.queries)} sequences of queries"
-            raise UserError(f"there are {found}")
+            found = f"not {len(self.queries)} sequences of queries and {len(self.keys)} sequences of keys"
+            raise UserError(f"queries and keys must have the same number of sequences, {found}")
 
     @property
     def memory(self) -> Ragged:
@@ -210,12 +211,12 @@ class Sight:
 
     pattern   rule over positions; None means that every key is visible
     valid     (B, M) True where the key is real; None means that all keys are real
-    bias      (B or 1, H or 1, N, M) added to the scores, or a PairBias of packed sequences; gradients flow into it
-    start     position of the first query, if earlier keys are in a cache
-    at        (B or 1, M, A) coordinates of the keys, for attention with `compress`
+    bias      (B or 1, H or 1, N, M) added to the scores, or a PairBias of packed sequences; gradients reach the bias
+    start     position of the first query; more than 0 if a cache has earlier keys
+    at        (B or 1, M, A) coordinates of the keys on A axes, for attention with `compress`
 
-    A Sight is made for one forward pass and shared by the blocks of a stack: a kernel prepares its mask once (`once`).
-    Do not change it afterwards.
+    A Sight is made for one forward pass. All blocks of a stack share it, so a kernel prepares its mask only once
+    (`once`). Do not change a Sight after its first use.
     """
 
     def __init__(
@@ -248,7 +249,7 @@ class Sight:
         return self.once("dense bias", bias.flat) if isinstance(bias, PairBias) else bias
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
-        """Value of `make()`, cached under `key` (no cache while a compiler traces)."""
+        """Value of `make()`, cached under `key` (not cached while torch.compile traces)."""
         if torch.compiler.is_compiling():  # sizes in a key would cause a recompilation for every length
             return make()
         if key not in self.prepared:
@@ -256,15 +257,15 @@ class Sight:
         return self.prepared[key]
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
-        """Check the shapes of mask and bias for a `batch` with n queries and m keys."""
+        """Check the shapes of mask and bias for `batch` samples, n queries and m keys."""
         if self.valid is not None and (self.valid.dtype != torch.bool or self.valid.shape != (batch, m)):
             found = f"{self.valid.dtype} of shape {tuple(self.valid.shape)}"
             raise UserError(f"`valid` must be boolean of shape {(batch, m)}, True where the key is real, not {found}")
         if isinstance(self.bias, PairBias):
             packed = isinstance(self.pattern, Documents) and self.pattern.queries.total == self.bias.ragged.total
             if not packed:
-                found = f"the pattern {type(self.pattern).__name__}"
-                raise UserError(f"a PairBias needs the pattern Documents over its {self.bias.ragged}, not {found}")
+                wanted = f"the pattern Documents over the same packed tokens ({self.bias.ragged})"
+                raise UserError(f"a PairBias can be used only with {wanted}, not with {type(self.pattern).__name__}")
             if self.bias.heads not in (1, heads):
                 raise UserError(f"the PairBias has {self.bias.heads} heads, but the attention has {heads} heads")
         elif self.bias is not None:
@@ -277,7 +278,8 @@ class Sight:
             queries, keys = self.pattern.queries.total, self.pattern.memory.total
             if (batch, n, m) != (1, queries, keys):
                 found = f"a batch of {batch} with {n} queries and {m} keys"
-                raise UserError(f"Documents needs a batch of 1 with {queries} queries and {keys} keys, not {found}")
+                wanted = f"a batch of 1 with {queries} queries and {keys} keys"
+                raise UserError(f"the pattern Documents was made for {wanted}, not for {found}")
 
     def simplified(self, n: int, m: int) -> Pattern:
         """The pattern, or FULL if all n queries can see all m keys."""
@@ -289,13 +291,13 @@ class Sight:
         return self.pattern
 
     def allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
-        """Mask of allowed pairs, broadcastable to (B, 1, N, M); None if it hides nothing."""
+        """Mask of allowed pairs, broadcastable to (B, 1, N, M); None if all are allowed."""
         return self.once(("allowed", n, m), lambda: self._allowed(n, m, device))
 
     def _allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
         pattern, mask = self.simplified(n, m), None
         if not isinstance(pattern, Full):
-            # A mask made under a compiler or a fake mode may not be cached.
+            # A mask made under torch.compile or a fake mode must not be cached.
             quiet = not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
             small = isinstance(self.start, int) and n * m <= 1 << 22
             if quiet and small and not isinstance(pattern, Documents):

@@ -20,12 +20,15 @@ from ..ragged import Ragged
 
 
 class Triangle:
-    """Order of the token pairs (i, j), j <= i, of packed sequences.
+    """Layout of the token pairs (i, j), j <= i, of packed sequences.
 
-    starts   (B,) first pair of each sequence: pair (i, j) of sequence b has index starts[b] + i (i + 1) / 2 + j
+    starts   (B,) index of the first pair of each sequence; pair (i, j) of sequence b has index
+             starts[b] + i (i + 1) / 2 + j
     rows     (S,) index of token i of each pair among the packed tokens
-    columns  (S,) index of token j, j <= i
-    inside   (S,) True where the pair belongs to a sequence; S may be larger than the number of pairs (`Ragged.pairs`)
+    columns  (S,) index of token j of each pair among the packed tokens
+    inside   (S,) True where the pair belongs to a sequence
+
+    S (`Ragged.pairs`) may be larger than the number of pairs.
     """
 
     def __init__(self, ragged: Ragged) -> None:
@@ -105,7 +108,10 @@ class PairBias:
         return self._at(starts[:, None] + square(ragged.position), same)[None]
 
     def after(self) -> PairBias:
-        """Bias after a token is prepended to each sequence; its pairs have bias 0."""
+        """Bias after a token is prepended to each sequence.
+
+        Pairs with the new token have bias 0.
+        """
         old, longer = self.ragged, self.ragged.longer()
         triangle = Triangle(longer)
         i, j = longer.position[triangle.rows] - 1, longer.position[triangle.columns] - 1
@@ -143,7 +149,7 @@ class PairEmbedding(nn.Module):
     def forward(self, pairs: Tensor, real: Tensor | None = None) -> Tensor:
         """Bias (..., H) from pair features (..., F).
 
-        real  (...) mask of the real pairs, which count in the norms (default: all)
+        real  (...) mask of the real pairs; the norms use only these pairs (default: all pairs)
         """
         x = self.norm(pairs, real)
         for k, (layer, norm) in enumerate(zip(self.layers, self.norms), 1):

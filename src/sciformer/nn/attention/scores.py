@@ -3,7 +3,7 @@
 Each score prepares queries and keys once (`query`, `key`) and then compares them (`compare`). If the comparison is a
 plain product, `fused` is True and every fast kernel can compute it; the other scores use the reference kernel.
 
-    q (B, H, N, E)   k (B, H, M, E)   ->   score(q, k) (B, H, N, M)
+    q (B, H, N, E)   k (B, H, M, E)   ->   score(q, k) (B, H, N, M)      B batch, H heads, E head width
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ class Score(nn.Module):
         return q
 
     def key(self, k: Tensor) -> Tensor:
-        """Key prepared for the comparison; decoding prepares every key only once."""
+        """Key prepared for the comparison.
+
+        In decoding, each key is prepared only once.
+        """
         return k
 
     def scale(self, dim: int) -> float:
@@ -74,7 +77,7 @@ class Content(Score):
 
 
 class General(Score):
-    """General score(q, k) = q^T W k (arXiv 1508.04025); initial W: identity."""
+    """General score(q, k) = q^T W k (arXiv 1508.04025); W starts as the identity."""
 
     def __init__(self, dim: int, heads: int = 1) -> None:
         super().__init__()
@@ -87,8 +90,8 @@ class General(Score):
 class Additive(Score):
     """Additive score(q, k) = v . tanh(W_q q + W_k k) (Bahdanau 2015, arXiv 1409.0473).
 
-    The matrix W_a of the paper is [W_q, W_k]. Queries and keys are compared pair by pair, which needs E times
-    the memory of a product.
+    The matrix W_a of the paper is [W_q, W_k]. Queries and keys are compared pair by pair. This needs E times the memory
+    of a product (E: width of a head).
     """
 
     fused = False
@@ -113,7 +116,7 @@ class Additive(Score):
 class Location(Score):
     """Location-based score(q, k_j) = (W q)_j (Luong 2015, arXiv 1508.04025).
 
-    j is the position of the key, and W has a row for each of `length` positions. The content of the keys is not used.
+    j is the position of the key, and W has one row for each of `length` positions. The content of the keys is not used.
     """
 
     fused = False
@@ -129,7 +132,7 @@ class Location(Score):
         if torch.compiler.is_compiling():
             return q @ self.weight[:, position].transpose(-2, -1).to(q.dtype)
         if len(position) and (last := int(position.max())) >= places:
-            message = f"the Location score was made for at most {places} keys, not {last + 1}"
+            message = f"the Location score was made for at most {places} keys, but there are {last + 1} keys"
             raise UserError(message, hint=f"Make it with Location(dim, heads, length={last + 1}).")
         return q @ self.weight[:, position].transpose(-2, -1).to(q.dtype)
 
@@ -145,7 +148,10 @@ SCORES: dict[str, type[Score]] = {
 
 
 def make_score(name: str, dim: int, heads: int = 1, length: int = 512) -> Score:
-    """Make the score `name` for heads of width `dim`; `length` is for location only."""
+    """Make the score `name` for heads of width `dim`.
+
+    `length` is the maximum number of keys of the location score; the other scores ignore it.
+    """
     one_of("the score", name, SCORES)
     if name in ("dot", "scaled_dot"):
         return SCORES[name]()

@@ -1,1 +1,1 @@
-"""Other trunks, called like Transformer: recurrent, convolutional, point clouds."""
+"""Trunks besides Transformer: recurrent, convolutional, and for point clouds."""

@@ -1,4 +1,4 @@
-"""Base classes of trunks without attention: checks, layouts and empty batches."""
+"""Base classes of trunks without attention blocks: checks, layouts, empty batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Trunk(nn.Module):
     """Abstract trunk: maps tokens of width `inputs` to tokens of width `dim`."""
 
     columns: tuple[str, ...] = ()
-    """Token columns passed to the call as keyword arguments."""
+    """Token columns that `forward` takes as keyword arguments."""
     inputs: int
     dim: int
 
@@ -35,7 +35,8 @@ class Trunk(nn.Module):
         """Run the trunk over tokens (B, N, D) or packed (T, D); `more` is passed to `run`."""
         check_layout(x, valid, self.inputs)
         if bias is not None:
-            raise UserError(f"{type(self).__name__} cannot use a pair bias {tuple(bias.shape)}: it has no attention")
+            found = f"`bias` has been passed with the shape {tuple(bias.shape)}"
+            raise UserError(f"{type(self).__name__} does not support a pair bias, but {found}")
         return self.lay(x, valid, at, watch, **more)
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
@@ -44,7 +45,7 @@ class Trunk(nn.Module):
 
 
 class FlatTrunk(Trunk):
-    """Abstract trunk over flat tokens (T, D), for blocks on tokens or neighbours."""
+    """Abstract trunk over flat tokens (T, D): blocks act on tokens or neighbours."""
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
         layout = Layout(x, valid)
@@ -57,17 +58,17 @@ class FlatTrunk(Trunk):
     def run(self, y: Tensor, at: Tensor | None, layout: Layout, watch: Watch | None) -> Tensor:
         """Run the blocks over tokens y (T, D) at coordinates `at` (T, A).
 
-        `layout.show` records the hidden states.
+        Implementations call `layout.show` to store the hidden states in `watch`.
         """
         raise NotImplementedError
 
 
 class PaddedTrunk(Trunk):
-    """Abstract trunk over padded tokens (B, N, D), for blocks over sequences or grids."""
+    """Abstract trunk over padded tokens (B, N, D): blocks act on sequences or grids."""
 
     run: Callable[..., Tensor]
-    """Method run(x, valid, at, watch, ...) that runs the blocks over x (B, N, D). It gets further keywords of the
-    call."""
+    """Method run(x, valid, at, watch, ...) that runs the blocks over x (B, N, D). It also gets the keyword arguments
+    `more` of `forward`."""
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
         if isinstance(valid, Ragged):

@@ -28,8 +28,8 @@ class LineConv(nn.Module):
 
         y_i = silu(BatchNorm(sum_k W_k x_(i+k))),   |k| <= kernel // 2
 
-    Beyond the ends of a sequence, and at padding, x is zero. In packed sequences, neighbours from another sequence are
-    zero too.
+    Beyond the ends of a sequence, and at padding, x counts as zero. In packed sequences, neighbours from another
+    sequence also count as zero.
     """
 
     def __init__(self, dim: int, kernel: int = 3) -> None:
@@ -107,7 +107,7 @@ class ConformerBlock(nn.Module):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Output (B, N, D) from x (B, N, D); call as for Block, without memory or store."""
+        """Output (B, N, D) from x (B, N, D); called like Block, without memory or store."""
         assert memory is None
         assert store is None
         valid, ragged = (None, None) if sight is None else (sight.valid, sight.packed)

@@ -31,11 +31,11 @@ class ConvBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """Output (B, D, ...) from x (B, D, ...), with mask `real` (B, 1, ...)."""
+        """Output (B, D, ...) from x (B, D, ...); `real` (B, 1, ...) is the mask of x."""
         y = x
         for norm, conv in zip(self.norms, self.convs):
             y = F.gelu(norm(y.movedim(1, -1))).movedim(-1, 1)
-            y = conv(y if real is None else y.masked_fill(~real, 0))  # padding is zero, like beyond the edge
+            y = conv(y if real is None else y.masked_fill(~real, 0))  # zero at padding, and beyond the edge
         return x + self.dropout(y)
 
 
@@ -45,9 +45,9 @@ MAX_DILATION = 1 << 20
 class ConvNet(PaddedTrunk):
     """Residual ConvNet of `depth` blocks, on a line or on a grid of this `shape`.
 
-    Block i has the dilation `dilation_growth`^i. Each block extends the receptive field on each side by
-    2 (kernel // 2) dilation tokens. Norms act on each token alone, so the output depends neither on padding nor on
-    other samples.
+    Block i has the dilation d_i = `dilation_growth`^i (i = 0, 1, ...) and extends the receptive field on each side by
+    2 (kernel // 2) d_i tokens. Norms act on each token alone, so the output depends neither on padding nor on other
+    samples.
     """
 
     columns = ("cell",)
@@ -67,7 +67,7 @@ class ConvNet(PaddedTrunk):
         if kernel % 2 == 0:
             raise UserError(f"the kernel size must be odd, not {kernel}")
         if (widest := dilation_growth ** max(0, depth - 1)) > MAX_DILATION:
-            message = f"the last of {depth} blocks has a dilation of {widest:,} tokens; the maximum is {MAX_DILATION:,}"
+            message = f"the last of {depth} blocks would have a dilation of {widest:,} tokens, above {MAX_DILATION:,}"
             raise UserError(message, hint="Lower model.dilation_growth or model.depth.", key="model.dilation_growth")
         self.inputs, self.dim, self.shape = dim, dim, shape
         self.position = Position() if position is None else position
@@ -87,7 +87,7 @@ class ConvNet(PaddedTrunk):
     ) -> Tensor:
         """Run the blocks over tokens (B, N, D), on a line or a grid.
 
-        cell   row and column of each token, for samples that do not fill the grid
+        cell   row and column of each token, for samples smaller than the grid
         shape  shape of the grid (default: the shape given to the trunk)
         """
         shape = shape or self.shape
@@ -125,7 +125,7 @@ class ConvNetOptions(DepthOptions, PositionOptions):
     dilation_growth: int = Field(default=1, ge=1, le=1024)
     """Factor by which the dilation grows from block to block (default: 1)."""
     position: str = "auto"
-    """Positional encoding. auto: none, because convolutions use the order of the tokens (default: auto)."""
+    """Positional encoding (default: auto). auto: no encoding, because convolutions use the order of the tokens."""
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ConvNet:
         shape = form.grid_shape if isinstance(form.grid_shape, tuple) and len(form.grid_shape) == 2 else None

@@ -18,7 +18,8 @@ from .base import FlatTrunk
 class DeepSets(FlatTrunk):
     """Deep set: layers x <- relu(W x + b) of the given `widths`, for each token alone.
 
-    Followed by a sum over tokens and an MLP, it can represent any function of a set (arXiv 1703.06114, 1810.05165).
+    With a sum over tokens and an MLP after it, a deep set can represent any function of a set (arXiv 1703.06114,
+    1810.05165).
     """
 
     def __init__(self, inputs: int, widths: Sequence[int]) -> None:

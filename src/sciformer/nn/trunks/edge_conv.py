@@ -17,7 +17,7 @@ from ..watch import Watch
 from .base import FlatTrunk
 from .deep_sets import WidthOptions
 
-MAX_EXACT_AXES = 4  # up to this number of axes, distances come from differences (exact for close points), not products
+MAX_EXACT_AXES = 4  # up to this number of axes, distances are computed from differences, which is exact for near points
 
 
 def nearest(at: Tensor, valid: Tensor | None, count: int, itself: bool = False) -> tuple[Tensor, Tensor]:
@@ -41,7 +41,7 @@ def nearest(at: Tensor, valid: Tensor | None, count: int, itself: bool = False) 
         apart = apart.masked_fill(own, -1 if itself else torch.inf)
         if valid is not None:
             apart = apart.masked_fill(~valid[:, None], torch.inf)
-        if torch.compiler.is_compiling() or at.shape[1] < count:  # a compiler may not know the number of tokens
+        if torch.compiler.is_compiling() or at.shape[1] < count:  # a compiler possibly does not know the token count
             apart = F.pad(apart, (0, count), value=torch.inf)
         distance, place = apart.topk(count, largest=False)
         there = distance < torch.inf
@@ -54,9 +54,10 @@ class EdgeConv(nn.Module):
         y_i = relu(s(x_i) + mean over neighbours j of f(x_i, x_j - x_i))
 
     f consists of `layers` layers [linear, BatchNorm, relu]. The shortcut s(x) is x, or [linear, BatchNorm] of x if the
-    width changes. Without a shortcut, y_i is the mean alone. Missing neighbours (in small samples) count as x_j = 0.
+    width changes. Without a shortcut, y_i is only the mean. Missing neighbours (in small samples) count as x_j = 0.
 
-    The first layer is W (x_i, x_j - x_i) = (W_1 - W_2) x_i + W_2 x_j, so its products are per token, not per edge.
+    The first layer is W (x_i, x_j - x_i) = (W_1 - W_2) x_i + W_2 x_j. Its products are computed once per token, and not
+    once per edge.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class EdgeConv(nn.Module):
         self.change_norm = BatchNorm(dim) if shortcut and inputs != dim else None
 
     def forward(self, x: Tensor, at: Tensor, layout: Layout) -> Tensor:
-        """Output (T, D') from flat tokens x (T, D) at coordinates `at` (T, A)."""
+        """Output (T, C) of width C = `dim` from flat tokens x (T, D) at `at` (T, A)."""
         place, there = nearest(layout.pad(at), layout.valid, self.neighbours, self.itself)
         rows = layout.rows.gather(1, place.flatten(1)).view_as(place)
         near = layout.unpad(torch.where(there, rows, layout.total))  # (T, K) rows of the run

@@ -23,7 +23,7 @@ class OffsetAttention(nn.Module):
         a_j = sum_i v_i A_ij / sum_i A_ij,   A_ij = softmax over j of q_i k_j
 
     Queries q, keys k and values v are BatchNorm(W x); queries and keys have a quarter of the width. The weights A are
-    normalised over j by the softmax, then over i by the sum.
+    normalised over j by the softmax, and then over i by their sum.
     """
 
     def __init__(self, dim: int) -> None:

@@ -49,7 +49,7 @@ def step(kind: str, weights: list[Tensor], x: Tensor, state: State) -> State:
 
 
 def open_gate(bias: Tensor, kind: str, hidden: int, forget_bias: float) -> None:
-    """Add `forget_bias` to the bias of the forget (LSTM) or update gate (GRU)."""
+    """Add `forget_bias` to the bias of the forget gate (LSTM) or update gate (GRU)."""
     if forget_bias and kind != "rnn":
         bias.data[hidden : 2 * hidden] += forget_bias
 
@@ -58,7 +58,10 @@ class Cell(nn.Module):
     """One step of an RNN, GRU or LSTM, with the equations of `step`."""
 
     def __init__(self, kind: str, dim: int, hidden: int, forget_bias: float = 0.0) -> None:
-        """Make the cell; `forget_bias` is added to the bias of gate f (LSTM) or z (GRU)."""
+        """Initialise the weights.
+
+        forget_bias  number added to the initial bias of gate f (LSTM) or gate z (GRU)
+        """
         super().__init__()
         one_of("the recurrent cell", kind, LAYERS)
         self.kind, self.hidden = kind, hidden
@@ -96,9 +99,9 @@ class RecurrentCache:
 class Recurrent(PaddedTrunk):
     """Recurrent network of `depth` layers, in one or two directions.
 
-    The output has width `hidden` for each direction (default: `dim` in total). Padding is skipped: the backward
-    direction starts at the last real token. A network with one direction is causal and can continue from a cache
-    (arXiv 1303.5778).
+    The output has width `hidden` for each direction (default: `dim` for all directions together). Padding is skipped:
+    the backward direction starts at the last real token. A network with one direction is causal and can continue from a
+    cache (arXiv 1303.5778).
     """
 
     def __init__(
@@ -113,13 +116,16 @@ class Recurrent(PaddedTrunk):
         position: Position | None = None,
         forget_bias: float = 0.0,
     ) -> None:
-        """Make the layers; `forget_bias` is passed to every cell, see `Cell`."""
+        """Make the layers.
+
+        forget_bias  as in `Cell`, for every layer
+        """
         super().__init__()
         one_of("the recurrent layer", kind, LAYERS)
         self.kind, self.directions = kind, 2 if bidirectional else 1
         if hidden is None:
             if dim % self.directions:
-                message = f"the width must be even for two directions, not {dim}"
+                message = f"the width must be even for a bidirectional trunk, not {dim}"
                 raise UserError(message, hint="Choose an even width, or set hidden.")
             hidden = dim // self.directions
         self.inputs, self.hidden, self.dim = dim, hidden, hidden * self.directions
@@ -146,7 +152,7 @@ class Recurrent(PaddedTrunk):
     ) -> Tensor:
         """Run the layers over x (B, N, D), from the state of the cache if there is one."""
         if cache is not None and (self.directions == 2 or valid is not None):
-            found = "two directions (`bidirectional`)" if self.directions == 2 else "padding (`valid`)"
+            found = "a bidirectional trunk" if self.directions == 2 else "padding (`valid`)"
             raise UserError(f"a cache cannot be used with {found}")
         x = self.position.embed(x, self.position.locate(x, at, valid, 0 if cache is None else cache.length))
         order = _Order(x, valid)
@@ -186,7 +192,7 @@ class Recurrent(PaddedTrunk):
 
 
 class _Order:
-    """Token orders of a padded batch: real tokens first, original, reversed."""
+    """Three token orders of a padded batch: original, real tokens first, reversed."""
 
     def __init__(self, x: Tensor, valid: Tensor | None) -> None:
         self.valid = valid
@@ -222,9 +228,9 @@ class RecurrentOptions(DepthOptions, PositionOptions):
     cell: ClassVar[str] = "rnn"
 
     bidirectional: bool = True
-    """Read the sequence in both directions; a decoder always reads only forward (default: true)."""
+    """Read the sequence in both directions (default: true). A decoder always reads only forward."""
     position: str = "auto"
-    """Positional encoding. auto: none, because the trunk reads the tokens in their order (default: auto)."""
+    """Positional encoding (default: auto). auto: no encoding, because the trunk reads the tokens in their order."""
 
     @property
     def reads_both_ways(self) -> bool:
@@ -248,8 +254,8 @@ class LSTMOptions(RecurrentOptions):
     cell: ClassVar[str] = "lstm"
 
     forget_bias: float = 0.0
-    """Number added to the initial bias of the forget gate (LSTM) or update gate (GRU); with 1 the state changes more
-    slowly at the start of training (default: 0)."""
+    """Number added to the initial bias of the forget gate, or of the update gate for a GRU (default: 0). With 1 the
+    state changes more slowly at the start of training."""
 
 
 class GRUOptions(LSTMOptions):

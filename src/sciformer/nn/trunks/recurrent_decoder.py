@@ -73,8 +73,8 @@ class RecurrentDecoder(nn.Module):
     ) -> Tensor:
         """Outputs (B, N, D) for inputs x (B, N, D), with attention to the memory.
 
-        memory  (B, M, D') encoder states to attend to; with a cache, needed only at the first step
-        start   (B, D') vector for the initial state (default: the mean of the memory, or zeros without memory)
+        memory  (B, M, C) encoder states of width C; with a cache, needed only at the first step
+        start   (B, C) vector for the initial state (default: the mean of the memory, or zeros without memory)
         """
         check_layout(x, valid, self.dim)
         if isinstance(valid, Ragged):
@@ -83,7 +83,7 @@ class RecurrentDecoder(nn.Module):
             return valid.flatten(padded)
         x = zero_padding(x, valid)
         if self.score is not None and memory is None and (cache is None or cache.memory is None):
-            message = "the memory that the decoder attends to is missing"
+            message = "`memory` is missing, but the decoder was made with attention to a memory"
             raise UserError(message, hint="Pass memory, or make the decoder with score=None.")
         asked = cache.memory if cache is not None else None
         if asked is None and memory is not None:
@@ -145,7 +145,7 @@ class Memory:
         self.keys = self.values if self.score is None else self.score.key(self.values)
 
     def chosen(self, index: Tensor) -> Memory:
-        """Select the samples `index` (B,)."""
+        """Memory of the samples with indices `index` (B,)."""
         other = copy.copy(self)
         other.mean, other.values, other.keys = (x.index_select(0, index) for x in (self.mean, self.values, self.keys))
         other.valid = None if self.valid is None else self.valid.index_select(0, index)
@@ -165,8 +165,8 @@ class RecurrentDecoderOptions(RecurrentOptions):
     """Options of a recurrent decoder in an encoder-decoder."""
 
     score: Literal["none", "content", "additive", "location", "general", "dot", "scaled_dot"] = "additive"
-    """Alignment score of the attention to the source. none: no attention; the decoder gets only its initial state from
-    the source (default: additive)."""
+    """Alignment score of the attention to the source (default: additive). none: no attention; only the initial state of
+    the decoder depends on the source."""
     longest: int = Field(default=512, ge=1)
     """Maximum number of source tokens for `score: location` (default: 512)."""
 
@@ -175,7 +175,7 @@ class RecurrentDecoderOptions(RecurrentOptions):
             raise UserError("model.depth must be 1 or more for a recurrent decoder, not 0", key="model.depth")
         if self.score == "location" and (memory_window or 0) > self.longest:
             raise UserError(
-                f"model.longest is {self.longest}, but must be at least {memory_window}, the context of the source",
+                f"model.longest must be at least {memory_window} (the context of the source), not {self.longest}",
                 key="model.longest",
             )
         return RecurrentDecoder(

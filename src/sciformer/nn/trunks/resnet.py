@@ -20,7 +20,8 @@ from .deep_sets import WidthOptions
 class ResidualUnit(nn.Module):
     """Residual unit x <- s(x) + f(f(x)), f = relu(BatchNorm(conv)), kernel size 3.
 
-    s(x) is x, or a convolution of kernel size 1 if width or stride require it. The inner f and s have the `stride`.
+    s(x) is x, or a convolution of kernel size 1 if the width or the stride changes. The inner f and s have the
+    `stride`.
     """
 
     def __init__(self, inputs: int, dim: int, stride: int) -> None:
@@ -32,7 +33,10 @@ class ResidualUnit(nn.Module):
         self.change: nn.Module = nn.Identity() if same else nn.Conv1d(inputs, dim, 1, stride, bias=False)
 
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """Output (B, D', N') from x (B, D, N); `real` (B, N') is the output mask."""
+        """Output (B, C, L) from x (B, D, N), with C output channels and L positions.
+
+        real  (B, L) mask of the output
+        """
         y = x
         for conv, norm in zip(self.convs, self.norms):
             y = convolved(conv, norm, y, real)
@@ -48,8 +52,9 @@ def convolved(conv: nn.Module, norm: nn.Module, x: Tensor, real: Tensor | None) 
 class ResNet(FlatTrunk):
     """1D ResNet: BatchNorm, a convolution, then stages of two residual units.
 
-    It is the P-CNN of arXiv 1902.08570. `widths` are the widths of the convolution and of each stage. Stages after the
-    first have stride 2, so groups of tokens share one output: with three stages, tokens 0-3, 4-7, 8-11, ...
+    This is the P-CNN of arXiv 1902.08570. `widths` are the widths of the convolution and of each stage. Each stage
+    after the first has stride 2, so a group of tokens shares one output. With three stages, the groups are tokens 0-3,
+    4-7, 8-11, ...
     """
 
     def __init__(self, inputs: int, widths: Sequence[int]) -> None:
@@ -68,7 +73,7 @@ class ResNet(FlatTrunk):
         place, size = torch.arange(y.shape[2], device=y.device), 1
 
         def spread(y: Tensor) -> Tensor:
-            """Repeat the output (B, D, N') of each group for every token of the group."""
+            """Repeat the output of each group for every token of the group."""
             return layout.unpad(y.transpose(1, 2)[:, place // size])
 
         y = convolved(self.stem, self.stem_norm, y, real)

@@ -1,4 +1,4 @@
-"""ResNet of images, which are assembled from patches of pixels."""
+"""ResNet over images, assembled from patches of pixels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOTTLENECK_EXPANSION = 4  # output width of a bottleneck block divided by its in
 
 
 class ConvNorm(nn.Module):
-    """Convolution, batch norm and relu (only if `active`); 0 outside the image."""
+    """Convolution, batch norm, and relu if `active`; 0 outside the image."""
 
     def __init__(self, inputs: int, dim: int, kernel: int, stride: Pair = (1, 1), active: bool = True) -> None:
         super().__init__()
@@ -32,7 +32,10 @@ class ConvNorm(nn.Module):
         nn.init.kaiming_normal_(self.conv.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """Output (B, D', ...) from x (B, D, ...); `real` (B, 1, ...) is the output mask."""
+        """Output (B, C, ...) from x (B, D, ...), with C output channels.
+
+        real  (B, 1, ...) mask of the output
+        """
         y = self.conv(x)
         if real is None and (y.numel() > y.shape[1] or not self.training):
             y = self.norm.plain(y)
@@ -46,7 +49,7 @@ class ConvNorm(nn.Module):
 class ResidualBlock(nn.Module):
     """Residual block x <- relu(s(x) + f(x)) (arXiv 1512.03385).
 
-    f has two 3 x 3 convolutions, or with `bottleneck` convolutions of 1 x 1, 3 x 3 and 1 x 1. s(x) is x, or a 1 x 1
+    f has two 3 x 3 convolutions. With `bottleneck` it has three: 1 x 1, 3 x 3 and 1 x 1. s(x) is x, or a 1 x 1
     convolution if width or size change. The first 3 x 3 convolution has the stride.
     """
 
@@ -62,9 +65,10 @@ class ResidualBlock(nn.Module):
         self.change = None if same else ConvNorm(inputs, self.dim, 1, stride, active=False)
 
     def forward(self, x: Tensor, before: Tensor | None, real: Tensor | None) -> Tensor:
-        """Output (B, D', ...) from x (B, D, ...).
+        """Output (B, C, ...) from x (B, D, ...), with C output channels.
 
-        before, real  masks (B, 1, ...) of input and output
+        before  (B, 1, ...) mask of the input
+        real    (B, 1, ...) mask of the output
         """
         y, inside = x, before
         for layer in self.layers:
@@ -82,9 +86,10 @@ class ResNet2d(PaddedTrunk):
     widths      inner width of each stage
     bottleneck  whether blocks have three convolutions, with an output of four times the inner width
 
-    There is one output vector per patch, so the product of all strides is the side of a patch. For patches of 32 pixels
-    the strides are as in the paper: 2 in the stem of 7 x 7, in the max pooling, and in every stage except the first.
-    For smaller patches, strides become 1 in this order: max pooling, stem (which becomes 3 x 3), last stages.
+    There is one output vector per patch, so the product of all strides is the side of a patch. For patches of 32 x 32
+    pixels and four stages, the strides are as in the paper: 2 in the stem of 7 x 7, in the max pooling, and in every
+    stage except the first. For smaller patches, strides become 1 in this order: max pooling, stem (which becomes
+    3 x 3), last stages.
     """
 
     columns = ("cell",)
@@ -99,7 +104,7 @@ class ResNet2d(PaddedTrunk):
     ) -> None:
         super().__init__()
         if len(widths) != len(stages) or not stages:
-            raise UserError(f"each stage needs a width, but there are {len(widths)} widths and {len(stages)} stages")
+            raise UserError(f"each stage needs one width, but there are {len(widths)} widths for {len(stages)} stages")
         self.raster, self.places, self.inputs = raster, places, math.prod(raster)
         down = [_strides(side, len(stages)) for side in raster[:2]]
         first, pool, *rest = zip(*down)
@@ -119,7 +124,7 @@ class ResNet2d(PaddedTrunk):
     ) -> Tensor:
         """Run stem and stages over patches (B, N, pixels).
 
-        cell   row and column of each patch, for images that do not fill `places` (default: `at`, if integers)
+        cell   row and column of each patch, for images smaller than `places` (default: `at`, if `at` has integers)
         """
         grid = Grid.of(self.places, x.shape[1], valid, cell, at, self.training)
         inside = Inside(grid.real, self.raster)
@@ -175,7 +180,8 @@ def _strides(side: int, stages: int) -> list[int]:
     power = side.bit_length() - 1
     if side != 1 << power or power > stages + 1:
         most = 1 << (stages + 1)
-        raise UserError(f"the sides of a patch must be powers of two up to {most} for {stages} stages, not {side}")
+        wanted = f"a power of two up to {most}"
+        raise UserError(f"with {stages} stages, each side of a patch must be {wanted} pixels, not {side}")
     later = min(power, stages - 1)
     strides = [2] * later + [1] * (stages - 1 - later)
     return [2 if power > stages - 1 else 1, 2 if power > stages else 1, *strides]
@@ -191,8 +197,8 @@ class ResNet2dOptions(TrunkOptions):
     stages: list[Width] = Field(default=[2, 2, 2, 2], min_length=1)
     """Number of blocks in each stage (default: [2, 2, 2, 2])."""
     bottleneck: bool = False
-    """Use blocks of three convolutions with an output of four times the inner width, as in ResNet-50 (default:
-    false)."""
+    """Use blocks of three convolutions, as in ResNet-50 (default: false). The output of a block then has four times its
+    inner width."""
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ResNet2d:
         raster, grid = form.raster(), form.grid_shape
@@ -200,7 +206,8 @@ class ResNet2dOptions(TrunkOptions):
             message = f"`model.trunk: resnet2d` needs image patches as tokens, not `tokens.kind: {form.kind}`"
             raise UserError(message, key="model.trunk")
         if form.width != (pixels := math.prod(raster)):
-            message = f"`model.trunk: resnet2d` needs patches of {pixels} numbers, not embeddings of width {form.width}"
+            found = f"not embedded patches of width {form.width}"
+            message = f"`model.trunk: resnet2d` needs the {pixels} pixel values of each patch, {found}"
             raise UserError(message, hint="Set tokens.embed: none.", key="tokens.embed")
         widths = self.widths or [self.dim << i for i in range(len(self.stages))]
         return ResNet2d(raster, grid, self.stages, widths, self.bottleneck)

@@ -1,17 +1,17 @@
 """Attention kernels: a reference implementation, and faster equivalent kernels.
 
-Each kernel is a module with `supports(request)`, which returns None or the reason why it cannot be used, and
-`run(request)`. `choose` goes from top to bottom and takes the first kernel that supports the request and is faster than
-the kernels below it (`SAVES`):
+Each kernel is a module with two functions. `supports(request)` returns None, or the reason why the kernel cannot be
+used; `run(request)` computes the attention. `choose` goes from top to bottom and takes the first kernel that supports
+the request and is faster than the kernels below it (`SAVES`):
 
     decode_step   Triton: one query per sequence against a cache of fixed capacity, on CUDA
     packed_bias   Triton: many small packed sequences with a pair bias, on CUDA
     flash         FlashAttention: packed sequences without a bias, in half precision on CUDA
     grouped       packed sequences grouped by similar length, on the CPU
     flex          FlexAttention: sparse patterns on CUDA
-    chunked       windows in blocks and packed sequences, linear in the number of tokens, made for the CPU
+    chunked       windows (on the CPU) and packed sequences (by padding), in linear time
     sdpa          fused kernels of PyTorch, CPU and CUDA
-    reference     the definition, short and readable, with every score and every option
+    reference     the definition: short and readable, for every score and every option
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def choose(request: Request) -> str:
 
 
 def compute(request: Request, kernel: str = "auto", watch: Watch | None = None) -> Tensor:
-    """Attention heads (B, H, N, E) by a kernel (auto: the fastest).
+    """Attention heads (B, H, N, E), computed by a kernel (auto: the fastest).
 
     `watch` records the attention weights.
     """
@@ -90,7 +90,7 @@ def compute(request: Request, kernel: str = "auto", watch: Watch | None = None) 
 
 
 def _name(kernel: str, request: Request) -> str:
-    """Name of the kernel to run; an error if it does not support the request."""
+    """Name of the kernel to run; error if this kernel does not support the request."""
     if kernel == "auto":
         return choose(request)
     one_of("the kernel", kernel, ["auto", *KERNELS])
@@ -127,7 +127,7 @@ def attend(
     sight = Sight() if sight is None else sight
     if not isinstance(sight, Sight) or not isinstance(score, Score):
         found = type(sight if isinstance(score, Score) else score).__name__
-        message = f"attend needs a Sight and a Score, not {found}"
+        message = f"`sight` must be a Sight and `score` a Score, not {found}"
         raise UserError(message, hint="Pass a mask as Sight(valid=mask) and a score as ScaledDot().")
     queries, keys, values = q.shape, k.shape, v.shape
     if (

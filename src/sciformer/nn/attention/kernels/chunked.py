@@ -1,12 +1,14 @@
-"""Linear-time attention: windows in blocks with a halo, padded packed sequences.
+"""Attention in linear time, for windows and for packed sequences.
 
-For a window of `left` and `right` tokens, the queries are cut into blocks of b. Block c sees the b + left + right keys
-around it, so N tokens cost N (b + left + right) instead of N^2, forward and backward:
+For a window of `left` and `right` tokens, the queries are cut into blocks of b tokens. Block c sees the
+b + left + right keys around it, so N tokens cost N (b + left + right) instead of N^2, forward and backward:
 
     queries          [ c b ............ c b + b )
     keys    [ c b - left ...................... c b + b + right )
 
 The first `count` tokens of a `Global` pattern are keys of every block. As queries they see all keys.
+
+Packed sequences are padded, and the attention of the padded sequences is computed by the fastest kernel.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ def supports(request: Request) -> str | None:
     if not isinstance(sight.pattern, Documents):
         local, _ = split(sight.pattern)
         if max(local.reach()) == float("inf"):
-            return "the attention distance of the pattern is not bounded"
+            return "it supports only patterns with a limited attention distance"
         if request.q.shape[2] != request.keys or not isinstance(sight.start, int) or sight.start:
-            return "queries and keys are not the same tokens"
+            return "it supports only self-attention without a cache"
     return no_product(request)
 
 
@@ -54,7 +56,7 @@ def split(pattern: Pattern) -> tuple[Pattern, int]:
 
 
 def block_size(left: float, right: float) -> int:
-    """Queries per block: about half of the halo, a power of two from 32 to 512."""
+    """Queries per block: about half of left + right, as a power of two from 32 to 512."""
     half = int(left + right) // 2
     return min(512, max(32, 1 << (half - 1).bit_length()))
 
@@ -78,7 +80,11 @@ def run(request: Request) -> Tensor:
 
 
 class Cut:
-    """Blocks of `size` queries, with keys from block, halo and `count` global tokens."""
+    """Blocks of `size` queries, and the keys of each block.
+
+    The keys of a block are its own tokens, the `left` tokens before and the `right` tokens after them (`span` tokens
+    together), and the first `count` tokens of the sequence (global tokens).
+    """
 
     def __init__(self, pattern: Pattern, n: int) -> None:
         self.local, count = split(pattern)
@@ -110,7 +116,7 @@ class Cut:
     def mask(self, sight: Sight, q: Tensor) -> Tensor:
         """Mask (B * blocks, H or 1, size, count + span) of the blocks.
 
-        With a bias: the bias, with -inf at hidden pairs.
+        If there is a bias, the result is the bias with -inf at hidden pairs.
         """
         first = torch.arange(self.blocks, device=q.device)[:, None, None] * self.size
         i = first + torch.arange(self.size, device=q.device)[:, None]
@@ -139,7 +145,7 @@ class Cut:
 
 
 def _documents(request: Request, pattern: Documents) -> Tensor:
-    """Attention of packed sequences by padding, with the rule `within` of the pattern."""
+    """Attention of packed sequences by padding, with the pattern `within` a sequence."""
     from . import compute
 
     q, k, v, sight = request.q, request.k, request.v, request.sight

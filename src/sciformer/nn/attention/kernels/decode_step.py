@@ -20,11 +20,11 @@ def supports(request: Request) -> str | None:
     """Reason why this kernel does not support the request, or None."""
     store, sight = request.store, request.sight
     if store is None or store.capacity is None or request.q.shape[2] != 1:
-        return "it needs one new token per sequence and a cache of fixed capacity"
+        return "it supports only one new token per sequence, with a cache of fixed capacity"
     if request.qkv is None:
         return "it needs the unchanged projection of queries, keys and values"
     if sight.bias is not None or sight.valid is None or not isinstance(sight.start, Tensor):
-        return "it supports no bias, and needs mask and position on the device, as in the cache of a decoder"
+        return "it does not support a bias, and mask and position must be on the device, as in the cache of a decoder"
     if reach(sight.pattern) is None:
         return "it supports only Causal(), alone or with a Window"
     return no_triton(request.qkv)
@@ -58,10 +58,10 @@ def run(request: Request) -> Tensor:
     tags=(torch.Tag.flexible_layout,),
 )
 def attend_one(*inputs: Any) -> Tensor:
-    """Heads (B, H, 1, E) of the new token, at index `start` of keys (B, G, M, E).
+    """Attention heads (B, H, 1, E) of the new token.
 
-    The token sees `back` earlier tokens (-1: all). Query, key and value come as one tensor qkv (B, 1, (H + 2 G) E),
-    because a compiler would copy three separate tensors.
+    The new token is stored at index `start` of the keys (B, G, M, E) and sees `back` earlier tokens (-1: all). Query,
+    key and value are one tensor qkv (B, 1, (H + 2 G) E), because a compiler would copy three separate tensors.
     """
     from .decode_step_triton import launch
 

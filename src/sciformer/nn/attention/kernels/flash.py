@@ -1,8 +1,8 @@
 """FlashAttention of packed sequences on CUDA (`varlen_attn`), in half precision.
 
-It supports neither bias nor dropout. It is used if sequences are too long, or heads too wide, for `packed_bias`. On an
-H200, `packed_bias` was faster at all tested lengths. Times of forward and backward pass for 512 sequences of 30, 100
-and 125 (maximum 200) tokens on average (`python benchmarks/packed.py`):
+This kernel supports neither bias nor dropout. It is used if sequences are too long, or heads too wide, for
+`packed_bias`. On an H200, `packed_bias` was faster at all tested lengths. These are times of a forward and backward
+pass for 512 sequences, with a mean length of 30, 100 and 125 tokens (maximum 200), by `python benchmarks/packed.py`:
 
     8 heads of width 16   packed_bias 0.08, 0.30, 0.46 ms   flash 0.40, 0.53, 0.88 ms
     4 heads of width 64   packed_bias 0.11, 0.36, 0.51 ms   flash 0.35, 0.55, 0.83 ms
@@ -27,7 +27,7 @@ def supports(request: Request) -> str | None:
     if not q.is_cuda or q.dtype not in (torch.bfloat16, torch.float16):
         return "it runs only on CUDA, in half precision"
     if request.dropout or request.sight.bias is not None:
-        return "it has neither dropout nor a bias"
+        return "it supports neither dropout nor a bias"
     if width > MAX_HEAD_WIDTH or width % 8:
         return f"the width of its heads must be a multiple of 8 up to {MAX_HEAD_WIDTH}, not {width}"
     return not_packed(request, causal=True)
@@ -60,7 +60,7 @@ def run(request: Request) -> Tensor:
 def borders(ragged: Ragged) -> Tensor:
     """Cumulative sequence lengths; padding at the end counts as further sequences.
 
-    The kernel has to write every row of its output, also the rows of padding.
+    Without these further sequences, the kernel would not write the padding rows of its output.
     """
     longest = max(1, ragged.longest)
     ends = torch.cat([ragged.ends.new_zeros(1), ragged.ends])

@@ -1,8 +1,8 @@
 """FlexAttention: sparse patterns on CUDA, fused, forward and backward.
 
-One callable is compiled for each pattern. The compiled kernel skips hidden blocks of 128 x 128 pairs, so a window costs
-N rather than N^2. After too many compilations PyTorch silently falls back to an unfused path (all pairs in memory);
-this module raises an error instead.
+One callable is compiled for each pattern. The compiled kernel skips hidden blocks of 128 x 128 pairs, so the cost of a
+window grows with N and not with N^2. After too many compilations, PyTorch silently falls back to an unfused path with
+all pairs in memory; this module raises an error instead.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether this kernel is faster: CUDA, and many pairs of queries and keys."""
+    """Whether this kernel is faster: on CUDA, with many pairs of queries and keys."""
     return request.q.is_cuda and request.q.shape[2] * request.keys >= MIN_PAIRS
 
 
@@ -87,8 +87,8 @@ def _kind(pattern: Pattern) -> Any:
 def compiled(kind: Any, valid: bool, bias: bool) -> Callable[..., Tensor]:
     """Compile flex_attention separately for each kind of pattern.
 
-    PyTorch counts recompilations by code object, so each kind gets a copy of the code. `fullgraph` turns the unfused
-    fallback at the limit into an error.
+    PyTorch counts recompilations per code object, so each kind gets a copy of the code. With `fullgraph`, PyTorch
+    raises an error at the limit of recompilations instead of using the unfused path.
     """
 
     def call(
@@ -102,7 +102,7 @@ def compiled(kind: Any, valid: bool, bias: bool) -> Callable[..., Tensor]:
 
 
 def block_mask(sight: Sight, q: Tensor, k: Tensor) -> BlockMask | None:
-    """Block mask of `sight`, or None if it hides nothing."""
+    """Block mask of `sight`, or None if all pairs are visible."""
     n, m = q.shape[2], k.shape[2]
     pattern = sight.simplified(n, m)
     if isinstance(pattern, Full) and sight.valid is None:
@@ -141,7 +141,7 @@ def build(
 
 
 def open_blocks(pattern: Pattern, n: int, m: int, start: int | Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Masks (N / 128, M / 128) of blocks with any and with all pairs allowed."""
+    """Two block masks (N / 128, M / 128): any pair is allowed, all pairs are allowed."""
     rows, columns = -(-n // BLOCK), -(-m // BLOCK)
     if pattern.uniform and isinstance(start, int):
         # Only j - i matters, and a block has 2 * 128 - 1 consecutive differences: one table serves all blocks.

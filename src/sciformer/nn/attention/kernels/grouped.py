@@ -1,13 +1,13 @@
 """Attention within packed sets (sequences) on the CPU, grouped by similar length.
 
-Padding all sets to the longest would cost several times the work. A set that is much shorter than the longest of its
-group begins a new group, because padding it would cost more than another group:
+Padding all sets to the longest set would cost several times the work. A set begins a new group if it is much shorter
+than the longest set of the current group, because padding it would then cost more than another group:
 
     lengths 61 58 57 | 49 48 44 43 | 36 33 ...      padded to 61, 49, 36 ...
 
-The pair bias is padded once for all blocks of a stack. Weights and dropout masks are stored for the backward pass,
-because PyTorch's own kernels would need more passes over memory. Longer sets without a pair bias are computed one by
-one, without copies.
+The pair bias is padded once for all blocks of a stack. Attention weights and dropout masks are stored for the backward
+pass, because PyTorch's own kernels would need more passes over memory. Longer sets without a pair bias are computed one
+by one, without copies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .request import Request, not_packed
 
 MAX_LENGTH = 512  # tokens of a set
 SHORT_SET_LENGTH = 128  # this kernel is always chosen if no set is longer
-MIN_PADDING_RATIO = 1.2  # minimum of pairs with padding to the longest set, divided by real pairs
+MIN_PADDING_RATIO = 1.2  # minimum of (pairs after padding to the longest set) / (real pairs)
 MIN_LENGTH_RATIO = 0.9  # minimum length of the shortest set of a group, divided by the length of its longest set
 MIN_MEAN_LENGTH_ALONE = 48  # minimum mean length for computing sets one by one
 MAX_STORED_LENGTH = 256  # longest set for which storing the weights beats PyTorch's kernel
@@ -41,11 +41,11 @@ def supports(request: Request) -> str | None:
         return why
     if request.q.device.type != "cpu" or torch.compiler.is_compiling():
         return "it runs only on the CPU and cannot be compiled"
-    return f"a sequence is longer than {MAX_LENGTH}" if _layout(request).longest > MAX_LENGTH else None
+    return f"a sequence is longer than {MAX_LENGTH} tokens" if _layout(request).longest > MAX_LENGTH else None
 
 
 def saves(request: Request) -> bool:
-    """Whether this kernel is faster: bias, dropout, short or very unequal sets."""
+    """Whether this kernel is faster: bias, dropout, or short or unequal sets."""
     sight, ragged = request.sight, _layout(request)
     if sight.bias is not None or request.dropout > 0 or ragged.longest <= SHORT_SET_LENGTH:
         return True
@@ -62,7 +62,7 @@ def _layout(request: Request) -> Ragged:
 
 
 def _uneven(ragged: Ragged) -> bool:
-    """Whether padding all sets to the longest would be much more work."""
+    """Whether padding all sets to the longest set would be much more work."""
     pairs = float(ragged.lengths.double().square().sum())
     return len(ragged) * float(ragged.longest) ** 2 > MIN_PADDING_RATIO * pairs
 
@@ -156,7 +156,7 @@ class Group:
     valid   (count, width) True where there is a token
     rows    (count * width,) index of each token among the T packed tokens; 0 at padding
 
-    `rows_or_none` equals `rows`, but with T at padding.
+    `rows_or_none` is `rows` with T at padding.
     """
 
     def __init__(self, sets: Tensor, first: Tensor, lengths: Tensor, width: int, total: int) -> None:
@@ -213,7 +213,7 @@ def _padding_mask(group: Group, heads: int, dtype: torch.dtype) -> Tensor:
 class Laid(torch.autograd.Function):
     """Padded bias (H count, width, width) of each group, from a PairBias (S, H).
 
-    It is -inf at padded keys, and 0 for padded queries with real keys.
+    The padded bias is -inf at padded keys, and 0 for padded queries with real keys.
     """
 
     @staticmethod

@@ -1,7 +1,8 @@
 """Attention within many small packed sequences on CUDA, with or without pair bias.
 
-The other kernels pad: they read and write squares of the longest sequence, also for the gradient of the bias. These
-Triton kernels read queries, keys and values from the projection itself, and only the triangle of the bias:
+The other kernels pad. For each sequence they read and write a square of the maximum length, also for the gradient of
+the bias. These Triton kernels read queries, keys and values from the projection itself, and only the triangle of the
+bias:
 
     out_i = sum_j d_ij softmax_j(scale q_i k_j + b_ij) v_j,   d_ij = 0 or 1 / (1 - p): dropout
     g_ij  = dL / d(score_ij),   db_ij = g_ij + g_ji  for j < i,   db_ii = g_ii
@@ -10,9 +11,9 @@ The dropout mask is a hash of random bits of each query, drawn by PyTorch on the
 Forward and backward pass compute the same mask from these bits, so no mask is stored. A captured CUDA graph draws new
 bits at every replay.
 
-Memory traffic of one layer, for T tokens of width D and S pairs of H heads at 2 bytes a number: 2 (4 T D + S H) bytes
-forward, 2 (8 T D + 2 S H) backward. For 512 sets of 45 tokens on average (T = 23,000, S = 589,000, D = 128, H = 8) that
-is 33 MB and 66 MB: 8 and 16 microseconds at 4.2 TB/s.
+Memory traffic of one layer, for T tokens of width D and S pairs of H heads at 2 bytes per number: 2 (4 T D + S H) bytes
+forward, 2 (8 T D + 2 S H) bytes backward. For 512 sets of 45 tokens on average (T = 23,000, S = 589,000, D = 128,
+H = 8) this is 33 MB forward and 66 MB backward, or 8 and 16 microseconds at 4.2 TB/s.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def supports(request: Request) -> str | None:
         return f"the width of its heads must be at most {MAX_HEAD_WIDTH}, not {width}"
     assert isinstance(pattern, Documents)
     longest = max(pattern.queries.longest, pattern.memory.longest)
-    return f"a sequence is longer than {MAX_LENGTH}" if longest > MAX_LENGTH else None
+    return f"a sequence is longer than {MAX_LENGTH} tokens" if longest > MAX_LENGTH else None
 
 
 def run(request: Request) -> Tensor:
@@ -80,7 +81,7 @@ OPTIONS = "SymInt heads, float scale, float dropout, SymInt longest"
 def attend_packed(*inputs: Any) -> tuple[Tensor, Tensor]:
     """Heads (T, H E), and the logsumexp (H, T) of their scores.
 
-    x        (T, 3 H E) queries, keys and values; or, with a memory, (T, H E) queries
+    x        (T, 3 H E) queries, keys and values; if there is a memory, only (T, H E) queries
     memory   (M, 2 H E) keys and values of cross-attention
     bias     (H, S) bias of the pairs; `starts` (B,) has the index of the first pair of each set
     bits     (H, T) random integers, for dropout

@@ -31,7 +31,10 @@ LONG_LAYOUT: dict[str, dict[str, int]] = {
 
 @triton.jit
 def _tile(base, rows, there, apart, e, E: tl.constexpr):
-    """Load one head (BLOCK, WIDE) of tokens (row stride `apart`); 0 where not `there`."""
+    """Load one head (BLOCK, WIDE) of tokens; 0 where `there` is False.
+
+    apart  stride between rows
+    """
     return tl.load(base + rows[:, None] * apart + e[None, :], mask=there[:, None] & (e < E)[None, :], other=0.0)
 
 
@@ -125,10 +128,10 @@ def backward_kernel(
     mask, do the gradient of the output, dp = do v_J the gradient of the weights, and delta the product of the output
     and do.
 
-    The bias is symmetric, so both use b_IJ; its gradient is g + g' below the diagonal and g on it. The first launch
-    computes the pairs within each block, where g' is the transpose of g. For most sets these are all pairs. The second
-    launch (MORE) adds the pairs with the other blocks. Each output is written by one program only, so results are
-    deterministic.
+    The bias is symmetric, so both use b_IJ. The gradient of the bias is g + g' below the diagonal, and g on the
+    diagonal. The first launch computes the pairs within each block, where g' is the transpose of g. For most sets these
+    are all pairs. The second launch (MORE) adds the pairs with the other blocks. Each output is written by one program
+    only, so results are deterministic.
     """
     b = tl.program_id(0) // H
     h = tl.program_id(0) % H
@@ -246,11 +249,11 @@ def queries_kernel(
     H: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr,
     DROP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of the queries; delta is stored for `keys_kernel`.
+    """Gradient of the queries.
 
         dq_I = sum_J g_IJ k_J,   g = p (d dp - delta_I)
 
-    Rows without a query are not written. Symbols as in `backward_kernel`.
+    Delta is stored for `keys_kernel`. Rows without a query are not written. Symbols as in `backward_kernel`.
     """
     b = tl.program_id(0) // H
     h = tl.program_id(0) % H
@@ -370,12 +373,12 @@ def _long_gradients(
 ) -> None:  # fmt: skip
     """Write the gradients of queries into dx, and of keys and values into dkeys.
 
-    It is used for sets of more than one block without a pair bias, with two kernels:
+    Used for sets of more than one block without a pair bias. There are two kernels:
 
         queries   one program per block of queries, loop over the keys:      3 products for each pair of blocks
-        keys      one program per block of keys, loop over the queries:      4 products
+        keys      one program per block of keys, loop over the queries:      4 products for each pair of blocks
 
-    Scores are computed twice, but each program needs few registers. So several programs share a multiprocessor and hide
+    Scores are computed twice, but each program needs few registers, so several programs share a multiprocessor and hide
     memory latency. Each output is written by one program only, so results are deterministic.
     """
     total, delta = x.shape[0], lse.new_empty(lse.shape)

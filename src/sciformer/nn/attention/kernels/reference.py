@@ -18,7 +18,10 @@ from .request import Request, repeat_heads
 
 
 def weigh(q: Tensor, k: Tensor, sight: Sight, score: Score) -> Tensor:
-    """Attention weights (B, H, N, M); a row sums to 1, or to 0 without visible keys."""
+    """Attention weights (B, H, N, M).
+
+    A row sums to 1, or to 0 if the query has no visible keys.
+    """
     k = repeat_heads(k, q.shape[1])
     dtype = q.dtype
     exact = torch.promote_types(dtype, torch.float32)  # products in half precision may overflow before scaling
@@ -29,14 +32,14 @@ def weigh(q: Tensor, k: Tensor, sight: Sight, score: Score) -> Tensor:
     allowed = sight.allowed(q.shape[2], k.shape[2], q.device)
     if allowed is not None:
         hidden = hidden | ~allowed
-    # Rows without visible keys get scores of 0 and then weights of 0: output and gradients stay finite.
+    # Rows without visible keys get scores of 0 and then weights of 0, so that output and gradients stay finite.
     empty = hidden.all(-1, keepdim=True)
     logits = logits.masked_fill(hidden, -torch.inf).masked_fill(empty, 0.0)
     return logits.softmax(-1).masked_fill(hidden, 0.0).to(dtype)
 
 
 def _key_positions(sight: Sight) -> Tensor | None:
-    """Position (T,) of each key in its packed sequence; None if keys are padded."""
+    """Position (T,) of each key in its packed sequence; None if keys are not packed."""
     if not isinstance(sight.pattern, Documents):
         return None
     keys = sight.pattern.memory
@@ -55,7 +58,7 @@ def run(request: Request) -> Tensor:
 
 
 def mix(weights: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
-    """Sum of the values v (B, G, M, E), weighted by the weights after dropout."""
+    """Sum of values v (B, G, M, E), weighted by the attention weights after dropout."""
     if dropout:
         weights = F.dropout(weights, dropout)
     return weights @ repeat_heads(v, weights.shape[1])

@@ -23,18 +23,21 @@ TRITON_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 class Request(NamedTuple):
     """Arguments of one attention call.
 
+    Shapes: B samples, H heads, G key-value heads, N queries, M keys, E head width.
+
     q         (B, H, N, E) queries prepared for the score (`score.query`), before the rotation
-    k, v      (B, G, M, E) keys (prepared for the score, before the rotation) and values; with a store, k and v have
-              only the new tokens
+    k, v      (B, G, M, E) keys (prepared for the score, before the rotation) and values; only of the new tokens if
+              there is a store
     sight     visible keys and the bias of the scores
     score     comparison of queries with keys
-    dropout   share of the weights set to zero
+    dropout   share of the attention weights to set to zero
     qkv       (B, N, (H + 2 G) E) the projection, if q, k and v are views of it
     rotation  rotation of queries and keys by their positions, not yet applied
     store     keys and values of earlier tokens, not yet extended by the new tokens
 
-    A kernel that reads the projection applies rotation and store itself; the other kernels call `prepare`. A request is
-    made for every attention call, so it is a named tuple: making a frozen dataclass takes four times as long.
+    A kernel that reads the projection must rotate and extend the store itself; the other kernels call `prepare`. A
+    request is made for every attention call. It is a named tuple, because making a frozen dataclass takes four times as
+    long.
     """
 
     q: Tensor
@@ -54,7 +57,7 @@ class Request(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """Factor of the product of query and key."""
+        """Factor of the product of query and key in the score."""
         return self.score.scale(self.q.shape[3])
 
     def prepare(self) -> Request:
@@ -78,7 +81,7 @@ class Request(NamedTuple):
 
 
 def repeat_heads(x: Tensor, heads: int) -> Tensor:
-    """Repeat each key-value head (B, G, M, E) H / G times: (B, H, M, E)."""
+    """Repeat each key-value head H / G times: (B, G, M, E) to (B, H, M, E)."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
@@ -105,7 +108,7 @@ def not_packed(request: Request, *, causal: bool = False, cross: bool = False) -
     if not isinstance(pattern, Documents) or not isinstance(pattern.within, (Full, Causal) if causal else Full):
         return f"it supports only packed sequences with full{' or causal' if causal else ''} attention"
     if pattern.keys is not None and not cross:
-        return "queries and keys are not the same tokens"
+        return "it supports only self-attention"
     if sight.valid is not None or not isinstance(sight.start, int) or sight.start:
         return "it supports neither hidden keys (`valid`) nor a cache"
     heads, width = request.q.shape[1], request.q.shape[3]

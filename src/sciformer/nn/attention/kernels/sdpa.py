@@ -46,8 +46,8 @@ def masked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: f
 def opened(mask: Tensor | None) -> Mask:
     """Mask for fused kernels; on CUDA also the mask of queries without visible keys.
 
-    Some CUDA kernels return NaN for a query without visible keys. This function makes all keys visible to it, and
-    `masked` sets its output to zero.
+    Some CUDA kernels return NaN for a query without visible keys. This function makes all keys visible to such a query,
+    and `masked` sets the output of the query to zero.
     """
     if mask is None or not mask.is_cuda:
         return mask, None
@@ -59,7 +59,7 @@ def opened(mask: Tensor | None) -> Mask:
 
 
 def _mask(sight: Sight, n: int, m: int, q: Tensor) -> Tensor | None:
-    """Boolean mask; or, if there is a bias, the bias with -inf at hidden keys."""
+    """Boolean mask (None if all are visible), or the bias with -inf at hidden keys."""
     mask = sight.allowed(n, m, q.device)
     if (dense := sight.dense_bias) is None:
         return mask
