@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .recipe import plugin
     from .recipe.registry import register as register
     from .run import Run as Run
+    from .run import train as train
     from .testing import check_tokens as check_tokens
     from .tokens.base import Tokens as Tokens
     from .tokens.protocols import Readout as Readout
@@ -48,6 +49,7 @@ PLACES = {
     "check_tokens": "testing:check_tokens",
     "load_plugin": "recipe.plugin:load",
     "register": "recipe.registry:register",
+    "train": "run:train",
 }
 __all__ = sorted([*PLACES, "__version__"])
 

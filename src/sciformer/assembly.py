@@ -43,7 +43,7 @@ def data_with_columns(recipe: Recipe) -> Data:
     positive = {name for one in tokens for name in one.nonnegative_columns}
     truth = sorted({*recipe.objective.required_columns})
     found: Data = recipe.data.want(sorted(names), truth, sorted(wishes - names), sorted(positive))
-    return found
+    return found.with_tables(recipe.tables)
 
 
 def check_size(needed: int) -> None:

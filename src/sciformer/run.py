@@ -16,13 +16,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from .assembly import Assembly, data_with_columns, log_nothing
+from .assembly import Assembly, log_nothing
+from .data.columns import Samples
 from .data.dataset import Dataset, Watch
 from .data.profile import Comparison
-from .data.source import Memory, Source
+from .data.source import Memory, Source, are_files
 from .errors import Stopped, UserError
 from .evaluation.evaluate import Evaluation, evaluate, predict
-from .files.formats.frames import is_frame
+from .evaluation.predictions import flatten_columns
+from .files.formats.frames import has_own_type, read_frame, to_frame
+from .files.in_memory import MemoryFile, is_in_memory
 from .files.seal import Damaged
 from .metrics import AtLeast
 from .objectives.base import Step
@@ -60,6 +63,7 @@ class Run:
         self.folder = Folder(path)
         self.path, self.accept_changes, self.columns = self.folder.path, accept_changes, dict(columns or {})
         self.reading = dict(reading or {})
+        self.tables: Mapping[str, MemoryFile] = {}  # data of the run, if they are in memory
         if not self.folder.recipe.exists() and not self.folder.files.sealed:
             message = f"{self.path} is not a run folder"
             raise UserError(message, hint="Train a run: sciformer train RECIPE --run FOLDER", file=self.path)
@@ -75,7 +79,7 @@ class Run:
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe of the run, with all values."""
-        return Recipe.load(self.folder.path)
+        return replace(Recipe.load(self.folder.path), tables=self.tables)
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -146,6 +150,7 @@ class Run:
             message = f"the run {self.path} has no data, because it was imported"
             hint = "Name files to evaluate, or import it again with --data.files FILE."
             raise UserError(message, hint=hint, file=self.path)
+        _check_tables(self.about.get("data", {}), self.recipe, self.path)
         opened = Assembly.open(self.recipe, self.assembly.state(), write=False)
         assert opened.splits is not None
         advice = "Name files to evaluate, or open the run with Run(..., accept_changes=True)."
@@ -158,13 +163,19 @@ class Run:
         files: Sequence[str | Path] = (),
         limit: int | None = None,
         accept_drift: bool = False,
+        *,
+        data: Any = None,
     ) -> Evaluation:
-        """Evaluate on a part of the run's data, or on new files of the same format.
+        """Evaluate on a part of the run's data, on new files of the same format, or on a table in memory.
 
+        data           samples with their labels or targets in memory, all of them evaluated
         accept_drift   evaluate even if the scale of a column differs from the training data
         """
-        watch = self.assembly.compare(accept_drift) if files else None
-        dataset = self.samples(part, files, watch)
+        if data is not None and files:
+            raise UserError("files and data= are both given", hint="Give one of them.", key="data")
+        new = [MemoryFile(data)] if data is not None else files
+        watch = self.assembly.compare(accept_drift) if new else None
+        dataset = self.samples(part, new, watch)
         found = evaluate(self.step, self.assembly, dataset, device=self.device, limit=limit)
         if limit is None:
             objective = self.assembly.objective
@@ -176,50 +187,78 @@ class Run:
     def samples(self, part: str = "test", files: Sequence[str | Path] = (), watch: Comparison | None = None) -> Dataset:
         """Samples of new files, or of a part of the data (default: test, else valid)."""
         if files:
-            return self.assembly.read([Path(file) for file in files], watch)
+            return self.assembly.read([file if isinstance(file, MemoryFile) else Path(file) for file in files], watch)
         opened = self.data()
         parts = opened.parts()
         if part not in parts and part == "test":
             part = "valid" if "valid" in parts else "train"
         return opened.dataset(part)
 
-    def predict(self, what: Any, accept_drift: bool = False, watch: Watch | None = None) -> dict[str, Any]:
-        """Predictions for files, a table or a data frame, and the sample columns.
+    def predict(
+        self, what: Any, accept_drift: bool = False, watch: Watch | None = None, *, logits: bool = False
+    ) -> Any:
+        """Predictions for files or for samples in memory, and the sample columns.
 
-        Classification gives probabilities and classes; regression gives values and standard deviations. `drift` is the
-        largest share, over the columns, of values of a sample outside the range of the training data.
+        Classification gives probabilities and classes; regression gives values, standard deviations and intervals.
+        `drift` is the largest share, over the columns, of values of a sample outside the range of the training data.
 
+        A data frame or table (pandas, polars, pyarrow, astropy) is answered with one of the same package, a row per
+        sample, with the index of pandas, and a column for each number: `score_CLASS`, `class`, `mean_TARGET`, ...
+        Otherwise the result is a mapping of NumPy arrays, in which `probabilities` is an array (n, classes).
+
+        what           files, a table (frame or mapping of columns) read like a file, an array, or a list of texts
         accept_drift   predict even if the scale of a column differs from the training data
         watch          function that compares the samples and may add columns, see `Dataset` (default: a comparison with
                        the training data, whose notes become warnings)
+        logits         also return the logits of the classes
         """
         self.assembly.objective.check_predicts()
         compared = self.assembly.compare(accept_drift, scores=True) if watch is None else None
-        dataset = self.assembly.samples(self.source(what), watch=watch or compared)
-        found = predict(self.step, self.assembly, dataset, self.device, max(64, min(512, self.recipe.train.batch)))
+        source = self.source(what)
+        dataset = self.assembly.samples(source, watch=watch or compared)
+        most = max(64, min(512, self.recipe.train.batch))
+        found = predict(self.step, self.assembly, dataset, self.device, most, logits)
         answers: dict[str, Any] = dict(found.outputs)
         if "probabilities" in answers:
-            names = np.asarray(self.assembly.objective.classes)  # type: ignore[attr-defined]
+            names = np.asarray(self.classes)
             likely = answers["probabilities"]
             answers["class"] = np.where(np.isnan(likely).any(1), "", names[likely.argmax(1)])
         for note in [] if compared is None else compared.notes:
             warnings.warn(note, stacklevel=2)
-        return {**found.samples, **answers}
+        answers = {**found.samples, **answers}
+        if not has_own_type(what):
+            return answers
+        columns = {name: np.asarray(column) for name, column in answers.items()}
+        return to_frame(flatten_columns(columns, self.assembly.objective), what, getattr(source, "rows", None))
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, in the order of the probabilities; [] without classes."""
+        return [str(name) for name in getattr(self.assembly.objective, "classes", [])]
 
     def source(self, what: Any, aligned: bool = False) -> Source:
-        """Source of files, of a table of columns, or of a data frame.
+        """Source of files, of samples in memory, or of an opened source.
 
-        aligned   keep empty samples of files
+        A string in a list is a file, except for a reader of texts where no file has this name and it does not look
+        like the name of a file.
+
+        aligned   keep empty samples
         """
-        if isinstance(what, Mapping):
+        if hasattr(what, "load") and hasattr(what, "sizes"):
+            opened: Source = what
+            return opened
+        if isinstance(what, Samples):
             return Memory(what)
-        if is_frame(what):
-            return Memory(data_with_columns(self.recipe).from_frame(what))
         files = [what] if isinstance(what, (str, Path)) else what
-        if not isinstance(files, Sequence) or not all(isinstance(file, (str, Path)) for file in files):
-            kind = type(what).__name__
-            raise UserError(f"samples are file names, a table {{column: array}} or a data frame, not {kind}")
-        return self.assembly.source(list(files), aligned)
+        reader = self.recipe.data.table_reader()
+        if isinstance(files, (list, tuple)) and files and all(isinstance(file, (str, Path)) for file in files):
+            if not reader.reads_texts or are_files(files):
+                return self.assembly.source(files, aligned)
+            what = files
+        if not reader.reads_tables:
+            return Memory(read_frame(what, "the table").data)
+        table = what if isinstance(what, MemoryFile) else MemoryFile(what)
+        return self.assembly.source([table], aligned) if table.rows else Memory(table.columns)
 
     def report(self) -> Path:
         """Write report.html and return its path."""
@@ -232,6 +271,10 @@ def train(
     recipe: Recipe | str | Path,
     run: str | Path | None = None,
     *,
+    data: Any = None,
+    valid: Any = None,
+    test: Any = None,
+    parts: str = "",
     fresh: bool = False,
     accept_changes: bool = False,
     plugins: Sequence[plugin.Plugin] = (),
@@ -241,11 +284,23 @@ def train(
 ) -> Run:
     """Train a recipe in a run folder, or resume from its last checkpoint.
 
+    recipe          name of a shipped recipe, path of a recipe or run, or a `Recipe`
+    data            samples in memory: a data frame, a mapping of names to columns, an array or a list (default: the
+                    files of the recipe)
+    valid           validation samples in memory (default: a share of `data`, by `data.split`)
+    test            test samples in memory (default: a share of `data`, by `data.split`)
+    parts           column of `data` with the part of each row: train, valid or test (default: none)
     fresh           start over: remove the files of an earlier training
     accept_changes  resume even if the recipe, the data or a plugin changed
     stop_after      save a checkpoint and stop after this step (default: train to the end)
     """
-    recipe = absolute_paths(recipe if isinstance(recipe, Recipe) else Recipe.load(recipe))
+    recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
+    if data is not None:
+        recipe = recipe.with_tables(data, valid, test, parts)
+    elif valid is not None or test is not None or parts:
+        hint = "Give the training samples with data=."
+        raise UserError("valid=, test= and parts= belong to a table in memory", hint=hint, key="data")
+    recipe = absolute_paths(recipe)
     device = find_device(recipe.train.device)
     folder = Folder(Path("runs") / (Path(recipe.name).stem or "run") if run is None else run)
     with ExitStack() as held:
@@ -277,6 +332,7 @@ def _train(
     # The first rank may simulate or download data; the other ranks then read the result.
     old, assembly = ranks.in_turn(lambda: _open(recipe, folder, teller, accept_changes, plugins))
     recipe = assembly.recipe
+    _check_ranks(assembly, ranks)
     engine = Engine(assembly, folder, ranks, teller)
     saved = _last_checkpoint(folder, ranks, teller)
     if saved is not None:
@@ -319,12 +375,21 @@ def _train(
     if engine.complete:  # also if the run was killed after its last step
         engine.average_checkpoints()
     done = Run(folder.path, plugins, accept_changes)
+    done.tables = recipe.tables
     if engine.complete and ranks.first:
         if report and not (before and intact and folder.report.exists() and folder.scores()):
             done.report()
         folder.seal({"run.json": json.dumps({**about, "complete": True}, indent=1)})
         teller.log(f"done in {duration(time.monotonic() - began)}: {folder.path}")
     return done
+
+
+def _check_tables(data: Mapping[str, str], recipe: Recipe, path: Path) -> None:
+    """Refuse to open the data of a run that were tables in memory, without these tables."""
+    if is_in_memory(data) and not recipe.tables:
+        message = f"the data of the run {path} were a table in memory, which is not stored"
+        hint = "Pass samples to evaluate: run.evaluate(data=table). Or train again with the same table, data=table: "
+        raise UserError(message, hint=f"{hint}this resumes, or returns the complete run.", key="data", file=path)
 
 
 def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
@@ -338,6 +403,15 @@ def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
     folder.forget_stop()
     if fresh:
         folder.clear()
+
+
+def _check_ranks(assembly: Assembly, ranks: Ranks) -> None:
+    """Refuse tables in memory that differ between the processes of a training."""
+    assert assembly.splits is not None
+    found = ranks.gather(assembly.splits.fingerprint) if assembly.recipe.tables else []
+    if any(one != found[0] for one in found):
+        hint = "Every process must make the same table: use the same files, order and seed."
+        raise UserError("the tables in memory differ between the processes of the training", hint=hint, key="data")
 
 
 def _check_shared(folder: Folder, ranks: Ranks) -> None:
@@ -373,6 +447,7 @@ def _open(
     if begun:
         plugin.check_plugins(old.get("plugins", []), list(plugins), accepted=accept_changes)
         try:
+            _check_tables(old.get("data", {}), recipe, folder.path)
             check_same_recipe(Recipe.load(folder.path), recipe, accept_changes, teller.log)
         except Damaged as error:
             damaged["recipe.yaml"] = error

@@ -9,7 +9,7 @@ import torch
 import uproot
 
 from sciformer.cli.main import main
-from sciformer.data.columns import select
+from sciformer.data.columns import Samples, select
 from sciformer.data.readers.arrays import Arrays
 from sciformer.evaluation.predictions import add_predictions, flatten_columns, write_predictions
 from sciformer.files.tables import create_table
@@ -103,7 +103,7 @@ def source(run, monkeypatch):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_samples_in_pieces_are_read_once_and_answered_as_the_whole(run, source, tmp_path, suffix):
-    whole = run[0].predict(source.table)
+    whole = run[0].predict(Samples(source.table))
     path = tmp_path / f"scores{suffix}"
     assert write_predictions(run[0], ["a"], path) == 30
     assert source.loaded == [0, 1, 2]

@@ -38,6 +38,10 @@ Table = Mapping[str, Array | Lists]
 """Columns by name, with one entry (number, array, string or list) per sample."""
 
 
+class Samples(dict[str, Array | Lists]):
+    """Table of samples as a reader returns it; `Run.predict` does not read it again."""
+
+
 def rows_of(table: Table) -> int:
     """Number of samples in a table; columns of different length are refused."""
     sizes = {name: len(column) for name, column in table.items()}

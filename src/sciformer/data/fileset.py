@@ -21,6 +21,7 @@ from pydantic import Field
 
 from ..errors import UserError
 from ..files.formats.base import Column, release, shared
+from ..files.in_memory import MemoryFile
 from .columns import Array, Table, concatenate
 from .random import key, mix
 from .readers.part_names import note_test_files
@@ -41,6 +42,8 @@ MAX_FILES_PER_PIECE, MAX_TAGS_PER_PIECE = 16, 64
 class TaggedFiles(Data):
     """Files with optional class tags, CLASS:FILE, for train, valid and test."""
 
+    reads_tables: ClassVar[bool] = True
+
     files: list[str] = Field(default_factory=list)
     """Training files: names or globs; CLASS:FILE sets the class of all samples in the files."""
     valid: list[str] = Field(default_factory=list)
@@ -52,8 +55,10 @@ class TaggedFiles(Data):
     split: Split = Split()
     """Split of `files` into train, valid and test; parts with their own files are not split off."""
 
-    def named(self) -> dict[str, list[str]]:
-        """File names of each part that has files; the part train is always present."""
+    def named(self) -> dict[str, list[Any]]:
+        """File names of each part that has files, or its table in memory; the part train is always present."""
+        if tables := self.state.get("tables"):
+            return {part: [table] for part, table in tables.items()}
         for part, names in self.extra_parts.items():
             if part in STANDARD_PARTS or not part.strip():
                 standard = ", ".join(STANDARD_PARTS)
@@ -63,6 +68,15 @@ class TaggedFiles(Data):
                 raise UserError(f"data.extra_parts.{part} has no files", key=f"data.extra_parts.{part}")
         given = {"train": self.files, "valid": self.valid, "test": self.test, **self.extra_parts}
         return {part: names for part, names in given.items() if names or part == "train"}
+
+    @property
+    def own_split(self) -> Split:
+        """The split, which takes no share for parts with their own files."""
+        named = self.named()
+        return self.split.less("valid" in named, "test" in named)
+
+    def without_files(self) -> dict[str, Any]:
+        return {"files": [], "valid": [], "test": [], "extra_parts": {}}
 
     def absolute_paths(self) -> Self:
         """Copy with absolute paths."""
@@ -80,8 +94,10 @@ def _located(names: Sequence[str]) -> list[str]:
     return [f"{tag}:{locate(name)}" if tag else locate(name) for tag, name in map(split_tag, names)]
 
 
-def split_tag(name: str | Path) -> tuple[str, str]:
-    """Split CLASS:FILES into the class (may be empty) and the file name."""
+def split_tag(name: str | Path) -> tuple[str, Any]:
+    """Split CLASS:FILES into the class (may be empty) and the file name; a table in memory has no class."""
+    if isinstance(name, MemoryFile):
+        return "", name
     match = None if Path(name).expanduser().exists() else TAG.fullmatch(str(name))
     if match and os.name == "nt" and len(match[1]) == 1:  # a drive
         match = None
@@ -386,7 +402,7 @@ class FileSet(TaggedFiles):
 
     def scan(self, plan: Any, log: Any, notes: list[str]) -> dict[str, list[Scan]]:
         """Scan the files of each part."""
-        self.split.less(self.valid, self.test)
+        _ = self.own_split  # refuses a wrong combination of keys before the files are read
         named = {part: self.find(names) for part, names in self.named().items()}
         return {part: self._scan_part(plan, files, log, notes, part) for part, files in named.items()}
 
@@ -503,6 +519,14 @@ class FilePieces:
     def load(self, piece: int) -> Table:
         """Read the samples of a piece."""
         return concatenate_shared([self.plan.load(self.scans[rows.path], rows) for rows in self.pieces[piece]])
+
+    @property
+    def rows(self) -> Array | None:
+        """Rows of the samples in a table in memory, if it has a row for each sample."""
+        scans = list(self.scans.values())
+        if len(scans) != 1 or not isinstance(scans[0].path, MemoryFile) or scans[0].path.rows != scans[0].rows:
+            return None
+        return np.concatenate([rows.numbers for piece in self.pieces for rows in piece])
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
         """Classes of all samples, or list lengths, from the scans; None if unknown."""

@@ -6,6 +6,7 @@ import difflib
 import glob
 import hashlib
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -15,13 +16,14 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from ..errors import UserError, one_of
-from ..files.formats.frames import read_frame
+from ..files.in_memory import MemoryFile
 from ..recipe.options import annotation_at, parse_typed
 from ..recipe.registry import Section
 from .columns import Array, Lists, Table, rows_of, select
 
 MAX_BYTES_HASHED_WHOLE, SAMPLED_BLOCK_BYTES, SAMPLED_BLOCKS = 256 << 20, 1 << 16, 64  # for fingerprints
 GLOB_CHARACTERS = "*?["
+FILE_NAME = re.compile(r"\S*\.(\{\}|[A-Za-z*?]\w{0,9})")
 STANDARD_PARTS = ("train", "valid", "test")  # parts with keys in every reader
 
 
@@ -49,6 +51,7 @@ class Memory:
         self.notes = list(notes)
         self.table = {name: _as_column(name, column) for name, column in table.items()}
         self.sizes = [rows_of(self.table)]
+        self.rows = np.arange(self.sizes[0])
 
     def load(self, piece: int) -> Table:
         return self.table
@@ -115,6 +118,10 @@ class Data(Section):
     """Whether `read` also renames other columns by `state["renames"]`, {new name: name in the file}."""
     reading_keys: ClassVar[tuple[str, ...]] = ()
     """Keys that may have other values for new files: `predict RUN FILES --data.errors replace`."""
+    reads_tables: ClassVar[bool] = False
+    """Whether a `MemoryFile`, a table in memory, can be in the place of a file."""
+    reads_texts: ClassVar[bool] = False
+    """Whether a list of strings is a table of texts."""
 
     def want(
         self,
@@ -133,6 +140,27 @@ class Data(Section):
         twin = self.fresh()
         twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes), positive=list(positive))
         return twin
+
+    def with_tables(self, tables: Mapping[str, MemoryFile]) -> Self:
+        """Copy that reads tables in memory, by part, in the place of its files."""
+        if not tables:
+            return self
+        if not self.reads_tables:
+            message = f"data.kind {self.kind} cannot read tables in memory"
+            raise UserError(
+                message, hint="Choose another data.kind, such as events, series or arrays.", key="data.kind"
+            )
+        twin = self.fresh()
+        twin.state.update({**self.state, "tables": dict(tables)})
+        return twin
+
+    def table_reader(self) -> Data:
+        """Section that reads tables in memory of these samples (default: this section)."""
+        return self
+
+    def without_files(self) -> dict[str, Any]:
+        """Values of keys that name no files, for data in memory."""
+        return {}
 
     def further_columns(self) -> Collection[str]:
         """Columns that the section itself uses, besides the columns of `column_keys`."""
@@ -180,10 +208,6 @@ class Data(Section):
         """Read files of the same format for `predict`, without a split."""
         raise UserError(f"data.kind {self.kind} simulates its data and cannot read files", key="data.kind")
 
-    def from_frame(self, what: Any) -> Table:
-        """Samples of a data frame or another table in memory (default: one per row)."""
-        return read_frame(what, "the table").data
-
     def aligned(self, files: Sequence[str | Path]) -> Source:
         """Like `read`, but keeps empty samples, to align predictions with the input."""
         return self.read(files)
@@ -208,8 +232,31 @@ def fingerprint(path: Path) -> str:
 
 
 def fingerprint_files(paths: Sequence[Path]) -> dict[str, str]:
-    """Fingerprints of files, by path."""
-    return {str(path): fingerprint(path) for path in dict.fromkeys(paths)}
+    """Fingerprints of files by path, and of tables in memory by part."""
+    return {
+        path.key if isinstance(path, MemoryFile) else str(path): (
+            path.fingerprint if isinstance(path, MemoryFile) else fingerprint(path)
+        )
+        for path in dict.fromkeys(paths)
+    }
+
+
+def are_files(names: Sequence[str | Path]) -> bool:
+    """Whether the entries of a list are names of files, and not texts.
+
+    They are if one is a `Path` or the name of an existing file, or if all look like names of files: without blanks, and
+    with a suffix at the end.
+    """
+    return any(isinstance(name, Path) or _exists(name) for name in names) or all(
+        FILE_NAME.fullmatch(str(name)) for name in names
+    )
+
+
+def _exists(name: str) -> bool:
+    try:
+        return any(Path(one).expanduser().exists() for one in (name, name.partition(":")[2] or name) if one.strip())
+    except (OSError, RuntimeError):  # too long for a name, or the home of an unknown user
+        return False
 
 
 def locate(name: str) -> str:
@@ -223,11 +270,14 @@ def locate(name: str) -> str:
 
 
 def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path]:
-    """Expand file names and globs, in order; a missing file is an error."""
+    """Expand file names and globs, in order; a missing file is an error. Tables in memory stay as they are."""
     if not patterns:
         raise UserError(f"no {what} are given", hint="Give them with --data.files NAME ...", key="data.files")
     found: list[Path] = []
     for pattern in patterns:
+        if isinstance(pattern, MemoryFile):
+            found.append(pattern)
+            continue
         path = Path(pattern).expanduser()
         hits = [path] if path.exists() else []
         if not hits and any(mark in str(pattern) for mark in GLOB_CHARACTERS):

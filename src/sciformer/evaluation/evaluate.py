@@ -127,17 +127,29 @@ def evaluate(
 
 @torch.no_grad()
 def predict(
-    step: nn.Module, assembly: Assembly, dataset: Dataset, device: torch.device | str = "cpu", batch: int = 64
+    step: nn.Module,
+    assembly: Assembly,
+    dataset: Dataset,
+    device: torch.device | str = "cpu",
+    batch: int = 64,
+    logits: bool = False,
 ) -> Evaluation:
-    """Predictions for samples with or without known targets."""
+    """Predictions for samples with or without known targets.
+
+    logits   also return the logits of the classes
+    """
     step.eval()
     where = torch.device(device)
     carried = {name: one.initial for name, one in assembly.carried().items()}
+    answer = assembly.objective.exported if logits else assembly.objective.predict
 
     def forward(ids: Array) -> tuple[AsyncTensors, dict[str, Array], Array]:
         raw, rng = dataset.batch(ids), SampleRandom(0, -1, ids)
         made = prepare(raw, assembly.tokens, assembly.objective, rng, training=False, counted=False)
-        outputs = assembly.objective.predict(step.model, _on_device(made, where, carried))
+        outputs = answer(step.model, _on_device(made, where, carried))
+        if logits and "logits" not in outputs:
+            kind = assembly.objective.kind
+            raise UserError(f"`objective.kind: {kind}` has no logits of classes", key="objective.kind")
         return AsyncTensors(outputs), raw.samples, ids
 
     def passes() -> Iterator[tuple[AsyncTensors, dict[str, Array], Array]]:

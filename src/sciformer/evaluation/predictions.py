@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..data.batch import Stream
-from ..data.columns import Array, Lists, Table, rows_of, select
+from ..data.columns import Array, Lists, Samples, Table, rows_of, select
 from ..data.profile import Comparison
 from ..data.source import Source
 from ..errors import UserError, one_of
@@ -115,7 +115,7 @@ def predict_blocks(
         rows = slice(block.start, block.stop)
         table = whole if block.size == rows_of(whole) else select(whole, np.arange(block.start, block.stop))
         drift = {name: column[rows] for name, column in added.items()}
-        yield table, run.predict(table, watch=partial(_add_columns, drift))
+        yield table, run.predict(Samples(table), watch=partial(_add_columns, drift))
         bar.add(block.size)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from ..files.in_memory import MemoryFile, memory_files
 from ..files.seal import run_files
 from . import document
 from .document import Document, RecipeError
@@ -46,6 +47,8 @@ class Recipe:
     objective: Any
     train: Any
     source: Document = field(compare=False, repr=False)
+    tables: Mapping[str, MemoryFile] = field(default_factory=dict, compare=False, repr=False)
+    """Tables in memory in the place of the files of `data`, by part; they are not written into files."""
 
     @classmethod
     def load(cls, name: str | Path, changes: Mapping[str, Any] | None = None, where: str = "in changes") -> Recipe:
@@ -72,11 +75,27 @@ class Recipe:
 
         A new `kind` resets its section to defaults.
         """
-        return _validate(self.source, {**(changes or {}), **more}, where)
+        return replace(_validate(self.source, {**(changes or {}), **more}, where), tables=self.tables)
 
     def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
         """Fill the keys that this recipe does not set with the values in `below`."""
-        return _validate(document.lay_over(document.from_mapping(below, label), self.source), None, label)
+        made = _validate(document.lay_over(document.from_mapping(below, label), self.source), None, label)
+        return replace(made, tables=self.tables)
+
+    def with_tables(self, data: Any, valid: Any = None, test: Any = None, parts: str = "") -> Recipe:
+        """Return a recipe whose data are tables in memory instead of files.
+
+        data    training samples: a data frame, a mapping of names to columns, an array or a list
+        valid   validation samples (default: a share of `data`, by `data.split`)
+        test    test samples (default: a share of `data`, by `data.split`)
+        parts   column of `data` with the part of each row: train, valid or test (default: none)
+
+        A recipe with simulated data gets the reader of files with these samples.
+        """
+        reader = self.data.table_reader()
+        known = {} if reader is self.data else {"data": _dump_section(reader)}
+        made = self.change({**known, **{f"data.{key}": value for key, value in reader.without_files().items()}})
+        return replace(made, tables=memory_files(data, valid, test, parts))
 
     @property
     def streams(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pydantic import Field
 from ...errors import UserError, nearest, one_of
 from ...files.formats.npz import read_arrays
 from ...files.formats.padded import LENGTHS
+from ...files.in_memory import MemoryFile
 from ..columns import Lists, Table, rows_of
 from ..fileset import TaggedFiles
 from ..source import Chosen, Memory, Source, Splits, find_files, fingerprint_files, order_parts
@@ -39,7 +40,7 @@ class Arrays(TaggedFiles):
     def open(self, log: Any = None) -> Splits:
         found = {part: self.read(find_files(names, "NumPy files")) for part, names in self.named().items()}
         source = found.pop("train")
-        table, split = source.load(0), self.split.less(self.valid, self.test)
+        table, split = source.load(0), self.own_split
         rows, notes = split.of_table(table, rows_of(table)), list[str]()
         if self.labels_per_class is not None:
             if "label" not in table:
@@ -54,7 +55,7 @@ class Arrays(TaggedFiles):
     def read(self, files: Sequence[str | Path]) -> Source:
         """All samples of the files, in memory."""
         paths = find_files(files, "NumPy files")
-        tables = [self._renamed(read_arrays(path), path) for path in paths]
+        tables = [self._renamed(_columns_of(path), path) for path in paths]
         for table, path in zip(tables, paths):
             if set(table) != set(tables[0]):
                 own, other = (", ".join(sorted(names)) for names in (table, tables[0]))
@@ -72,12 +73,16 @@ class Arrays(TaggedFiles):
             raise UserError(message, hint=hint, key=f"data.rename.{both[0]}", file=path)
         table = kept | {new: table[old] for new, old in self.rename.items()}
         for name, column in table.items():
-            if not column.ndim:
+            if not isinstance(column, Lists) and not column.ndim:
                 message = f"`{name}` of {path} must have a value for every sample, not the single value {column}"
                 raise UserError(message, file=path)
         table = _with_lists(table, path)
         rows_of(table)
         return table
+
+
+def _columns_of(path: Path) -> dict[str, Any]:
+    return dict(path.columns) if isinstance(path, MemoryFile) else read_arrays(path)
 
 
 def _with_lists(table: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -76,8 +76,8 @@ class Simulation(Data):
             return Arrays(kind="arrays").read(files)
         return self.file_reader().read(files)
 
-    def from_frame(self, what: Any) -> Table:
-        return self.file_reader().from_frame(what)
+    def table_reader(self) -> Data:
+        return self.file_reader()
 
     def with_columns(self, columns: Mapping[str, str]) -> Any:
         """Reader of files with renamed columns; the simulation if `columns` is empty."""

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from ...errors import UserError, one_of
+from ...files.in_memory import MemoryFile
 from ...files.limits import MAX_UNPACKED_BYTES, free_memory
 from ..columns import Array, Table, rows_of
 from ..fileset import TaggedFiles, key_of, note_overlaps
@@ -36,6 +37,7 @@ class Parts(TaggedFiles):
     """Text files in UTF-8, plain or gzip, with optional validation and test files."""
 
     what: ClassVar[str] = "text files"
+    reads_texts: ClassVar[bool] = True
     unit: ClassVar[str] = "line"
     reading_keys: ClassVar[tuple[str, ...]] = ("errors",)
 
@@ -95,7 +97,7 @@ class Parts(TaggedFiles):
 
     def divided(self, table: Table) -> dict[str, Rows]:
         """Split the rows of the training files into parts; equal texts stay together."""
-        split = self.split.less(self.valid, self.test)
+        split = self.own_split
         for key in ("by", "stratify"):
             if name := getattr(split, key):
                 one_of(f"data.split.{key}", name, table)
@@ -123,7 +125,7 @@ class Parts(TaggedFiles):
     def replaced(self, paths: Sequence[Path]) -> list[str]:
         if self.errors == "strict":
             return []
-        counts = {path: broken(path) for path in dict.fromkeys(paths)}
+        counts = {path: broken(path) for path in dict.fromkeys(paths) if not isinstance(path, MemoryFile)}
         return [f"{count:,} invalid bytes in {path} are read as U+FFFD." for path, count in counts.items() if count]
 
 
@@ -159,6 +161,8 @@ def read_text(path: Path, errors: Errors = "strict") -> str:
 
 def read_bytes(path: Path, start: int, end: int | None) -> bytes:
     """Bytes start .. end - 1 of a file, decompressed if it is a gzip file."""
+    if isinstance(path, MemoryFile):
+        return path.raw[start:end]
     if path.suffix == ".gz":
         return _unpacked(path, path.stat().st_mtime_ns)[start:end]
     with path.open("rb") as file:
@@ -185,6 +189,8 @@ def _unpacked(path: Path, changed: int) -> bytes:
 
 def size_of(path: Path) -> int:
     """Size of the decompressed text of a file in bytes."""
+    if isinstance(path, MemoryFile):
+        return len(path.raw)
     return len(read_bytes(path, 0, None)) if path.suffix == ".gz" else path.stat().st_size
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from ...data.columns import Array, Lists, Table
 from ...errors import UserError, nearest
 from ...recipe.registry import find, names
+from ..in_memory import MemoryFile
 from ..packages import reading
 
 MAX_OPEN_FILES = 64  # files kept open in each process
@@ -356,6 +357,8 @@ _OPENED: OrderedDict[Key, tuple[tuple[int, int], TableFile]] = OrderedDict()
 
 def opened(path: Path, layout: Layout) -> TableFile:
     """Open a file, or reuse its handle in this process; a fork opens it again."""
+    if isinstance(path, MemoryFile):
+        return path.open_table(layout)
     key, status = (os.getpid(), path, layout), path.stat()
     stamp = status.st_mtime_ns, status.st_size
     if key in _OPENED and _OPENED[key][0] != stamp:  # the file was replaced

@@ -118,6 +118,12 @@ def from_mapping(columns: Mapping[str, Any], path: Path | str) -> MemoryTable:
     return MemoryTable(path, made)
 
 
+def times_of(column: Any) -> Array:
+    """Days of an astropy Time or TimeDelta."""
+    days = column.format in ("jd", "mjd", "btjd", "bkjd")
+    return unmasked(column.jd if not hasattr(column, "mjd") else column.value if days else column.mjd)
+
+
 def from_astropy(table: Any, path: Path | str, layout: Layout | None = None) -> MemoryTable:
     """Convert an astropy Table, QTable, TimeSeries or LightCurve.
 
@@ -126,9 +132,8 @@ def from_astropy(table: Any, path: Path | str, layout: Layout | None = None) -> 
     made, units = dict[str, Column | None](), dict[str, str]()
     for name in map(str, table.colnames):
         column = table[name]
-        if hasattr(column, "jd1"):  # Time or TimeDelta
-            days = column.format in ("jd", "mjd", "btjd", "bkjd")
-            made[name] = unmasked(column.jd if not hasattr(column, "mjd") else column.value if days else column.mjd)
+        if hasattr(column, "jd1"):
+            made[name] = times_of(column)
         elif hasattr(column, "dtype"):
             values = unmasked(getattr(column, "value", column))
             made[name] = as_column(values) if values.ndim else None

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...data.columns import Array, Lists, Table, rows_of
+from ...data.columns import Array, Lists, Samples, Table, rows_of
 from ...errors import UserError, nearest
 from ..packages import require
 from .base import Column, TableFile, as_text, shared
@@ -230,7 +230,7 @@ def events_table(arrays: Any) -> Table:
         given = {name: arrays[name] for name in names}
     table = shared({str(name): _any(array, str(name)) for name, array in given.items()})
     rows_of(table)
-    return table
+    return Samples(table)
 
 
 def _any(array: Any, name: str) -> Column:

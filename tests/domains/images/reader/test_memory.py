@@ -64,7 +64,7 @@ def test_answers_for_what_is_in_memory(tmp_path):
     some[1, 0, 0] = np.nan
     known = found["class"].tolist()
     assert run.predict({"image": some})["class"].tolist() == [known[0], "", known[2]]
-    with refuses("ndarray"):
+    with refuses("`image`", "array"):
         run.predict(some)
     with refuses(1, 3, (2, 4, 4, 3)):
         run.predict({"image": np.zeros((2, 4, 4, 3))})

@@ -12,6 +12,7 @@ import numpy as np
 from ....errors import UserError
 from ....files.formats.base import Format, Kind, Layout, TableFile, all_formats, open_file, opened, recognise
 from ....files.formats.memory import MemoryTable, words
+from ....files.in_memory import MemoryFile
 from ...columns import Array, Lists
 from .clean import Column
 from .names import LABEL, NONE, OBJECT, POINTS, TIME, Names, column_error, find, hits, plain, resolve
@@ -48,6 +49,8 @@ def form_of(path: Path) -> Format:
 
 def open_curves(path: Path, given: Names, layout: Layout = LAYOUT) -> CurveFile:
     """Open the first table with times and values in a file of any format."""
+    if isinstance(path, MemoryFile):
+        return CurveFile(path.open_table(layout, observations=True), given)
     form, trouble = form_of(path), list[UserError]()
     file = opened(path, layout) if form.name == "Parquet" else open_file(path, layout, form)
     for table in file.tables():

@@ -21,7 +21,7 @@ from ....files.atomic import check_name
 from ....files.formats.frames import is_frame, read_frame
 from ....files.formats.memory import from_mapping, words
 from ....files.tables import write_table
-from ...columns import Lists, Table, rows_of, select
+from ...columns import Lists, Samples, Table, rows_of, select
 from ...fileset import Counts, concatenate_shared
 from .clean import BadErrors, Column, Rules, SameTime, clean, describe_cleaning
 from .curves import CurveFile
@@ -81,7 +81,7 @@ def read_series(
         raise UserError(f"all {rows_of(table):,} objects are left out", hint=" ".join(notes))
     for note in notes:
         warnings.warn(note, stacklevel=2)
-    return select(table, rows)
+    return Samples(select(table, rows))
 
 
 def _read(file: CurveFile, meta: Sequence[str], alone: bool) -> dict[str, Column]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import Field
@@ -110,22 +110,6 @@ class SeriesFiles(FileSet):
 
     def absolute_paths(self) -> Self:
         return super().absolute_paths().model_copy(update={"objects": locate(self.objects) if self.objects else ""})
-
-    def from_frame(self, what: Any) -> Table:
-        """Objects of a table with a row for each observation or each object."""
-        from .memory import read_series
-
-        return read_series(
-            what,
-            **{role: getattr(self, role) for role in ROLES if role != "time"},
-            time=self.time,
-            quality=self.quality,
-            meta=self.meta,
-            min_points=self.min_points,
-            same_time=self.same_time,
-            bad_errors=self.bad_errors,
-            bands=self.bands,
-        )
 
     @property
     def rules(self) -> Rules:

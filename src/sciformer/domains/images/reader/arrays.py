@@ -21,12 +21,14 @@ from ....errors import UserError
 from ....files.formats.base import as_text
 from ....files.formats.hdf5 import datasets_of, h5py_package
 from ....files.formats.npz import check_member, check_zip, npy_header
+from ....files.in_memory import MemoryFile
 from ....files.limits import check_memory
 from ....files.packages import reading, require
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".fits", ".fit", ".fz", ".idx")
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}  # type codes of idx files
 MAX_GZIP_RATIO = 1032  # largest compression ratio of gzip
+MEMORY = "memory"  # form of a table in memory
 MAX_ROW_GAP = 64  # read over gaps up to this many rows instead of starting a new read
 FITS_STRUCTURE = ("SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "GCOUNT", "COMMENT", "HISTORY")
 
@@ -72,6 +74,8 @@ class ArrayFile:
 
 
 def _native(found: Array) -> Array:
+    if found.dtype.kind == "O" and found.size and isinstance(found[0], np.ndarray):
+        return found  # images of different shapes
     if found.dtype.kind not in "OS":
         return found.astype(found.dtype.newbyteorder("="), copy=False)
     return as_text(found.ravel()).astype(str).reshape(found.shape)
@@ -79,6 +83,9 @@ def _native(found: Array) -> Array:
 
 def open_arrays(path: Path) -> ArrayFile:
     """Open an array file; the format is detected from its first bytes."""
+    if isinstance(path, MemoryFile):
+        with _contents(path, MEMORY) as (arrays, _):
+            return ArrayFile(path, MEMORY, {name: stored.info for name, stored in arrays.items()})
     with reading(path, "gzip"), _unpacked(path) as file:
         begin = file.read(16)
     form = next((form for form, (magic, _) in FORMATS.items() if magic and begin.startswith(magic)), "")
@@ -94,6 +101,9 @@ def open_arrays(path: Path) -> ArrayFile:
 
 @contextmanager
 def _contents(path: Path, form: str) -> Iterator[Contents]:
+    if isinstance(path, MemoryFile):
+        yield {name: _stored(one) for name, one in path.columns.items() if isinstance(one, np.ndarray)}, {}
+        return
     with reading(path, form), FORMATS[form][1](path) as found:
         yield found
 

@@ -6,18 +6,19 @@ import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....data.columns import Array
+from ....data.columns import Array, Lists
 from ....data.fileset import split_tag
 from ....data.readers.part_names import group_by_part, name_words, part_of
 from ....data.source import find_files
 from ....errors import UserError, one_of
-from ....files.formats.base import Layout, open_file
+from ....files.formats.base import Layout, as_text, open_file
 from ....files.formats.delimited import DELIMITED_SUFFIXES, measured, read_rows
 from ....files.formats.parquet import PARQUET
+from ....files.in_memory import MemoryFile
 from .arrays import ARRAY_SUFFIXES
 from .decode import PICTURE_SUFFIXES
 
@@ -45,6 +46,9 @@ def list_image_files(names: Sequence[str | Path], notes: list[str]) -> list[Imag
     if not names:
         find_files([], FILE_KIND)
     for tag, name in map(split_tag, names):
+        if isinstance(name, MemoryFile):
+            found[name] = ImageFile(name)
+            continue
         folder = Path(name).expanduser()
         for entry in _list_folder(folder, notes) if folder.is_dir() else _match_files(name, notes):
             entry = entry._replace(tag=tag or entry.tag)
@@ -126,7 +130,9 @@ def _bare_suffix(path: Path) -> str:
 
 
 def is_table(path: Path) -> bool:
-    """Whether the file name has the suffix of a table."""
+    """Whether the file name has the suffix of a table, or a table in memory has file names in place of arrays."""
+    if isinstance(path, MemoryFile):
+        return not any(has_pixels(column) for column in path.columns.values()) and bool(_path_column(_flat(path)))
     return _bare_suffix(path) in TABLE_SUFFIXES
 
 
@@ -157,7 +163,8 @@ def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list
         message = f"{path} has no column with file names of images, for example `path` or `file`; {listed}"
         hint = "Choose a column with --data.image NAME. Pictures inside a table cannot be read: save them as files."
         raise UserError(message, hint=hint, key="data.image", file=path)
-    paths = [path.parent / str(one).strip() for one in columns.pop(name).tolist()]
+    folder = Path() if isinstance(path, MemoryFile) else path.parent
+    paths = [folder / str(one).strip() for one in columns.pop(name).tolist()]
     found = find_label_column(columns, label, f"a column of {path}")
     if found and found != "label":
         columns = {"label": columns.pop(found), **columns}
@@ -193,7 +200,24 @@ def _path_column(columns: Mapping[str, Array]) -> str:
     return next((name for word in PATH_NAMES for name in words if name.lower() == word), "")
 
 
+def has_pixels(column: Any) -> bool:
+    """Whether a column of a table in memory has an array for each image."""
+    if isinstance(column, Lists):
+        return False
+    return column.ndim > 1 or (column.dtype.kind == "O" and isinstance(column[0], np.ndarray))
+
+
+def _flat(table: MemoryFile) -> dict[str, Array]:
+    return {
+        name: as_text(one).astype(str) if one.dtype.kind == "O" else one
+        for name, one in table.columns.items()
+        if isinstance(one, np.ndarray) and one.ndim == 1
+    }
+
+
 def _table_columns(path: Path) -> dict[str, Array]:
+    if isinstance(path, MemoryFile):
+        return _flat(path)
     if _bare_suffix(path) in (".parquet", ".pq"):
         file = open_file(path, Layout(), PARQUET)
         flat = [name for name, kind in file.kinds.items() if not kind.listed]

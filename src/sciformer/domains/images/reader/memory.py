@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ....data.columns import Array, Lists, Table, rows_of
+from ....data.columns import Array, Lists, Samples, Table, rows_of
 from ....errors import UserError
 from .decode import Resizer
 from .sets import common_dtype
@@ -46,7 +46,7 @@ def images(
         table["image_shape"] = np.array([one.shape[:2] for one in made], np.int32)
     table |= {name: np.asarray(column) for name, column in columns.items()}
     rows_of(table)
-    return table
+    return Samples(table)
 
 
 def _image_pixels(number: int, what: Any) -> Array:

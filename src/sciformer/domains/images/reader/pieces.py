@@ -9,6 +9,7 @@ import numpy as np
 from ....data.columns import Array, Lists, Table
 from ....data.random import key, mix
 from ....errors import UserError
+from ....files.in_memory import MemoryFile
 from .decode import Resizer
 from .sets import BadFiles, ImageSet, common_dtype
 
@@ -86,6 +87,13 @@ class ImageChunks:
         height, width, channels = shapes[0].tolist()
         shape = (len(shapes), height, width, channels)
         return {"image": flat.reshape(shape if channels > 1 else shape[:3]), **table}
+
+    @property
+    def rows(self) -> Array | None:
+        """Rows of the images in a table in memory."""
+        if len(self.sets) != 1 or not isinstance(self.sets[0].path, MemoryFile):
+            return None
+        return np.concatenate([rows for some in self.pieces for _, rows in some])
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
         """Column of all images without decoding, or None if it is not known."""

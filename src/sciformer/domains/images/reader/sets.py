@@ -17,10 +17,11 @@ from ....data.fileset import Counts, Scan, Words
 from ....data.random import key, mix
 from ....data.readers.part_names import part_of, without_part
 from ....errors import UserError, nearest, one_of
+from ....files.in_memory import MemoryFile
 from . import decode, listing
 from .arrays import ArrayFile, open_arrays
 from .decode import ImageHeader, Resizer
-from .listing import ImageFile, is_picture, is_table
+from .listing import ImageFile, has_pixels, is_picture, is_table
 
 Axes = Literal["", "hw", "hwc", "chw", "nhw", "nhwc", "nchw"]
 IMAGE_NAMES = "image images img imgs data x pixels cutout cutouts picture pictures array"
@@ -145,12 +146,13 @@ class ImageSet(Scan):
         file, array, axes = self.cube
         order = np.argsort(rows, kind="stable")
         found = file.get(array)[None] if self.single else file.get(array, rows[order])
-        if "c" not in axes:
-            found = found[..., None]
-        elif axes.endswith("chw"):
-            found = np.moveaxis(found, -3, -1)
         for row in np.argsort(order, kind="stable"):
-            yield fit(np.ascontiguousarray(found[row].astype(self.dtype, copy=False)))
+            image = found[row]
+            if "c" not in axes:
+                image = image[..., None]
+            elif axes.endswith("chw"):
+                image = np.moveaxis(image, -3, -1)
+            yield fit(np.ascontiguousarray(image.astype(self.dtype, copy=False)))
 
 
 def map_files(make: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator[Result | UserError]:
@@ -299,6 +301,9 @@ def _array_sets(path: Path, options: ReadOptions) -> list[tuple[str, ImageSet]]:
     file = open_arrays(path)
     made = find_image_arrays(file, options)
     if any(one.single for _, one in made):
+        if isinstance(path, MemoryFile):
+            message = f"the images of {path} must be an array (n, height, width) or (n, height, width, channels)"
+            raise UserError(message, hint="For a single image: array[None]. Other orders: --data.axes")
         return []
     for _, one in made:
         assert one.cube is not None
@@ -338,7 +343,8 @@ def find_image_arrays(file: ArrayFile, options: ReadOptions) -> list[tuple[str, 
     shaped = [
         name
         for name, (shape, dtype) in file.arrays.items()
-        if dtype.kind in "biuf" and (len(shape) in (3, 4) or (len(shape) == 2 and min(shape) > 1))
+        if (dtype.kind in "biuf" and (len(shape) in (3, 4) or (len(shape) == 2 and min(shape) > 1)))
+        or (dtype.kind == "O" and isinstance(file.path, MemoryFile) and has_pixels(file.path.columns[name]))
     ]
     if not shaped:
         listed = ", ".join(f"`{name}` {stored.dtype} {stored.shape}" for name, stored in file.arrays.items())
@@ -357,6 +363,8 @@ def find_image_arrays(file: ArrayFile, options: ReadOptions) -> list[tuple[str, 
 
 def _array_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
     shape, dtype = file.arrays[name]
+    if dtype.kind == "O":
+        return _varying_set(file, name, options)
     axes = options.axes or guess_axes(shape)
     stack = not options.axes and axes == "nhw" and shape[0] <= MAX_CHANNEL_STACK
     each = any(stored.shape in (shape[:1], (shape[0], 1)) for stored in file.arrays.values())
@@ -394,6 +402,34 @@ def _array_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
         options=options,
         cube=(file, name, axes),
         notes=notes,
+        origin=[file.path],
+    )
+
+
+def _varying_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
+    """Images of different shapes, from a table in memory."""
+    images = file.get(name)
+    what = f"`{name}` of {file.path}"
+    if not isinstance(images[0], np.ndarray):
+        raise UserError(f"{what} must have an array for each image", key="data.image")
+    channels = images[0].ndim == 3
+    axes = (options.axes.removeprefix("n") or ("hwc" if channels else "hw")) if channels else "hw"
+    sides = [dict(zip(axes, one.shape)) for one in images]
+    for number, side in enumerate(sides):
+        if not min(side.values()) or side["h"] * side["w"] > options.pixels:
+            pixels = f"1 to {options.pixels:,} pixels (data.pixels)"
+            message = f"image {number} of {what} must have {pixels}, not {side['h']:,} x {side['w']:,}"
+            raise UserError(message, key="data.pixels")
+    columns = {"entry": np.arange(len(images)), **_array_columns(file, name, "nhw", options)}
+    kinds = {one.dtype.str: f"image {number}" for number, one in reversed(list(enumerate(images)))}
+    return ImageSet.of(
+        file.path,
+        columns,
+        np.array([(side["h"], side["w"], side.get("c", 1)) for side in sides], np.int32),
+        dtype=np.dtype("uint8") if common_dtype(kinds).kind == "b" else common_dtype(kinds),
+        groups=(mix(key(str(file.path), name) ^ mix(np.arange(len(images)))) >> np.uint64(1)).astype(np.int64),
+        options=options,
+        cube=(file, name, f"n{axes}"),
         origin=[file.path],
     )
 

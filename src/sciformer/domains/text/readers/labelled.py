@@ -5,22 +5,37 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field
 
-from ....data.columns import Array, Table
+from ....data.columns import Array, Lists, Table
 from ....data.fileset import split_tag
 from ....data.readers.text_parts import Parts, place_columns, read_lines, strings
 from ....data.source import find_files, locate
 from ....data.split import Rows, Split, sample_per_class
 from ....errors import UserError, nearest, one_of
 from ....files.formats.delimited import Format, Grid, read_rows, typed
+from ....files.in_memory import MemoryFile, describe, is_text
 from .pairs import COLUMN_MARK
 from .roles import find_header, find_role
 
 MIN_GUESS_ROWS = 10  # minimum rows to find the label column by its number of different values
+
+
+def _rows_of(path: MemoryFile) -> Grid:
+    """Cells of a table in memory, as they would be in a file."""
+    columns = [path.texts(name) if is_text(column) else _cells(name, column) for name, column in path.columns.items()]
+    rows = [list(row) for row in zip(*columns)]
+    return Grid(rows, list(range(1, len(rows) + 1)), list(path.columns))
+
+
+def _cells(name: str, column: Any) -> list[str]:
+    if isinstance(column, Lists) or column.ndim > 1 or column.dtype.kind == "O":
+        raise UserError(f"`{name}` of the table must have one value for each text, not {describe(column)}")
+    values = column.astype(np.int64) if column.dtype.kind == "b" else column
+    return ["" if value != value else str(value) for value in values.tolist()]
 
 
 class Lines(Parts):
@@ -84,14 +99,20 @@ class Lines(Parts):
             raise UserError(message, hint=nearest("label", table), key="data.labels_per_class")
         return sample_per_class(table["label"], rows, self.labels_per_class, self.split.lot, notes, self.unit)
 
-    def _labelled(self, names: Sequence[str | Path]) -> list[tuple[str, str]]:
+    def _labelled(self, names: Sequence[str | Path]) -> list[tuple[str, Any]]:
         """(class, file name) pairs; the class is "" for files with a label column."""
         own = {locate(name): label for label, given in self.classes.items() for name in given}
         found = []
         for tag, name in map(split_tag, names):
+            if isinstance(name, MemoryFile):
+                found.append(("", name))
+                continue
             labels = list(self.classes) if COLUMN_MARK in name else [tag or own.get(locate(name), "")]
             found += [(label, name.replace(COLUMN_MARK, label)) for label in labels]
         return found
+
+    def without_files(self) -> dict[str, Any]:
+        return {**super().without_files(), "classes": {}}
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
         tables: list[tuple[Path, dict[str, list[str]], list[int]]] = []
@@ -112,14 +133,14 @@ class Lines(Parts):
                 raise UserError(message, hint="Every file must have the same columns.", file=path)
         joined = {name: [cell for _, columns, _ in tables for cell in columns[name]] for name in found}
         made = {name: strings(cells) if name == "text" else typed(cells) for name, cells in joined.items()}
-        if training:
+        if training or all(isinstance(path, MemoryFile) for path, _, _ in tables):
             return made
         places = [(path, line) for path, _, lines in tables for line in lines]
         return place_columns([path for path, _ in places], [line for _, line in places], made) | made
 
     def _columns(self, path: Path, training: bool) -> tuple[dict[str, list[str]], list[int]]:
         """Columns of one file, with text and label renamed, and the line of each row."""
-        grid = read_rows(path, self.format, self.errors)
+        grid = _rows_of(path) if isinstance(path, MemoryFile) else read_rows(path, self.format, self.errors)
         names, rows, lines = self._names(grid, path)
         unnamed = grid.names is None and len(rows) == len(grid.rows)
         if training and len(names) < 2 and unnamed:

@@ -15,7 +15,8 @@ from ....data.columns import Array, Table
 from ....data.readers.text_parts import Parts, read_lines, strings
 from ....data.source import find_files
 from ....data.split import Rows
-from ....errors import UserError
+from ....errors import UserError, one_of
+from ....files.in_memory import MemoryFile
 
 COLUMN_MARK = "{}"
 MAX_LINE_SHIFT = 3  # largest partial shift tested for missing lines, besides the full difference
@@ -47,18 +48,35 @@ class Parallel(Parts):
         name, the file has all columns, separated by tabs, or only the first column.
         """
         meant: dict[str, dict[str, str]] = {}
-        for name in map(str, self._check_names(names)):
+        tables: list[TextColumns] = []
+        for path in self._check_names(names):
+            if isinstance(path, MemoryFile):
+                tables.append(self._in_memory(path, training))
+                continue
+            name = str(path)
             if training or COLUMN_MARK in name:
                 meant[name] = self._fill_mark(name) if training else self._existing_files(self._fill_mark(name))
                 continue
             for path in find_files([name], self.what):
                 whole, column = _split_column_name(path, self.columns)
                 meant.setdefault(whole, {})[column] = str(path)
-        joined = _concatenate_columns([self._pairs(given, some=not training) for given in meant.values()])
+        tables += [self._pairs(given, some=not training) for given in meant.values()]
+        joined = _concatenate_columns(tables)
         return {column: strings(texts) for column, texts in joined.items()}
+
+    def _in_memory(self, table: MemoryFile, training: bool) -> TextColumns:
+        """Texts of a table in memory; the first column may have any name if it is the only column."""
+        known = [column for column in self.columns if column in table.columns]
+        for column in self.columns if training else ():
+            one_of("data.columns, a column of the table,", column, table.columns, key="data.columns")
+        if not known:
+            return {self.columns[0]: [text.strip() for text in table.texts(*self.columns)]}
+        return {column: [text.strip() for text in table.texts(column)] for column in known}
 
     def expand(self, names: Sequence[str | Path]) -> list[Path]:
         """Files that names stand for; a file for prediction may lack some columns."""
+        if tables := [name for name in names if isinstance(name, MemoryFile)]:
+            return [*tables]
         found = [self._existing_files(self._fill_mark(str(name))) for name in names]
         return find_files([name for files in found for name in files.values()], self.what)
 

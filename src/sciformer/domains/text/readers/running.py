@@ -15,6 +15,7 @@ from ....data.fileset import key_of
 from ....data.readers.text_parts import Errors, Parts, decode, read_bytes, read_lines, read_text, size_of, strings
 from ....data.source import Memory, Source, Splits, find_files, fingerprint_files, order_parts
 from ....errors import UserError
+from ....files.in_memory import MemoryFile
 
 
 class TextFiles(Parts):
@@ -40,7 +41,7 @@ class TextFiles(Parts):
         if self.split.folds:
             message = "data.split.folds cannot split whole files (data.documents: file)"
             raise UserError(message, hint="Choose --data.documents line or paragraph.", key="data.split.folds")
-        named = {part: find_files(names, self.what) for part, names in self.named().items()}
+        named = {part: self._single_texts(names) for part, names in self.named().items()}
         sources = self._by_position(named.pop("train"))
         for part, paths in named.items():
             sources[part] = TextChunks([(path, 0, size_of(path)) for path in paths], self.chunk_size, self.errors)
@@ -51,14 +52,25 @@ class TextFiles(Parts):
         return Splits(order_parts(sources), fingerprint_files(paths), self.replaced(paths))
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        paths = find_files(names, self.what)
-        texts = [text for path in paths for text in self._documents(read_text(path, self.errors))]
+        texts: list[str] = []
+        for path in find_files(names, self.what):
+            if isinstance(path, MemoryFile) and not path.is_text:
+                texts += [text for text in path.texts("text") if text.strip() or not training]
+            else:
+                texts += self._documents(read_text(path, self.errors))
         return {"text": strings(texts)}
 
+    def _single_texts(self, names: Sequence[str | Path]) -> list[Path]:
+        """Files; each text of a table in memory is a file."""
+        found: list[Path] = []
+        for path in find_files(names, self.what):
+            found += path.single_texts("text") if isinstance(path, MemoryFile) else [path]
+        return found
+
     def aligned(self, files: Sequence[str | Path]) -> Source:
-        if self.documents != "line":
-            return self.read(files)
         paths = find_files(files, self.what)
+        if self.documents != "line" or any(isinstance(path, MemoryFile) for path in paths):
+            return self.read(files)
         return Memory({"text": strings([line for path in paths for line in read_lines(path, self.errors)])})
 
     def _documents(self, text: str) -> list[str]:
@@ -69,7 +81,7 @@ class TextFiles(Parts):
 
     def _by_position(self, paths: list[Path]) -> dict[str, Source]:
         """Split the concatenated text by position: train first, then valid, then test."""
-        sizes, split = [size_of(path) for path in paths], self.split.less(self.valid, self.test)
+        sizes, split = [size_of(path) for path in paths], self.own_split
         total = sum(sizes)
         shares = {"train": 1 - split.valid - split.test, "valid": 1 - split.test, "test": 1.0}
         sources: dict[str, Source] = {}

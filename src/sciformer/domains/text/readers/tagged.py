@@ -21,6 +21,7 @@ from ....data.source import Memory, Source, Splits, find_files
 from ....data.token_labels import END, LINE, START
 from ....errors import UserError
 from ....files.formats.delimited import DELIMITED_SUFFIXES
+from ....files.in_memory import MemoryFile
 from .labelled import Lines
 from .roles import NAMES
 from .words import Range, WordRule
@@ -28,6 +29,13 @@ from .words import Range, WordRule
 DOCUMENT_MARK = "-DOCSTART-"
 BLANKS = " \t\u3000"
 TAGGED_SUFFIXES = (".conll", ".conllu", ".iob", ".iob2", ".bio")
+
+
+def _list_column(columns: Mapping[str, Any], role: str) -> str:
+    """Column of lists of strings with a usual name of a role, else ""."""
+    usual = (role, *NAMES[role.removesuffix("s")][0].split())
+    listed = [name for name, one in columns.items() if isinstance(one, Lists) and one.values.dtype.kind in "UO"]
+    return next((name for word in usual for name in listed if name.lower() == word), "")
 
 
 def _bare_suffix(path: Path) -> str:
@@ -88,15 +96,49 @@ class Columns(Parts):
         return strings(["\n".join(words.values[a:b]) for a, b in zip(stops - words.lengths, stops)])
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        """Sentences of files of words and tags in columns."""
-        return self._table({path: self._tagged(path, training) for path in find_files(names, self.what)})
+        """Sentences of files of words and tags in columns, or of tables with lists of both."""
+        read = {True: self._in_memory, False: self._tagged}
+        paths = find_files(names, self.what)
+        return self._table({path: read[isinstance(path, MemoryFile)](path, training) for path in paths})
+
+    def _in_memory(self, table: Any, training: bool) -> list[Sentence]:
+        """Sentences of a table: lists of words and of tags; for prediction, also texts, which are split into words."""
+        names = {role: _list_column(table.columns, role) for role in ("words", "tags")}
+        if not names["words"]:
+            if training:
+                known = ", ".join(f"`{name}`" for name in table.columns)
+                message = f"{table} has no column `words` with a list of words for each sentence"
+                raise UserError(message, hint=f"Its columns are {known}.", key="data.words")
+            return self._split(enumerate(table.texts("text"), 1))
+        words = table.columns[names["words"]]
+        if training and not names["tags"]:
+            raise UserError(f"{table} has no column `tags` with a tag for each word", key="data.tags")
+        tags = table.columns[names["tags"]] if names["tags"] else None
+        if tags is not None and not np.array_equal(tags.lengths, words.lengths):
+            row = int((tags.lengths != words.lengths).argmax())
+            counts = f"{words.lengths[row]} words and {tags.lengths[row]} tags"
+            raise UserError(f"row {row} of {table} has {counts}", key="data.tags")
+        found = []
+        stops = words.lengths.cumsum()
+        for number, (start, stop) in enumerate(zip((stops - words.lengths).tolist(), stops.tolist()), 1):
+            some = [str(word).strip() for word in words.values[start:stop]]
+            own = [] if tags is None else [str(tag).strip() for tag in tags.values[start:stop]]
+            if not all(some) or not all(own):
+                raise UserError(f"row {number - 1} of {table} lacks a word or a tag")
+            ends = np.cumsum([len(word) + 1 for word in some]).tolist()
+            ranges = [(end - 1 - len(word), end - 1) for word, end in zip(some, ends)]
+            if some:
+                found.append(Sentence(some, [number] * len(some), ranges, own))
+        return found
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """Read files in columns or of running text; columns need no tags."""
         found: dict[Path, list[Sentence]] = {}
         running = []
         for path in find_files(files, self.what):
-            if self._has_columns(path):
+            if isinstance(path, MemoryFile):
+                found[path] = self._in_memory(path, training=False)
+            elif self._has_columns(path):
                 found[path] = self._tagged(path, training=False)
             else:
                 found[path] = self._running(path)
@@ -166,12 +208,15 @@ class Columns(Parts):
 
         Texts without words are left out.
         """
-        learned = self.state.get("learned", {}).get("words")
-        rule = WordRule.from_json(learned) if learned else WordRule()
         texts: Iterable[tuple[int, str]] = enumerate(read_lines(path, self.errors), 1)
         if _bare_suffix(path) in DELIMITED_SUFFIXES:
             table = self._texts(path)
             texts = zip(table["line"].tolist(), table["text"].tolist())
+        return self._split(texts)
+
+    def _split(self, texts: Iterable[tuple[int, str]]) -> list[Sentence]:
+        learned = self.state.get("learned", {}).get("words")
+        rule = WordRule.from_json(learned) if learned else WordRule()
         split = [(number, text, rule.split(text)) for number, text in texts]
         return [
             Sentence([line[start:stop] for start, stop in ranges], [number] * len(ranges), ranges, [])
