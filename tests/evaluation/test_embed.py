@@ -6,6 +6,7 @@ import torch
 
 from sciformer.cli.main import main
 from sciformer.data.batch import StreamView
+from sciformer.data.columns import Samples
 from sciformer.domains.text.tokens import as_table
 from sciformer.evaluation.embed import Embedded, check_vectors, embed, write_vectors
 from sciformer.recipe import Recipe
@@ -86,7 +87,7 @@ def test_the_models_own_pooling_is_a_mean_over_windows(runs, name):
 
 def test_order_columns_and_length_one(runs):
     run = Run(runs / "class_token")
-    table = {**as_table(TEXTS[::-1]), "label": np.arange(6), "name": np.array(list("uvwxyz"))}
+    table = Samples({**as_table(TEXTS[::-1]), "label": np.arange(6), "name": np.array(list("uvwxyz"))})
     found = embed(run, table, unit=True, batch=4)
     samples = {name: column.tolist() for name, column in found.samples.items()}
     assert samples == {"label": [0, 1, 2, 3, 4, 5], "name": list("uvwxyz")}

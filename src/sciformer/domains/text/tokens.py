@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import nn
 
 from ...data.batch import Batch, Stream
-from ...data.columns import Array, Lists, Table
+from ...data.columns import Array, Lists, Samples, Table
 from ...data.random import SampleRandom
 from ...data.readers.text_parts import strings
 from ...errors import UserError, one_of
@@ -331,7 +331,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
 def as_table(texts: list[str]) -> Table:
     """Table with a column `text`, one text per sample."""
-    return {"text": strings(texts)}
+    return Samples({"text": strings(texts)})
 
 
 def _flatten(parts: list[Array]) -> Array:
