@@ -35,7 +35,7 @@ def test_every_picture_is_drawn_and_shown(ran):
 
 
 @pytest.mark.usefixtures("own_plugins")
-@pytest.mark.parametrize("page", ["architecture.md", "concepts.md", "own-token.md"])
+@pytest.mark.parametrize("page", ["architecture.md", "concepts.md", "own-token.md", "sklearn.md"])
 def test_code_on_other_pages_runs_too(page, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     results = runner.run(DOCS / page, tmp_path)

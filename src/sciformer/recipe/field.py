@@ -41,6 +41,7 @@ class Field:
     importers    `Importer` objects for models of other libraries, tried in turn
     data_files   functions for `sciformer import FILE.yaml`, which convert data configurations of other libraries
     exporters    `Exporter` objects for runs, tried in turn
+    estimators   functions that choose a recipe for arrays or texts (`recipe/estimator.py`), tried in turn
     report       functions (page, found) that add a section to the report of a run
     renamed      recipe key (`data.kind`) -> {old name: new name}
     """
@@ -61,6 +62,7 @@ class Field:
     importers: tuple[str, ...] = ()
     data_files: tuple[str, ...] = ()
     exporters: tuple[str, ...] = ()
+    estimators: tuple[str, ...] = ()
     report: tuple[str, ...] = ()
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -104,7 +106,7 @@ def load(place: str) -> Any:
 
 
 def extensions(what: str) -> Iterator[Any]:
-    """Unnamed extensions of all fields: importers, exporters, sections of the report."""
+    """Unnamed extensions of all fields: importers, exporters, estimators, sections of the report."""
     for home, one in fields().items():
         for place in getattr(one, what):
             yield load(f"{package_of(home)}{place}")

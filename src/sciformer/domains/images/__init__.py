@@ -14,5 +14,6 @@ FIELD = Field(
     new={"images": ".new:IMAGES", "patches": ".new:PATCHES", "arrays": ".new:PATCHES"},
     importers=(".interop.importing:IMPORTER",),
     exporters=(".interop.export:EXPORTER",),
+    estimators=(".estimator:choose",),
     report=(".cues:cue_section",),
 )

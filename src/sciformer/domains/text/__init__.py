@@ -16,5 +16,6 @@ FIELD = Field(
     new={"text": ".new:TEXT"},
     importers=(".interop.huggingface:IMPORTER",),
     exporters=(".interop.export:EXPORTER",),
+    estimators=(".estimator:choose",),
     renamed={"data.kind": {"columns": "conll", "recall": "copying_memory"}},
 )
