@@ -17,18 +17,21 @@ import numpy as np
 import torch
 
 from .assembly import Assembly, log_nothing
+from .data.batch import ModelInputs
 from .data.columns import Samples
 from .data.dataset import Dataset, Watch
+from .data.prepare import prepare
 from .data.profile import Comparison
+from .data.random import SampleRandom
 from .data.source import Memory, Source, are_files
 from .errors import Stopped, UserError
-from .evaluation.evaluate import Evaluation, evaluate, predict
+from .evaluation.evaluate import Evaluation, evaluate, on_device, predict
 from .evaluation.predictions import flatten_columns
 from .files.formats.frames import has_own_type, read_frame, to_frame
 from .files.in_memory import MemoryFile, is_in_memory
 from .files.seal import Damaged
 from .metrics import AtLeast
-from .objectives.base import Step
+from .objectives.base import Objective, Step
 from .progress import duration
 from .recipe import Recipe, plugin
 from .training import checkpoint
@@ -75,6 +78,11 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        from .notebook import run_as_html
+
+        return run_as_html(self)
 
     @cached_property
     def recipe(self) -> Recipe:
@@ -195,11 +203,17 @@ class Run:
         return opened.dataset(part)
 
     def predict(
-        self, what: Any, accept_drift: bool = False, watch: Watch | None = None, *, logits: bool = False
+        self,
+        what: Any,
+        accept_drift: bool = False,
+        watch: Watch | None = None,
+        *,
+        logits: bool = False,
+        intervals: bool = False,
     ) -> Any:
         """Predictions for files or for samples in memory, and the sample columns.
 
-        Classification gives probabilities and classes; regression gives values, standard deviations and intervals.
+        Classification gives probabilities and classes; regression gives values and standard deviations.
         `drift` is the largest share, over the columns, of values of a sample outside the range of the training data.
 
         A data frame or table (pandas, polars, pyarrow, astropy) is answered with one of the same package, a row per
@@ -211,6 +225,7 @@ class Run:
         watch          function that compares the samples and may add columns, see `Dataset` (default: a comparison with
                        the training data, whose notes become warnings)
         logits         also return the logits of the classes
+        intervals      also return the central intervals of a regression: `low_68`, `high_68`, `low_95` and `high_95`
         """
         self.assembly.objective.check_predicts()
         compared = self.assembly.compare(accept_drift, scores=True) if watch is None else None
@@ -223,6 +238,12 @@ class Run:
             names = np.asarray(self.classes)
             likely = answers["probabilities"]
             answers["class"] = np.where(np.isnan(likely).any(1), "", names[likely.argmax(1)])
+        if intervals:
+            central = getattr(self.objective, "intervals", None)
+            if central is None:
+                kind = self.objective.kind
+                raise UserError(f"`objective.kind: {kind}` has no intervals", key="objective.kind")
+            answers |= central(found.outputs)
         for note in [] if compared is None else compared.notes:
             warnings.warn(note, stacklevel=2)
         answers = {**found.samples, **answers}
@@ -230,6 +251,24 @@ class Run:
             return answers
         columns = {name: np.asarray(column) for name, column in answers.items()}
         return to_frame(flatten_columns(columns, self.assembly.objective), what, getattr(source, "rows", None))
+
+    def inputs(self, what: Any) -> ModelInputs:
+        """Inputs of `model` for files or samples in memory: tensors on the device of the model.
+
+        inputs = run.inputs(table)
+        vectors = run.model.encode(inputs.stream)                 hidden states, with gradients
+        answers = run.objective.predict(run.model, inputs)        {"probabilities": (B, classes)}, ...
+        """
+        dataset = self.assembly.samples(self.source(what))
+        ids = np.arange(len(dataset))
+        rng, objective = SampleRandom(0, -1, ids), self.objective
+        batch = prepare(dataset.batch(ids), self.assembly.tokens, objective, rng, training=False, counted=False)
+        return on_device(batch, self.device, {name: one.initial for name, one in self.assembly.carried().items()})
+
+    @property
+    def objective(self) -> Objective:
+        """Objective with its fitted state, such as the classes."""
+        return self.assembly.objective
 
     @property
     def classes(self) -> list[str]:

@@ -106,6 +106,11 @@ class Recipe:
         """All values, with defaults, as nested dicts."""
         return {section: _dump_section(getattr(self, section)) for section in SECTIONS}
 
+    def _repr_html_(self) -> str:
+        from ..notebook import recipe_as_html
+
+        return recipe_as_html(self)
+
     def to_yaml(self) -> str:
         """All values, with defaults, as YAML; the help of each key is a comment."""
         classes, _ = classes_of(self.source)

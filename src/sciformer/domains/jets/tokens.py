@@ -155,6 +155,8 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         """
         parts = [particle_column(table, name) for name in self.vector]
         lengths, like = parts[0].lengths.astype(np.int64), self.vector[0]
+        for name, part in zip(self.vector, parts):
+            check_lengths(part, lengths, name, like)
         vector = stack_columns([part.values for part in parts])
         check_finite(vector, "/".join(self.vector))
         if (wrong := vector[:, 3] < 0).any():

@@ -258,7 +258,7 @@ def _objects(name: str, cells: Sequence[Any]) -> dict[str, Any]:
         return {name: to_strings(["" if _is_none(cell) else _decode(cell) for cell in cells])}
     if all(isinstance(cell, Mapping) or hasattr(cell, "columns") for cell in filled):
         return _nested(name, cells, filled)
-    if all(np.ndim(cell) or hasattr(cell, "__len__") for cell in filled) and not any(map(_is_text, filled)):
+    if all(hasattr(cell, "__len__") and not _is_text(cell) for cell in filled):
         return {name: _arrays(name, cells)}
     kinds = sorted({type(cell).__name__ for cell in filled})
     return {name: f"objects of the types {', '.join(kinds[:4])}"}

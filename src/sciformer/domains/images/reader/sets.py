@@ -414,11 +414,15 @@ def _varying_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
         raise UserError(f"{what} must have an array for each image", key="data.image")
     channels = images[0].ndim == 3
     axes = (options.axes.removeprefix("n") or ("hwc" if channels else "hw")) if channels else "hw"
+    for number, one in enumerate(images):
+        if one.ndim != len(axes) or not one.size:
+            found = f"the shape {one.shape}" if one.size else "no pixels"
+            raise UserError(f"image {number} of {what} must have the axes {axes}, but has {found}", key="data.axes")
     sides = [dict(zip(axes, one.shape)) for one in images]
     for number, side in enumerate(sides):
-        if not min(side.values()) or side["h"] * side["w"] > options.pixels:
-            pixels = f"1 to {options.pixels:,} pixels (data.pixels)"
-            message = f"image {number} of {what} must have {pixels}, not {side['h']:,} x {side['w']:,}"
+        if side["h"] * side["w"] > options.pixels:
+            most = f"the {options.pixels:,} pixels of data.pixels"
+            message = f"image {number} of {what} has {side['h']:,} x {side['w']:,} pixels, more than {most}"
             raise UserError(message, key="data.pixels")
     columns = {"entry": np.arange(len(images)), **_array_columns(file, name, "nhw", options)}
     kinds = {one.dtype.str: f"image {number}" for number, one in reversed(list(enumerate(images)))}
