@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any, Self, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -49,8 +50,7 @@ class NotebookLine:
 
     def show(self, text: str, share: float) -> None:
         """Replace the line; `share` is the part that is done."""
-        from IPython.display import display
-
+        display = import_module("IPython.display").display
         bar = f'<progress value="{min(1.0, max(0.0, share)):.4f}"></progress> <code>{html.escape(text)}</code>'
         data = {"text/plain": text, "text/html": bar}
         if self.handle is None:

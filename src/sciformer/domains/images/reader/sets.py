@@ -344,7 +344,7 @@ def find_image_arrays(file: ArrayFile, options: ReadOptions) -> list[tuple[str, 
         name
         for name, (shape, dtype) in file.arrays.items()
         if (dtype.kind in "biuf" and (len(shape) in (3, 4) or (len(shape) == 2 and min(shape) > 1)))
-        or (dtype.kind == "O" and isinstance(file.path, MemoryFile) and has_pixels(file.path.columns[name]))
+        or (isinstance(file.path, MemoryFile) and _has_pixels(file, name))
     ]
     if not shaped:
         listed = ", ".join(f"`{name}` {stored.dtype} {stored.shape}" for name, stored in file.arrays.items())
@@ -446,6 +446,11 @@ def _unread_label_notes(file: ArrayFile, count: int) -> list[str]:
     ]
 
 
+def _has_pixels(file: ArrayFile, name: str) -> bool:
+    assert isinstance(file.path, MemoryFile)
+    return file.arrays[name].dtype.kind == "O" and has_pixels(file.path.columns[name])
+
+
 def guess_axes(shape: tuple[int, ...]) -> Axes:
     """Guess the order of the axes from the shape."""
     if len(shape) == 2:
@@ -469,7 +474,12 @@ def _array_columns(file: ArrayFile, image: str, axes: Axes, options: ReadOptions
             made["label"] = np.array([known[options.label.lower()]])
         return made
     count, part = file.arrays[image].shape[0], part_of(image)
-    entries = [name for name, stored in file.arrays.items() if stored.shape in ((count,), (count, 1))]
+    entries = [
+        name
+        for name, stored in file.arrays.items()
+        if stored.shape in ((count,), (count, 1))
+        and not (isinstance(file.path, MemoryFile) and _has_pixels(file, name))
+    ]
     mine = {name: name for name in entries if not part or part_of(name) == part}
     if part:
         mine = {without_part(name): name for name in mine}
