@@ -32,23 +32,23 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import nn as nn
-    from .api import check as check
-    from .api import compare as compare
-    from .api import embed as embed
-    from .api import evaluate as evaluate
-    from .api import export as export
-    from .api import finetune as finetune
-    from .api import generate as generate
-    from .api import import_model as import_model
-    from .api import inspect as inspect
-    from .api import new as new
-    from .api import predict as predict
-    from .api import pretrain as pretrain
-    from .api import report as report
-    from .api import translate as translate
     from .data.batch import Stream as Stream
     from .errors import Stopped as Stopped
     from .errors import UserError as UserError
+    from .interface.functions import check as check
+    from .interface.functions import compare as compare
+    from .interface.functions import embed as embed
+    from .interface.functions import evaluate as evaluate
+    from .interface.functions import export as export
+    from .interface.functions import finetune as finetune
+    from .interface.functions import generate as generate
+    from .interface.functions import import_model as import_model
+    from .interface.functions import inspect as inspect
+    from .interface.functions import new as new
+    from .interface.functions import predict as predict
+    from .interface.functions import pretrain as pretrain
+    from .interface.functions import report as report
+    from .interface.functions import translate as translate
     from .recipe import Recipe as Recipe
     from .recipe import plugin
     from .recipe.registry import register as register
@@ -68,20 +68,20 @@ PLACES = {
     "Stream": "data.batch:Stream",
     "Tokens": "tokens.base:Tokens",
     "UserError": "errors:UserError",
-    "check": "api:check",
-    "compare": "api:compare",
-    "embed": "api:embed",
-    "evaluate": "api:evaluate",
-    "export": "api:export",
-    "finetune": "api:finetune",
-    "generate": "api:generate",
-    "import_model": "api:import_model",
-    "inspect": "api:inspect",
-    "new": "api:new",
-    "predict": "api:predict",
-    "pretrain": "api:pretrain",
-    "report": "api:report",
-    "translate": "api:translate",
+    "check": "interface.functions:check",
+    "compare": "interface.functions:compare",
+    "embed": "interface.functions:embed",
+    "evaluate": "interface.functions:evaluate",
+    "export": "interface.functions:export",
+    "finetune": "interface.functions:finetune",
+    "generate": "interface.functions:generate",
+    "import_model": "interface.functions:import_model",
+    "inspect": "interface.functions:inspect",
+    "new": "interface.functions:new",
+    "predict": "interface.functions:predict",
+    "pretrain": "interface.functions:pretrain",
+    "report": "interface.functions:report",
+    "translate": "interface.functions:translate",
     "check_tokens": "testing:check_tokens",
     "load_plugin": "recipe.plugin:load",
     "register": "recipe.registry:register",

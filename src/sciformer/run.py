@@ -80,7 +80,7 @@ class Run:
         return f"Run({str(self.path)!r})"
 
     def _repr_html_(self) -> str:
-        from .notebook import run_as_html
+        from .interface.notebook import run_as_html
 
         return run_as_html(self)
 

@@ -107,7 +107,7 @@ class Recipe:
         return {section: _dump_section(getattr(self, section)) for section in SECTIONS}
 
     def _repr_html_(self) -> str:
-        from ..notebook import recipe_as_html
+        from ..interface.notebook import recipe_as_html
 
         return recipe_as_html(self)
 

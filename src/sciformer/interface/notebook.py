@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .recipe import Recipe
-    from .run import Run
+    from ..recipe import Recipe
+    from ..run import Run
 
 WIDTH, HEIGHT = 320, 110  # of the loss curve, in pixels
 MAX_POINTS = 400  # points of a curve
@@ -19,7 +19,7 @@ NAMES = {"loss": "training", "valid_loss": "validation"}
 
 def run_as_html(run: Run) -> str:
     """Scores of the best model, size, and loss curve of a run; every string is escaped."""
-    from .errors import UserError
+    from ..errors import UserError
 
     try:
         scores = dict(run.scores)
@@ -41,7 +41,7 @@ def run_as_html(run: Run) -> str:
 
 def recipe_as_html(recipe: Recipe) -> str:
     """Recipe as YAML, without the help of its keys."""
-    from .recipe import document
+    from ..recipe import document
 
     values = {name: section for name, section in recipe.to_dict().items() if section}
     text = document.write(values, lambda keys: "")

@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import UserError
-from .recipe import Recipe
-from .run import Run, train
+from ..errors import UserError
+from ..recipe import Recipe
+from ..run import Run, train
 
 if TYPE_CHECKING:
-    from .checks.check import Checked
-    from .comparison.statistics import Comparison
-    from .evaluation.embed import Embedded
-    from .evaluation.evaluate import Evaluation
-    from .recipe.plugin import Plugin
+    from ..checks.check import Checked
+    from ..comparison.statistics import Comparison
+    from ..evaluation.embed import Embedded
+    from ..evaluation.evaluate import Evaluation
+    from ..recipe.plugin import Plugin
 
 AnyRun = Run | str | Path
 AnyRecipe = Recipe | str | Path
@@ -91,7 +91,7 @@ def embed(
     unit     scale vectors to length 1
     stream   stream of tokens to pool (default: the stream of the objective)
     """
-    from .evaluation.embed import embed as embed_samples
+    from ..evaluation.embed import embed as embed_samples
 
     return embed_samples(_run(run), what, pool, unit, stream=stream, accept_drift=accept_drift)
 
@@ -118,7 +118,7 @@ def generate(
     beam          number of hypotheses of a beam search (default: 1, which means sampling)
     seed          seed of the random numbers (default: a new seed in each call)
     """
-    from .generation.generate import generate as generate_text
+    from ..generation.generate import generate as generate_text
 
     choices: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     return "".join(generate_text(_run(run), prompt, length, stop=stop, beam=beam, seed=seed, **choices))
@@ -130,7 +130,7 @@ def translate(run: AnyRun, texts: Sequence[str], *, beam: int | None = None, pen
     beam      number of hypotheses (default: `objective.beam` of the recipe)
     penalty   length penalty (default: `objective.penalty` of the recipe)
     """
-    from .generation.translate import translate as translate_lines
+    from ..generation.translate import translate as translate_lines
 
     if isinstance(texts, str):
         raise UserError("the texts to translate must be a list of strings, not a string", hint="Write [text].")
@@ -151,7 +151,7 @@ def new(
     changes     recipe keys to use as they are; the other keys are guessed around them
     overwrite   replace an existing recipe
     """
-    from .recipe.new import new as write_recipe
+    from ..recipe.new import new as write_recipe
 
     return write_recipe(kind, files, out, changes=changes, overwrite=overwrite)
 
@@ -171,7 +171,7 @@ def check(
     deep      check all samples (default: only the first 2048 of each part)
     plugins   loaded plugins, whose tokens are tested
     """
-    from .checks.check import check as check_recipe
+    from ..checks.check import check as check_recipe
 
     if data is None:
         return check_recipe(recipe, plugins, deep)
@@ -204,7 +204,7 @@ def compare(
     show     print the progress of each run
     report   also write the report of each run
     """
-    from .comparison.compare import compare as compare_recipes
+    from ..comparison.compare import compare as compare_recipes
 
     if isinstance(recipes, (str, Path, Recipe)):
         raise UserError("the recipes to compare must be a list", hint="Write [first, second].")
@@ -220,7 +220,7 @@ def inspect(run: AnyRun, out: str | Path | None = None, *, samples: int = 3, par
     samples   number of samples to draw
     part      part of the data (default: test, else valid)
     """
-    from .inspection.report.figures import inspect_run
+    from ..inspection.report.figures import inspect_run
 
     opened = _run(run)
     return inspect_run(opened, opened.path / "inspect" if out is None else out, samples, part)
@@ -237,7 +237,7 @@ def export(run: AnyRun, out: str | Path, format: str = "", *, overwrite: bool = 
     format      huggingface or onnx (default: the first that the tokens of the run have)
     overwrite   replace an earlier export in the folder
     """
-    from .interop.export import export_model
+    from ..interop.export import export_model
 
     return export_model(_run(run), out, format, overwrite)
 
@@ -247,6 +247,6 @@ def import_model(source: str | Path, run: str | Path, changes: Mapping[str, Any]
 
     changes   changes of the recipe, such as {"model.heads": 8}
     """
-    from .interop.importing import import_model as import_as_run
+    from ..interop.importing import import_model as import_as_run
 
     return import_as_run(source, run, changes)
