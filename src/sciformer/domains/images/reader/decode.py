@@ -1,4 +1,4 @@
-"""Decode picture files with Pillow, and resize images to a common shape."""
+"""Decoding of picture files with Pillow, and resizing of images to a common shape."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _cover_box(shape: tuple[int, int], wanted: tuple[int, int]) -> tuple[float, 
 
 
 def _resize(image: Array, wanted: tuple[int, int]) -> Array:
-    """Scale (antialiased) and crop the centre: (..., h, w, c) -> (..., H, W, c)."""
+    """Resize with antialiasing and crop the centre: (..., h, w, c) -> (..., H, W, c)."""
     top, left, height, width = _cover_box((image.shape[-3], image.shape[-2]), wanted)
     down = _triangle_weights(image.shape[-3], top, height, wanted[0])
     aside = _triangle_weights(image.shape[-2], left, width, wanted[1])
@@ -105,8 +105,8 @@ class ImageHeader(NamedTuple):
 
     size      bytes of the file
     digest    hash of the file, to find duplicates
-    reduced   whether Pillow reads only 8 of 16 bits for each colour
-    animated  whether the picture is an animation, of which only the first frame is read
+    reduced   whether Pillow reads only 8 of 16 bits of each colour
+    animated  whether the picture is an animation; only its first frame is read
     cards     keywords of a FITS header
     """
 
@@ -255,7 +255,7 @@ def _is_complete(image: Any, file: IO[bytes], size: int) -> bool:
 
 
 def file_digest(file: IO[bytes], size: int) -> int:
-    """Hash of the size and bytes of a file; of a large file only both ends are read."""
+    """Hash of the size and bytes of a file, of a large file only of both ends."""
     file.seek(0)
     hashed = hashlib.blake2b(str(size).encode(), digest_size=8)
     hashed.update(file.read(2 * DIGEST_BYTES if size <= 2 * DIGEST_BYTES else DIGEST_BYTES))

@@ -102,7 +102,7 @@ class ImageFiles(FileSet):
         return ReadOptions(self.image, self.label, self.axes, self.pixels, deep, words, self.channels)
 
     def scan(self, plan: ReadOptions, log: Any, notes: list[str]) -> dict[str, list[ImageSet]]:  # type: ignore[override]
-        """Find the images of each part, by keys, folders and names of arrays."""
+        """Find the images of each part: by recipe key, folder name or array name."""
         given = self.named()
         sets: dict[str, list[ImageSet]] = {}
         for part, names in given.items():
@@ -178,7 +178,7 @@ class ImageFiles(FileSet):
     def _gather(
         self, plan: ReadOptions, names: Sequence[str | Path], notes: list[str], part: str = "", log: Any = None
     ) -> list[tuple[str, ImageSet]]:
-        """Find the images in files; unreadable files are errors or notes (`bad_files`)."""
+        """Find the images in files; `bad_files` decides about unreadable files."""
         listed: list[str] = []
         entries = list_image_files(names, listed)
         if log is not None and len(entries) > 1000:
