@@ -145,7 +145,7 @@ def convert_weights(tensors: dict[str, Tensor], names: WeightNames, found: Image
     places, token = tensors[names.places].flatten(0, -2), tensors[names.token].flatten()
     count = found.places[0] * found.places[1]
     if len(places) not in (count, count + 1):
-        fits = f"but the image size in {config.where} needs {count} or {count + 1}"
+        fits = f"but the image size in {config.where} needs {count} or {count + 1} positions"
         raise config.error(f"the weight `{names.places}` has {len(places)} positions, {fits}")
     own = places[0] if len(places) > count else torch.zeros_like(token)  # no position for the class token
     tensors[names.places] = places[-count:]
