@@ -21,7 +21,7 @@ RESAMPLING_AUGMENTATIONS = ("crop", "rotate", "shift")  # augmentations that int
 
 
 class Augmentation:
-    """Random augmentations of images, as set in the recipe section of `Patches`."""
+    """Random augmentations of images, set by the recipe keys of `Patches`."""
 
     def __init__(self, section: Patches) -> None:
         self.section, self.augment = section, section.augment
@@ -167,7 +167,10 @@ def resample(images: Array, centre: Array, zoom: Array, angle: Array | None = No
 
 
 def _neighbour_pixels(line: Array, size: int, periodic: bool, exact: Any) -> tuple[Array, Array, Array]:
-    """Two neighbouring pixels of each position on a line, and the second's weight."""
+    """Pixel indices and weights for linear interpolation at positions on a line.
+
+    Returns the pixels below and above each position, and the weight of the pixel above.
+    """
     low = np.floor(line + 1e-5)  # integer positions need no interpolation
     part = np.maximum(line - low, 0).astype(exact)
     index = low.astype(np.int64)

@@ -39,7 +39,7 @@ class ImageColumn:
         return len(self.shapes)
 
     def groups(self) -> Iterator[tuple[Array, Array]]:
-        """Yield row numbers and images (n, height, width, channels), shape by shape."""
+        """Yield row numbers and images (n, height, width, channels) for each shape."""
         if self.one_shape:
             yield np.arange(len(self)), self.values
             return

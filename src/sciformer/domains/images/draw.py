@@ -1,4 +1,4 @@
-"""Draw images in grey or colour, with weights as an overlay, or side by side."""
+"""Drawing of images in grey or colour, with an overlay of weights, or side by side."""
 
 from __future__ import annotations
 

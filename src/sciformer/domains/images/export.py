@@ -23,7 +23,7 @@ STRETCH_MODULES = {
 
 
 class ImagePreprocessing(Preprocessing):
-    """Cut images of one size into normalised patches, in PyTorch.
+    """Preprocessing of images of one size into normalised patches, in PyTorch.
 
     The result is the same as with `Patches.tokenize` and `Patches.normalise`.
     """

@@ -252,7 +252,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return np.broadcast_to(self.shape[:2], (len(stream), 2))
 
     def pictures(self, stream: Stream) -> list[tuple[Array, Array]]:
-        """List row numbers and images (n, height, width, channels), size by size."""
+        """List row numbers and images (n, height, width, channels) for each image size."""
         sizes, found = self._sizes(stream), []
         for rows in group_equal_rows(sizes):
             height, width = sizes[rows[0]]

@@ -51,7 +51,7 @@ KINEMATIC_FEATURES: dict[str, Callable[[Kinematics], Array]] = {
 
 
 class Feature(BaseModel):
-    """One feature of a particle: clip((x - centre) scale)."""
+    """Feature of a particle, standardised as clip((x - centre) scale)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -120,7 +120,7 @@ FEATURE_SETS: dict[str, list[Feature]] = {
 def standardise_features(values: Array, features: Sequence[Feature], learned: Mapping[str, Any]) -> Array:
     """Standardise features (T, F) in place: clip((x - centre) scale).
 
-    learned    centres and scales fitted to the training data, for features whose own are null
+    learned    centres and scales fitted to the training data, for features with null centre and scale
     """
     for place, feature in enumerate(features):
         column = values[:, place]
@@ -162,8 +162,8 @@ def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
 def relative_kinematics(vector: Array, jet: Array) -> Array:
     """ln(pT / jet pT), deta and dphi (T, 3) of particles (T, 4).
 
-    `jet` (T, 4) holds pT, eta, phi and E of the jet of each particle. deta has the sign of the jet's eta, as
-    in JetClass: a positive deta is farther forward than the jet.
+    `jet` (T, 4) holds pT, eta, phi and E of the jet of each particle. As in JetClass, deta is multiplied by the sign of
+    the jet's eta, so that particles with a positive deta are farther forward than the jet.
     """
     px, py, pz = vector.T[:3].astype(np.float64)
     pt = np.hypot(px, py)

@@ -33,7 +33,7 @@ class Rejection(NamedTuple):
 
     @property
     def cut(self) -> float:
-        """The cut as a value of p_S / (p_S + p_B)."""
+        """Cut as a value of the discriminant p_S / (p_S + p_B)."""
         return float(1 / (1 + np.exp(-np.clip(self.odds, -700, 700))))
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ def sculpting(values: Floats, passes: NDArray[np.bool_]) -> Sculpting:
 
         D = ½ Σ p log₂(p / m) + ½ Σ q log₂(q / m),   m = (p + q) / 2
 
-    values   (n,) of all background samples
+    values   (n,) values of the column for all background samples
     passes   (n,) mask of the samples that pass the cut
 
     Bins have equal widths between the quantiles 0.5 % and 99.5 %; samples outside count in the outermost bins. Even a

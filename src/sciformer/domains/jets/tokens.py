@@ -53,9 +53,9 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     """Particles of jets in order of falling pT, with features and pair features.
 
     Columns of particles are lists, columns of jets are numbers. If `plane` or `jet` is missing in the data, it is
-    computed from the sum of the particles. deta has the sign of the jet's pseudorapidity, as in JetClass (arXiv
-    2202.03772). If an objective hides particles, the jet is the sum of the visible particles, and the only trace of a
-    hidden particle is its rank in pT, given by the order.
+    computed from the sum of the particles. As in JetClass (arXiv 2202.03772), deta is multiplied by the sign of the
+    jet's pseudorapidity. If an objective hides particles, the jet is the sum of the visible particles, and the model
+    knows only the rank in pT of a hidden particle.
     """
 
     hides: ClassVar[tuple[str, ...]] = ("vector", "type")
@@ -75,8 +75,9 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     types: tuple[str, ...] = tuple(f"part_{name}" for name in TYPE_SYMBOLS)
     """Columns of particle types, 1 for particles of the type; used in plots and as target for hidden particles."""
     features: FeatureSetName | list[Feature] = "full"
-    """Input features: kin (7, from momenta), kinpid (13, with charge and type), full (17, with impact parameters;
-    default), or a list of names and of {name, column, formula, centre, scale, clip} for clip((x - centre) scale)."""
+    """Input features (default: full): kin (7, from momenta), kinpid (13, also charge and type), full (17, also impact
+    parameters), or a list of features. A feature is a name or {name, column, formula, centre, scale, clip}, with the
+    standardisation clip((x - centre) scale)."""
     max_tokens: int = Field(default=128, ge=1)
     """Maximum number of particles per jet, the highest pT first (default: 128)."""
     at: Literal["plane", "vector"] = "plane"

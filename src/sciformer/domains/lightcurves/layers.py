@@ -82,7 +82,10 @@ class ObservationReadout(Readout):
         self.spread = nn.Linear(dim, size) if gaussian else None
 
     def gaussian(self, hidden: Tensor) -> Gaussian:
-        """Mean and standard deviation (..., P); the latter is 0 if not predicted."""
+        """Mean and standard deviation (..., P) of the P values of a token.
+
+        The standard deviation is 0 if `gaussian` is false.
+        """
         mean = self.mean(hidden).float()
         if self.spread is None:
             return Gaussian(mean, torch.zeros_like(mean))

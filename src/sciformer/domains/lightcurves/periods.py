@@ -170,7 +170,7 @@ class PeriodSearch:
     oversampling: float = 3.0
 
     def grid(self, span: float) -> tuple[float, int, int]:
-        """Step, first and stop of the frequencies k step, first <= k < stop."""
+        """Frequency grid k step with first <= k < stop, as (step, first, stop)."""
         step = 1 / (self.oversampling * span)
         stop = int(1 / (self.shortest * step)) + 1
         if stop > MAX_FREQUENCIES:
@@ -273,7 +273,7 @@ def periodogram(time: Array, value: Array, error: Array | None = None, search: P
 
 
 def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Array:
-    """Indices of the highest maxima, highest first, at distances above `apart`."""
+    """Indices of the highest maxima at distances above `apart`, highest first."""
     padded = np.concatenate([[-1], power, [-1]])
     inner = np.flatnonzero((power >= padded[:-2]) & (power > padded[2:]))
     if len(inner) > (most := 40 * number):
@@ -359,7 +359,10 @@ def _refine_frequencies(time: Array, z: Array, w: Array, frequency: Array, step:
 
 
 def _times_of_maximum(time: Array, z: Array, w: Array, frequency: Array, number: int) -> Array:
-    """Times of maximum of the series folded at each frequency, half a cycle around 0."""
+    """Times of maximum of the series, folded at each frequency.
+
+    The times are within half a cycle of 0.
+    """
     amplitudes, _ = fit_harmonics(time, z, w, frequency, number)
     phase = np.arange(-64, 64) / 128
     turn = np.exp(-2j * np.pi * np.outer(np.arange(1, number + 1), phase))

@@ -463,7 +463,7 @@ NAME_SEPARATOR = re.compile(r"([/.]|[-_](?!(?<=[._/-][a-z]{2}[-_])[A-Z]{2}(?![A-
 
 
 class NamePattern(NamedTuple):
-    """Pattern of file names that differ in one word.
+    """Pattern of file names with one differing word.
 
     values   values of the word, such as en and de
     names    file names with `{}` in place of the word

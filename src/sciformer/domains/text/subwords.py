@@ -109,7 +109,7 @@ class Subwords(Coder):
         return made
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """Encode texts that are already split into words; each word on its own.
+        """Encode texts given as lists of words, each word on its own.
 
         A word has no token if nothing is left of it after normalisation.
         """
@@ -134,7 +134,7 @@ class Subwords(Coder):
 
     @cached_property
     def onward(self) -> Any:
-        """Tokenizer for the later parts of a text, which adds no space at the start."""
+        """Tokenizer without a space at the start, for the later parts of a long text."""
         rules = json.loads(self.text)
         steps = (rules.get("normalizer") or {}).get("normalizers", [])
         steps[:] = [step for step in steps if step["type"] != "Prepend" and step.get("pattern") != PREFIX_SPACE_PATTERN]
@@ -160,7 +160,7 @@ class Subwords(Coder):
     def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
         """Subwords without space marks.
 
-        Subwords after the first of a word begin with `·`, or with the `##` of WordPiece.
+        Later subwords of a word begin with `·`, or with the `##` of WordPiece.
         """
         special = {*self.specials.values(), *self.names}
         found = []

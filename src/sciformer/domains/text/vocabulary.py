@@ -52,7 +52,7 @@ class Coder:
         raise NotImplementedError
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """Encode texts that are already split into words."""
+        """Encode texts given as lists of words."""
         raise NotImplementedError
 
     def decode(self, ids: Array) -> str:

@@ -101,7 +101,7 @@ def side_or_sides(height: int, width: int) -> int | list[int]:
 
 
 def canonical_names(tensors: dict[str, Tensor], notes: list[str]) -> dict[str, Tensor]:
-    """Rename weights of any version of `transformers` to the names in `HUGGINGFACE`."""
+    """Rename Hugging Face weights of later versions to the names of the first version."""
     found = tensors
     for pattern, name in RENAMED_WEIGHTS.items():
         found = {re.sub(pattern, name, old): tensor for old, tensor in found.items()}

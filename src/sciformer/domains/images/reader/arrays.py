@@ -51,7 +51,7 @@ Contents = tuple[dict[str, StoredArray], dict[str, Any]]
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """File of arrays: their names, shapes and dtypes, and the header keywords."""
+    """Array file: names, shapes and dtypes of its arrays, and header keywords."""
 
     path: Path
     form: str

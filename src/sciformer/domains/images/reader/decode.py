@@ -176,7 +176,7 @@ def decode_image(path: Path, pixels: int, fit: Resizer | None = None) -> Array:
 
 
 def _plain(image: Any) -> Any:
-    """Convert a picture to one of the modes in `PILLOW_MODES`."""
+    """Convert a picture to a supported Pillow mode."""
     target = PILLOW_MODES[image.mode][0]
     return image.convert(target) if target and image.mode != target else image
 
@@ -255,7 +255,10 @@ def _is_complete(image: Any, file: IO[bytes], size: int) -> bool:
 
 
 def file_digest(file: IO[bytes], size: int) -> int:
-    """Hash of the size and bytes of a file, of a large file only of both ends."""
+    """Hash of the size and the bytes of a file.
+
+    Only both ends of a large file are read.
+    """
     file.seek(0)
     hashed = hashlib.blake2b(str(size).encode(), digest_size=8)
     hashed.update(file.read(2 * DIGEST_BYTES if size <= 2 * DIGEST_BYTES else DIGEST_BYTES))

@@ -178,7 +178,7 @@ def find_label_column(columns: Collection[str], given: str, what: str) -> str:
 
 
 def lists_images(path: Path) -> bool:
-    """Whether a table has a column of image files whose first file exists."""
+    """Whether a table lists image files, judged by column names and the first file."""
     try:
         columns = _table_columns(path)
     except UserError:

@@ -147,7 +147,10 @@ def _by_set(which: Array, rows: Array) -> Piece:
 
 
 def _mixed_pieces(sets: Sequence[ImageSet], rows: Sequence[Array], piece: int) -> list[Piece]:
-    """Divide all sets into pieces of random picture files and runs of array rows."""
+    """Divide the images of all sets into mixed pieces, for training.
+
+    A piece has random picture files and runs of neighbouring rows of arrays.
+    """
     total = sum(len(some) for some in rows)
     count = -(-total // piece)
     if count <= 1:

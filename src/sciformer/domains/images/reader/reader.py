@@ -138,7 +138,7 @@ class ImageFiles(FileSet):
         return form
 
     def groups(self, scans: Sequence[Any], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
-        """Keep identical images in the same part."""
+        """Groups of identical images, to keep each group in one part."""
         for name in filter(None, (split.by, split.stratify, LABEL if self.labels_per_class else "")):
             _require_column(name, scans)
         by, strata = super().groups(scans, split, notes)

@@ -56,7 +56,7 @@ class BadFiles(list[tuple[str, UserError]]):
     """List of unreadable files, with name and error."""
 
     def reasons(self) -> list[str]:
-        """Lines with name and error of the first `MAX_LISTED_FILES` files."""
+        """Lines of text with name and error of the first unreadable files."""
         return [f"{name}: {error.message.removeprefix(f'{name} ')}" for name, error in self[:MAX_LISTED_FILES]]
 
     def notes(self) -> list[str]:
@@ -65,7 +65,7 @@ class BadFiles(list[tuple[str, UserError]]):
         return [f"left out {reason.rstrip('.')}." for reason in self.reasons()] + rest
 
     def error(self, total: int, training: bool = True) -> UserError:
-        """Error that lists the unreadable files; for a single file, its own error."""
+        """Error with a list of the unreadable files; for a single file, its own error."""
         if len(self) == 1:
             ((_, error),) = self
             hint = "Or skip unreadable files: --data.bad_files skip" if training else "Or predict without this file."
@@ -80,7 +80,7 @@ class BadFiles(list[tuple[str, UserError]]):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ImageSet(Scan):
-    """Images with known shapes: files with one image each, or an array in `path`.
+    """Set of images with known shapes: files with one image each, or an array file.
 
     shapes    (n, 3) height, width and channels of each image
     dtype     type of the pixels
@@ -103,7 +103,7 @@ class ImageSet(Scan):
 
     @classmethod
     def of(cls, path: Path, columns: dict[str, Array], shapes: Array, **more: Any) -> ImageSet:
-        """Make an image set without dropped images."""
+        """Make an image set with all its images in use."""
         rows = np.arange(len(shapes))
         return cls(path, "", len(rows), rows, rows, dict(columns), shapes=shapes, **more)
 
@@ -196,7 +196,7 @@ def is_missing(column: Array) -> Array:
 
 
 def gather_image_sets(entries: Sequence[ImageFile], options: ReadOptions, bad: BadFiles) -> list[tuple[str, ImageSet]]:
-    """Group files into (part, image set); add unreadable files to `bad`."""
+    """Group files into image sets, as (part, set); add unreadable files to `bad`."""
     arrays = sum(not is_table(entry.path) and not is_picture(entry.path) for entry in entries)
     options = replace(options, alone=arrays > 1)
     made: list[tuple[str, ImageSet]] = []
@@ -421,7 +421,7 @@ def guess_axes(shape: tuple[int, ...]) -> Axes:
 
 
 def _array_columns(file: ArrayFile, image: str, axes: Axes, options: ReadOptions) -> dict[str, Array]:
-    """Arrays with one entry for each image, or header keywords of a single image."""
+    """Columns of an image array: arrays with an entry per image, or header keywords."""
     if "n" not in axes:
         known = {name.lower(): value for name, value in reversed(file.header.items())}
         made = {name: np.array([known[name.lower()]]) for name in options.wanted if name.lower() in known}

@@ -158,9 +158,9 @@ def _draw_masses(made: Prongs, rng: np.random.Generator) -> None:
 
 @lru_cache(maxsize=2)
 def _decay_cosine_shares(kind: str) -> tuple[Floats, Floats]:
-    """Cumulative distribution of the decay cosine c.
+    """Cumulative distribution of the cosine c of the decay angle.
 
-    Transverse bosons: 1 + c^2. W from a top quark: 70 % longitudinal, 30 % left-handed.
+    The density of transverse bosons is 1 + c^2. W bosons from top quarks are 70 % longitudinal and 30 % left-handed.
     """
     c = np.linspace(-1, 1, 401)
     share = 1 + c**2 if kind == "transverse" else 0.7 * 1.5 * (1 - c**2) / 2 + 0.3 * 0.375 * (1 - c) ** 2

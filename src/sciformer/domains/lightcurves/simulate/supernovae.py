@@ -97,7 +97,10 @@ def supernovae(label: Array, rng: np.random.Generator, bands: tuple[str, ...], u
 def draw_candidates(
     label: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str
 ) -> tuple[dict[str, Array | Lists], Array]:
-    """Draw candidates of the classes `label`; also return a mask of enough detections."""
+    """Draw candidates of the classes `label`.
+
+    Also returns a mask of the candidates with enough detections.
+    """
     n = len(label)
     depth = rng.uniform(19.6, 21.5, n)
     mean, spread = _of_class(PEAK_MAGNITUDES, label).T

@@ -32,7 +32,7 @@ TOKEN_ROLES = {"padding": "pad_token", "unknown": "unk_token", "mask": "mask_tok
 
 @dataclass
 class ForeignModel:
-    """Configuration, weights and tokenizer of a model of others, before conversion."""
+    """Language model as read from its files: configuration, weights and tokenizer."""
 
     name: str
     config: Config

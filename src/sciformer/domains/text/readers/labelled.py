@@ -150,7 +150,7 @@ class Lines(Parts):
         if names is None:
             return self._guessed(rows, path), rows, lines
         if double := [name for place, name in enumerate(names) if name in names[:place]]:
-            raise UserError(f"{path} has two columns named {double[0]!r}", file=path)
+            raise UserError(f"{path} has two columns named {double[0]!r}", hint="Rename one of them.", file=path)
         text, label = self._text_and_label(names, path)
         new = {name: f"{name}_" for name in ("text", "label") if name not in (text, label)}
         new |= {text: "text"} | ({label: "label"} if label else {})

@@ -92,7 +92,7 @@ class Parallel(Parts):
         return names or find_files(names, self.what)
 
     def _fill_mark(self, name: str) -> dict[str, str]:
-        """File name of each column, in place of `{}`; {"": name} for a name without `{}`."""
+        """File name of each column from a name with `{}`; otherwise {"": name}."""
         marked = COLUMN_MARK in name
         return {column: name.replace(COLUMN_MARK, column) for column in self.columns} if marked else {"": name}
 
@@ -163,7 +163,7 @@ def _concatenate_columns(tables: Sequence[TextColumns]) -> TextColumns:
 
 
 def _split_column_name(path: Path, columns: Sequence[str]) -> tuple[str, str]:
-    """File name with `{}` in place of the column, and the column; "" without column."""
+    """File name with `{}` in place of the column, and the column or an empty string."""
     parts = re.split(r"([._-])", path.name)
     found = [number for number, part in enumerate(parts) if part in columns]
     if not found:

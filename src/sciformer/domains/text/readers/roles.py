@@ -56,7 +56,7 @@ def find_header(rows: Sequence[Sequence[str]], given: Collection[str] = ()) -> l
 
     A row is a header line if one of its cells is a preferred name of a text or label, or in `given`. Otherwise all its
     cells must be short and must not occur again in their columns, and one cell must be a usual name, a single word
-    above texts, or a word above numbers.
+    above texts, or any text above numbers.
     """
     cells = [cell.strip().lstrip("#").strip() for cell in rows[0]] if rows else []
     if not all(cells) or len(set(cells)) < len(cells):

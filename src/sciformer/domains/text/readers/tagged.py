@@ -75,7 +75,7 @@ class Columns(Parts):
     columns."""
 
     def open(self, log: Any = None) -> Splits:
-        """Split the training files; learn their tags and their rule for words in text."""
+        """Split the training files; learn the tags, and the rule to split text into words."""
         found = super().open(log)
         table = found.sources["train"].load(0)
         words, tags = (table[name].values.tolist() for name in ("words", "tags"))  # type: ignore[union-attr]
@@ -88,7 +88,7 @@ class Columns(Parts):
         return strings(["\n".join(words.values[a:b]) for a, b in zip(stops - words.lengths, stops)])
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        """Sentences of files of words and tags in columns."""
+        """Read the sentences of files with words and tags in columns."""
         return self._table({path: self._tagged(path, training) for path in find_files(names, self.what)})
 
     def read(self, files: Sequence[str | Path]) -> Source:
