@@ -99,9 +99,9 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     cos of the phase, of half and twice the phase, ln(period) and power. Periods are found once, from all values of the
     whole series, and augmentations do not change them. Not for objectives that hide values (default: 0)."""
     shortest: float = Field(default=0.05, gt=0)
-    """Shortest period of the search, in units of the column `time` (default: 0.05)."""
+    """Shortest period of the period search, in units of the column `time` (default: 0.05)."""
     longest: float | None = Field(default=None, gt=0)
-    """Longest period of the search, in units of the column `time` (default: the span of the series)."""
+    """Longest period of the period search, in units of the column `time` (default: the span of the series)."""
     magnitudes: bool = False
     """Whether values are magnitudes; plots then show small values on top (default: false)."""
     augment: tuple[Literal["noise", "thin"], ...] = ()
@@ -394,7 +394,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return found
 
     def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
-        """Value and error of another, visible measurement of the same series."""
+        """Draw value and error of another visible measurement of the same series."""
         choice = np.where(tokens, rng.uniform("drawn", stream.lengths), np.nan)
         return {**self.mask_out(stream, tokens), "drawn": choice}
 
@@ -566,7 +566,7 @@ def _band_numbers(names: Array, known: Sequence[str]) -> Array:
 
 
 def _extra_statistics(name: str, column: Array) -> dict[str, Any]:
-    """Mean and deviation of a numeric column, or the values of a column of names."""
+    """Mean and deviation of a column of numbers, or distinct names of a text column."""
     if column.dtype.kind in "biuf":
         values = column[np.isfinite(column.astype(np.float64))].astype(np.float64)
         mean, deviation = (float(values.mean()), float(values.std())) if len(values) else (0.0, 1.0)
