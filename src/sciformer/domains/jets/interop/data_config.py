@@ -202,7 +202,7 @@ class Translation:
     # Columns and formulas
 
     def column(self, name: Any, where: str) -> str:
-        """Column name in the recipe, also of a new variable; "" if not translatable."""
+        """Name of a column or new variable in the recipe; "" if not translatable."""
         name = str(name)
         if name not in self.new or self.new[name] == name:
             return self.file_name(name)
@@ -227,7 +227,7 @@ class Translation:
         return text
 
     def formula(self, text: Any, where: str, why: str = "") -> str:
-        """Translate a formula and its columns; otherwise add a note and return ""."""
+        """Translate a formula and its columns; if impossible, add a note and return ""."""
         try:
             made = translate_formula(text)
             for name in column_names(text):
@@ -380,7 +380,7 @@ class Translation:
     def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, FeatureScaling]]:
         """Names and standardisations of input variables.
 
-        plain   the variables are used unscaled: note standardisations, which are not applied
+        plain   whether the variables are used as they are; a standardisation in the file is then noted as not applied
         """
         found = []
         for one in as_list((group or {}).get("vars")):
@@ -484,7 +484,7 @@ def as_mapping(value: Any, where: str) -> dict[str, Any]:
 
 
 def _feature_key(feature: Feature) -> Any:
-    """Values that are equal for features with the same definition."""
+    """Definition of a feature, to compare it with others."""
     what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
     return what, feature.centre, feature.scale, feature.clip
 
@@ -514,7 +514,7 @@ def column_names(text: Any) -> list[str]:
 
 
 def expand_formula(text: Any, new: Mapping[str, Any]) -> str:
-    """Substitute variables of `new` until only columns of the files are left."""
+    """Replace new variables in a formula by their definitions, down to file columns."""
     return _unparse(_ExpandNames(new, ()).visit(_parse(text)))
 
 
@@ -538,7 +538,7 @@ def _parse(text: Any) -> ast.expr:
 
 
 class _SimplifyCalls(ast.NodeTransformer):
-    """Remove module names (np.log becomes log), replace functions such as np.add by +."""
+    """Replace np.log by log, and functions such as np.add by operators."""
 
     def visit_Call(self, node: ast.Call) -> Any:
         name = _function_name(node.func)
