@@ -1,4 +1,4 @@
-"""Drawing of images in grey or colour, with an overlay of weights, or side by side."""
+"""Drawing of images in grey or colour, with an overlay of weights or side by side."""
 
 from __future__ import annotations
 
