@@ -1,4 +1,4 @@
-"""Random augmentations of images that keep the label."""
+"""Random augmentations of images, with unchanged labels."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def mixes_tokens(self) -> bool:
-        """Whether the embedding is a convolution that mixes neighbouring patches."""
+        """Whether the embedding is a convolution across neighbouring patches."""
         return self.embed == "convolution"
 
     @property

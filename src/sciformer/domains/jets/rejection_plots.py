@@ -34,7 +34,7 @@ COLOURS = ("#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#ddaa33", "#4
 def rejection_figures(
     objective: Discriminate, outputs: Mapping[str, Array], samples: Mapping[str, Array]
 ) -> dict[str, Callable[[], Figure]]:
-    """Functions that draw the figures, by caption; empty if no background is set."""
+    """Drawing functions of the figures, by caption; empty if no background is set."""
     if not objective.signals:
         return {}
     pair, place = (outputs["probabilities"], outputs["label"]), objective.classes.index

@@ -245,7 +245,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return ParticleReadout(dim, len(self.types) + 1)
 
     def maskable(self, stream: Stream) -> Array:
-        """Mask of particles that may be hidden: all except the only particle of a jet."""
+        """Mask of maskable particles: all except the only particle of a jet."""
         return np.repeat(stream.lengths > 1, stream.lengths)
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:

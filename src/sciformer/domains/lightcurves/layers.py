@@ -40,7 +40,7 @@ class ObservationEmbedding(nn.Module):
 
 
 class ObservationTrace(nn.Module):
-    """Embedding of the band and time of a hidden observation, which stay visible.
+    """Embedding of the visible band and time of a hidden observation.
 
     since  index of the feature «time since the previous observation»; None without this feature
     """

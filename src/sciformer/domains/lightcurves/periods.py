@@ -38,7 +38,7 @@ def period_search(tokens: Observations, cadence: float | None = None) -> PeriodS
 
 
 def refuse_hidden_values(number: int) -> None:
-    """Refuse `tokens.periods` with objectives that hide values."""
+    """Refuse `tokens.periods` for objectives with hidden values."""
     if number:
         raise UserError(
             f"tokens.periods: {number} cannot be used with an objective that hides values, because periods are found "

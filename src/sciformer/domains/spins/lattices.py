@@ -305,7 +305,7 @@ def _random_bits(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np
 
 
 def _threshold(probability: Floats) -> NDArray[np.uint32]:
-    """Integer t so that a random 32-bit integer is below t with this probability."""
+    """Thresholds for random 32-bit integers, from the probability to be below."""
     return np.minimum(np.rint(probability * 2.0**32), 2.0**32 - 1).astype(np.uint32)
 
 
@@ -322,7 +322,7 @@ def _chains_first(state: Spins, shape: tuple[int, ...]) -> Spins:
 
 
 def check_temperatures(temperatures: ArrayLike) -> Floats:
-    """Convert temperatures to float64; refuse values that are not positive and finite."""
+    """Convert temperatures to float64; refuse zero, negative and non-finite values."""
     heat = np.asarray(temperatures, np.float64)
     wrong = heat[~((heat > 0) & np.isfinite(heat))]
     if wrong.size:

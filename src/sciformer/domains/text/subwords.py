@@ -89,7 +89,7 @@ class Subwords(Coder):
 
     @cached_property
     def writable(self) -> Array:
-        """Mask (size,) of ids that are text: in use, and not special tokens."""
+        """Mask (size,) of the ids of text: in use, and not special tokens."""
         found = np.zeros(self.size, bool)
         found[list(self.numbers.values())] = True
         found[[*self.specials.values(), *self.names]] = False

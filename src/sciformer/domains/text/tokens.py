@@ -305,7 +305,7 @@ class Text(Textual, Maskable, Exportable, Editable):
         return {"ids": np.where(tokens, random, stream.columns["ids"])}
 
     def maskable(self, stream: Stream) -> Array:
-        """Mask of tokens that are text or unknown; other special tokens are never masked."""
+        """Mask of maskable tokens: text and unknown tokens, no other special tokens."""
         may = self.writable
         if "unknown" in self.coder.specials:
             may[self.coder.specials["unknown"]] = True

@@ -42,7 +42,7 @@ class Coder:
 
     @cached_property
     def writable(self) -> Array:
-        """Mask (size,) of ids that are text, not special tokens."""
+        """Mask (size,) of the ids of text, without special tokens."""
         found = np.ones(self.size, bool)
         found[list(self.specials.values())] = False
         return found
@@ -105,7 +105,7 @@ class CharacterCoder(Coder):
         return np.where(seen, place, self.alphabet_size).astype(np.int32)
 
     def decode(self, ids: Array) -> str:
-        """Convert ids to text; unknown characters become U+FFFD, masked ones U+FFFC."""
+        """Convert ids to text, with U+FFFD for unknown and U+FFFC for masked characters."""
         if self.characters is None:
             return bytes(ids[ids < 256].astype(np.uint8)).decode(errors="replace")
         extra = {self.alphabet_size: UNKNOWN_CHARACTER, self.alphabet_size + 1: MASK_CHARACTER}

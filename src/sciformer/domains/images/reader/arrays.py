@@ -223,7 +223,7 @@ def _idx(path: Path) -> Iterator[Contents]:
     size, needed = path.stat().st_size, math.prod(shape) * info.dtype.itemsize
     if not needed or needed > size * (MAX_GZIP_RATIO if path.suffix == ".gz" else 1):
         hint = "Download or write the file again."
-        message = f"the header of {path} announces {needed:,} bytes of data, but the file has {size:,} bytes"
+        message = f"the header of {path} declares {needed:,} bytes of data, but the file has {size:,} bytes"
         raise UserError(message, hint=hint, file=path)
     yield {"array": StoredArray(info, partial(_load_idx_array, path, info, path.stat().st_mtime_ns))}, {}
 

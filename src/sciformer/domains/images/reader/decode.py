@@ -55,7 +55,8 @@ class Resizer:
             return _round(image.astype(np.float32) @ np.array(LUMA_WEIGHTS, np.float32)[:, None], image.dtype)
         if image.shape[-1] == 1:
             return np.repeat(image, self.channels or 1, -1)
-        message = f"an image with {image.shape[-1]} channels cannot be converted to {self.channels} (data.channels)"
+        counts = f"an image with {image.shape[-1]} channels cannot be converted to {self.channels} channels"
+        message = f"{counts} (data.channels)"
         raise UserError(message, key="data.channels")
 
     def output_shapes(self, shapes: Array) -> Array:
@@ -122,7 +123,7 @@ class ImageHeader(NamedTuple):
 
 
 def pillow() -> Any:
-    """Import `PIL.Image`, or raise an error that names the extra to install."""
+    """Import `PIL.Image`; if Pillow is missing, raise an error with the extra to install."""
     return require("PIL.Image", "PNG, JPEG and TIFF files", "'sciformer[images]'")
 
 
@@ -189,7 +190,7 @@ def _pixel_array(image: Any) -> Array:
 
 @contextmanager
 def _open_picture(file: IO[bytes], path: Path, pixels: int) -> Iterator[tuple[Any, int]]:
-    """Open a picture, check its header, and count the pages that become channels."""
+    """Open a picture, check its header, and count the pages to be read as channels."""
     module = pillow()
     bombs = (module.DecompressionBombError, module.DecompressionBombWarning)
     try:

@@ -55,7 +55,7 @@ def list_image_files(names: Sequence[str | Path], notes: list[str]) -> list[Imag
 
 
 def _match_files(name: str, notes: list[str]) -> list[ImageFile]:
-    """List the files of a path or glob; folders that match are parts or classes."""
+    """List the files of a path or glob; matched folders are parts or classes."""
     path = Path(name).expanduser()
     glob = str(path.relative_to(path.anchor) if path.anchor else path)
     paths = [path] if path.exists() else sorted(Path(path.anchor or ".").glob(glob))

@@ -186,7 +186,7 @@ def common_dtype(kinds: Mapping[str, object]) -> np.dtype[Any]:
 
 
 def is_missing(column: Array) -> Array:
-    """Mask of missing entries: empty strings and values that are not finite."""
+    """Mask of missing entries: empty strings, NaN and infinite values."""
     if column.dtype.kind == "f":
         return ~np.isfinite(column)
     return column == "" if column.dtype.kind == "U" else np.zeros(len(column), bool)

@@ -1,4 +1,4 @@
-"""Solar-like oscillators: granulation and oscillation modes that depend on log g.
+"""Solar-like oscillators: granulation and oscillation modes as functions of log g.
 
     nu_max = 3090 uHz (g / g_sun) (T / 5777 K)^-1/2,      Delta nu = 135.1 uHz sqrt(M / R^3)
     P(nu)  = sinc^2 [sum_i 2 sqrt(2)/pi a^2 / b_i / (1 + (nu / b_i)^4) + H exp(-(nu - nu_max)^2 4 ln 2 / w^2) comb(nu)]

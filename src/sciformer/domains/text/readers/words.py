@@ -93,7 +93,7 @@ class WordRule:
         return cls(apart, attached, kept, rule._whole_words(counts), rule.letters)
 
     def _whole_words(self, counts: Counter[str]) -> frozenset[str]:
-        """Find the most frequent words that the rule would split wrongly.
+        """Find the most frequent words split wrongly by the rule.
 
         A word like `end.` is left out if `end` is more frequent: it is a mistake in the files.
         """
