@@ -1,7 +1,7 @@
 """Import of data configuration files of weaver (hqucms/weaver-core) as recipes.
 
     made = import_data("JetClass_full.yaml")        writes JetClass_full-recipe.yaml
-    made.notes                                      options that could not be translated
+    made.notes                                      untranslated options
 
 Formulas are parsed as syntax trees and rewritten in the syntax of recipes; nothing is evaluated.
 """
@@ -65,7 +65,7 @@ REASONS = {
 
 
 class ImportedData(NamedTuple):
-    """Path of the written recipe, and notes on options that were not translated."""
+    """Path of the written recipe, and notes on untranslated options."""
 
     path: Path
     notes: list[str]

@@ -53,7 +53,7 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path, changes: Mapping[str, Any] | None = None) -> Checkpoint:
-    """Read a .pt file; `changes` set options that cannot be inferred from the weights."""
+    """Read a .pt file; `changes` set the options not known from the weights."""
     tensors, config = canonical_names(read_pickled(path)), Config({}, str(path), path)
     if "cls_token" in tensors and "blocks.0.pre_attn_norm.weight" in tensors:
         return convert_transformer(tensors, config, changes or {})
@@ -100,7 +100,7 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
     if any(name.startswith("pair_embed.fts_embed") for name in tensors):
         raise config.error(f"{config.where} has extra pair inputs (pair_embed.fts_embed), which are not supported")
     if inputs not in PAIR_FEATURES_BY_COUNT:
-        known = f"supported are none, ln_delta, or the first 3 or 4 of {', '.join(PAIR_FEATURES)}"
+        known = f"only 0, 1 (ln_delta), or the first 3 or 4 of {', '.join(PAIR_FEATURES)} are supported"
         raise config.error(f"{config.where} has {inputs} pair features; {known}")
     norm = "layer" if "pre_attn_norm.bias" in block else "rms"
     heads = len(block["c_attn"]) if "c_attn" in block else pairs[-1][1] if pairs else 8
@@ -155,7 +155,7 @@ def count_numbered(tensors: Mapping[str, Tensor], prefix: str) -> int:
 
 
 def class_names(number: int) -> list[str]:
-    """Names of classes: those of JetClass for ten classes, otherwise numbers."""
+    """Names of classes: the classes of JetClass if there are ten, otherwise numbers."""
     return list(CLASSES) if number == len(CLASSES) else [str(i) for i in range(number)]
 
 
