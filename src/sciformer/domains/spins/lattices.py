@@ -305,7 +305,7 @@ def _random_bits(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np
 
 
 def _threshold(probability: Floats) -> NDArray[np.uint32]:
-    """Thresholds for random 32-bit integers, from the probability to be below."""
+    """Integer thresholds t with P(random 32-bit integer < t) = `probability`."""
     return np.minimum(np.rint(probability * 2.0**32), 2.0**32 - 1).astype(np.uint32)
 
 

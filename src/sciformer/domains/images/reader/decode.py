@@ -123,7 +123,7 @@ class ImageHeader(NamedTuple):
 
 
 def pillow() -> Any:
-    """Import `PIL.Image`; if Pillow is missing, raise an error with the extra to install."""
+    """Import `PIL.Image`; if it is missing, the error names the extra to install."""
     return require("PIL.Image", "PNG, JPEG and TIFF files", "'sciformer[images]'")
 
 
