@@ -36,8 +36,8 @@ class Discriminate(Classify):
     """Signal efficiencies at which the rejection is measured: {NAME: 0.99} or {NAME: [0.3, 0.5]} (default: 0.5; with
     two classes 0.3 and 0.5)."""
     spectrum: str = ""
-    """Column of samples, such as the jet mass, whose background spectrum the report shows before and after cuts
-    (default: none)."""
+    """Column of samples, such as the jet mass; the report shows its background spectrum before and after cuts (default:
+    none)."""
 
     @property
     def required_columns(self) -> tuple[str, ...]:

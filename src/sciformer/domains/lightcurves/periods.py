@@ -249,7 +249,7 @@ def _kernel_transform() -> Array:
 
 
 def periodogram(time: Array, value: Array, error: Array | None = None, search: PeriodSearch | None = None) -> ArrayPair:
-    """Frequencies, and share of the weighted variance explained by a sine of each."""
+    """Frequencies, and the share of the weighted variance explained by their sines."""
     search = search or PeriodSearch()
     span = float(np.ptp(time)) if len(time) else 0.0
     if not span > 0:

@@ -74,7 +74,7 @@ class Jets(SimulatedSequence):
     rows_per_write: ClassVar[int] = 8192
 
     number: int = Field(default=100_000, ge=1, le=10**10)
-    """Number of jets for training, or to write (default: 100,000)."""
+    """Number of jets for training, or number of jets to write (default: 100,000)."""
     classes: list[str] = Field(default_factory=lambda: list(CLASSES))
     """Classes of jets, with equal frequency (default: all ten)."""
     most: int = Field(default=MAX_PARTICLES, ge=1, le=MAX_PARTICLES)

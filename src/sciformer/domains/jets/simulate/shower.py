@@ -103,7 +103,10 @@ def _branch(p: Floats, tag: Floats, t: Floats, rng: np.random.Generator) -> tupl
 
 
 def _draw_pair_flavours(kick: Floats, rng: np.random.Generator) -> Floats:
-    """Quark flavours of g -> q q: charm and bottom 20 % each above their mass."""
+    """Draw the quark flavours of g -> q q.
+
+    Charm and bottom have 20 % each if the transverse momentum exceeds the quark mass; otherwise the quarks are light.
+    """
     drawn = rng.random(len(kick))
     light = np.where((drawn < 0.4) & (drawn >= 0.2) & (kick > QUARK_MASSES[CHARM]), CHARM, LIGHT)
     return np.where((drawn < 0.2) & (kick > QUARK_MASSES[BOTTOM]), BOTTOM, light)

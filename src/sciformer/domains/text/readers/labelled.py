@@ -40,7 +40,7 @@ class Lines(Parts):
     """Fractions of `files` for validation and test; ignored for a part with files of its own (`valid`, `test`). Equal
     texts stay in one part."""
     format: Format = "auto"
-    """File format (default: auto, by the suffix .tsv, .csv or .jsonl, also with .gz, else by the first lines)."""
+    """File format (default: auto, from the suffix .tsv, .csv or .jsonl, also with .gz, or from the first lines)."""
     columns: list[str] = Field(default_factory=list)
     """Column names in order, for files without a header line: [label, text] (default: from the header)."""
     text: str = ""

@@ -68,11 +68,10 @@ class Columns(Parts):
     """Skip comments: lines between sentences that begin with `#`, as in CoNLL-U (default: false, `#` is a word)."""
     form: Literal["auto", "columns", "text"] = "auto"
     """Form of files to predict (default: auto). columns: a word per line, with its tag or without, and empty lines
-    between sentences. text: running text, a text per line or per row of a table, split into words as the training files
-    are. auto: columns if
-    the name ends in .conll, .conllu, .iob, .iob2 or .bio, if each line has a single word, if most lines end in a tag of
-    the training, or if tabs divide all lines into the same number of words; otherwise text. Training files always have
-    columns."""
+    between sentences. text: running text, a text per line or per row of a table, split into words like the training
+    files. auto: columns if the name ends in .conll, .conllu, .iob, .iob2 or .bio, if each line has a single word, if
+    most lines end in a tag of the training, or if tabs divide all lines into the same number of words; otherwise text.
+    Training files always have columns."""
 
     def open(self, log: Any = None) -> Splits:
         """Split the training files; learn the tags, and the rule to split text into words."""
