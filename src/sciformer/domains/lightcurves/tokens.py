@@ -59,8 +59,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     """Distance in tokens between the starts of training windows (default: one random window of each series per
     epoch)."""
     centre: Literal["mean", "median", "learned", "none"] = "mean"
-    """Value subtracted from the values: mean or median of the visible values in the window, learned (one value for all
-    series, which keeps their levels), or none (default: mean)."""
+    """Centre subtracted from the values (default: mean). mean or median: of the visible values in the window; learned:
+    a common centre of all series, which keeps their levels; none: 0."""
     by_band: bool = False
     """Subtract a centre for each band; otherwise differences between bands (colours) are kept (default: false)."""
     scale: Literal["none", "deviation", "learned"] = "learned"
