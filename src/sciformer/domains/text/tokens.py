@@ -59,8 +59,8 @@ class Text(Textual, Maskable, Exportable, Editable):
     lines: bool = False
     """Replace line breaks by the end token, as in WikiText; for words only (default: false)."""
     join: bool = False
-    """Concatenate all texts and cut windows across them, as GPT-2 does; `end` separates the texts (default: false). With
-    false, a window has tokens of a single text, so no token attends to another text."""
+    """Concatenate all texts and cut windows across them, as GPT-2 does; `end` separates the texts (default: false).
+    With false, a window has tokens of a single text, so no token attends to another text."""
     lower: bool = False
     """Convert text to lower case (default: false)."""
     unicode_form: Literal["none", "nfc", "nfkc"] = "none"
