@@ -93,7 +93,7 @@ class Text(Textual, Maskable, Exportable, Editable):
         elif self.unit in SUBWORD_UNITS:
             from .subwords import learn_tokenizer
 
-            sound = ([self._sound(text) for text in texts] for texts in self._learned_from(tables))
+            sound = ([self._normalise_text(text) for text in texts] for texts in self._learned_from(tables))
             size = self.vocabulary or DEFAULT_VOCABULARY
             self.state["tokenizer"] = learn_tokenizer(
                 self.unit, sound, size, self.minimum, self._names, self.lower, self.unicode_form
@@ -101,13 +101,15 @@ class Text(Textual, Maskable, Exportable, Editable):
         elif self.unit == "words":
             special = {name for _, name in self._names}
             words = (  # in texts already split into words, a word may contain a space («1 000»)
-                self._sound(text).split() if isinstance(text, str) else [self._sound(word) for word in text]
+                self._normalise_text(text).split()
+                if isinstance(text, str)
+                else [self._normalise_text(word) for word in text]
                 for texts in self._learned_from(tables, split=True)
                 for text in texts
             )
             self.state["words"] = "\n".join(vocabulary.common_words(words, self.vocabulary, self.minimum, special))
         elif self.unit == "characters":
-            texts = (self._sound(text) for some in self._learned_from(tables) for text in some)
+            texts = (self._normalise_text(text) for some in self._learned_from(tables) for text in some)
             self.state["characters"] = vocabulary.alphabet(texts)
 
     def _learned_from(self, tables: Iterable[Table], split: bool = False) -> Iterator[list[Any]]:
@@ -138,10 +140,10 @@ class Text(Textual, Maskable, Exportable, Editable):
         return self.model_copy(update={"tokenizer": str(Path(self.tokenizer).expanduser().resolve())})
 
     def same_vocabulary(self, other: Tokens) -> bool:
-        return isinstance(other, Text) and self._lesson == other._lesson
+        return isinstance(other, Text) and self._vocabulary_rules == other._vocabulary_rules
 
     @property
-    def _lesson(self) -> tuple[Any, ...]:
+    def _vocabulary_rules(self) -> tuple[Any, ...]:
         columns = tuple(sorted(set(self.learn or self.source_columns)))
         rules = (self.lower, self.unicode_form, self._names, self.vocabulary, self.minimum)
         own = () if self.tokenizer or self.unit == "bytes" else columns
@@ -245,10 +247,10 @@ class Text(Textual, Maskable, Exportable, Editable):
     def stride(self) -> int | None:
         return self.step
 
-    def _sound(self, text: str) -> str:
+    def _normalise_text(self, text: str) -> str:
         """Normalise a text by the keys `unicode_form` and `lower`.
 
-        For subwords only surrogates are replaced; the tokenizer normalises the text.
+        For subwords, only lone surrogates are replaced: their tokenizer normalises the text.
         """
         if self.tokenizer or self.unit in SUBWORD_UNITS:
             return vocabulary.clean_text(text)
@@ -256,7 +258,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     def encode(self, text: str) -> Array:
         """Ids of a text, without begin and end token; unseen parts are unknown tokens."""
-        return self.coder.encode([self._sound(text)])[0][0]
+        return self.coder.encode([self._normalise_text(text)])[0][0]
 
     def decode(self, ids: Any) -> str:
         """Convert ids to text; special tokens except the unknown token are dropped."""
@@ -293,8 +295,8 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     def _encode_column(self, texts: list[Any], split: bool) -> list[Encoded]:
         if split:
-            return self.coder.encode_words([[self._sound(word) for word in words] for words in texts])
-        return self.coder.encode([self._sound(text) for text in texts])
+            return self.coder.encode_words([[self._normalise_text(word) for word in words] for words in texts])
+        return self.coder.encode([self._normalise_text(text) for text in texts])
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         return {"ids": np.where(tokens, self.mask, stream.columns["ids"]).astype(np.int32)}

@@ -148,7 +148,7 @@ def truncate_jets(table: Table, most: int) -> Table:
 
 
 def _may_pass_cuts(prongs: Prongs) -> Floats:
-    """Mask of jets with a chance to pass the cuts, estimated from their prongs."""
+    """Mask of jets inside or near the cuts, from the sum of their visible prongs."""
     seen = np.where(prongs.visible[:, None], prongs.vectors, 0).sum(0)
     pt = np.hypot(seen[0], seen[1])
     near = prongs.within_radius(seen) & (np.abs(prongs.rapidity) < MAX_ETA + 0.05)

@@ -179,7 +179,7 @@ class Columns(Parts):
         ]
 
     def _texts(self, path: Path) -> dict[str, Any]:
-        """Columns `text` and `line` of a table."""
+        """Read the texts of a table, as columns `text` and `line`."""
         try:
             return dict(Lines(kind="lines", errors=self.errors).table([path], training=False))
         except UserError as error:
