@@ -1,4 +1,4 @@
-"""Submit files and job scripts for HTCondor; they were never run by HTCondor itself."""
+"""Submit files and job scripts for HTCondor (never tried on HTCondor itself)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cluster jobs (a training under torchrun, or shards of predictions) and their resources.
+"""Cluster jobs: a training under torchrun, or shards of predictions.
 
 The modules `slurm`, `pbs` and `condor` write the job files. A training saves a checkpoint and stops some time before
 the time limit of its job. The job then goes back into the queue, and the same command resumes the training.
@@ -95,7 +95,7 @@ class Resources:
         return f"{self.prefix} {shlex.quote(python)}".strip()
 
     def begin(self) -> list[str]:
-        """Shell commands at the start of a script: change the folder, set up the environment."""
+        """First shell commands of a script: change the folder, set up the environment."""
         cores = [] if self.cpus is None else [f"export OMP_NUM_THREADS={max(1, self.cpus // self.processes)}"]
         return [f"cd {shlex.quote(str(Path.cwd()))} || exit 1", *self.setup, *cores]
 

@@ -1,4 +1,4 @@
-"""Job files for PBS; they were tested with imitations of its commands only."""
+"""Job files for PBS (tested only with imitations of its commands)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predictions in shards: a file for each part of the samples, made by any number of processes.
+"""Shards of predictions: one file for each range of samples, made by any process.
 
     predict_shards(Run("runs/mine"), files, Path("scores"), Sharding(64), 3)
     merge_shards(Path("scores"), Path("scores.parquet"))
@@ -168,7 +168,7 @@ def plan_shards(run: Run, inputs: Inputs, folder: Path, sharding: Sharding) -> S
 
 
 def _check_same_plan(folder: ShardFolder, plan: dict[str, Any], paths: Sequence[Path]) -> None:
-    """Refuse a folder with shards of another run, other files or another number of shards."""
+    """Refuse a folder with another model, other files or another number of shards."""
     old, where = folder.plan, folder.path
     hint = f"Choose another folder with --out, or remove {where}."
     words = {
@@ -206,7 +206,10 @@ def find_inputs(files: Sequence[str | Path]) -> list[Path]:
 
 
 def describe_files(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Size and modification time of each file, and its hash if `MAX_HASHED_BYTES` allows."""
+    """Size, modification time and hash of each file.
+
+    The hashes are None if the files have more than `MAX_HASHED_BYTES` in total.
+    """
     found = [(path, path.stat()) for path in paths]
     small = sum(status.st_size for _, status in found) <= MAX_HASHED_BYTES
     return [

@@ -163,7 +163,7 @@ def read_tail(path: Path) -> list[dict[str, Any]]:
 
 
 def _steps_per_second(lines: list[dict[str, Any]], owner: dict[str, Any]) -> float | None:
-    """Mean speed in steps per second, from the log lines since `owner` has locked the run."""
+    """Mean speed in steps per second since `owner` has locked the run."""
     try:
         began = datetime.fromisoformat(owner["since"]) if "since" in owner else None
         points = [(datetime.fromisoformat(line["time"]), line["step"]) for line in lines if {"time", "step"} <= {*line}]

@@ -56,7 +56,7 @@ class TableOutput:
 
     @property
     def count(self) -> int:
-        """Rows written."""
+        """Number of rows written."""
         return sum(self.rows)
 
     @property
@@ -90,14 +90,14 @@ def create_table(path: Path, overwrite: bool = False) -> Iterator[TableOutput]:
                 raise UserError(f"there is no table to write to {path}", file=path)
             file.opened.close(file.about)
         except BaseException:
-            with suppress(Exception):  # the file is discarded anyway
+            with suppress(Exception):  # the partial file is removed in any case
                 if file.opened is not None:
                     file.opened.stop()
             raise
 
 
 def merge_tables(path: Path, parts: Sequence[TablePart], overwrite: bool = False) -> int:
-    """Write the rows of several files of one format to a file; return their number.
+    """Merge files of one format; return the number of rows.
 
     The file has the same bytes as if one process had added all rows (in a ROOT file, times and its id differ).
     """
