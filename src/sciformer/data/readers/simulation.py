@@ -67,7 +67,7 @@ class Simulation(Data):
         return Arrays(kind="arrays")
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Map from the output file of each class (`class_files`) to its section."""
+        """Map the output file of each class to a section that simulates this class."""
         raise NotImplementedError
 
     def read(self, files: Sequence[str | Path]) -> Source:
@@ -244,7 +244,7 @@ class SimulatedSequence(Simulation):
             yield self.make(min(self.rows_per_write, self.number - first), first)
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Map from the output file of each class to a section with its share of samples."""
+        """Map the output file of each class to a section with its share of samples."""
         names = [self.class_names()[number] for number in self.class_numbers()]
         if self.number < len(names):
             message = f"number must be at least {len(names)}, one for each class, not {self.number}"
@@ -265,7 +265,7 @@ class SimulatedSequence(Simulation):
 
 @lru_cache(maxsize=1)
 def kept_chunk(section: SimulatedSequence, part: str, index: int) -> Table:
-    """Simulate a chunk; the last chunk is cached, because pieces may end inside it."""
+    """Simulate a chunk; cache the latest chunk, because pieces may end inside it."""
     rng, label = section.draw_chunk(part, index)
     made = section.make_chunk(rng, label, part)
     return {**made, "label": np.array(section.class_names())[label]} if len(label) else made

@@ -87,7 +87,7 @@ class Parts(TaggedFiles):
         return [path for names in self.named().values() for path in self.expand(names)]
 
     def expand(self, names: Sequence[str | Path]) -> list[Path]:
-        """Files that names stand for."""
+        """Expand names and globs to files."""
         return find_files(names, self.what)
 
     def read(self, files: Sequence[str | Path]) -> Source:

@@ -38,7 +38,7 @@ class Rules:
 
 
 def clean(table: Mapping[str, Column], rules: Rules, where: Path | str, counts: Counts) -> dict[str, Column]:
-    """Clean the observations of all objects; `quality` is applied and dropped.
+    """Clean the observations of all objects; return columns without `quality`.
 
     table   `time`, `value`, optionally `error`, `band`, `limit`, `quality`, and further lists and columns
     counts  counter of points, found and dropped; if bands are selected, also of points per band as ("band", NAME)
