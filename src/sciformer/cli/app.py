@@ -112,7 +112,7 @@ def parse_columns(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         ours, _, theirs = pair.partition("=")
         if not ours or not theirs or ours in found:
-            message = f"--map {pair} must be OURS=THEIRS, once for each column"
+            message = f"--map {pair} must have the form OURS=THEIRS, and may name a column only once"
             raise UserError(message, hint="For example --map time=HJD --map value=Vmag", key="--map")
         found[ours] = theirs
     return found

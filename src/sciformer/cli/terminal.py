@@ -57,7 +57,7 @@ def for_stdout(text: str) -> str:
 
 
 class LossyFile(io.FileIO):
-    """File that drops what cannot be written, except into a closed pipe."""
+    """File that ignores failed writes, except into a closed pipe."""
 
     def write(self, data: Any) -> Any:
         try:
@@ -134,12 +134,12 @@ def complain(text: str) -> None:
 
 
 def next_steps(*commands: str, path: Path) -> str:
-    """Lines «next: ...» of commands, with PATH replaced and quoted for the shell."""
+    """Lines «next: COMMAND», with PATH in the commands replaced by a quoted path."""
     return "\n      ".join(["next: " + commands[0], *commands[1:]]).replace("PATH", shlex.quote(str(path)))
 
 
 def discard_output() -> None:
-    """Send buffered output to /dev/null, after a closed pipe or on a full disk."""
+    """Discard buffered output, after a closed pipe or on a full disk."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -159,7 +159,7 @@ def no_changes(advice: str) -> None:
 
 
 def describe_usage_error(error: CycloptsError) -> str:
-    """Describe a usage error, with a suggestion and the command that prints help."""
+    """Describe a usage error, with a suggestion and the command for help."""
     from cyclopts import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 
     verb = " ".join(error.command_chain or ())
