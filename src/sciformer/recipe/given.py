@@ -1,4 +1,4 @@
-"""Recipe keys that the user gives to `sciformer new`; all other keys are guessed.
+"""Recipe keys given to `sciformer new` by the user; all other keys are guessed.
 
 given = Given({"data.time": "HJD", "objective.kind": "regress"}, "on the command line")
 given.get("data.time")                                            # "HJD"
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Given(Mapping[str, Any]):
-    """Given recipe values by dotted key; they may be text, as on the command line."""
+    """Values given by the user, by dotted key; text if from the command line."""
 
     def __init__(self, changes: Mapping[str, Any] | None = None, where: str = "in changes") -> None:
         self.changes, self.where = dict(changes or {}), where
@@ -123,7 +123,7 @@ class Given(Mapping[str, Any]):
         return {key: value for key, value in values.items() if key not in {*below, *gone}} | over
 
     def _compatible(self, found: Sequence[Found]) -> list[Found]:
-        """Guesses that fit the kinds given by the user; keys of other kinds are left out."""
+        """Guesses without the keys that do not exist for a kind given by the user."""
         kinds = {one.key.partition(".")[0]: one.value for one in found if one.key.endswith(".kind")}
         kept = list(found)
         for section, kind in kinds.items():

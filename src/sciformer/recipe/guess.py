@@ -42,10 +42,10 @@ Sizes = Mapping[int, tuple[int, int, int]]
 class Guess:
     """Recipe writer of `sciformer new` for files of one kind.
 
-    page        function (names, files, given) -> recipe, with the names of the user, the files they expand to, and the
-                keys that the user gives
+    page        function (names, files, given) -> recipe; `names` are the names from the user, `files` the files found
+                by these names, `given` the recipe keys from the user
     find        function that expands names to files (default: paths and globs)
-    recognises  whether a file name alone shows this kind, so that KIND can be omitted
+    recognises  function that tells whether a file name alone shows this kind, so that KIND can be omitted
     tagged      whether a class may be written before a name, CLASS:FILE
     """
 
@@ -171,7 +171,8 @@ Asked = TypeVar("Asked", bound=Any)
 def choose(given: Given, ways: Mapping[str, Callable[[], Asked | str]]) -> Asked:
     """Choose the first objective that the files allow, or the objective of the user.
 
-    ways   kind of objective -> `Question`, or the reason (a note) why the files do not allow it; the last always works
+    ways   kind of objective -> function; it returns a `Question`, or a note why the files do not allow this objective.
+           The last objective always works
     """
     asked, last = given.get("objective.kind"), list(ways)[-1]
     reasons: list[str] = []

@@ -1,6 +1,6 @@
-"""Registry: names in recipes and their objects, from the library and from plugins.
+"""Registry: objects of the library and of plugins, by their names in recipes.
 
-A recipe says `kind: text`; only registered names are allowed. Recipes and checkpoints never contain import paths, so
+A recipe has `kind: text`; only registered names are allowed. Recipes and checkpoints never contain import paths, so
 they cannot run code.
 """
 
@@ -118,7 +118,7 @@ class Options(BaseModel):
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
-        """Classes of options to add to a section in which `chosen` is selected."""
+        """Further classes of options for a section in which `chosen` is selected."""
         return ()
 
 
@@ -162,7 +162,7 @@ class Section(Options):
         return twin
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a stored state; a copy of it."""
+        """Restore the state from a copy of `state`."""
         object.__setattr__(self, "state", Stored(copy.deepcopy(dict(state))))
 
     @classmethod
@@ -172,7 +172,7 @@ class Section(Options):
 
 
 def with_choices(cls: type[Any], values: Mapping[str, Any], section: type[Options] | None = None) -> type[Any]:
-    """Compose a class of options with the options that `values` choose, recursively.
+    """Compose a class of options with the options selected by `values`, recursively.
 
     section  class whose `options_beside` adds further options (default: `cls`)
     """
@@ -197,7 +197,10 @@ def with_choices(cls: type[Any], values: Mapping[str, Any], section: type[Option
 def _composed(
     cls: type[Any], options: tuple[type[Options], ...], choices: tuple[tuple[str, str, tuple[str, ...]], ...]
 ) -> type[Any]:
-    """Class of a section with the keys of its options and all registered choices."""
+    """Subclass of a section with the keys of its selected options.
+
+    choices   (key, extension point, registered names) of each key that selects options
+    """
     bases = (*reversed(options), cls)
     fields = {key: next(one.model_fields[key] for one in bases if key in one.model_fields) for key, _, _ in choices}
     body = {
