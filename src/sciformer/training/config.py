@@ -146,7 +146,10 @@ class Train(Section):
         return self
 
     def total(self, batches: int) -> int:
-        """Total number of steps, for a given number of batches per epoch."""
+        """Total number of steps.
+
+        batches   number of batches per epoch
+        """
         if self.epochs is not None:
             return max(1, round(self.epochs * batches))
         return self.steps or 1000

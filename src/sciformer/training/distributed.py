@@ -150,8 +150,8 @@ class Ranks:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Leave the process group after an error; report a lost rank as a UserError.
 
-        Without an error the group lasts as long as the process, and the next training uses it, because a new group
-        after FSDP2 makes gloo hang.
+        Without an error the group stays until the process ends, and the next training uses it. A new group after FSDP2
+        would make gloo hang.
         """
         lost = self.world > 1 and isinstance(error, RuntimeError) and bool(LOST_RANK_ERROR.search(str(error)))
         absent = self._absent_ranks() if lost else []
@@ -166,7 +166,7 @@ class Ranks:
             ) from error
 
     def _absent_ranks(self) -> list[int]:
-        """Ranks without an answer to a roll call; empty if the caller made the group."""
+        """Ranks that do not respond; empty for a process group that the caller has made."""
         if not JOINED_HERE:
             return []
         store, absent = JOINED_HERE[-1], []
@@ -239,8 +239,8 @@ def own_part(named: Mapping[str, Tensor], first: bool) -> dict[str, Tensor]:
 def place(value: Tensor, like: Tensor) -> Tensor:
     """Move a full tensor to the device of `like`, and shard it if `like` is sharded.
 
-    A tensor of another shape, for example a scalar, is not sharded. Every rank cuts its share out of its own copy. If
-    the first rank sent the shares, all ranks would have to ask for the tensors in the same order, which files do not
+    A tensor of another shape, for example a scalar, is not sharded. Every rank cuts its shard out of its own copy. If
+    the first rank sent the shards, all ranks would have to read the tensors in the same order, which files do not
     guarantee.
     """
     value = value.to(like.device)

@@ -254,7 +254,7 @@ class Engine:
         return False
 
     def _evaluate(self) -> tuple[str, Evaluation]:
-        """Part and scores of an evaluation, with the averaged weights if there are any."""
+        """Evaluate the averaged weights (or else the weights); return part and scores."""
         part, limit = self.evaluated_part()
         current = self._swap(self.ema) if self.ema else {}
         found = self.evaluate(part, limit)
@@ -383,7 +383,7 @@ class Engine:
             checkpoint.save_shards(folder, self.number, own, state, self.ranks, keep=keep, also=self.sound)
 
     def _own_part(self, name: str, value: Tensor) -> Tensor:
-        """Share of this rank in a carried tensor, on the device of the rank."""
+        """Shard of a carried tensor for this rank, on the device of the rank."""
         if self.declared[name].divided:
             value = value.tensor_split(self.ranks.world)[self.ranks.rank]
         return value.to(self.ranks.device)
@@ -411,10 +411,10 @@ class Engine:
 
     @property
     def passes(self) -> float:
-        """Mean number of times that the whole training reads a token of the data.
+        """Mean number of passes of the whole training over the tokens of the data.
 
-        It differs from the number of epochs for windows that overlap or leave tokens out, and because an epoch leaves
-        out the samples that fill no batch.
+        It differs from the number of epochs if windows overlap or leave tokens out, and because an epoch leaves out the
+        last samples that do not fill a batch.
         """
         train, passes = self.assembly.dataset("train"), self.total / self.order.batches
         if self.settings.tokens is None:

@@ -125,7 +125,7 @@ class Pretrained:
         }
 
     def _check_same_body(self, own: Mapping[str, Tensor], recipe: Recipe) -> None:
-        """Raise an error if embedding or trunk differ; it lists the keys that differ."""
+        """Refuse a recipe with another embedding or trunk; the error lists the keys."""
         ours, theirs = ({name: tuple(weight.shape) for name, weight in side.items()} for side in (own, self.weights))
         body = [name for name in {**ours, **theirs} if not is_answer(name)]
         optional = {name for name in ours.keys() ^ theirs.keys() if name.startswith(OPTIONAL_WEIGHTS)}
@@ -162,7 +162,7 @@ class Pretrained:
 def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained | None]:
     """Complete a recipe from its pretrained run; return the recipe and this run.
 
-    The run is None without `train.init_from`, and for a resumed training, which has everything in its own folder.
+    The run is None without `train.init_from`, and for a resumed training, which needs its own folder only.
     """
     if not recipe.train.init_from:
         return recipe, None
