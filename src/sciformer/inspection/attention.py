@@ -109,7 +109,7 @@ def evaluation_random(assembly: Assembly, batch: Batch) -> SampleRandom:
 
 
 def hide_tokens(assembly: Assembly, batch: Batch) -> tuple[Batch, Batch]:
-    """Samples after masking, twice: with raw values, and normalised for the model."""
+    """Mask samples; return them with raw values, and normalised for the model."""
     seen = assembly.objective.corrupt(batch, assembly.tokens, evaluation_random(assembly, batch))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
     aside = {name: assembly.tokens[name].host_columns for name in streams}
@@ -160,7 +160,7 @@ def group_by_value(x: Floats, most: int = MAX_COLUMN_VALUES) -> list[tuple[float
 
 
 def even_steps(count: int, wanted: int) -> Array:
-    """At most `wanted` different indices below `count`, evenly spaced."""
+    """Evenly spaced indices below `count`, at most `wanted`."""
     return np.unique(np.linspace(0, max(0, count - 1), min(count, wanted)).round().astype(np.int64))
 
 
