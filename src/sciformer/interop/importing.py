@@ -104,7 +104,7 @@ def import_model(
 
 
 def _missing(source: Path) -> UserError:
-    """Error for a source that does not exist, which may be the name of a model on a hub."""
+    """Error for a missing source, with a hint if it is the name of a model on a hub."""
     name = re.sub(r"https?:/+(www\.)?huggingface\.co/", "", str(source)).removesuffix("/tree/main")
     if not HUB_NAME.fullmatch(name):
         return UserError(f"{source} does not exist", hint=FOLDER_HINT, file=source)
