@@ -94,7 +94,7 @@ class TableWriter:
 
 
 class LineWriter(TableWriter):
-    """Base class of writers of text lines without a header; merging concatenates files."""
+    """Base class of writers of lines without a header; merging concatenates files."""
 
     file: TextIO
 

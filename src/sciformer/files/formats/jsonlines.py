@@ -14,7 +14,7 @@ from .base import Column, Format, LineWriter, as_text
 
 
 class JSONLinesWriter(LineWriter):
-    """JSON lines writer: an object for each row; arrays become lists, NaN becomes null."""
+    """JSON lines writer: an object for each row; arrays become lists, NaN null."""
 
     tabular = False
 
