@@ -55,7 +55,7 @@ def check_size(needed: int) -> None:
 
 @contextmanager
 def _memory_errors() -> Iterator[None]:
-    """Turn a failed allocation of weights into a `UserError`."""
+    """Context manager that converts a failed allocation of weights to a `UserError`."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -66,7 +66,7 @@ def _memory_errors() -> Iterator[None]:
 
 
 def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
-    """Stream that is cut into windows, as {name: tokens}; {} if samples stay whole."""
+    """Stream cut into windows, as {name: tokens}; {} if samples are not cut."""
     kinds = {name: one for name, one in tokens.items() if isinstance(one, Windowed)}
     alone = len(tokens) == 1
     found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
@@ -83,7 +83,7 @@ class Assembly:
     """
 
     pretrained: Pretrained | None = None
-    """Run whose weights initialize a new network."""
+    """Pretrained run, whose weights initialize a new network."""
     profile: dict[str, Any] | None = None
     """Profile of the training data; None if unknown, as for an imported model."""
     profile_notes: Sequence[str] = ()
@@ -132,8 +132,8 @@ class Assembly:
     def _fit_objective(self) -> None:
         """Fit the objective on the training data, and check the validation and test parts.
 
-        Both steps load at least one piece of each part. These pieces also give the profile of the training data, and
-        the other parts are compared with it.
+        Both steps load at least one piece of each part. The profile of the training data is computed from its pieces;
+        the pieces of the other parts are compared with it.
         """
         assert self.splits is not None
         builder = ProfileBuilder(self.tokens.values(), self.objective.required_columns)
@@ -159,7 +159,10 @@ class Assembly:
 
     @contextmanager
     def _watched(self, part: str, watch: Watch) -> Iterator[Dataset]:
-        """Dataset of a part inside the context; at the end, at least one piece is loaded."""
+        """Context manager for the dataset of a part, with `watch` called for each piece.
+
+        At the end, at least one piece has been loaded.
+        """
         assert self.splits is not None
         source = self.splits.sources[part]
         dataset = self._datasets[part] = self.samples(source, training=part == "train", watch=watch)
