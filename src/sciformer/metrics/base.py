@@ -40,7 +40,7 @@ def metric(better: Better, needs: tuple[str, ...], help: str, class_samples: int
     better  whether a higher or a lower value is better; `neither`: this metric selects no model
     needs   outputs of an objective; the arguments of the function have the same names
     help    short description of the metric
-    class_samples   number of samples that at least two classes must have (default: 0); otherwise no value is shown
+    class_samples   minimum number of samples in at least two classes; with fewer samples no value is shown (default: 0)
     """
 
     def decorate(function: Function) -> Function:
