@@ -36,7 +36,7 @@ def log_nothing(text: str) -> None:
 
 
 def data_with_columns(recipe: Recipe) -> Data:
-    """Data section of a recipe, with the columns that its tokens and objective use."""
+    """Data section of a recipe, with the columns for its tokens and objective."""
     tokens = recipe.streams.values()
     names = {name for one in tokens for name in one.required_columns}
     wishes = {name for one in tokens for name in one.optional_columns}
@@ -47,7 +47,7 @@ def data_with_columns(recipe: Recipe) -> Data:
 
 
 def check_size(needed: int) -> None:
-    """Refuse a network that needs more bytes than the free memory, before it is built."""
+    """Refuse a network larger than the free memory, before it is built."""
     if needed > (free := free_memory()):
         hint = "Lower model.dim, model.depth or the vocabulary, or use a machine with more memory."
         raise UserError(f"the weights need {needed:,} bytes, but {free:,} are free", hint=hint, key="model.dim")
@@ -55,7 +55,7 @@ def check_size(needed: int) -> None:
 
 @contextmanager
 def _memory_errors() -> Iterator[None]:
-    """Context manager that converts a failed allocation of weights to a `UserError`."""
+    """Context manager: convert a failed allocation of weights to a `UserError`."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -289,7 +289,7 @@ class Assembly:
         return built
 
     def carried(self) -> dict[str, Carried]:
-        """Tensors that the objective carries between steps, initialized with train.seed."""
+        """Tensors carried by the objective from step to step, drawn with train.seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.train.seed)
             return self.objective.carried(self.tokens)
