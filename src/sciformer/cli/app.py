@@ -80,7 +80,7 @@ def load_recipe(name: str, more: Mapping[str, str] | None = None, without: Colle
 
 
 def load_recipes(names: tuple[str, ...]) -> list[Recipe]:
-    """Load several recipes; a change applies to the recipes that have its key."""
+    """Load several recipes; a change applies to all recipes with its key."""
     from ..recipe import RecipeError
     from ..recipe.validate import UnknownKeyError
 

@@ -152,7 +152,7 @@ def discard_output() -> None:
 
 
 def no_changes(advice: str) -> None:
-    """Refuse changes of recipe keys in commands that do not use them."""
+    """Refuse changes of recipe keys in a command without recipe keys."""
     if RECIPE_CHANGES:
         key = next(iter(RECIPE_CHANGES))
         raise UserError(f"--{key} changes a recipe key, which this command does not allow", hint=advice, key=key)
@@ -183,7 +183,7 @@ def describe_usage_error(error: CycloptsError) -> str:
 
 
 def suggest_argument(name: str) -> str:
-    """Hint for a missing argument: known names, or a command that makes one."""
+    """Hint for a missing argument: known names, or a command to create a run."""
     if greedy := next((key for key, value in RECIPE_CHANGES.items() if isinstance(value, list)), ""):
         return f"All words after --{greedy} are its values, so write {name} before it. "
     if name == "RECIPE":
@@ -234,7 +234,7 @@ def find_runs(folder: Path = Path("runs")) -> list[str]:
 
 
 def check_run(path: Path) -> None:
-    """Refuse a path that is not a run folder, and suggest the nearest run folder."""
+    """Refuse a path without a run, and suggest the nearest run folder."""
     if path.suffix in (".pt", ".pth", ".ckpt", ".pkl", ".bin"):
         hint = "Files of this type can run code when they are opened; Sciformer never opens them."
         raise UserError(f"{path} is not a run folder", hint=hint, file=path)

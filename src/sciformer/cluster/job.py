@@ -90,7 +90,7 @@ class Resources:
 
     @property
     def interpreter(self) -> str:
-        """Shell command that starts Python."""
+        """Shell command to start Python."""
         python = self.python or ("python" if self.setup or self.prefix else sys.executable)
         return f"{self.prefix} {shlex.quote(python)}".strip()
 
@@ -151,7 +151,7 @@ class Training(Work):
             raise UserError(f"--restarts must be at least 0, not {self.restarts}", key="--restarts")
 
     def torchrun(self, need: Resources, endpoint: str, number: str) -> str:
-        """Shell command that starts torchrun on a machine.
+        """Shell command to start torchrun on a machine.
 
         endpoint   host and port of the rendezvous of all machines
         number     id of the rendezvous
@@ -161,7 +161,7 @@ class Training(Work):
         return f"{need.interpreter} -m torch.distributed.run {options} \\\n    -m -- {self.command}"
 
     def stop_lines(self, variable: str) -> list[str]:
-        """Shell lines that define the function `stopped`.
+        """Shell lines with the function `stopped`.
 
         It tests whether the training of this job has saved and stopped before the time limit.
 
@@ -189,7 +189,7 @@ class Prediction(Work):
     shards: Sequence[int] = ()
 
     def shard(self, need: Resources, number: str) -> str:
-        """Shell command that predicts a shard.
+        """Shell command to predict a shard.
 
         number   number of the shard, or a shell variable with it
         """
@@ -203,7 +203,7 @@ def about(work: Work) -> str:
 
 
 def timer(need: Resources) -> list[str]:
-    """Shell lines that wait for torchrun.
+    """Shell lines to wait for torchrun.
 
     They send USR1 to its processes `need.lead` seconds before the time limit, so that the training saves and stops.
     """

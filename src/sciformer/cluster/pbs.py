@@ -47,7 +47,7 @@ def training(work: Training, need: Resources) -> str:
 
 
 def prediction(work: Prediction, need: Resources) -> str:
-    """Job file of shards: a job array, or a plain job for a single shard."""
+    """Job file of a job array, with a task for each shard, or of a job for one shard."""
     array = [f"-J 0-{len(work.shards) - 1}"] if len(work.shards) > 1 else []
     numbers = " ".join(map(str, work.shards))  # the indices of a job array of PBS have no gaps
     shard = work.shard(need, '"${shards[${PBS_ARRAY_INDEX:-0}]}"')

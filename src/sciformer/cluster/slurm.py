@@ -37,7 +37,7 @@ def training(work: Training, need: Resources) -> str:
 
 
 def prediction(work: Prediction, need: Resources) -> str:
-    """Job file of shards: a job array."""
+    """Job file of a job array, with a task for each shard."""
     array = [f"--array={describe_numbers(work.shards)}"]
     shard = work.shard(need, '"$SLURM_ARRAY_TASK_ID"')
     return (
@@ -46,7 +46,7 @@ def prediction(work: Prediction, need: Resources) -> str:
 
 
 def _cores(need: Resources) -> str:
-    """Option of srun for CPU cores; it does not inherit the option of the job."""
+    """Option of srun for CPU cores; srun does not inherit the option of the job."""
     return f" --cpus-per-task={need.cpus}" if need.cpus else ""
 
 

@@ -25,7 +25,7 @@ CHECKPOINT = re.compile(r"step-(\d{7,})")
 
 @dataclass(frozen=True)
 class RunState:
-    """Progress of a run, and the process that trains it.
+    """Progress of a run, and the process of its training.
 
     state          training, complete, stopped (by a signal), failed, interrupted (killed, or its machine was lost), not
                    started, or imported
@@ -94,7 +94,7 @@ def _ago(time: str | None) -> str:
 
 
 def describe_owner(owner: dict[str, Any]) -> str:
-    """Description of the process that has locked a run folder."""
+    """Description of the owner of a run folder: process, machine, job."""
     if not owner:
         return "an unknown process"
     who = f"process {owner['pid']} on {owner['host']}"

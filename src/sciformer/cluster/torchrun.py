@@ -36,7 +36,7 @@ def is_torchrun(interpreter: Sequence[str], script: str) -> bool:
 
 
 def find_program(words: Sequence[str]) -> int:
-    """Index of `sciformer` after -m or --no-python; 0 for other programs."""
+    """Index of `sciformer` in the command line of torchrun; 0 for other programs."""
     for place, (flag, name) in enumerate(itertools.pairwise(words), 1):
         if flag == "--" or flag.endswith(".py"):  # further words belong to the script
             break

@@ -87,7 +87,7 @@ class ModelInputs:
         return names, laid, sizes, tuple(self.samples), self.real is None
 
     def tensors(self) -> Iterator[Tensor]:
-        """All tensors of the batch; for a packed layout, only `lengths`, which define it."""
+        """All tensors of the batch; only `lengths` of a packed layout."""
         for view in self.streams.values():
             yield from view.columns.values()
             if view.valid is not None:

@@ -135,7 +135,7 @@ class Dataset:
 
     @property
     def bucket_lengths(self) -> Array | None:
-        """Lengths (n,) by which samples are grouped; None if all windows are equal."""
+        """Lengths (n,) for grouping samples into batches; None if all windows are equal."""
         if self.windows is None:
             return self.lengths
         return self.widths if self.windows.rule != "full" and self.width is None else None
@@ -227,7 +227,7 @@ class Dataset:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Context manager with a thread that loads the pieces announced by `expect`."""
+        """Context manager with a thread; it loads the pieces announced by `expect`."""
         if len(self.sizes) < 2 or self.pool is not None:
             yield
             return

@@ -287,7 +287,7 @@ class ProfileBuilder:
         self.pieces = 0
 
     def __call__(self, table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
-        """Add a piece; return no further sample columns."""
+        """Add a piece of the training data; return {}, as no sample columns are added."""
         if self.pieces >= MAX_PIECES:
             return {}
         self.pieces += 1
@@ -325,7 +325,7 @@ class ProfileBuilder:
 
 
 def check_profile(profile: Mapping[str, Any]) -> None:
-    """Refuse a stored profile that has another form than `ProfileBuilder.finish`."""
+    """Refuse a stored profile without the form of `ProfileBuilder.finish`."""
     try:
         StoredProfile.model_validate(profile)
     except ValidationError as error:
@@ -415,7 +415,7 @@ class Comparison:
         return list(self.found.values())
 
     def __call__(self, table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
-        """Compare a piece, and count the samples that were in the training data."""
+        """Compare a piece, and count samples from the training data."""
         self._recognise(streams)
         return self.compare_columns(table)
 
@@ -440,7 +440,7 @@ class Comparison:
         return {DRIFT: np.max(outside, 0).astype(np.float32)} if outside and DRIFT not in table else {}
 
     def describe_overlap(self) -> list[str]:
-        """Note on new samples that are equal to training samples."""
+        """Note on new samples equal to training samples."""
         share = self.matched / max(1, self.comparable)
         if share < MIN_SHARE_RECOGNISED:
             return []

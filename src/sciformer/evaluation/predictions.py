@@ -45,7 +45,7 @@ def write_predictions(
 
     show           show a progress bar
     accept_drift   predict even if the scale of a column differs from the training data
-    rows           unit of a row, one of `Objective.row_units` (default: the first of them, else a sample)
+    rows           unit of a row, from `Objective.row_units` (default: the first unit; a sample if there are no units)
     """
     objective = run.assembly.objective
     objective.check_predicts()
@@ -129,7 +129,7 @@ def add_block(
 ) -> None:
     """Add the predictions of a block of samples to a file.
 
-    unit    unit of a row, one of `Objective.row_units` (default: the first of them, else a sample)
+    unit    unit of a row, from `Objective.row_units` (default: the first unit; a sample if there are no units)
     empty   add the column names, but no rows
     """
     objective = run.assembly.objective

@@ -32,7 +32,7 @@ class Unsound(Exception):
 
 
 class Damaged(UserError):
-    """Error: a file of a run differs from the file that was written."""
+    """Error: a file of a run has changed since it was written."""
 
 
 class Stored(dict[str, Any]):
@@ -105,7 +105,7 @@ def parse_object(data: bytes, name: str) -> dict[str, Any]:
 
 
 def run_files(path: Path) -> SealedFolder:
-    """Verified files that determine the predictions of a run."""
+    """Verified files of a run, which determine its predictions."""
     names = ("recipe.yaml", "run.json", "model/statistics.json", "model/calibration.json", "model/weights.safetensors")
     return SealedFolder(path, names, witness="run.json")
 

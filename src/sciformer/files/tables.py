@@ -20,7 +20,7 @@ from .packages import require
 
 
 def table_suffixes() -> list[str]:
-    """Suffixes of all formats that can be written, including plugins."""
+    """Suffixes of all writable formats, including plugins."""
     return [one.suffixes[0] for one in all_formats() if one.writer is not None]
 
 

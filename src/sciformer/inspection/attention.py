@@ -54,7 +54,7 @@ class AttentionMaps(NamedTuple):
 
 @contextmanager
 def eval_mode(step: Any) -> Iterator[None]:
-    """Context manager: evaluation mode of a module; its mode is restored at the end."""
+    """Context manager: evaluation mode of a module, restored at the end."""
     was = step.training
     step.eval()
     try:
@@ -117,7 +117,7 @@ def hide_tokens(assembly: Assembly, batch: Batch) -> tuple[Batch, Batch]:
 
 
 def answering_token(model: Any, stream: str) -> str:
-    """Token that gives the prediction: class, first, last, or mean (of all tokens)."""
+    """Token of the prediction: class, first, last, or mean (of all tokens)."""
     pooling = stream_part(getattr(model, "pooling", None), stream)
     return ANSWERING_TOKENS.get(type(pooling), "mean")
 
@@ -174,7 +174,7 @@ def sample_ids(count: int, wanted: int) -> Array:
 
 
 def received_attention(weights: ArrayLike, front: int = 0) -> Floats:
-    """Attention that each token receives (B, N): mean over queries and heads.
+    """Attention received by each token (B, N): mean over queries and heads.
 
         r_j = mean over heads of (1 / N) sum_i (n_i / m_j) a_ij
 

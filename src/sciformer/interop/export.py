@@ -115,7 +115,7 @@ def _refuse(run: Run, exporters: list[Exporter]) -> NoReturn:
 
 
 def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> None:
-    """Refuse to replace a file, a non-empty folder, or files that no export wrote."""
+    """Refuse to replace a file, a non-empty folder, or files not from an export."""
     if not out.exists():
         return
     if not out.is_dir():

@@ -110,7 +110,7 @@ def _missing(source: Path) -> UserError:
         return UserError(f"{source} does not exist", hint=FOLDER_HINT, file=source)
     folder = name.rpartition("/")[2]
     command = f"hf download {name} --local-dir {folder}"
-    hint = f"With a network, write the files into a folder first: {command}, then sciformer import {folder}"
+    hint = f"Download the model into a folder first: {command}, then sciformer import {folder}"
     return UserError(f"there is no folder {name} here, and the Hugging Face hub is not read", hint=hint, file=source)
 
 

@@ -27,7 +27,7 @@ class Metric:
     class_samples: int = 0
 
     def __call__(self, outputs: Mapping[str, ArrayLike]) -> float:
-        """Compute the metric from the outputs that it needs; ignore other outputs."""
+        """Compute the metric from the outputs in `needs`; ignore other outputs."""
         if missing := [name for name in self.needs if name not in outputs]:
             there = f"the outputs are {', '.join(outputs)}" if outputs else "there are no outputs"
             raise UserError(f"the metric {self.function.__name__} needs {' and '.join(missing)}, but {there}")
@@ -69,7 +69,7 @@ METRICS = RegisteredMetrics()
 
 
 class AtLeast(float):
-    """A float that is a lower bound, printed with a leading ≥."""
+    """Float as a lower bound, printed with a leading ≥."""
 
     def __format__(self, form: str) -> str:
         return f"≥ {float(self):{form}}"

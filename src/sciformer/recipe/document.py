@@ -53,7 +53,7 @@ class Document:
     """Keys of mappings with the tag !replace, which are not merged with the base."""
 
     def where(self, keys: Keys) -> Place:
-        """Place of a key, or of the nearest key that contains it."""
+        """Place of a key, or of the nearest key around it."""
         around = (keys[:end] for end in range(len(keys), -1, -1))
         return next((self.places[part] for part in around if part in self.places), self.whole)
 
@@ -140,7 +140,7 @@ def differences(
 
 
 def read(file: Path | Traversable, label: str) -> Document:
-    """Read a YAML file; refuse files that are too large, not text, empty or not YAML."""
+    """Read a YAML file; refuse files too large, not text, empty or not YAML."""
     whole = Place(label, str(file))
     try:
         with file.open("rb") as stream:

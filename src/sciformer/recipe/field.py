@@ -104,7 +104,7 @@ def load(place: str) -> Any:
 
 
 def extensions(what: str) -> Iterator[Any]:
-    """Unnamed extensions of all fields: importers, exporters, sections of the report."""
+    """Extensions without names, of all fields: importers, exporters, report sections."""
     for home, one in fields().items():
         for place in getattr(one, what):
             yield load(f"{package_of(home)}{place}")

@@ -97,7 +97,7 @@ def check_count(count: int, unit: str, notes: Sequence[str] = ()) -> int:
 def split(
     parts: Collection[str], count: int, unit: str, together: str = "", by: str = "", stratify: str = ""
 ) -> list[Found]:
-    """Recipe keys of `data.split` for the parts without files of their own.
+    """Recipe keys of `data.split` for the parts without their own files.
 
     together   units that stay together, as a plural noun for a comment in the recipe (default: none)
     by         column; samples with equal values in it stay in one part (default: none)
@@ -120,7 +120,7 @@ def split(
 
 
 def _shares_to_split(parts: Collection[str], count: int) -> dict[str, float]:
-    """Fraction of the samples for each part that has no files of its own."""
+    """Fraction of the samples for each part without its own files."""
     shares = {"valid": 0.1, "test": 0.1 if count >= MIN_TEST_SAMPLES else 0.0}
     return {part: share for part, share in shares.items() if part not in parts}
 
@@ -169,7 +169,7 @@ Asked = TypeVar("Asked", bound=Any)
 
 
 def choose(given: Given, ways: Mapping[str, Callable[[], Asked | str]]) -> Asked:
-    """Choose the first objective that the files allow, or the objective of the user.
+    """Choose the user's objective, or else the first objective suitable for the files.
 
     ways   kind of objective -> function; it returns a `Question`, or a note why the files do not allow this objective.
            The last objective always works

@@ -94,7 +94,7 @@ def write_page(path: Path, head: Sequence[str], found: Iterable[Found], given: G
 
 
 def check_new_recipe(path: Path, overwrite: bool) -> None:
-    """Refuse a file name that does not end in .yaml, or an existing file."""
+    """Refuse a file name without .yaml at its end, or an existing file."""
     try:
         check_name(path, (".yaml", ".yml"), "a recipe")
     except UserError as error:

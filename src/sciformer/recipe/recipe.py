@@ -75,7 +75,7 @@ class Recipe:
         return _validate(self.source, {**(changes or {}), **more}, where)
 
     def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
-        """Copy with values from `below` for all keys that this recipe does not set.
+        """Copy with values from `below` for all keys not set in this recipe.
 
         label   origin of the values in error messages
         """

@@ -144,7 +144,7 @@ class Section(Options):
 
     @classmethod
     def model_validate(cls, obj: Any, **more: Any) -> Self:
-        """Validate a mapping with the class composed for its values."""
+        """Validate a mapping, with the class composed for its values."""
         chosen: Any = cls.with_choices(obj) if cls.plain is None and isinstance(obj, Mapping) else cls
         made: Any = super(Section, chosen).model_validate(obj, **more)
         return cast(Self, made)
@@ -218,13 +218,13 @@ def _composed(
 
 
 def built_in(point: str) -> dict[str, str]:
-    """Map from names to import paths, for objects of the library and its fields."""
+    """Import paths of the objects of the library and its fields, by name."""
     own = {**SHARED_PLACES[point], **places(point)}
     return {**own, **built_in("simulation")} if point == "data" else own
 
 
 def added(point: str) -> dict[str, Any]:
-    """Map from names to objects that plugins registered."""
+    """Objects registered by plugins, by name."""
     own = REGISTERED[point]
     return {**own, **REGISTERED["simulation"]} if point == "data" else own
 
@@ -261,7 +261,7 @@ def names(point: str) -> list[str]:
 
 
 def find(point: str, name: str) -> Any:
-    """Object of a name at an extension point, imported on first use."""
+    """Find an object by its name at an extension point; import it on first use."""
     if name in added(point):
         return added(point)[name]
     one_of(f"`{point}.kind`" if point in SECTIONS_WITH_KIND else f"the {point}", name, names(point))

@@ -171,7 +171,7 @@ def _size(files: Mapping[str, Mapping[str, Tensor]]) -> int:
 
 
 def _partial(final: Path, pid: int) -> Path:
-    """Temporary folder of a checkpoint that the process `pid` is writing."""
+    """Temporary folder of a checkpoint, for the process `pid`."""
     return final.with_name(f".partial-{final.name}-{pid}")
 
 

@@ -73,7 +73,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0, which prints and writes files."""
+        """Whether this is rank 0, for printing and writing files."""
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:
@@ -115,7 +115,10 @@ class Ranks:
         self.agree(None)
 
     def in_turn(self, work: Callable[[], Made]) -> Made:
-        """Run `work` on the first rank, then on the other ranks, which can use its files."""
+        """Run `work` on the first rank, then on all other ranks.
+
+        The other ranks can use files written by the first rank.
+        """
         made: list[Made] = []
         self.lead(lambda: made.append(work()))
         return made[0] if self.first else work()
@@ -166,7 +169,7 @@ class Ranks:
             ) from error
 
     def _absent_ranks(self) -> list[int]:
-        """Ranks that do not respond; empty for a process group that the caller has made."""
+        """Ranks without a response; empty for a process group made by the caller."""
         if not JOINED_HERE:
             return []
         store, absent = JOINED_HERE[-1], []
@@ -192,7 +195,7 @@ def _leave() -> None:
 
 
 def patience() -> datetime.timedelta:
-    """Timeout for a rank that does not respond, from SCIFORMER_PATIENCE in seconds."""
+    """Time limit for the response of a rank, from SCIFORMER_PATIENCE in seconds."""
     given = os.environ.get("SCIFORMER_PATIENCE", "")
     try:
         seconds = float(given or PATIENCE_SECONDS)
@@ -222,7 +225,7 @@ def local_tensor(tensor: Tensor) -> Tensor:
 
 
 def own_part(named: Mapping[str, Tensor], first: bool) -> dict[str, Tensor]:
-    """Tensors that this rank saves: its shards; on the first rank, also other tensors.
+    """Tensors to save on this rank: its shards; on the first rank, also other tensors.
 
     The shards of all ranks, concatenated along the first axis in the order of the ranks, are the full tensor.
     """
@@ -268,7 +271,7 @@ def find_device(name: str) -> torch.device:
         raise UserError(message, hint="Use train.device: cpu or auto.", key="train.device")
     if device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
         message = f"train.device is {name}, but this machine has {torch.cuda.device_count()} CUDA devices"
-        raise UserError(message, hint="The first one is cuda:0.", key="train.device")
+        raise UserError(message, hint="The first device is cuda:0.", key="train.device")
     return device
 
 

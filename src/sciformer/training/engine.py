@@ -148,7 +148,7 @@ class Engine:
 
     @contextmanager
     def own_state(self) -> Generator[None]:
-        """Context manager that restores random state and matmul precision at its end."""
+        """Context manager: restore random state and matmul precision at the end."""
         device = self.ranks.device
         devices = [device.index or 0] if device.type == "cuda" else []
         with (
@@ -264,7 +264,7 @@ class Engine:
         return part, found
 
     def evaluated_part(self) -> tuple[str, int | None]:
-        """Data part that selects the best model, and its number of samples (None: all)."""
+        """Data part for selecting the best model, and its number of samples (None: all)."""
         return ("valid", None) if "valid" in self.assembly.parts() else ("train", 1024)
 
     def evaluate(self, part: str, limit: int | None) -> Evaluation:
@@ -435,7 +435,9 @@ class Engine:
         return self.number >= self.total or self.early
 
     def repair(self, accepted: bool) -> bool:
-        """Rebuild a damaged best model from its checkpoint; return whether it was intact.
+        """Rebuild the best model from its checkpoint if it is damaged.
+
+        Returns whether the model was intact.
 
         accepted    if the best model has no checkpoint, keep the model of the restored checkpoint instead
         """

@@ -180,7 +180,7 @@ class Folder:
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """Context manager that creates and locks the folder.
+        """Context manager: create and lock the folder.
 
         It is an error if the folder is not from a run, but has files that a training would replace. After a UserError,
         a newly created folder is removed again if no training began in it.
@@ -207,7 +207,7 @@ class Folder:
                 return
 
     def _check_own(self) -> None:
-        """Refuse a folder that is not from a run if a training would replace its files."""
+        """Refuse a folder with files of another origin, which a training would replace."""
         there = sorted(path for name in RUN_FILES for path in self.path.glob(name))
         if there and not self.is_run:
             name = there[0].relative_to(self.path)
@@ -298,7 +298,7 @@ class Folder:
         self.signature = text
 
     def owner(self) -> dict[str, Any] | None:
-        """Process that has locked the folder, or None.
+        """Process with the lock of the folder, or None.
 
         The keys are `pid`, `host`, `since` and the job, as far as they are known.
         """

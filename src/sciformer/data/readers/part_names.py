@@ -47,8 +47,8 @@ def without_part(name: str) -> str:
 def group_by_part(names: Sequence[str], tags: Sequence[str] = ()) -> dict[str, list[str]]:
     """Group file names by part: train, valid, test, and further test sets.
 
-    The part is a word in the file name, or else in the name of the nearest folder that files do not share. If some are
-    named as training data, files without a part in their name (coco.en) are further test sets.
+    The part is a word in the file name, or else in the name of the nearest folder that files do not share. If some
+    files are named as training data, files without a part in their name (coco.en) are further test sets.
 
     tags   class of each file, if the files have classes; files of all classes stay in one part
     """
@@ -95,7 +95,7 @@ def _levels(names: Sequence[str]) -> list[list[str]]:
 
 
 def _named_levels(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Part of each file, and the file or folder name that contains the part."""
+    """Part of each file, and the file or folder name with the word for the part."""
 
     def named_part(levels: Sequence[str]) -> tuple[str, str]:
         return next(((part, _stem(level)) for level in levels if (part := part_of(level))), ("", _stem(levels[0])))
@@ -104,7 +104,7 @@ def _named_levels(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def parts_of(names: Sequence[str]) -> list[str]:
-    """Part of each file, from its name or a folder that files do not share; else ""."""
+    """Part of each file, from its name or the name of a folder; "" if unknown."""
     return [part for part, _ in _named_levels(names)]
 
 

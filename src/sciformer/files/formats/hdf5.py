@@ -36,7 +36,7 @@ LABEL_COLUMNS = ("ttv", "is_signal_new")  # integers; only the last is always pr
 
 
 def h5py_package() -> Any:
-    """Import h5py, with all compression filters that are installed."""
+    """Import h5py, with all installed compression filters."""
     h5py = require("h5py", "HDF5 files")
     with suppress(ImportError):
         importlib.import_module("hdf5plugin")  # registers more compression filters with h5py
