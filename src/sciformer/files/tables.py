@@ -99,7 +99,7 @@ def create_table(path: Path, overwrite: bool = False) -> Iterator[TableOutput]:
 def merge_tables(path: Path, parts: Sequence[TablePart], overwrite: bool = False) -> int:
     """Merge files of one format; return the number of rows.
 
-    The file has the same bytes as if one process had added all rows (in a ROOT file, times and its id differ).
+    The file has the same bytes as if one process had added all rows (except the times and the id in a ROOT file).
     """
     writer = check_table(path, (parts[0].path.suffix,), overwrite)
     with atomic_write(path) as partial:

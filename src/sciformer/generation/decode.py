@@ -134,7 +134,10 @@ class GraphDecoder(Stepper):
             call()
 
     def begin(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """Like `Stepper.begin`, with `pads` copied to the fixed address of the CUDA graph."""
+        """Read ids (B, N) as in `Stepper.begin`.
+
+        `pads` is copied into a fixed tensor, because a CUDA graph needs fixed addresses.
+        """
         if pads is not None:
             assert self.kept_pads is not None
             self.kept_pads.copy_(pads)

@@ -146,7 +146,7 @@ def _times_input(x: Tensor, slope: Tensor | None, lengths: Array, either: bool) 
 
 @contextmanager
 def _reference(model: nn.Module) -> Iterator[None]:
-    """Context manager: reference kernel, because its attention weights have gradients."""
+    """Context manager: use the reference kernel, for attention weights with gradients."""
     kernels = {module: module.kernel for module in model.modules() if isinstance(module, Attention)}
     try:
         for module in kernels:

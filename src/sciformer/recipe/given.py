@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Given(Mapping[str, Any]):
-    """Values given by the user, by dotted key; text if from the command line."""
+    """Recipe values from the user, by dotted key; values of the command line are text."""
 
     def __init__(self, changes: Mapping[str, Any] | None = None, where: str = "in changes") -> None:
         self.changes, self.where = dict(changes or {}), where

@@ -188,19 +188,19 @@ def choose(given: Given, ways: Mapping[str, Callable[[], Asked | str]]) -> Asked
 
 
 def classify(label: str, why: str) -> Question:
-    """Classification of the class in a column."""
+    """Objective `classify`, with the classes in a column."""
     found = [Found("objective.kind", "classify", why), Found("objective.label", label, "column of the class")]
     return Question("classify", label, found)
 
 
 def regress(target: str, why: str) -> Question:
-    """Regression of the values in a column."""
+    """Objective `regress`, with the values in a column."""
     targets = Found("objective.targets", [target], "columns to predict, one or several")
     return Question("regress", target, [Found("objective.kind", "regress", why), targets])
 
 
 def masked(unit: str, share: float) -> Question:
-    """Prediction of masked tokens."""
+    """Objective `masked`: prediction of masked tokens."""
     why = f"masked {unit} are predicted: no labels needed"
     share_found = Found("objective.mask_ratio", share, f"fraction of {unit} that are masked")
     return Question("masked", "", [Found("objective.kind", "masked", why), share_found])

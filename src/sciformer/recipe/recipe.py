@@ -34,8 +34,8 @@ MAX_BASES = 8  # maximum length of a chain of `base:`
 class Recipe:
     """Validated sections of a recipe; `tokens` is a dict if there are several streams.
 
-    name      name of a shipped recipe, path of a file, or `in Python`
-    source    values set in files and changes, without defaults; `change` fills in the defaults again
+    name      name of a shipped recipe, path of a file, or `in Python` for a recipe from a dict
+    source    values from files and changes, without defaults, which depend on other values and may change with them
     """
 
     name: str = field(compare=False)

@@ -219,7 +219,7 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 
 def local_tensor(tensor: Tensor) -> Tensor:
-    """Detached tensor; for a DTensor, only the share of this rank."""
+    """Detached tensor; for a DTensor, only the shard of this rank."""
     tensor = tensor.detach()
     return tensor.to_local() if is_sharded(tensor) else tensor
 

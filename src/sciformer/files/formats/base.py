@@ -285,7 +285,7 @@ class TableFile:
         return ends
 
     def find(self, name: str) -> str | None:
-        """Full name of the column with this name or this unique last part, or None."""
+        """Full name of a column, from its name or its unique last part; None if unknown."""
         if name in self.columns:
             return name
         found = self._ends.get(name.rpartition("/")[2], [])
