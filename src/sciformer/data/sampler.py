@@ -240,7 +240,7 @@ class PackedSampler(BatchSampler):
         self.made: tuple[int, Integers, Integers] = (-1, self.cuts, self.cuts)  # cached epoch
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room:
-        """Number of rows, rounded up to one of few values, and number of tokens."""
+        """Number of rows, rounded up to few different numbers, and number of tokens."""
         return int(rounded(np.array([-(-len(self(epoch, step)) // world)]), 64)[0]), -(-self.tokens // world)
 
     def shapes(self, multiple: int) -> int:
