@@ -222,7 +222,7 @@ class Assembly:
         return self._datasets[part]
 
     def compare(self, accept_drift: bool = False, scores: bool = False) -> Comparison | None:
-        """Comparison of new data with the training data, for the argument `watch`.
+        """Function to compare new data with the training data; see `watch` of `samples`.
 
         It is None if the training data have no profile.
         """
