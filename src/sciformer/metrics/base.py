@@ -69,7 +69,7 @@ METRICS = RegisteredMetrics()
 
 
 class AtLeast(float):
-    """Float as a lower bound, printed with a leading ≥."""
+    """Lower bound of a score, printed with a leading ≥."""
 
     def __format__(self, form: str) -> str:
         return f"≥ {float(self):{form}}"

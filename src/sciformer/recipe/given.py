@@ -123,7 +123,10 @@ class Given(Mapping[str, Any]):
         return {key: value for key, value in values.items() if key not in {*below, *gone}} | over
 
     def _compatible(self, found: Sequence[Found]) -> list[Found]:
-        """Guesses without keys unknown to a kind given by the user."""
+        """Guesses consistent with the kinds given by the user.
+
+        Keys that do not exist for these kinds are left out.
+        """
         kinds = {one.key.partition(".")[0]: one.value for one in found if one.key.endswith(".kind")}
         kept = list(found)
         for section, kind in kinds.items():

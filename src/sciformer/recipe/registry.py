@@ -139,12 +139,12 @@ class Section(Options):
     """Kind of the section, which determines the other keys."""
 
     def __new__(cls, /, **values: Any) -> Self:
-        """Create an instance of the class composed for these values."""
+        """Create an instance of the class with the options selected by these values."""
         return object.__new__(cls if cls.plain else cls.with_choices(values))
 
     @classmethod
     def model_validate(cls, obj: Any, **more: Any) -> Self:
-        """Validate a mapping, with the class composed for its values."""
+        """Validate a mapping, with the options selected by its values."""
         chosen: Any = cls.with_choices(obj) if cls.plain is None and isinstance(obj, Mapping) else cls
         made: Any = super(Section, chosen).model_validate(obj, **more)
         return cast(Self, made)

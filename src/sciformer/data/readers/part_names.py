@@ -47,8 +47,9 @@ def without_part(name: str) -> str:
 def group_by_part(names: Sequence[str], tags: Sequence[str] = ()) -> dict[str, list[str]]:
     """Group file names by part: train, valid, test, and further test sets.
 
-    The part is a word in the file name, or else in the name of the nearest folder that files do not share. If some
-    files are named as training data, files without a part in their name (coco.en) are further test sets.
+    The part is a word in the file name, or else in the name of a folder, from the file upwards; folders common to all
+    files do not count. If some files are named as training data, files without a part in their name (coco.en) are
+    further test sets.
 
     tags   class of each file, if the files have classes; files of all classes stay in one part
     """
