@@ -1,6 +1,8 @@
 """Progress of long work: a live bar in a terminal, plain lines now and then elsewhere."""
 
 import io
+import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -59,3 +61,31 @@ def test_a_reader_that_goes_away_does_not_stop_the_work(tmp_path):
 )
 def test_durations(seconds, words):
     assert duration(seconds) == words
+
+
+def test_a_line_in_a_notebook_is_replaced_in_place(monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, data, raw):
+            shown.append(data)
+
+    def display(data, raw, display_id):
+        shown.append("first")
+        shown.append(data)
+        return Handle()
+
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setattr(progress, "MIN_SECONDS_BETWEEN_UPDATES", -1.0)
+    console = ProgressConsole(io.StringIO())
+    console.is_jupyter = True
+    with ProgressBar(4, "<step>", keep=True, console=console) as bar:
+        bar.add(1)
+        bar.add(3)
+    assert shown.count("first") == 1
+    first, last = shown[1:]
+    assert first["text/plain"].startswith("1/4 <step>")
+    assert 'value="1.0000"' in last["text/html"]
+    assert "&lt;step&gt;" in last["text/html"]
+    assert console.file.getvalue() == ""

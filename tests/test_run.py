@@ -1,5 +1,7 @@
 """Training and prediction on tables in memory: the same numbers as from files, and clear errors."""
 
+from importlib import import_module
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import awkward as ak
@@ -11,6 +13,7 @@ import torch
 from astropy.table import Table
 
 import sciformer as sf
+from sciformer.cli.main import main
 from sciformer.data.readers.simulation import write_simulation
 from sciformer.domains.jets.simulate.jets import Jets
 from tests.errors import refuses
@@ -36,10 +39,17 @@ def jets(folder):
     write_simulation(Jets(kind="jets", number=80, classes=["QCD", "Tbqq"], seed=1), file)
     arrow = pq.read_table(file)
     lists = arrow.to_pydict()
-    data = {"kind": "events", "label": "label", "select": "jet_pt > 510", "new": {"part_energy": "part_energy * 1"}}
+    data = {"kind": "events", "label": "label", "select": "jet_pt > 510", "new": {"energy": "part_energy * 1"}}
     recipe = {
         "data": {**data, "files": [str(file)]},
-        "tokens": {"kind": "particles", "features": "kin", "max_tokens": 12, "widths": [8], "pair_widths": [8]},
+        "tokens": {
+            "kind": "particles",
+            "features": "kin",
+            "max_tokens": 12,
+            "widths": [8],
+            "pair_widths": [8],
+            "vector": ["part_px", "part_py", "part_pz", "energy"],
+        },
     }
     return recipe, {
         "arrow": lambda: arrow,
@@ -47,8 +57,8 @@ def jets(folder):
         "records": lambda: arrow.to_pylist(),
         "awkward": lambda: ak.from_arrow(arrow),
         "tensors": lambda: {**lists, "part_px": list(map(torch.tensor, lists["part_px"]))},
-        "pandas": lambda: pytest.importorskip("pandas").DataFrame(lists),
-        "polars": lambda: pytest.importorskip("polars").from_arrow(arrow),
+        "pandas": lambda: import_module("pandas").DataFrame(lists),
+        "polars": lambda: import_module("polars").from_arrow(arrow),
     }
 
 
@@ -72,8 +82,8 @@ def series(folder):
     return recipe, {
         "astropy": lambda: Table(table),
         "arrays": lambda: table,
-        "pandas": lambda: pytest.importorskip("pandas").DataFrame(table),
-        "polars": lambda: pytest.importorskip("polars").DataFrame(table),
+        "pandas": lambda: import_module("pandas").DataFrame(table),
+        "polars": lambda: import_module("polars").DataFrame(table),
     }
 
 
@@ -89,8 +99,8 @@ def pictures(folder):
         "arrays": lambda: {"image": image, "label": label},
         "list": lambda: {"image": list(image), "label": list(label)},
         "tensors": lambda: {"image": torch.tensor(image), "label": label.tolist()},
-        "pandas": lambda: pytest.importorskip("pandas").DataFrame({"image": list(image), "label": label}),
-        "polars": lambda: pytest.importorskip("polars").DataFrame({"image": image, "label": label}),
+        "pandas": lambda: import_module("pandas").DataFrame({"image": list(image), "label": label}),
+        "polars": lambda: import_module("polars").DataFrame({"image": image, "label": label}),
         "astropy": lambda: Table({"image": image, "label": label}),
     }
 
@@ -119,8 +129,8 @@ def lines(folder):
         "lists": lambda: table,
         "records": lambda: [{"text": text, "label": mood} for text, mood in rows],
         "arrow": lambda: pa.table(table),
-        "pandas": lambda: pytest.importorskip("pandas").DataFrame(table),
-        "polars": lambda: pytest.importorskip("polars").DataFrame(table),
+        "pandas": lambda: import_module("pandas").DataFrame(table),
+        "polars": lambda: import_module("polars").DataFrame(table),
     }
 
 
@@ -136,7 +146,7 @@ def running(folder):
         "list": lambda: texts,
         "table": lambda: {"text": texts},
         "numpy": lambda: np.array(texts),
-        "pandas": lambda: pytest.importorskip("pandas").Series(texts),
+        "pandas": lambda: import_module("pandas").Series(texts),
         "string": lambda: "\n".join(texts),
     }
 
@@ -161,7 +171,7 @@ def pairs(folder):
         "model": {**MODEL, "kind": "encoder_decoder"},
         "objective": {"kind": "translate"},
     }
-    return recipe, {"lists": lambda: table, "pandas": lambda: pytest.importorskip("pandas").DataFrame(table)}
+    return recipe, {"lists": lambda: table, "pandas": lambda: import_module("pandas").DataFrame(table)}
 
 
 def tags(folder):
@@ -203,6 +213,8 @@ def test_tables_give_the_numbers_of_files(from_files):
     known = from_files.run
     sections = {**from_files.sections, "data": {**from_files.sections["data"], "files": []}}
     for name, make in from_files.tables.items():
+        if name in ("pandas", "polars") and find_spec(name) is None:
+            continue
         run = sf.train(recipe_of(sections), from_files.folder / name, data=make(), **QUIET)
         assert curve(run) == curve(known), name
         assert run.about["samples"] == known.about["samples"], name
@@ -210,3 +222,233 @@ def test_tables_give_the_numbers_of_files(from_files):
             assert torch.equal(weight, other), name
         assert run.evaluate("valid").scores == known.evaluate("valid").scores, name
         assert not run.recipe.data.files
+
+
+@pytest.fixture(scope="module")
+def jet_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("jets")
+    sections, tables = jets(folder)
+    return SimpleNamespace(run=sf.train(recipe_of(sections), folder / "run", **QUIET), sections=sections, tables=tables)
+
+
+def test_predictions_of_a_frame_are_a_frame_with_its_index(jet_run):
+    pandas = pytest.importorskip("pandas")
+    lists, run = jet_run.tables["lists"](), jet_run.run
+    frame = pandas.DataFrame(lists, index=[f"jet {number}" for number in range(80)])
+    known = run.predict(lists)
+    found = sf.predict(run.path, frame)
+    kept = [number for number, pt in enumerate(lists["jet_pt"]) if pt > 510]
+    assert list(found.index) == [f"jet {number}" for number in kept]
+    assert list(found["class"]) == known["class"].tolist()
+    for name, column in zip(run.classes, known["probabilities"].T):
+        np.testing.assert_allclose(found[f"score_{name}"], column, rtol=1e-6)
+    arrow = run.predict(jet_run.tables["arrow"]())
+    assert isinstance(arrow, pa.Table)
+    assert arrow["class"].to_pylist() == known["class"].tolist()
+
+
+def test_predictions_of_polars_are_polars(jet_run):
+    polars = pytest.importorskip("polars")
+    found = jet_run.run.predict(jet_run.tables["polars"]())
+    assert isinstance(found, polars.DataFrame)
+    assert found["class"].to_list() == jet_run.run.predict(jet_run.tables["lists"]())["class"].tolist()
+
+
+def test_logits_on_request(jet_run):
+    found = jet_run.run.predict(jet_run.tables["lists"](), logits=True)
+    exp = np.exp(found["logits"])
+    np.testing.assert_allclose(exp / exp.sum(1, keepdims=True), found["probabilities"], atol=1e-6)
+
+
+def test_intervals_of_a_regression(tmp_path):
+    rng = np.random.default_rng(0)
+    table = Table({"image": rng.normal(size=(40, 4, 4)), "size": rng.normal(size=40)})
+    objective = {"kind": "regress", "targets": ["size"]}
+    sections = {"data": {"kind": "arrays"}, "tokens": {"kind": "patches", "patch": 2}, "objective": objective}
+    run = sf.train(recipe_of(sections), tmp_path / "run", data=table, **QUIET)
+    found = run.predict(table, intervals=True)
+    assert isinstance(found, Table)
+    assert (found["low_95_size"] < found["low_68_size"]).all()
+    assert (found["low_68_size"] < found["mean_size"]).all()
+    assert "low_68_size" not in run.predict(table).colnames
+
+
+def test_the_model_is_an_ordinary_module(jet_run):
+    run, lists = jet_run.run, jet_run.tables["lists"]()
+    inputs = run.inputs(lists)
+    found = run.objective.predict(run.model, inputs)["probabilities"]
+    np.testing.assert_allclose(found.detach().numpy(), run.predict(lists)["probabilities"], atol=1e-6)
+    found[:, 0].sum().backward()
+    assert any(weight.grad is not None for weight in run.model.parameters())
+    assert run.model.encode(inputs.stream).x.shape[-1] == MODEL["dim"]
+
+
+def test_parts_by_tables_and_by_a_column(jet_run, tmp_path):
+    """Both divide the samples alike, and then train alike."""
+    arrow = jet_run.tables["arrow"]()
+    names = ["train"] * 40 + ["dev"] * 20 + ["test"] * 20
+    column = sf.train(
+        recipe_of(jet_run.sections),
+        tmp_path / "column",
+        data=arrow.append_column("part", [names]),
+        parts="part",
+        **QUIET,
+    )
+    pieces = {"data": arrow[:40], "valid": arrow[40:60], "test": arrow[60:]}
+    tables = sf.train(recipe_of(jet_run.sections), tmp_path / "tables", **pieces, **QUIET)
+    assert curve(column) == curve(tables)
+    assert set(column.about["data"]) == {"memory:train", "memory:valid", "memory:test"}
+    assert column.evaluate("test").scores == tables.evaluate(data=arrow[60:]).scores
+    only = sf.train(recipe_of(jet_run.sections), tmp_path / "only", data=arrow[:60], test=arrow[60:], **QUIET)
+    assert set(only.about["samples"]) == {"train", "valid", "test"}
+    with refuses("dev", "nowhere", key="parts"):
+        sf.train(recipe_of(jet_run.sections), data=arrow.append_column("dev", [names]), parts="nowhere")
+    with refuses("jet_pt", key="parts"):
+        sf.train(recipe_of(jet_run.sections), data=arrow, parts="jet_pt")
+    with refuses("valid", key="parts"):
+        sf.train(recipe_of(jet_run.sections), data=arrow.append_column("part", [names]), valid=arrow, parts="part")
+    with refuses("valid=", key="data"):
+        sf.train(recipe_of(jet_run.sections), valid=arrow)
+
+
+def test_a_run_needs_its_table_again(jet_run, tmp_path):
+    recipe, arrow = recipe_of(jet_run.sections), jet_run.tables["arrow"]()
+    stopped = sf.train(recipe, tmp_path / "run", data=arrow, stop_after=1, **QUIET)
+    assert not stopped.about.get("complete")
+    with refuses("memory", key="data", hint="data=table"):
+        sf.train(recipe.change({"data.files": []}), tmp_path / "run", **QUIET)
+    with refuses("memory:train", error=sf.UserError):
+        sf.train(recipe, tmp_path / "run", data=arrow[:50], **QUIET)
+    done = sf.train(recipe, tmp_path / "run", data=arrow, **QUIET)
+    assert done.about["resumed"] == 1
+    assert curve(done) == curve(jet_run.run)
+    again = sf.Run(tmp_path / "run")
+    with refuses("memory", key="data", hint="run.evaluate(data=table)"):
+        again.evaluate()
+    assert again.evaluate(data=arrow).size == jet_run.run.evaluate(files=jet_run.sections["data"]["files"]).size
+    file = jet_run.sections["data"]["files"][0]
+    assert main(["predict", str(tmp_path / "run"), file, "--out", str(tmp_path / "answers.parquet"), "--quiet"]) == 0
+    np.testing.assert_allclose(
+        pq.read_table(tmp_path / "answers.parquet")["score_QCD"].to_numpy(),
+        again.predict(arrow)["score_QCD"].to_numpy(),
+    )
+
+
+def test_shipped_recipes_by_name_read_tables_in_place_of_a_simulation(jet_run):
+    recipe = sf.Recipe.load("jets/part").with_tables(jet_run.tables["arrow"]())
+    assert recipe.data.kind == "events"
+    assert recipe.change({"model.depth": 1}).tables["train"].rows == 80
+    assert "rows in memory" in recipe._repr_html_()
+    with refuses("lattices", key="data.kind"):
+        sf.Recipe.load("spins/ising-vit").data.with_tables(recipe.tables)
+
+
+def test_workers_read_the_table(jet_run, tmp_path):
+    recipe = recipe_of(jet_run.sections).change({"train.workers": 2})
+    assert curve(sf.train(recipe, tmp_path / "run", data=jet_run.tables["arrow"](), **QUIET)) == curve(jet_run.run)
+
+
+def test_check_and_compare_read_tables(jet_run, tmp_path):
+    arrow, recipe = jet_run.tables["arrow"](), recipe_of(jet_run.sections)
+    assert not sf.check(recipe, data=arrow).problems
+    found = sf.compare([recipe, recipe.change({"model.dim": 4})], 1, tmp_path, data=arrow, show=False, report=False)
+    assert not found.failed
+    assert len(sf.embed(jet_run.run, arrow).vectors) == 80
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mentions", "key"),
+    [
+        (lambda table: {**table, "part_px": None}, ["part_px"], None),
+        (lambda table: {name: one for name, one in table.items() if name != "part_px"}, ["part_px"], None),
+        (lambda table: {**table, "part_px": [object()] * 80}, ["part_px", "object"], None),
+        (lambda table: {**table, "part_px": [[object()], *table["part_px"][1:]]}, ["part_px", "object"], None),
+        (lambda table: {**table, "part_px": [["a"], *table["part_px"][1:]]}, ["part_px"], None),
+        (lambda table: {**table, "part_px": [[[1.0], [1.0, 2.0]]] * 80}, ["part_px", "lists"], None),
+        (lambda table: {**table, "part_px": table["part_px"][:79]}, ["part_px", 79, 80], None),
+        (lambda table: {**table, "part_px": [one[:-1] for one in table["part_px"]]}, ["part_px"], None),
+        (lambda table: {**table, "label": [None, *table["label"][1:]]}, ["label"], "data.label"),
+        (lambda table: {**table, "label": [np.nan] * 79 + [1.0]}, ["label"], "objective.label"),
+        (lambda table: {name: [] for name in table}, ["rows"], "data"),
+        (lambda table: {}, ["columns"], None),
+        (lambda table: 3, ["int"], None),
+        (lambda table: "jets.parquet", ["part_energy"], None),
+    ],
+)
+def test_wrong_tables(jet_run, tmp_path, wrong, mentions, key):
+    with refuses(*mentions, key=key):
+        sf.train(recipe_of(jet_run.sections), tmp_path / "run", data=wrong(jet_run.tables["lists"]()), **QUIET)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong", "mentions"),
+    [
+        (lines, {"text": ["a", "b"], "label": ["x", None]}, ["label", 2]),
+        (lines, {"text": [1, 2], "label": ["x", "y"]}, []),
+        (pairs, {"en": ["a"], "fr": ["b"]}, ["de"]),
+        (tags, {"words": [["a", "b"]], "tags": [["O"]]}, ["row 0", 2, 1]),
+        (tags, {"text": ["a b"]}, ["words"]),
+        (pictures, {"image": np.zeros((8, 8)), "label": np.zeros(8)}, ["image"]),
+        (pictures, {"image": [np.zeros((4, 4)), None], "label": ["a", "b"]}, ["image"]),
+        (arrays, {"image": np.zeros((8, 4, 4)), "label": [0.0, np.nan] * 4}, ["label"]),
+        (running, {"first": ["a"], "second": ["b"]}, ["first", "second"]),
+        (series, {"star": ["a"] * 4, "mjd": [1, 2, 3, 4], "class": ["x"] * 4}, ["value"]),
+    ],
+)
+def test_wrong_tables_of_other_readers(make, wrong, mentions, tmp_path):
+    sections, _ = make(tmp_path)
+    with refuses(*mentions):
+        sf.train(recipe_of(sections), tmp_path / "run", data=wrong, **QUIET)
+
+
+def test_strings_are_texts_where_they_cannot_be_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sections, tables = lines(tmp_path)
+    run = sf.train(recipe_of(sections), "run", data=tables["lists"](), **QUIET)
+    assert len(run.predict(["a good film", "bad"])["class"]) == 2
+    assert len(run.predict("Great!")["class"]) == 1
+    assert len(run.predict(["moods.tsv"])["class"]) == 40
+    assert len(run.predict(tmp_path / "moods.tsv")["class"]) == 40
+    with refuses("mood.tsv"):
+        run.predict(["mood.tsv"])
+    with refuses("nowhere"):
+        run.predict([tmp_path / "nowhere"])
+
+
+def test_notebooks_show_runs_and_recipes(jet_run, tmp_path):
+    shown = jet_run.run._repr_html_()
+    assert "<svg" in shown
+    assert "accuracy" in shown
+    recipe = recipe_of(jet_run.sections).change({"about.title": "<script>alert(1)</script>"})
+    assert "<script>" not in recipe._repr_html_()
+    assert "depth: 1" in recipe._repr_html_()
+    (tmp_path / "<b>").mkdir()
+    odd = sf.train(recipe, tmp_path / "<b>" / "run", data=jet_run.tables["arrow"](), stop_after=1, **QUIET)
+    assert "<b>/run" not in odd._repr_html_()
+
+
+def test_images_of_different_shapes(tmp_path):
+    rng = np.random.default_rng(0)
+    shapes = [(8, 8, 3), (6, 9, 3), (7, 7, 1)] * 8
+    table = {"image": [rng.integers(0, 200, shape).astype(np.uint8) for shape in shapes], "label": ["a", "b"] * 12}
+    data = {"kind": "images", "size": 6, "channels": 1}
+    recipe = recipe_of({"data": data, "tokens": {"kind": "patches", "patch": 3}})
+    run = sf.train(recipe, tmp_path / "run", data=table, **QUIET)
+    assert run.recipe.data.kind == "images"
+    found = run.predict(table)["probabilities"]
+    alone = [run.predict({"image": [image]})["probabilities"][0] for image in table["image"]]
+    np.testing.assert_allclose(found, alone, atol=1e-6)
+
+
+def test_a_column_of_file_names(tmp_path):
+    """Files are found from the current folder, and give the numbers of the arrays in them."""
+    image = np.random.default_rng(0).integers(0, 200, (24, 8, 8)).astype(np.uint8)
+    for number, one in enumerate(image):
+        np.save(tmp_path / f"{number}.npy", one)
+    label = ["a", "b"] * 12
+    recipe = recipe_of({"data": {"kind": "images"}, "tokens": {"kind": "patches", "patch": 4}})
+    names = {"path": [str(tmp_path / f"{number}.npy") for number in range(24)], "label": label}
+    files = sf.train(recipe, tmp_path / "files", data=names, **QUIET)
+    arrays = sf.train(recipe, tmp_path / "arrays", data={"image": image, "label": label}, **QUIET)
+    assert curve(files) == curve(arrays)

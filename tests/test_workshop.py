@@ -51,7 +51,7 @@ def test_public_names_are_what_the_package_says():
 
 def test_public_names_of_the_package_come_when_they_are_asked_for():
     assert sciformer.__all__ == sorted(sciformer.__all__)
-    assert set(sciformer.PLACES) == set(sciformer.__all__) - {"__version__"}
+    assert {*sciformer.PLACES, *sciformer.PACKAGES} == set(sciformer.__all__) - {"__version__"}
     assert all(getattr(sciformer, name).__doc__ for name in sciformer.PLACES)
     assert set(sciformer.__all__) <= set(dir(sciformer))
     shown = set(re.findall(r"\w+", (sciformer.__doc__ or "").split("Functions are in")[0]))

@@ -1,12 +1,14 @@
-"""Progress of long work: a bar in a terminal, plain lines elsewhere."""
+"""Progress of long work: a bar in a terminal or a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import html
 import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import Self, TextIO
+from importlib import import_module
+from typing import Any, Self, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -16,10 +18,11 @@ from rich.table import Column
 from .errors import printable
 
 MIN_SECONDS_BETWEEN_LINES = 5.0  # where there is no live bar
+MIN_SECONDS_BETWEEN_UPDATES = 0.25  # in a notebook
 
 
 class PrintableConsole(Console):
-    """Console whose text cannot control the terminal."""
+    """Console without control characters in its text."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Segments to print, with control characters in their text made visible."""
@@ -28,7 +31,7 @@ class PrintableConsole(Console):
 
 
 class ProgressConsole(PrintableConsole):
-    """Console that stops printing when the reader (such as `head`) closes the pipe."""
+    """Console without output after its reader (such as `head`) has closed the pipe."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         super().__init__(file=file or sys.stderr, highlight=False, soft_wrap=True)
@@ -37,6 +40,23 @@ class ProgressConsole(PrintableConsole):
         """Discard all further output."""
         self.quiet = True
         self.file = open(os.devnull, "w")  # noqa: SIM115, for as long as the process lives
+
+
+class NotebookLine:
+    """Line of a notebook that is replaced in place; IPython shows it, without ipywidgets."""
+
+    def __init__(self) -> None:
+        self.handle: Any = None
+
+    def show(self, text: str, share: float) -> None:
+        """Replace the line; `share` is the part that is done."""
+        display = import_module("IPython.display").display
+        bar = f'<progress value="{min(1.0, max(0.0, share)):.4f}"></progress> <code>{html.escape(text)}</code>'
+        data = {"text/plain": text, "text/html": bar}
+        if self.handle is None:
+            self.handle = display(data, raw=True, display_id=True)
+        else:
+            self.handle.update(data, raw=True)
 
 
 class ProgressBar:
@@ -67,6 +87,7 @@ class ProgressBar:
         text = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
         columns = (BarColumn(bar_width=12), text, TimeRemainingColumn())
         live = show and self.console.is_terminal
+        self.line = NotebookLine() if show and self.console.is_jupyter else None
         self.bar = Progress(*columns, console=self.console, transient=not keep, refresh_per_second=4) if live else None
         self.task = self.bar.add_task("", total=total, completed=done) if self.bar else None
 
@@ -88,7 +109,11 @@ class ProgressBar:
         self.done, self.total, now = done, self.total if total is None else total, time.monotonic()
         gone = now - self.began
         figures = figures or f"{(done - self.first) / max(1e-9, gone):,.0f} {self.unit}/s"
-        if self.bar and self.task is not None:
+        if self.line is not None:
+            if now - self.last > MIN_SECONDS_BETWEEN_UPDATES or self.done == self.total:
+                self.last = now
+                self.line.show(f"{done:,}/{self.total:,} {self.unit}  {figures}", done / max(1, self.total))
+        elif self.bar and self.task is not None:
             text = f"{done:,}/{self.total:,}  {figures}"
             self.bar.update(self.task, completed=done, total=self.total, description=text)
         elif now - self.last > MIN_SECONDS_BETWEEN_LINES or (self.keep and done == self.total):

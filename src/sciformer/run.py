@@ -17,18 +17,21 @@ import numpy as np
 import torch
 
 from .assembly import Assembly, log_nothing
+from .data.batch import ModelInputs
 from .data.columns import Samples
 from .data.dataset import Dataset, Watch
+from .data.prepare import prepare
 from .data.profile import Comparison
+from .data.random import SampleRandom
 from .data.source import Memory, Source, are_files
 from .errors import Stopped, UserError
-from .evaluation.evaluate import Evaluation, evaluate, predict
+from .evaluation.evaluate import Evaluation, evaluate, on_device, predict
 from .evaluation.predictions import flatten_columns
 from .files.formats.frames import has_own_type, read_frame, to_frame
 from .files.in_memory import MemoryFile, is_in_memory
 from .files.seal import Damaged
 from .metrics import AtLeast
-from .objectives.base import Step
+from .objectives.base import Objective, Step
 from .progress import duration
 from .recipe import Recipe, plugin
 from .training import checkpoint
@@ -76,6 +79,11 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
 
+    def _repr_html_(self) -> str:
+        from .interface.notebook import run_as_html
+
+        return run_as_html(self)
+
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe of the run, with all values."""
@@ -102,7 +110,7 @@ class Run:
             if key not in known:
                 others = f"Keys that can be changed for new files: {', '.join(known)}. " if known else ""
                 hint = f"{others}Columns with other names: --map OURS=THEIRS"
-                message = f"{key} cannot be changed: a run keeps the recipe it was trained with"
+                message = f"{key} cannot be changed, because a run keeps the recipe of its training"
                 raise UserError(message, hint=hint, key=key)
         return Recipe.load(self.folder.path, self.reading, where="for new files")
 
@@ -195,11 +203,17 @@ class Run:
         return opened.dataset(part)
 
     def predict(
-        self, what: Any, accept_drift: bool = False, watch: Watch | None = None, *, logits: bool = False
+        self,
+        what: Any,
+        accept_drift: bool = False,
+        watch: Watch | None = None,
+        *,
+        logits: bool = False,
+        intervals: bool = False,
     ) -> Any:
         """Predictions for files or for samples in memory, and the sample columns.
 
-        Classification gives probabilities and classes; regression gives values, standard deviations and intervals.
+        Classification gives probabilities and classes; regression gives values and standard deviations.
         `drift` is the largest share, over the columns, of values of a sample outside the range of the training data.
 
         A data frame or table (pandas, polars, pyarrow, astropy) is answered with one of the same package, a row per
@@ -211,6 +225,7 @@ class Run:
         watch          function that compares the samples and may add columns, see `Dataset` (default: a comparison with
                        the training data, whose notes become warnings)
         logits         also return the logits of the classes
+        intervals      also return the central intervals of a regression: `low_68`, `high_68`, `low_95` and `high_95`
         """
         self.assembly.objective.check_predicts()
         compared = self.assembly.compare(accept_drift, scores=True) if watch is None else None
@@ -223,6 +238,12 @@ class Run:
             names = np.asarray(self.classes)
             likely = answers["probabilities"]
             answers["class"] = np.where(np.isnan(likely).any(1), "", names[likely.argmax(1)])
+        if intervals:
+            central = getattr(self.objective, "intervals", None)
+            if central is None:
+                kind = self.objective.kind
+                raise UserError(f"`objective.kind: {kind}` has no intervals", key="objective.kind")
+            answers |= central(found.outputs)
         for note in [] if compared is None else compared.notes:
             warnings.warn(note, stacklevel=2)
         answers = {**found.samples, **answers}
@@ -230,6 +251,24 @@ class Run:
             return answers
         columns = {name: np.asarray(column) for name, column in answers.items()}
         return to_frame(flatten_columns(columns, self.assembly.objective), what, getattr(source, "rows", None))
+
+    def inputs(self, what: Any) -> ModelInputs:
+        """Inputs of `model` for files or samples in memory: tensors on the device of the model.
+
+        inputs = run.inputs(table)
+        vectors = run.model.encode(inputs.stream)                 hidden states, with gradients
+        answers = run.objective.predict(run.model, inputs)        {"probabilities": (B, classes)}, ...
+        """
+        dataset = self.assembly.samples(self.source(what))
+        ids = np.arange(len(dataset))
+        rng, objective = SampleRandom(0, -1, ids), self.objective
+        batch = prepare(dataset.batch(ids), self.assembly.tokens, objective, rng, training=False, counted=False)
+        return on_device(batch, self.device, {name: one.initial for name, one in self.assembly.carried().items()})
+
+    @property
+    def objective(self) -> Objective:
+        """Objective with its fitted state, such as the classes."""
+        return self.assembly.objective
 
     @property
     def classes(self) -> list[str]:
@@ -415,14 +454,12 @@ def _check_ranks(assembly: Assembly, ranks: Ranks) -> None:
 
 
 def _check_shared(folder: Folder, ranks: Ranks) -> None:
-    """Refuse a run folder that is not the same on the machines of all ranks."""
+    """Refuse a run folder that some ranks, on other machines, do not see."""
     signature = ranks.agree(folder.signature)
     seen = ranks.first or folder.is_locked_with(signature, SHARED_SECONDS)
     blind = [name for name in ranks.gather("" if seen else f"rank {ranks.rank} on {socket.gethostname()}") if name]
     if blind:
-        message = (
-            f"the run folder {folder.path} is not the same for all processes: {', '.join(blind[:4])} does not see it"
-        )
+        message = f"the run folder {folder.path} cannot be seen by {', '.join(blind[:4])}"
         hint = "Choose a folder on a file system that all machines share, with --run."
         raise UserError(message, hint=hint, file=folder.path)
 
@@ -430,9 +467,12 @@ def _check_shared(folder: Folder, ranks: Ranks) -> None:
 def _open(
     recipe: Recipe, folder: Folder, teller: ProgressReporter, accept_changes: bool, plugins: Sequence[plugin.Plugin]
 ) -> tuple[dict[str, Any], Assembly]:
-    """Read run.json of a run to resume, and open the data; refuse changes.
+    """Open the data of a training; for a resumed run, also read run.json.
 
-    A damaged recipe.yaml or statistics.json is accepted if the text to be written now has the hash in the manifest.
+    A resumed run is refused if its recipe, data or plugins have changed.
+
+    A damaged recipe.yaml or statistics.json is accepted if the same file, as it would be written now, has the hash in
+    the manifest.
     """
     recipe, pretrained = load_pretrained(recipe, folder)
     begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint, changes are allowed
@@ -440,7 +480,7 @@ def _open(
     state: dict[str, Any] | None = None
     damaged: dict[str, Damaged] = {}
     if not begun and (step := folder.peek("run.json").get("last_checkpoint")):
-        message = f"the checkpoints of {folder.path} are gone (the last one was of step {step}), so that a training"
+        message = f"the checkpoints of {folder.path} are missing (the last checkpoint was of step {step}); a training"
         message += " would start over and replace the model"
         hint = "Restore them, train in another folder with --run, or start over with --fresh."
         raise UserError(message, hint=hint, file=folder.path)
@@ -468,7 +508,7 @@ def _open(
 
 
 def _texts(assembly: Assembly) -> dict[str, str]:
-    """Recipe and fitted state, as files of the run."""
+    """Contents of recipe.yaml and of the fitted state, by file name."""
     return {"recipe.yaml": assembly.recipe.to_yaml(), "model/statistics.json": json.dumps(assembly.state())}
 
 

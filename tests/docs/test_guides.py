@@ -35,7 +35,7 @@ def test_every_picture_is_drawn_and_shown(ran):
 
 
 @pytest.mark.usefixtures("own_plugins")
-@pytest.mark.parametrize("page", ["architecture.md", "concepts.md", "own-token.md", "sklearn.md"])
+@pytest.mark.parametrize("page", ["api.md", "architecture.md", "concepts.md", "own-token.md", "sklearn.md"])
 def test_code_on_other_pages_runs_too(page, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     results = runner.run(DOCS / page, tmp_path)
@@ -105,7 +105,7 @@ def test_the_guide_to_text_runs_with_a_tiny_setting(tmp_path):
 def test_no_page_with_code_is_forgotten():
     pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
     coded = {page.name for page in pages if "```python" in page.read_text(encoding="utf-8")}
-    names = "README architecture attention concepts images jets-tutorial jets lightcurves own-token text"
+    names = "README api architecture attention concepts images jets-tutorial jets lightcurves own-token text"
     assert coded == {f"{name}.md" for name in names.split()}
 
 

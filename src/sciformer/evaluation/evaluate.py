@@ -83,7 +83,7 @@ def evaluate(
         rng = SampleRandom(assembly.recipe.train.seed, -1, ids)
         made = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, rng, training=False)
         with autocast(where, precision):
-            loss, outputs = step(_on_device(made, where, carried, divided), True)
+            loss, outputs = step(on_device(made, where, carried, divided), True)
         outputs = {name: value for name, value in outputs.items() if not name.startswith(CARRIED)}
         return AsyncTensors(outputs | {"": loss / world if divided else loss}), made
 
@@ -146,7 +146,7 @@ def predict(
     def forward(ids: Array) -> tuple[AsyncTensors, dict[str, Array], Array]:
         raw, rng = dataset.batch(ids), SampleRandom(0, -1, ids)
         made = prepare(raw, assembly.tokens, assembly.objective, rng, training=False, counted=False)
-        outputs = answer(step.model, _on_device(made, where, carried))
+        outputs = answer(step.model, on_device(made, where, carried))
         if logits and "logits" not in outputs:
             kind = assembly.objective.kind
             raise UserError(f"`objective.kind: {kind}` has no logits of classes", key="objective.kind")
@@ -163,9 +163,10 @@ def predict(
     return Evaluation({}, assembly.objective.finish(outputs), samples)
 
 
-def _on_device(
+def on_device(
     batch: Batch, device: torch.device, carried: Mapping[str, torch.Tensor], divided: bool = False
 ) -> ModelInputs:
+    """Inputs of a model from a batch, with the tensors that the objective carries."""
     inputs = batch.inputs().to(device)
     moved = {name: value.to(device) for name, value in carried.items()}
     return replace(inputs, carried=moved, divided=divided) if moved or divided else inputs

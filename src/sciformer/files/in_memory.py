@@ -203,7 +203,7 @@ def describe(column: Array | Lists) -> str:
 def _bytes_of(array: Array) -> Iterator[bytes]:
     if array.dtype.kind != "O":
         yield str(array.dtype).encode() if array.dtype.kind != "U" else b""
-        yield np.ascontiguousarray(array).data if array.size and array.dtype.kind != "U" else _text_bytes(array)
+        yield _text_bytes(array) if array.dtype.kind == "U" else np.ascontiguousarray(array).tobytes()
         return
     for one in array.tolist():
         if isinstance(one, np.ndarray):

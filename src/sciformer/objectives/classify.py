@@ -92,7 +92,8 @@ class Classify(Objective):
             raise UserError(message, key="objective.label")
         if labels.dtype.kind == "f" and np.isnan(labels).any():
             where = np.isnan(labels).argmax()
-            raise UserError(f"sample {where} has no class in column `{self.label}`: the cell is empty or NaN")
+            message = f"sample {where} has no class in column `{self.label}`: the cell is empty or NaN"
+            raise UserError(message, key="objective.label")
         if labels.dtype.kind == "f" and not (labels == np.round(labels)).all():
             message = f"column `{self.label}` has real numbers, which cannot be classes"
             raise UserError(message, hint="To predict numbers, use objective.kind: regress.", key="objective.label")

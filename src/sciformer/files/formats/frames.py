@@ -258,7 +258,7 @@ def _objects(name: str, cells: Sequence[Any]) -> dict[str, Any]:
         return {name: to_strings(["" if _is_none(cell) else _decode(cell) for cell in cells])}
     if all(isinstance(cell, Mapping) or hasattr(cell, "columns") for cell in filled):
         return _nested(name, cells, filled)
-    if all(np.ndim(cell) or hasattr(cell, "__len__") for cell in filled) and not any(map(_is_text, filled)):
+    if all(hasattr(cell, "__len__") and not _is_text(cell) for cell in filled):
         return {name: _arrays(name, cells)}
     kinds = sorted({type(cell).__name__ for cell in filled})
     return {name: f"objects of the types {', '.join(kinds[:4])}"}
@@ -287,7 +287,9 @@ def _nested(name: str, cells: Sequence[Any], filled: Sequence[Any]) -> dict[str,
     listed = not isinstance(filled[0], Mapping) if filled else False
     made: dict[str, Any] = {}
     for key in keys:
-        inner = [[] if listed and _is_none(cell) else None if _is_none(cell) else _item(cell, key) for cell in cells]
+        inner: list[Any] = [
+            [] if listed and _is_none(cell) else None if _is_none(cell) else _item(cell, key) for cell in cells
+        ]
         made |= _objects(f"{name}.{key}", inner)
     return made
 
@@ -312,8 +314,7 @@ def _arrays(name: str, cells: Sequence[Any]) -> Any:
         if isinstance(row, str):
             return row
         if row.dtype.kind == "O":
-            flat = _objects(name, row.tolist())
-            row = flat.get(name, "objects")
+            row = _objects(name, row.tolist()).get(name, "objects")
             if isinstance(row, (str, Lists)):
                 return f"lists of {row if isinstance(row, str) else 'lists'}"
         if row.dtype.kind not in "biufU":
@@ -324,8 +325,8 @@ def _arrays(name: str, cells: Sequence[Any]) -> Any:
         filled = [row for row in rows if len(row)]
         if len({row.dtype.kind == "U" for row in filled}) > 1:
             return "lists of numbers and of strings"
-        flat = np.concatenate(filled) if filled else np.zeros(0)
-        return Lists(flat, np.array([len(row) for row in rows], np.int64))
+        values: Array = np.concatenate(filled) if filled else np.zeros(0)
+        return Lists(values, np.array([len(row) for row in rows], np.int64))
     if len(depths) > 1:
         return f"arrays of {' and '.join(map(str, sorted(depths)))} axes"
     if any(row.dtype.kind == "U" for row in rows):
