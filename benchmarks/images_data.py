@@ -57,7 +57,7 @@ def digits(folder: Path | None, out: Path) -> None:
         found = np.load(folder / "digits.npz")
         write(out, found["image"], found["label"])
         return
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+    from sklearn.datasets import load_digits
 
     loaded = load_digits()
     write(out, loaded.images.astype(np.uint8), loaded.target)

@@ -99,8 +99,8 @@ def compare(ours: Observables, label: Array, theirs: Observables, truth: Array) 
 
 def forest(ours: Observables, label: Array, theirs: Observables, truth: Array) -> None:
     """Print how separable the classes are, and how similar the generators."""
-    from sklearn.ensemble import RandomForestClassifier  # type: ignore[import-untyped]
-    from sklearn.metrics import confusion_matrix, roc_auc_score  # type: ignore[import-untyped]
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.metrics import confusion_matrix, roc_auc_score
 
     def grown(x: Array, y: Array) -> Any:
         return RandomForestClassifier(150, min_samples_leaf=5, random_state=0, n_jobs=1).fit(x, y)

@@ -101,7 +101,7 @@ def features(curves: list[tuple[Array, Array, Array]]) -> tuple[Array, Array, fl
 
 def forest(x: Array, labels: Array, seed: int, trees: int, jobs: int) -> Array:
     """Confusion matrix over all folds."""
-    from sklearn.ensemble import RandomForestClassifier  # type: ignore[import-untyped]
+    from sklearn.ensemble import RandomForestClassifier
 
     classes, number = np.unique(labels, return_inverse=True)
     fold, answer = folds(labels), np.zeros(len(labels), np.int64)

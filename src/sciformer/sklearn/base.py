@@ -1,15 +1,4 @@
-"""Transformers as scikit-learn estimators.
-
-    from sciformer.sklearn import TransformerClassifier
-
-    model = TransformerClassifier(steps=300).fit(X, y)
-    model.predict(X), model.predict_proba(X), model.score(X, y)
-    cross_val_score(TransformerClassifier("jets/part"), frame, y)
-
-Without a recipe, X is an array (n, values) or images (n, height, width[, channels]), or a list of texts. With a recipe,
-X is any table in memory that its reader understands: a data frame, a mapping of columns, an awkward array. The columns
-of an array are not scaled, as in all of scikit-learn: put a StandardScaler before the estimator if their units differ.
-"""
+"""Base class of the estimators: parameters, the run, and tables from X."""
 
 from __future__ import annotations
 
@@ -20,39 +9,28 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-
-from .errors import UserError
-from .evaluation.embed import embed
-from .files.formats.frames import has_own_type
-from .files.in_memory import MemoryFile, is_text
-from .files.packages import require
-from .recipe import Recipe
-from .recipe.estimator import Purpose, Starter, choose_recipe
-from .run import Run, train
-
-require("sklearn", "the estimators of sciformer.sklearn")
-
-from sklearn.base import (  # noqa: E402
+from sklearn.base import (
     BaseEstimator,
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    RegressorMixin,
-    TransformerMixin,
 )
-from sklearn.exceptions import NotFittedError  # noqa: E402
-from sklearn.utils import check_random_state, column_or_1d  # noqa: E402
-from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
-from sklearn.utils.validation import assert_all_finite, check_consistent_length, validate_data  # noqa: E402
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.validation import assert_all_finite, validate_data
 
-LABEL, TARGET, WEIGHT = "label", "value_to_predict", "sample_weight"  # names of the columns that are added to X
+from ..errors import UserError
+from ..files.formats.frames import has_own_type
+from ..files.in_memory import MemoryFile, is_text
+from ..recipe import Recipe
+from ..recipe.estimator import Purpose, Starter, choose_recipe
+from ..run import Run, train
+
 MIN_VALIDATION_SAMPLES = 40  # fewer samples are all used for training
 NOT_PICKLED = ("checkpoints", "report.html", "metrics.jsonl", "lock")  # parts of a run folder
 
 
-class _Transformer(BaseEstimator):  # type: ignore[misc]
+class Transformer(BaseEstimator):
     """Base class: parameters, the run, and tables from X.
 
     recipe         name or path of a recipe, or a `Recipe` (default: a small model for the form of X)
@@ -188,7 +166,7 @@ class _Transformer(BaseEstimator):  # type: ignore[misc]
 
     def _predict(self, samples: Any) -> dict[str, Any]:
         table = self._table(samples)
-        with _notes_as_warnings():
+        with notes_as_warnings():
             found: dict[str, Any] = self.run_.predict(table, accept_drift=self.accept_drift)
         return found
 
@@ -219,117 +197,6 @@ class _Transformer(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-class TransformerClassifier(ClassifierMixin, _Transformer):  # type: ignore[misc]
-    """Transformer that predicts classes.
-
-    classes_   sorted classes of y
-    run_       the trained `Run`: `run_.report()`, `run_.model`
-
-    """
-
-    purpose = "classify"
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on samples X and their classes y.
-
-        sample_weight  weight of each sample in the loss (default: 1)
-        """
-        samples, y = self._validated(X, fitting=True), self._checked(y)
-        check_classification_targets(y)
-        _check_lengths(samples, y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise UserError(f"y has one class, {self.classes_[0]}, but a classifier needs two classes", key="y")
-        self._names = _distinct_names(self.classes_)
-        more, changes = {LABEL: np.array(self._names)[codes]}, {"objective.label": LABEL}
-        if sample_weight is not None:
-            more[WEIGHT] = np.asarray(sample_weight, np.float64)
-            check_consistent_length(y, more[WEIGHT])
-            if not more[WEIGHT].any():
-                raise UserError("sample_weight has only zeros", key="sample_weight")
-            changes["objective.weight"] = WEIGHT
-        self._train(samples, more, changes)
-        return self
-
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities (n, classes), in the order of `classes_`."""
-        return self._class_columns(X, "probabilities")
-
-    def predict(self, X: Any) -> Any:
-        """Most probable class of each sample."""
-        most_probable = self.predict_proba(X).argmax(1)
-        return self.classes_[most_probable]
-
-    def predict_log_proba(self, X: Any) -> Any:
-        """Logarithm of the probabilities (n, classes)."""
-        return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
-
-    def _class_columns(self, samples: Any, name: str) -> Any:
-        """Probabilities of all classes; 0 for a class that only the validation samples had."""
-        found = self._predict(samples)[name].astype(np.float64)
-        places = {name: i for i, name in enumerate(self.run_.classes)}
-        known = [i for i, name in enumerate(self._names) if name in places]
-        made = np.zeros((len(found), len(self._names)))
-        made[:, known] = found[:, [places[self._names[i]] for i in known]]
-        return made / made.sum(1, keepdims=True)
-
-
-class TransformerRegressor(RegressorMixin, _Transformer):  # type: ignore[misc]
-    """Transformer that predicts a number, with its uncertainty.
-
-    run_   the trained `Run`: `run_.report()`, `run_.model`
-    """
-
-    purpose = "regress"
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on samples X and their values y."""
-        samples = self._validated(X, fitting=True)
-        y = self._checked(y).astype(np.float64)
-        _check_lengths(samples, y)
-        self._train(samples, {TARGET: y}, {"objective": {"kind": "regress", "targets": [TARGET]}})
-        return self
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predicted values (n,), and their standard deviations if `return_std` is true."""
-        found = self._predict(X)
-        mean = found["mean"].reshape(-1).astype(np.float64)
-        return (mean, found["std"].reshape(-1).astype(np.float64)) if return_std else mean
-
-
-class TransformerEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Transformer):  # type: ignore[misc]
-    """Transformer that turns samples into vectors, trained without labels.
-
-    The default recipes hide a part of each sample and predict it from the rest. Any other recipe works too, also the
-    folder of a trained run: `TransformerEmbedder(recipe="runs/bert")` is fitted without training.
-
-    run_   the trained `Run`
-    """
-
-    purpose = "embed"
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []  # vectors are in single precision
-        return tags
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Train on samples X; y is ignored."""
-        samples = self._validated(X, fitting=True)
-        if isinstance(self.recipe, str | Path) and (Path(self.recipe) / "run.json").exists():
-            self.run_, self._starter_ = Run(self.recipe), self._starter(samples)
-        else:
-            self._train(samples, {}, {})
-        self._n_features_out = self.run_.model.dim
-        return self
-
-    def transform(self, X: Any) -> Any:
-        """Vectors (n, dim) of samples."""
-        table = self._table(X)
-        with _notes_as_warnings():
-            return embed(self.run_, table, accept_drift=self.accept_drift).vectors
-
-
 def columns_of_table(samples: Any) -> dict[str, Any]:
     """Columns of a table in memory."""
     return dict(MemoryFile(samples).columns)
@@ -356,20 +223,8 @@ def _is_texts(samples: Any) -> bool:
     return isinstance(samples, np.ndarray) and is_text(samples)
 
 
-def _check_lengths(samples: Any, y: Any) -> None:
-    count = len(next(iter(samples.values()))) if isinstance(samples, Mapping) else len(samples)
-    if count != len(y):
-        raise UserError(f"X has {count} samples, but y has {len(y)}: inconsistent numbers of samples", key="y")
-
-
-def _distinct_names(classes: Any) -> list[str]:
-    """Names of the classes, as strings; numbered if two classes have the same string."""
-    names = [str(one) for one in classes.tolist()]
-    return names if len(set(names)) == len(names) else [f"{i} {name}" for i, name in enumerate(names)]
-
-
 @contextmanager
-def _notes_as_warnings() -> Iterator[None]:
+def notes_as_warnings() -> Iterator[None]:
     """Show notes on data unlike the training data as warnings at the caller."""
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
