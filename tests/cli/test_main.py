@@ -294,8 +294,7 @@ def test_no_memory_is_a_fault_of_the_machine(capsys, monkeypatch):
     assert f"{4 << 60}" in capsys.readouterr().err
 
 
-def test_names_that_the_disk_refuses(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_names_that_the_disk_refuses(capsys, here):
     name = 300 * "a"
     for words in (["train", f"{name}.yaml"], ["predict", name, "b.txt"], ["train", "spins/ising-vit", "--run", name]):
         assert main(words) == 2

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import awkward
 import numpy as np
 import pytest
-import torch
 import uproot
 
 from sciformer.cli.main import main
@@ -88,7 +87,6 @@ class Pieces:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("run")
     return go(image_recipe(folder), folder / "images"), folder / "images.npz"
 
@@ -114,8 +112,7 @@ def test_samples_in_pieces_are_read_once_and_answered_as_the_whole(run, source, 
     np.testing.assert_allclose(scores, whole["probabilities"], atol=1e-6)
 
 
-def test_from_the_command_line(run, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_from_the_command_line(run, here, capsys):
     line = ["predict", str(run[0].path), str(run[1]), "--out", "scores.root"]
     assert [main(line), main(line), main([*line, "--overwrite", "--quiet"])] == [0, 2, 0]
     told = capsys.readouterr()
@@ -163,8 +160,7 @@ register("format", "toy")(Format("toy", (".toy",), writer=ToyWriter))
 
 
 @pytest.mark.usefixtures("own_plugins")
-def test_a_format_of_a_plugin_is_written(run, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_format_of_a_plugin_is_written(run, tmp_path, here, capsys):
     line = ["predict", str(run[0].path), str(run[1]), "--out", "scores.toy"]
     assert main(line) == 2
     assert ".csv, .h5, .jsonl, .npz, .parquet, .root or .conll" in capsys.readouterr().err

@@ -31,8 +31,6 @@ from tests.training.tiny import (
     start_ranks,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
 
 def cut(path):
     path.write_bytes(path.read_bytes()[:-100])

@@ -34,9 +34,6 @@ from tests.training.tiny import (
     start_ranks,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
-
 SMOOTH = {"train.epsilon": 1e-4}  # otherwise Adam makes steps of full length out of the rounding of a gradient of zero
 
 

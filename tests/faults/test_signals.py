@@ -12,7 +12,6 @@ from sciformer.training import checkpoint, signals
 from tests.faults import fault
 from tests.training.tiny import assert_near, assert_same, at_step, fate, go, in_ranks, left, start, start_ranks
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 WATCHED = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]
 
 

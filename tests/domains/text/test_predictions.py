@@ -165,8 +165,7 @@ def test_tables_without_a_column_of_texts_are_refused(tagger, tmp_path):
         Run(tagger).predict([file])
 
 
-def test_the_option_decides_before_the_rule(tagger, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_the_option_decides_before_the_rule(tagger, tmp_path, here, capsys):
     write(tmp_path / "two.txt", "Ada left\nMax left\n")
     for form, count in (("text", 2), ("columns", 1), ("auto", 2)):
         assert main(["predict", str(tagger), "two.txt", "--data.form", form, "--overwrite"]) == 0

@@ -75,7 +75,6 @@ def recipe(folder, **changes):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Runs by their kind, trained when asked for, once."""
-    torch.set_num_threads(1)
     folder, made = tmp_path_factory.mktemp("report"), {}
     write_data(folder)
 
