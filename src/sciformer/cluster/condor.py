@@ -11,7 +11,7 @@ SCRIPT = "job.sh"  # in the folder of logs
 REQUEUE_STATUS = 85  # with which a script asks HTCondor to start it again
 
 
-def training(work: Training, need: Resources) -> str:
+def training(work: Training, need: Resources) -> list[str]:
     """Submit file of a training."""
     if need.nodes > 1:
         message = f"HTCondor starts a job on one machine, so --nodes cannot be {need.nodes}"
@@ -24,15 +24,15 @@ def training(work: Training, need: Resources) -> str:
     return _submit_file(work, need, stop, "queue")
 
 
-def prediction(work: Prediction, need: Resources) -> str:
+def prediction(work: Prediction, need: Resources) -> list[str]:
     """Submit file of a job for each shard."""
     numbers = ", ".join(map(str, work.shards))
     return _submit_file(work, need, ["arguments = $(shard)"], f"queue shard in ({numbers})")
 
 
-def training_script(work: Training, need: Resources) -> str:
+def training_script(work: Training, need: Resources) -> list[str]:
     """Script of a training; a status asks HTCondor to start it again."""
-    lines = [
+    return [
         *_begin(work, need),
         *work.stop_lines("SCIFORMER_CONDOR_JOB"),
         "(",
@@ -45,24 +45,23 @@ def training_script(work: Training, need: Resources) -> str:
         f"stopped && exit {REQUEUE_STATUS}  # HTCondor starts the job again",
         "exit $status",
     ]
-    return "\n".join(lines) + "\n"
 
 
-def prediction_script(work: Prediction, need: Resources) -> str:
+def prediction_script(work: Prediction, need: Resources) -> list[str]:
     """Script that predicts the shard of its argument."""
-    return "\n".join([*_begin(work, need), work.shard(need, '"$1"')]) + "\n"
+    return [*_begin(work, need), work.shard(need, '"$1"')]
 
 
 def _begin(work: Training | Prediction, need: Resources) -> list[str]:
     return ["#!/bin/bash", about(work), *need.begin()]
 
 
-def _submit_file(work: Training | Prediction, need: Resources, more: list[str], queue: str) -> str:
+def _submit_file(work: Training | Prediction, need: Resources, more: list[str], queue: str) -> list[str]:
     for text in (str(work.logs), str(Path.cwd())):
         if "$(" in text or '"' in text:
             message = f"HTCondor would replace a part of the name {text!r}"
             raise UserError(message, hint="Choose a name without quotes and $(.", file=work.folder)
-    lines = [
+    return [
         about(work),
         f"executable = {work.logs / SCRIPT}",
         'environment = "SCIFORMER_CONDOR_JOB=$(ClusterId).$(ProcId)"',
@@ -78,4 +77,3 @@ def _submit_file(work: Training | Prediction, need: Resources, more: list[str], 
         *need.options,
         queue,
     ]
-    return "\n".join(lines) + "\n"
