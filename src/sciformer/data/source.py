@@ -222,6 +222,13 @@ def locate(name: str) -> str:
     return str(Path(glob.escape(str(Path(*folder).resolve())), *pattern))
 
 
+def expand_glob(path: Path) -> list[Path]:
+    """Path itself if it exists, else the sorted paths that match it as a glob."""
+    if path.exists() or not any(mark in str(path) for mark in GLOB_CHARACTERS):
+        return [path] if path.exists() else []
+    return sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+
+
 def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path]:
     """Expand file names and globs, in order; a missing file is an error."""
     if not patterns:
@@ -229,9 +236,7 @@ def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path
     found: list[Path] = []
     for pattern in patterns:
         path = Path(pattern).expanduser()
-        hits = [path] if path.exists() else []
-        if not hits and any(mark in str(pattern) for mark in GLOB_CHARACTERS):
-            hits = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+        hits = expand_glob(path)
         if not hits:
             if path.is_relative_to(Path.cwd()):  # show the path as the user wrote it
                 path = path.relative_to(Path.cwd())
