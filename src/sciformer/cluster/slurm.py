@@ -1,4 +1,4 @@
-"""Job files of Slurm."""
+"""Job files for Slurm."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .shards import describe_numbers
 def training(work: Training, need: Resources) -> list[str]:
     """Job file of a training.
 
-    Slurm signals all processes of the step, so that USR1 reaches every rank on every machine; torchrun ignores it.
-    `--signal=B:` would reach only this script, which cannot pass it on to other machines.
+    Slurm sends USR1 to all processes of the job step, thus to every rank on every machine; torchrun ignores it.
+    `--signal=B:` would reach only this script, which cannot send the signal to other machines.
     """
     return [
         *_head(work, need, [f"--signal=USR1@{need.lead}"], "slurm-%j.out"),
@@ -36,14 +36,14 @@ def training(work: Training, need: Resources) -> list[str]:
 
 
 def prediction(work: Prediction, need: Resources) -> list[str]:
-    """Job file of an array of shards."""
+    """Job file of a job array, with a task for each shard."""
     array = [f"--array={describe_numbers(work.shards)}"]
     shard = work.shard(need, '"$SLURM_ARRAY_TASK_ID"')
     return [*_head(work, need, array, "slurm-%A_%a.out"), *need.begin(), f"srun{_cores(need)} {shard}"]
 
 
 def _cores(need: Resources) -> str:
-    """Option of srun, which does not take over that of the job."""
+    """Option of srun for CPU cores; srun does not inherit the option of the job."""
     return f" --cpus-per-task={need.cpus}" if need.cpus else ""
 
 

@@ -41,7 +41,7 @@ REAL_PATTERN = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 class Grid:
     """Rows of cells, with line numbers and optional column names.
 
-    plain   whether the file is plain text, read as one cell per line
+    plain   whether the file is plain text; each line is then one cell
     """
 
     rows: list[list[str]]
@@ -61,7 +61,7 @@ def bare_suffix(path: Path) -> str:
 
 
 def form_of(path: Path, text: str) -> str:
-    """Format of a text file, by its suffix or its first lines; empty for plain text."""
+    """Format of a text file, from its suffix or its first lines; "" for plain text."""
     if found := DELIMITED_SUFFIXES.get(bare_suffix(path)):
         return found
     lines = [line for line in text[:65536].split("\n")[:20] if line.strip()]
@@ -245,8 +245,8 @@ class CSVWriter(TableWriter):
     """CSV writer: a row for each sample, or for each entry of its lists.
 
     Numbers have the fewest digits that restore them exactly. An array becomes one column per element. If there are
-    lists, the single values of a sample are repeated in each of its rows. Texts that a spreadsheet would run as a
-    formula begin with a quote.
+    lists, the single values of a sample are repeated in each of its rows. A quote is put before a string that a
+    spreadsheet would run as a formula.
     """
 
     def __init__(self, path: Path, table: Table) -> None:
@@ -281,7 +281,7 @@ class CSVWriter(TableWriter):
 
 
 def plain_cell(cell: str) -> str:
-    """Remove control characters from a cell, and put a quote before a formula."""
+    """Remove control characters from a cell; put a quote before a spreadsheet formula."""
     harmless = cell.lower() in MISSING_WORDS or is_number(cell)
     formula = cell[:1] in FORMULA_BEGINS and not harmless
     return printable(f"'{cell}" if formula else cell)
