@@ -19,18 +19,19 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from measure import RESULTS, Row, commit, hardware, record, spread, versions
 from sciformer.domains.images.scenes.captions import describe
 from sciformer.domains.images.scenes.reading import read_things
-from sciformer.domains.images.scenes.things import parse_things
+from sciformer.domains.images.scenes.things import MAX_THINGS, parse_things
 from sciformer.domains.images.simulate.scenes import Scenes
 
 TURNS = 5
 ONE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-SHEET = (2, 4)  # rows and columns of the sheet
+SHEET_ROWS = 2
 
 
 def clock(number: int) -> list[float]:
@@ -62,7 +63,8 @@ def measure(number: int, out: Path) -> None:
 def read(number: int) -> None:
     """Count the scenes of each part that are read back."""
     for part in ("train", "test", "unseen"):
-        table, right, began = Scenes(seed=1).make(number, part=part), 0, time.process_time()
+        table: dict[str, Any] = dict(Scenes(seed=1).make(number, part=part))
+        right, began = 0, time.process_time()
         for picture, caption, text in zip(table["image"], table["caption"], table["things"]):
             found = read_things(picture)
             same = sorted((one.kind, one.box) for one in found) == sorted(parse_things(text))
@@ -76,14 +78,18 @@ def sheet(path: Path) -> None:
     """Draw scenes with their captions."""
     from matplotlib.figure import Figure
 
-    rows, columns = SHEET
-    table = Scenes(seed=2).make(rows * columns)
-    figure = Figure(figsize=(2.1 * columns, 2.75 * rows), layout="constrained")
-    for axes, picture, caption in zip(figure.subplots(rows, columns).flat, table["image"], table["caption"]):
-        axes.imshow(picture, interpolation="nearest")
-        axes.set(xticks=[], yticks=[])
-        lines = textwrap.wrap(str(caption), 32)
-        axes.set_xlabel("\n".join(lines + [""] * (4 - len(lines))), fontsize=8)
+    columns = MAX_THINGS  # one for each number of things
+    counts = range(1, columns + 1)
+    tables: list[dict[str, Any]] = [
+        dict(Scenes(seed=count, things=(count, count)).make(SHEET_ROWS)) for count in counts
+    ]
+    figure = Figure(figsize=(2.1 * columns, 2.8 * SHEET_ROWS), layout="constrained")
+    for row, line in enumerate(figure.subplots(SHEET_ROWS, columns)):
+        for axes, table in zip(line, tables):
+            axes.imshow(table["image"][row], interpolation="nearest")
+            axes.set(xticks=[], yticks=[])
+            lines = textwrap.wrap(str(table["caption"][row]), 30)
+            axes.set_xlabel("\n".join(lines + [""] * (5 - len(lines))), fontsize=8)
     figure.savefig(path, dpi=110)
 
 
