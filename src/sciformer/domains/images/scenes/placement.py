@@ -75,7 +75,7 @@ def draw_places(rng: np.random.Generator, kinds: Kinds, side: int) -> tuple[Arra
         box = templates(side).boxes[some.shape, some.size]  # of no thing: any box
         low, high = -box[..., :2], side - box[..., :2] - box[..., 2:]
         tries = low + (rng.random(low.shape) * (high - low + 1)).astype(np.int64)
-        fits = (_apart(some, tries, box, side) & _clear(some, tries, side)).reshape(-1, TRIES_AT_ONCE)
+        fits = (_apart(some, tries, box) & _clear(some, tries, side)).reshape(-1, TRIES_AT_ONCE)
         done = fits.any(1)
         first = tries.reshape(len(todo), TRIES_AT_ONCE, -1, 2)[np.arange(len(todo)), fits.argmax(1)]
         x[todo[done]], y[todo[done]] = first[done, :, 0], first[done, :, 1]
@@ -88,7 +88,7 @@ def _pairs() -> tuple[Array, Array]:
     return np.triu_indices(MAX_THINGS, 1)
 
 
-def _apart(kinds: Kinds, centre: Array, box: Array, side: int) -> Array:
+def _apart(kinds: Kinds, centre: Array, box: Array) -> Array:
     """Whether no two boxes overlap."""
     one, two = _pairs()
     low = centre + box[..., :2]
