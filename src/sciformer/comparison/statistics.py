@@ -22,7 +22,7 @@ SUMMARIES = ("crossing", "seconds", "speed", "flops")  # fields of a trial, summ
 
 COMPARED_SECTIONS = {
     "data": "their data are different",
-    "tokens": "their losses per token are not comparable",
+    "tokens": "their inputs are different",
     "objective": "their scores are not comparable",
 }
 Point = dict[str, Any]
