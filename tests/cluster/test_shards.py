@@ -104,7 +104,9 @@ def test_files_are_opened_in_groups(run, files, tmp_path, monkeypatch):
     groups = [Group([file], number, number + 1) for number, file in enumerate(files)]
     monkeypatch.setattr(blocks, "group_files", lambda assembly, names: groups)
     source = Assembly.source
-    monkeypatch.setattr(Assembly, "source", lambda made, names: opened.append(list(names)) or source(made, names))
+    monkeypatch.setattr(
+        Assembly, "source", lambda made, names, **keys: opened.append(list(names)) or source(made, names, **keys)
+    )
     write_predictions(run, files, tmp_path / "whole.parquet")
     assert opened == [[files[0]], [files[1]]]
     folder, sharding = tmp_path / "shards", Sharding(4)

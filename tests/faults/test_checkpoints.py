@@ -59,6 +59,19 @@ def test_damaged_checkpoint(tmp_path, texts, name, damage):
     assert_same(tmp_path, reference)
 
 
+@fault("the file `latest` of the checkpoints lost, or naming a checkpoint that does not exist", "the same result")
+@pytest.mark.parametrize("text", ["step-0000099\n", "", None])
+def test_dangling_latest(tmp_path, texts, text):
+    recipe, reference = texts
+    go(recipe, tmp_path, stop_after=10)
+    latest = tmp_path / "checkpoints" / "latest"
+    latest.unlink() if text is None else latest.write_text(text)
+    with listening() as said:
+        go(recipe, tmp_path)
+    assert any(line.endswith("from step 10") for line in said)
+    assert_same(tmp_path, reference)
+
+
 @fault("all checkpoints damaged", "refused, with the reason for each; nothing is overwritten")
 def test_all_checkpoints_damaged(tmp_path, texts):
     recipe, _ = texts

@@ -57,10 +57,17 @@ class Memory:
 def _as_column(name: str, column: Any) -> Array | Lists:
     if isinstance(column, (Lists, np.ndarray)):
         return column
+    if isinstance(column, (list, tuple)) and column and all(map(_is_list_of_words, column)):
+        lengths = np.array([len(row) for row in column], np.int64)
+        return Lists(np.array([word for row in column for word in row], str), lengths)
     try:
         return np.asarray(column)
     except ValueError as error:
         raise UserError(f"the entries of column `{name}` have different shapes") from error
+
+
+def _is_list_of_words(row: Any) -> bool:
+    return isinstance(row, (list, tuple)) and all(isinstance(word, str) for word in row)
 
 
 class Chosen:
@@ -185,8 +192,16 @@ class Data(Section):
         return read_frame(what, "the table").data
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
-        """Like `read`, but keeps empty samples, to align predictions with the input."""
+        """Like `read`, but keeps every sample of the files, to align vectors with the input."""
         return self.read(files)
+
+    def with_empty(self, files: Sequence[str | Path]) -> Source:
+        """Like `read`, but keeps empty samples, whose predictions are NaN."""
+        return self.read(files)
+
+    def empty_rows(self, table: Table) -> Array | None:
+        """Mask of samples that are too empty to be predicted; None if any sample can be."""
+        return None
 
 
 def fingerprint(path: Path) -> str:
