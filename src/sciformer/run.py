@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from .assembly import Assembly, log_nothing
-from .data.batch import ModelInputs
-from .data.columns import Samples
+from .data.batch import ModelInputs, Stream
+from .data.columns import Array, Samples, Table
 from .data.dataset import Dataset, Watch
 from .data.prepare import prepare
 from .data.profile import Comparison
@@ -46,6 +46,7 @@ from .training.weights import load_into, load_weights
 
 SHARED_SECONDS = 60.0  # for a network file system to show a new file to another machine
 MAX_NOTE_CHARACTERS = 2000
+EMPTY = "without entries"  # column of the samples that are predicted as NaN
 
 
 class Run:
@@ -213,8 +214,9 @@ class Run:
     ) -> Any:
         """Predictions for files or for samples in memory, and the sample columns.
 
-        Classification gives probabilities and classes; regression gives values and standard deviations.
-        `drift` is the largest share, over the columns, of values of a sample outside the range of the training data.
+        Classification gives probabilities and classes; regression gives values and standard deviations. Samples without
+        entries have NaN. The column `drift` is the fraction of the values of a sample that are outside the range of the
+        training data, in the worst column.
 
         A data frame or table (pandas, polars, pyarrow, astropy) is answered with one of the same package, a row per
         sample, with the index of pandas, and a column for each number: `score_CLASS`, `class`, `mean_TARGET`, ...
@@ -229,11 +231,15 @@ class Run:
         """
         self.assembly.objective.check_predicts()
         compared = self.assembly.compare(accept_drift, scores=True) if watch is None else None
-        source = self.source(what)
-        dataset = self.assembly.samples(source, watch=watch or compared)
+        source = self.source(what, empty=True)
+        dataset = self.assembly.samples(source, watch=partial(self._mark_empty, watch or compared))
         most = max(64, min(512, self.recipe.train.batch))
         found = predict(self.step, self.assembly, dataset, self.device, most, logits)
         answers: dict[str, Any] = dict(found.outputs)
+        empty = found.samples.pop(EMPTY, np.zeros(0, bool))
+        for values in answers.values():
+            if len(values) == len(empty) and values.dtype.kind == "f":
+                values[empty] = np.nan
         if "probabilities" in answers:
             names = np.asarray(self.classes)
             likely = answers["probabilities"]
@@ -275,13 +281,20 @@ class Run:
         """Names of the classes, in the order of the probabilities; [] without classes."""
         return [str(name) for name in getattr(self.assembly.objective, "classes", [])]
 
-    def source(self, what: Any, aligned: bool = False) -> Source:
+    def _mark_empty(self, watch: Watch | None, table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
+        """Add a column for the samples without entries to those of `watch`."""
+        columns = {} if watch is None else watch(table, streams)
+        empty = self.recipe.data.empty_rows(table)
+        return columns if empty is None else {**columns, EMPTY: empty}
+
+    def source(self, what: Any, aligned: bool = False, empty: bool = False) -> Source:
         """Source of files, of samples in memory, or of an opened source.
 
         A string in a list is a file, except for a reader of texts where no file has this name and it does not look
         like the name of a file.
 
-        aligned   keep empty samples
+        aligned   keep every sample
+        empty     keep empty samples
         """
         if hasattr(what, "load") and hasattr(what, "sizes"):
             opened: Source = what
@@ -292,12 +305,12 @@ class Run:
         reader = self.recipe.data.table_reader()
         if isinstance(files, (list, tuple)) and files and all(isinstance(file, (str, Path)) for file in files):
             if not reader.reads_texts or are_files(files):
-                return self.assembly.source(files, aligned)
+                return self.assembly.source(files, aligned, empty)
             what = files
         if not reader.reads_tables:
             return Memory(read_frame(what, "the table").data)
         table = what if isinstance(what, MemoryFile) else MemoryFile(what)
-        return self.assembly.source([table], aligned) if table.rows else Memory(table.columns)
+        return self.assembly.source([table], aligned, empty) if table.rows else Memory(table.columns)
 
     def report(self) -> Path:
         """Write report.html and return its path."""

@@ -42,6 +42,14 @@ class Samples(dict[str, Array | Lists]):
     """Table of samples as a reader returns it; `Run.predict` does not read it again."""
 
 
+def sum_lists(values: Array, lengths: Array, dtype: Any = np.float64) -> Array:
+    """Sums (n, ...) of the values (t, ...) of each list; 0 for an empty list."""
+    made, some = np.zeros((len(lengths), *values.shape[1:]), dtype), lengths > 0
+    if some.any():
+        made[some] = np.add.reduceat(values, (lengths.cumsum() - lengths)[some], dtype=dtype)
+    return made
+
+
 def rows_of(table: Table) -> int:
     """Number of samples in a table; columns of different length are refused."""
     sizes = {name: len(column) for name, column in table.items()}

@@ -37,9 +37,7 @@ SMALL = {"tokens.widths": [8], "tokens.pair_widths": [4], "train.batch": 8}
 SMALL_CLASSIFIER = {**SMALL, "model.class_depth": 1}
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ import numpy as np
 from ....data.columns import Array, Lists
 from ....data.fileset import split_tag
 from ....data.readers.part_names import group_by_part, name_words, part_of
-from ....data.source import find_files
+from ....data.source import expand_glob, find_files
 from ....errors import UserError, one_of
 from ....files.formats.base import Layout, as_text, open_file
-from ....files.formats.delimited import DELIMITED_SUFFIXES, measured, read_rows
+from ....files.formats.delimited import DELIMITED_SUFFIXES, bare_suffix, measured, read_rows
 from ....files.formats.parquet import PARQUET
 from ....files.in_memory import MemoryFile
 from .arrays import ARRAY_SUFFIXES
@@ -60,9 +60,7 @@ def list_image_files(names: Sequence[str | Path], notes: list[str]) -> list[Imag
 
 def _match_files(name: str, notes: list[str]) -> list[ImageFile]:
     """List the files of a path or glob; matched folders are parts or classes."""
-    path = Path(name).expanduser()
-    glob = str(path.relative_to(path.anchor) if path.anchor else path)
-    paths = [path] if path.exists() else sorted(Path(path.anchor or ".").glob(glob))
+    paths = expand_glob(Path(name).expanduser())
     if paths and all(path.is_dir() for path in paths):
         if parts := _folders_of_parts(paths):
             return [e._replace(part=parts[path]) for path in parts for e in _list_folder(path, notes)]
@@ -93,7 +91,7 @@ def _list_folder(folder: Path, notes: list[str]) -> list[ImageFile]:
     if files:
         return [ImageFile(path, _part_of_idx_file(path)) for path in files]
     if not below:
-        counts = Counter(_bare_suffix(path) or "none" for path in inside if path.is_file())
+        counts = Counter(bare_suffix(path) or "none" for path in inside if path.is_file())
         there = ", ".join(f"{count:,} files {end}" for end, count in counts.most_common(4)) or "no files"
         kinds = ", ".join((*PICTURE_SUFFIXES, *ARRAY_SUFFIXES))
         raise UserError(f"folder {folder} has no images ({kinds}): it has {there}", file=folder)
@@ -125,15 +123,11 @@ def _images_below(folder: Path) -> list[Path]:
 # File types by name
 
 
-def _bare_suffix(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
-
-
 def is_table(path: Path) -> bool:
     """Whether the file name has the suffix of a table, or a table in memory has file names in place of arrays."""
     if isinstance(path, MemoryFile):
         return not any(has_pixels(column) for column in path.columns.values()) and bool(_path_column(_flat(path)))
-    return _bare_suffix(path) in TABLE_SUFFIXES
+    return bare_suffix(path) in TABLE_SUFFIXES
 
 
 def is_picture(path: Path) -> bool:
@@ -143,7 +137,7 @@ def is_picture(path: Path) -> bool:
 
 def is_image(path: Path) -> bool:
     """Whether the file name has the suffix of a picture or array format."""
-    return _bare_suffix(path) in (*PICTURE_SUFFIXES, *ARRAY_SUFFIXES) or "-ubyte" in path.name
+    return bare_suffix(path) in (*PICTURE_SUFFIXES, *ARRAY_SUFFIXES) or "-ubyte" in path.name
 
 
 # Tables of image files: CSV, TSV, JSON lines, Parquet
@@ -218,7 +212,7 @@ def _flat(table: MemoryFile) -> dict[str, Array]:
 def _table_columns(path: Path) -> dict[str, Array]:
     if isinstance(path, MemoryFile):
         return _flat(path)
-    if _bare_suffix(path) in (".parquet", ".pq"):
+    if bare_suffix(path) in (".parquet", ".pq"):
         file = open_file(path, Layout(), PARQUET)
         flat = [name for name, kind in file.kinds.items() if not kind.listed]
         columns = file.read(flat, 0, file.rows)

@@ -20,7 +20,7 @@ from ....data.readers.text_parts import Parts, read_lines, strings
 from ....data.source import Memory, Source, Splits, find_files
 from ....data.token_labels import END, LINE, START
 from ....errors import UserError
-from ....files.formats.delimited import DELIMITED_SUFFIXES
+from ....files.formats.delimited import DELIMITED_SUFFIXES, bare_suffix
 from ....files.in_memory import MemoryFile
 from .labelled import Lines
 from .roles import NAMES
@@ -36,10 +36,6 @@ def _list_column(columns: Mapping[str, Any], role: str) -> str:
     usual = (role, *NAMES[role.removesuffix("s")][0].split())
     listed = [name for name, one in columns.items() if isinstance(one, Lists) and one.values.dtype.kind in "UO"]
     return next((name for word in usual for name in listed if name.lower() == word), "")
-
-
-def _bare_suffix(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
 class Sentence(NamedTuple):
@@ -191,7 +187,7 @@ class Columns(Parts):
             )
             raise UserError(message, hint=hint, key="data.kind", file=path)
         tagged, found, start = tags < width and tags != place, list[Sentence](), 0
-        if tagged and not training and self.form == "auto" and _bare_suffix(path) not in TAGGED_SUFFIXES:
+        if tagged and not training and self.form == "auto" and bare_suffix(path) not in TAGGED_SUFFIXES:
             tagged = not self._known_tags or self._are_tags(row[tags] for row in rows)
         for size in sizes:
             some = rows[start : start + size]
@@ -208,7 +204,7 @@ class Columns(Parts):
         Texts without words are left out.
         """
         texts: Iterable[tuple[int, str]] = enumerate(read_lines(path, self.errors), 1)
-        if _bare_suffix(path) in DELIMITED_SUFFIXES:
+        if bare_suffix(path) in DELIMITED_SUFFIXES:
             table = self._texts(path)
             texts = zip(table["line"].tolist(), table["text"].tolist())
         return self._split(texts)
@@ -235,9 +231,9 @@ class Columns(Parts):
         """Whether a file for prediction has a word per line, by the rule of `form`."""
         if self.form != "auto":
             return self.form == "columns"
-        if _bare_suffix(path) in TAGGED_SUFFIXES:
+        if bare_suffix(path) in TAGGED_SUFFIXES:
             return True
-        if DELIMITED_SUFFIXES.get(_bare_suffix(path), "tsv") != "tsv":
+        if DELIMITED_SUFFIXES.get(bare_suffix(path), "tsv") != "tsv":
             return False
         lines, tabbed = self._cells(path)
         rows = [cells for _, cells in lines if cells]
