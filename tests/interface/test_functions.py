@@ -40,7 +40,7 @@ FROZEN = {
     "Run.report": "self",
     "Run.samples": "self, part='test', files=(), watch=None",
     "Run.scores": "a value",
-    "Run.source": "self, what, aligned=False",
+    "Run.source": "self, what, aligned=False, empty=False",
     "Run.step": "a value",
     "check": "recipe, *, data=None, valid=None, test=None, parts='', deep=False, plugins=()",
     "check_tokens": "tokens, table, *, dim=8, missing=(), draw=True",

@@ -31,6 +31,13 @@ BLANKS = " \t\u3000"
 TAGGED_SUFFIXES = (".conll", ".conllu", ".iob", ".iob2", ".bio")
 
 
+def _as_lists(column: Any) -> Any:
+    """Array (n, m) of strings as n lists; other columns unchanged."""
+    if isinstance(column, Lists) or column.ndim != 2:
+        return column
+    return Lists(column.reshape(-1), np.full(len(column), column.shape[1], np.int64))
+
+
 def _list_column(columns: Mapping[str, Any], role: str) -> str:
     """Column of lists of strings with a usual name of a role, else ""."""
     usual = (role, *NAMES[role.removesuffix("s")][0].split())
@@ -98,17 +105,18 @@ class Columns(Parts):
 
     def _in_memory(self, table: Any, training: bool) -> list[Sentence]:
         """Sentences of a table: lists of words and of tags; for prediction, also texts, which are split into words."""
-        names = {role: _list_column(table.columns, role) for role in ("words", "tags")}
+        columns = {name: _as_lists(column) for name, column in table.columns.items()}
+        names = {role: _list_column(columns, role) for role in ("words", "tags")}
         if not names["words"]:
             if training:
                 known = ", ".join(f"`{name}`" for name in table.columns)
                 message = f"{table} has no column `words` with a list of words for each sentence"
                 raise UserError(message, hint=f"Its columns are {known}.", key="data.words")
-            return self._split(enumerate(table.texts("text"), 1))
-        words = table.columns[names["words"]]
+            return self._split(enumerate(table.texts("text"), 1), empty=True)
+        words = columns[names["words"]]
         if training and not names["tags"]:
             raise UserError(f"{table} has no column `tags` with a tag for each word", key="data.tags")
-        tags = table.columns[names["tags"]] if names["tags"] else None
+        tags = columns[names["tags"]] if names["tags"] else None
         if tags is not None and not np.array_equal(tags.lengths, words.lengths):
             row = int((tags.lengths != words.lengths).argmax())
             counts = f"{words.lengths[row]} words and {tags.lengths[row]} tags"
@@ -122,7 +130,7 @@ class Columns(Parts):
                 raise UserError(f"row {number - 1} of {table} lacks a word or a tag")
             ends = np.cumsum([len(word) + 1 for word in some]).tolist()
             ranges = [(end - 1 - len(word), end - 1) for word, end in zip(some, ends)]
-            if some:
+            if some or not training:
                 found.append(Sentence(some, [number] * len(some), ranges, own))
         return found
 
@@ -209,14 +217,15 @@ class Columns(Parts):
             texts = zip(table["line"].tolist(), table["text"].tolist())
         return self._split(texts)
 
-    def _split(self, texts: Iterable[tuple[int, str]]) -> list[Sentence]:
+    def _split(self, texts: Iterable[tuple[int, str]], empty: bool = False) -> list[Sentence]:
+        """Split texts into words; `empty` keeps texts without words."""
         learned = self.state.get("learned", {}).get("words")
         rule = WordRule.from_json(learned) if learned else WordRule()
         split = [(number, text, rule.split(text)) for number, text in texts]
         return [
             Sentence([line[start:stop] for start, stop in ranges], [number] * len(ranges), ranges, [])
             for number, line, ranges in split
-            if ranges
+            if ranges or empty
         ]
 
     def _texts(self, path: Path) -> dict[str, Any]:
