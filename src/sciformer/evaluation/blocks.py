@@ -114,7 +114,7 @@ class Share:
         return first <= self.number <= last
 
     def select(self, blocks: Sequence[Block], group: Group, total: int) -> list[Block]:
-        """Blocks of a group in the share."""
+        """Select the blocks of a group of files that belong to the share."""
         size, width = len(blocks), group.stop - group.start
         places = [(group.start * size + width * number) * self.shares // (total * size) for number in range(size)]
         return [block for block, place in zip(blocks, places) if place == self.number]

@@ -57,7 +57,7 @@ def require(module: str, what: str, install: str = "") -> Any:
 
 
 def extra_of(package: str) -> str:
-    """Name of the extra of this library with the package; "" for none or several."""
+    """Extra of this library that installs the package; "" if none or several do."""
     try:
         needed = metadata.requires("sciformer") or []
     except metadata.PackageNotFoundError:
