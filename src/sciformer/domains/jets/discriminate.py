@@ -163,7 +163,7 @@ class Discriminate(Classify):
         return super().figures(outputs, samples) | rejection_figures(self, outputs, samples)
 
     def summarises_by_median(self, name: str) -> bool:
-        """Whether a metric is a rejection, because it varies too much for a mean."""
+        """Whether a metric is a rejection: outliers would dominate the mean over runs."""
         return _is_rejection(name)
 
     def summary_note(self, names: Iterable[str]) -> str:
