@@ -57,7 +57,10 @@ class TableWriter:
         raise NotImplementedError
 
     def close(self, about: Mapping[str, Array]) -> None:
-        """Finish the file; `about` has arrays that describe the whole table (default: close `file`)."""
+        """Finish the file (default: close `file`).
+
+        about   arrays that describe the whole table
+        """
         self.file.close()
 
     def stop(self) -> None:
