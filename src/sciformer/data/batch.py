@@ -103,11 +103,11 @@ class Batch:
 
     @property
     def stream(self) -> Stream:
-        """The stream of a batch with a single stream."""
+        """The only stream; several streams are an error."""
         return self.streams[stream_name(self.streams)]
 
     def with_columns(self, stream: Stream | None = None, name: str = "", /, **samples: Array) -> Batch:
-        """Copy with a replaced stream (default: the only one), or more sample columns."""
+        """Copy with a replaced stream (default: the only stream), or more sample columns."""
         new = {} if stream is None else {stream_name(self.streams, name): stream}
         return replace(self, streams={**self.streams, **new}, samples={**self.samples, **samples})
 
@@ -116,7 +116,7 @@ class Batch:
         return replace(self, streams={stream: self.streams[stream]})
 
     def take(self, rows: Array) -> Batch:
-        """Select samples by row number; the result has no `count` and no `room`."""
+        """Select samples by row number; `count` and `room` are reset."""
         streams = {name: stream.take(rows) for name, stream in self.streams.items()}
         samples = {name: column[rows] for name, column in self.samples.items()}
         ids = self.ids[rows] if len(self.ids) else self.ids

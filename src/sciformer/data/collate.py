@@ -67,7 +67,7 @@ class ModelInputs:
         return self.placed(iter(_copy_to_device(list(self.tensors()), device)))
 
     def placed(self, moved: Iterator[Tensor]) -> ModelInputs:
-        """Copy with the tensors `moved`, in the order of `tensors()`."""
+        """Copy with the tensors `moved` in place of `tensors()`, in the same order."""
         views = {}
         for name, view in self.streams.items():
             columns, valid = {key: next(moved) for key in view.columns}, view.valid
@@ -108,7 +108,7 @@ class ModelInputs:
 
     @property
     def stream(self) -> StreamView:
-        """The stream of a batch with a single stream."""
+        """The only stream; several streams are an error."""
         return self.streams[stream_name(self.streams)]
 
     def view(self, stream: str = "") -> StreamView:

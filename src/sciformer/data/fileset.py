@@ -335,7 +335,7 @@ class FileSet(TaggedFiles):
     unit: ClassVar[str] = "sample"
     """Singular noun for a sample, in messages."""
     separable: ClassVar[bool] = False
-    """Whether the files of a prediction can be read one by one, with the same samples as together."""
+    """Whether the files of a prediction can be read one by one; the samples are then the same."""
 
     bad_files: Literal["stop", "skip"] = "stop"
     """Treatment of unreadable files. stop: raise an error; skip: leave out the file, with a note (default: stop)."""

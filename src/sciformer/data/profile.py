@@ -371,7 +371,7 @@ class Difference:
     there: tuple[float, float]
 
     def describe(self) -> str:
-        """The difference in words, without a full stop."""
+        """Sentence on the usual values in new data and in training, without a full stop."""
         here, there = (f"{low:.4g} to {high:.4g}" for low, high in (self.here, self.there))
         words = f"most values of `{self.column}` are {here}, but in training they were {there}"
         if not self.factor:

@@ -156,8 +156,8 @@ class TokenBudgetSampler(BatchSampler):
     """Batches of at most `tokens` tokens with padding (as in fairseq).
 
     widths    (count,) number of tokens of each sample, in its longest stream
-    multiple  samples whose widths round up to the same multiple share batches (default: 16, growing with the width:
-              four different widths per octave)
+    multiple  widths are rounded up to a multiple of this number, and samples of equal rounded width share batches
+              (default: 16 up to a width of 128; above, four rounded widths per octave)
 
     A batch of width w has max(1, tokens // w) samples. Every sample occurs once per epoch; the last batch of a width
     may be smaller. The number of batches is the same in every epoch.

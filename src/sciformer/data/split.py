@@ -154,7 +154,7 @@ def _shuffle(ids: Rows, stratum: Rows | None, word: Any) -> Rows:
 
 
 def _pick(order: Rows, count: int, even: bool) -> Rows:
-    """Pick the first `count` ids, or ids at even steps for equal shares of the strata."""
+    """Pick the first `count` ids; if `even`, evenly spaced ids of sorted strata."""
     if not even or count >= len(order):
         return order[:count]
     return order[((np.arange(count) + 0.5) * len(order) / max(1, count)).astype(np.int64)]

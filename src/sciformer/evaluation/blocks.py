@@ -106,7 +106,7 @@ class Share:
     shares: int = 1
 
     def touches(self, group: Group, total: int) -> bool:
-        """Whether blocks of a group may be in the share.
+        """Whether blocks of a group of files may belong to the share.
 
         total   size of all groups in bytes
         """
@@ -114,13 +114,13 @@ class Share:
         return first <= self.number <= last
 
     def select(self, blocks: Sequence[Block], group: Group, total: int) -> list[Block]:
-        """Blocks of a group in the share."""
+        """Select the blocks of a group of files that belong to the share."""
         size, width = len(blocks), group.stop - group.start
         places = [(group.start * size + width * number) * self.shares // (total * size) for number in range(size)]
         return [block for block, place in zip(blocks, places) if place == self.number]
 
     def covered(self, group: Group, total: int) -> float:
-        """Fraction of the share completed at the end of a group."""
+        """Fraction of the share that is done after a group of files."""
         return min(1.0, (group.stop * self.shares - self.number * total) / total)
 
 

@@ -44,7 +44,7 @@ def require(module: str, what: str, install: str = "") -> Any:
     """Import an optional module, or raise an error with the command to install it.
 
     what      plural noun that needs the package: `ROOT files`, `BLEU scores`
-    install   arguments of `pip install` (default: the extra of this library that has the package, or the package)
+    install   arguments of `pip install` (default: the extra of this library that installs the package, or the package)
     """
     try:
         return importlib.import_module(module)
@@ -57,7 +57,7 @@ def require(module: str, what: str, install: str = "") -> Any:
 
 
 def extra_of(package: str) -> str:
-    """Name of the extra of this library with the package; "" for none or several."""
+    """Extra of this library that installs the package; "" if none or several do."""
     try:
         needed = metadata.requires("sciformer") or []
     except metadata.PackageNotFoundError:

@@ -273,7 +273,7 @@ def search_beams(
     beam: int,
     precision: torch.dtype | None = None,
 ) -> list[list[int]]:
-    """Best continuation, by at most `longest` tokens, of each text in ids (B, N).
+    """Best continuation of each text in ids (B, N), of at most `longest` tokens.
 
     A vocabulary without end token gets a virtual end token, with probability 1 after `longest` tokens and 0 before.
     """

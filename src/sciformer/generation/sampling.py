@@ -1,7 +1,8 @@
 """Sampling of the next token, on the device of the model, for a batch.
 
-The token is the first with a cumulative probability above a uniform random number u. All random numbers of a text are
-known in advance, as a pure function of its seed. So there is no state of a generator, and a CUDA graph can sample.
+The choice is the first token whose cumulative probability exceeds a uniform random number u. All random numbers of a
+text are known in advance, as a pure function of its seed. So there is no state of a generator, and a CUDA graph can
+sample.
 """
 
 from __future__ import annotations

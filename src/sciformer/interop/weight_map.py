@@ -148,9 +148,9 @@ def to_theirs(links: Iterable[WeightMap], ours: Mapping[str, Tensor]) -> dict[st
 
 
 def sort_classes(weights: dict[str, Tensor], head: str, classes: Sequence[str]) -> list[str]:
-    """Sort classes, and the rows of the head, in the order of objectives.
+    """Sort classes and the rows of the head; return the sorted classes.
 
-    The order is by number if all names are integers, otherwise alphabetical.
+    As in the objectives, the order is by number if all names are integers, otherwise alphabetical.
     """
     numbers = all(name.isdecimal() for name in classes)
     order = sorted(range(len(classes)), key=lambda i: int(classes[i]) if numbers else classes[i])

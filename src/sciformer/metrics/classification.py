@@ -144,7 +144,7 @@ def _table(p: Floats, truth: Integers) -> Integers:
 
 
 def _win_rates(score: Floats, c: int, truth: Integers, weight: Floats, totals: Floats) -> Floats:
-    """Probabilities (C,) that class c has a higher score than each class."""
+    """Probabilities (C,) that a sample of class c scores above a sample of each class."""
     values, place = np.unique(score, return_inverse=True)
     own = np.bincount(place, weights=weight * (truth == c), minlength=len(values))
     above = own.sum() - own.cumsum() + own / 2  # equal scores count half

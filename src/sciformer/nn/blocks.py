@@ -254,10 +254,11 @@ class ClassBlock(nn.Module):
     ) -> Tensor:
         """New class token (B, 1, D) from the old class token and x (B, N, D).
 
-        valid  (B, N) mask of real tokens
-        first  (B,) rows of the class tokens, for packed tokens: x then has shape (T + B, D) with free rows at `first`,
-               the class tokens have shape (1, B, D), and `sight` is the mask
+        valid  (B, N) mask of real tokens, for padded tokens
+        first  (B,) rows for the class tokens, for packed tokens
+        sight  visible tokens, for packed tokens
 
+        For packed tokens, x has shape (T + B, D) with free rows at `first`, and the class tokens have shape (1, B, D).
         Both layouts use the same call, because FSDP gathers the weights of a block when the block is called.
         """
         place: slice | Tensor

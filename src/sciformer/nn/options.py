@@ -31,7 +31,7 @@ class TokenForm(NamedTuple):
     grid_shape   number of token positions, or shape of their grid; None if the number is not fixed
     raster       function that returns height, width and channels of an image patch; an empty tuple for other tokens
     initial_std  standard deviation of embedded tokens before training
-    leading      number of first tokens without a position, for example 1 for a class token
+    leading      number of tokens without a position at the beginning, for example 1 for a class token
     """
 
     kind: str

@@ -108,7 +108,7 @@ class Objective(Section):
     """Known value on the x-axis of the `plot_against` plot, drawn as a line (default: no line)."""
 
     def asked_stream(self, streams: Iterable[str]) -> str:
-        """Stream to predict, by name."""
+        """Name of the stream to predict: `stream`, or the only stream."""
         return stream_name(streams, self.stream)
 
     def chosen(self) -> list[str]:

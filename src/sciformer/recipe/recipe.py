@@ -36,7 +36,7 @@ class Recipe:
     """Validated sections of a recipe; `tokens` is a dict if there are several streams.
 
     name      name of a shipped recipe, path of a file, or `in Python` for a recipe from a dict
-    source    values from files and changes, without defaults, which depend on other values and may change with them
+    source    values from files and changes; defaults are left out, because they may depend on other values
     """
 
     name: str = field(compare=False)

@@ -112,7 +112,7 @@ class Options(BaseModel):
     """Key of the section (`trunk`) -> extension point. The value of the key selects a class of options, whose
     keys become keys of the section."""
     choice_keys: ClassVar[Mapping[str, str]] = {}
-    """Like `choices`, for a composed class: also the choices of its selected options."""
+    """`choices` of a composed class, with the choices of its selected options."""
     plain: ClassVar[type[Any] | None] = None
     """Original class, if this class was composed by `with_choices`; else None."""
 

@@ -207,7 +207,7 @@ def _section_error(at: Keys, section: Keys, error: Exception, source: Document) 
 
 
 def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError:
-    """Error for an unknown key, with its owner or the nearest key."""
+    """Error for an unknown key; the hint gives its section, new name or nearest key."""
     *around, key = at
     owner = annotation_at(classes, tuple(around))
     known = keys_of(owner) if around else [*SECTIONS]
@@ -225,7 +225,7 @@ def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError
 
 
 def _names_with(key: str, section: str | int, owner: Any) -> list[tuple[str, list[str]]]:
-    """Kinds and choices of a section with this key."""
+    """Names whose options have this key, for each choice (`kind`, `trunk`, ...)."""
     points = {"kind": str(section)} if section in SECTIONS_WITH_KIND and hasattr(owner, "section") else {}
     points |= getattr(owner, "choice_keys", {})
     found = [

@@ -191,7 +191,7 @@ class Windowed(Ability):
 
     @property
     def prefix_tokens(self) -> int:
-        """Number of first tokens of a sample, repeated in each window (default: 0)."""
+        """Number of tokens at the sample start, repeated in each window (default: 0)."""
         return 0
 
     @property

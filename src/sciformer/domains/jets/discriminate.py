@@ -78,7 +78,7 @@ class Discriminate(Classify):
                     raise UserError(message, hint="Write 50 % as 0.5.", key="objective.efficiencies")
 
     def kept(self, name: str) -> list[float]:
-        """Signal efficiencies for the rejections of a class."""
+        """Efficiencies of a signal class for its background rejections."""
         shares = self.efficiencies.get(name, [0.3, 0.5] if len(self.classes) == 2 else 0.5)
         return shares if isinstance(shares, list) else [shares]
 
@@ -163,7 +163,7 @@ class Discriminate(Classify):
         return super().figures(outputs, samples) | rejection_figures(self, outputs, samples)
 
     def summarises_by_median(self, name: str) -> bool:
-        """Whether a metric is a rejection: rejections vary strongly between seeds."""
+        """Whether a metric is a rejection: outliers would dominate the mean over runs."""
         return _is_rejection(name)
 
     def summary_note(self, names: Iterable[str]) -> str:

@@ -170,7 +170,7 @@ class PeriodSearch:
     oversampling: float = 3.0
 
     def grid(self, span: float) -> tuple[float, int, int]:
-        """Frequency grid k step with first <= k < stop, as (step, first, stop)."""
+        """Frequencies k * step for first <= k < stop, as (step, first, stop)."""
         step = 1 / (self.oversampling * span)
         stop = int(1 / (self.shortest * step)) + 1
         if stop > MAX_FREQUENCIES:

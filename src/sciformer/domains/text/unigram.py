@@ -45,7 +45,7 @@ class PieceEdges(NamedTuple):
 
 
 class LetterRuns(NamedTuple):
-    """All substrings of the words, by position among the T letters of all words."""
+    """All R substrings of the words; positions count the T letters of all words."""
 
     at: list[Array]  # for each length, (T,) index of the substring that begins at a position, or -1
     first: Array  # (R,) one position of each substring
@@ -153,7 +153,7 @@ def _part_edges(runs: LetterRuns) -> PieceEdges:
 def _sort_edges(rows: Sequence[tuple[Array, int, Array, Array, Array]], begin: Array, lengths: Array) -> PieceEdges:
     """Make the edges of the graph, sorted by their end position.
 
-    rows   (first node, number of letters, piece, word, number of letters before) of edges
+    rows   edges as arrays: first node, number of letters, piece, word, number of letters before
     """
     first, piece, word, before = (np.concatenate([row[i] for row in rows]) for i in (0, 2, 3, 4))
     long = np.repeat([row[1] for row in rows], [len(row[0]) for row in rows])

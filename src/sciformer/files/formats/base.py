@@ -58,7 +58,10 @@ class TableWriter:
         raise NotImplementedError
 
     def close(self, about: Mapping[str, Array]) -> None:
-        """Finish the file; `about` has arrays that describe the whole table (default: close `file`)."""
+        """Finish the file (default: close `file`).
+
+        about   arrays that describe the whole table
+        """
         self.file.close()
 
     def stop(self) -> None:
@@ -67,7 +70,7 @@ class TableWriter:
 
     @classmethod
     def merge(cls, path: Path, parts: Sequence[TablePart]) -> None:
-        """Merge files: write their rows into one file, as if `add` had been called there.
+        """Write the rows of several files into one file, as a single writer would.
 
         By default the files are read back with `read_part`.
         """
@@ -113,7 +116,7 @@ class Format:
     """File format; `register("format", NAME)(Format(...))` adds a format.
 
     name       name of the format in messages
-    suffixes   file name suffixes, the usual one first
+    suffixes   file name suffixes, the usual suffix first
     packages   required packages, imported on use
     writer     class that writes tables to a file (None: read only)
     reader     function that opens a file, `reader(path, layout)` (None: write only)
@@ -184,7 +187,7 @@ class Layout:
     tree          name (or number) of the tree or table to read
     mask          array that marks or counts the real entries of padded arrays
     axes          column names for the last axis of an array
-    words         name of a column of strings, the only one that is read from files of events
+    words         name of the only column of strings to read from files of events
     nested        whether to read nested columns, and to read missing lists as empty lists
     names         column names of a text file without a header
     usual_names   column names to assume if neither the file nor `names` gives names

@@ -57,7 +57,7 @@ class Compress(nn.Module):
 
 
 def compress_error(what: str) -> UserError:
-    """Error for a part of attention (`what`) incompatible with `compress`."""
+    """Error: `compress` cannot be combined with another option, named in `what`."""
     return UserError(f"compress cannot be used with {what}", hint="Use full self-attention, or remove compress.")
 
 

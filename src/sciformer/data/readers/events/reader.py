@@ -421,7 +421,7 @@ def _single(column: Column, key: str | None, path: Path, what: str = "") -> Arra
 
 
 def lengths_of(table: Mapping[str, Column], rows: Array) -> dict[str, Array]:
-    """List lengths of these rows; shared `lengths` arrays stay shared."""
+    """List lengths of the selected rows; equal `lengths` arrays are gathered once."""
     known: dict[int, Array] = {}
     return {
         name: known.setdefault(id(column.lengths), column.lengths[rows].astype(np.int32))

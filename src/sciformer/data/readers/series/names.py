@@ -87,7 +87,7 @@ def column_error(path: Path | str, message: str, hint: str = "", key: str | None
 
 
 def need(name: str, names: Iterable[str], path: Path | str, why: str, key: str | None = None) -> str:
-    """The only matching column of a name; otherwise an error with similar names."""
+    """Find the only column that matches a name; no column or several are an error."""
     known = list(names)
     found = find(name, known)
     if len(found) == 1:

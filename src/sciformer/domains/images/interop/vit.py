@@ -140,7 +140,7 @@ def convert_weights(tensors: dict[str, Tensor], names: WeightNames, found: Image
     kernel, expected = tensors[f"{names.patches}.weight"], (found.channels, *found.patch)
     if tuple(kernel.shape[1:]) != expected:
         shapes = f"{tuple(kernel.shape[1:])} in the weights, but {expected} in {config.where}"
-        raise config.error(f"patches (channels, height, width) have the shape {shapes}")
+        raise config.error(f"patches have different shapes (channels, height, width): {shapes}")
     tensors[f"{names.patches}.weight"] = kernel.permute(0, 2, 3, 1).flatten(1)  # (D, pixels, channels last)
     places, token = tensors[names.places].flatten(0, -2), tensors[names.token].flatten()
     count = found.places[0] * found.places[1]

@@ -406,7 +406,7 @@ class Translation:
         return {"centre": centre, "scale": scale, "clip": [float(low), float(high)]}
 
     def _features(self, found: list[tuple[str, FeatureScaling]]) -> Any:
-        """Name of the identical feature set, if there is one; otherwise all features."""
+        """Name of the feature set with exactly these features; else all features."""
         entries = []
         for name, standard in found:
             try:

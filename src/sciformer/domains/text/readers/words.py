@@ -95,7 +95,7 @@ class WordRule:
     def _whole_words(self, counts: Counter[str]) -> frozenset[str]:
         """Find the most frequent words split wrongly by the rule.
 
-        A word like `end.` is left out if `end` is more frequent: it is a mistake in the files.
+        A word such as `end.` is left out if `end` is more frequent, because `end.` is then a mistake in the files.
         """
         found = Counter[str]()
         for word, count in counts.items():

@@ -141,7 +141,7 @@ def build(
 
 
 def open_blocks(pattern: Pattern, n: int, m: int, start: int | Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Two block masks (N / 128, M / 128): any pair is allowed, all pairs are allowed."""
+    """Masks (N / 128, M / 128) of the blocks with any, and with all, pairs allowed."""
     rows, columns = -(-n // BLOCK), -(-m // BLOCK)
     if pattern.uniform and isinstance(start, int):
         # Only j - i matters, and a block has 2 * 128 - 1 consecutive differences: one table serves all blocks.

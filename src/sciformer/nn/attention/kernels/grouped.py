@@ -45,7 +45,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether this kernel is faster: bias, dropout, or short or unequal sets."""
+    """Whether this kernel is faster: with bias, dropout, or short or unequal sets."""
     sight, ragged = request.sight, _layout(request)
     if sight.bias is not None or request.dropout > 0 or ragged.longest <= SHORT_SET_LENGTH:
         return True
