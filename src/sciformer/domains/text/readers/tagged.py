@@ -127,7 +127,7 @@ class Columns(Parts):
             some = [str(word).strip() for word in words.values[start:stop]]
             own = [] if tags is None else [str(tag).strip() for tag in tags.values[start:stop]]
             if not all(some) or not all(own):
-                raise UserError(f"row {number - 1} of {table} lacks a word or a tag")
+                raise UserError(f"row {number - 1} of `{names['words']}` in {table} lacks a word or a tag")
             ends = np.cumsum([len(word) + 1 for word in some]).tolist()
             ranges = [(end - 1 - len(word), end - 1) for word, end in zip(some, ends)]
             if some or not training:
