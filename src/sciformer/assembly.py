@@ -172,7 +172,7 @@ class Assembly:
         dataset.watch = None
 
     def _fit_tokens(self, source: Source) -> None:
-        """Fit each stream; streams with a common vocabulary are fitted once."""
+        """Fit the tokens of each stream, or copy the state of fitted tokens with the same vocabulary."""
         fitted: list[Tokens] = []
         for tokens in self.tokens.values():
             text = tokens if isinstance(tokens, Textual) else None
@@ -185,7 +185,7 @@ class Assembly:
 
     @classmethod
     def from_state(cls, recipe: Recipe, state: Mapping[str, Any]) -> Assembly:
-        """Assemble from a stored state, without opening the data."""
+        """Build an assembly from its stored state, without opening the data."""
         made = cls(recipe, None)
         made.restore(state)
         return made

@@ -29,7 +29,7 @@ def read_measured() -> dict[str, dict[str, Any]]:
 
 
 def describe_measured(name: str) -> str:
-    """Measured score as text: value, spread, id, seeds and hardware; or `unmeasured`."""
+    """Measured score of a recipe: value, spread, id, seeds and hardware; or `unmeasured`."""
     row = read_measured().get(name)
     if row is None:
         return "unmeasured"
@@ -94,12 +94,12 @@ def evaluate_run(
 
 
 def count_words(count: int, noun: str) -> str:
-    """A number with its noun: 1 sample, 1,200 samples."""
+    """Write a number with its noun: 1 sample, 1,200 samples."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Table without rules: first column left-aligned, other columns right-aligned."""
+    """Table without lines: first column left-aligned, other columns right-aligned."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for place, name in enumerate(head):
         table.add_column(Text(name), justify="right" if place else "left")

@@ -38,7 +38,7 @@ def simulate(
     *more: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
     plugin: Plugins = (),
 ) -> None:
-    """Simulate data and write them to a file."""
+    """Simulate data and write the samples to a file."""
     load_plugins(plugin)
     one_of("the name of a simulation", what, names("simulation"))
     simulator.command(make_command(what), name=what, help_epilogue="")
@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Callable[..., None]:
 
 
 def import_commands() -> None:
-    """Import all simulations, so that the help can list their titles."""
+    """Import all simulations, so that the help can show their titles."""
     for name in built_in("simulation"):
         simulator[name]
 

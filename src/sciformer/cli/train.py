@@ -1,4 +1,4 @@
-"""The commands recipes, new, check, train, pretrain, finetune and compare."""
+"""Commands `recipes`, `new`, `check`, `train`, `pretrain`, `finetune` and `compare`."""
 
 from __future__ import annotations
 

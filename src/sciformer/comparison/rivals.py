@@ -25,7 +25,7 @@ def split_changes(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
 
 
 def changed_rival(recipe: Recipe, changed: Recipe, keys: Mapping[str, Any]) -> Recipe:
-    """Name a changed recipe after its changes; refuse changes without effect."""
+    """Append the changed keys to the name of a recipe; refuse a change without effect."""
     if changed == recipe:
         raise UserError(
             f"the recipe {recipe.name} already has this value of {', '.join(keys)}, so there is nothing to compare",
@@ -73,7 +73,7 @@ def _field_of(recipe: Recipe) -> str:
 
 
 def _fits(other: Recipe, recipe: Recipe) -> bool:
-    """Whether another recipe has the same kind of model, with another trunk."""
+    """Whether another recipe has the same kind of model, but another trunk."""
     return other.model.kind == recipe.model.kind and other.model.trunk != recipe.model.trunk
 
 

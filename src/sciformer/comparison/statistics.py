@@ -119,7 +119,7 @@ class Row:
 
 @dataclass
 class Comparison:
-    """All runs as rows, with common metrics, verdict and warnings."""
+    """Result of a comparison: its runs, common metrics, verdict and warnings."""
 
     rows: list[Row]
     metrics: list[str]
@@ -144,7 +144,7 @@ class Comparison:
 
     @property
     def labels(self) -> list[str]:
-        """Compared numbers of labels as text; a single empty string without --labels."""
+        """Compared numbers of labels as text; [""] without the option --labels."""
         return list(dict.fromkeys(row.labels for row in self.rows))
 
     @property
@@ -173,7 +173,7 @@ def format_point(point: Point) -> str:
 
 
 def common_metrics(rows: Sequence[Row]) -> list[str]:
-    """Metrics common to all complete runs."""
+    """Names of the metrics that all complete runs have."""
     every = [trial.scores for row in rows for trial in row.done]
     return [name for name in every[0] if all(name in scores for scores in every)] if every else []
 
@@ -192,7 +192,7 @@ def choose_points(found: Comparison) -> None:
 
 
 def verdict(found: Comparison) -> list[str]:
-    """Sentence for each number of labels and metric: best recipe, lead, significance."""
+    """State the best recipe, its lead and its significance, per metric and number of labels."""
     told = []
     for labels in found.labels:
         head = f"{labels} labels{' of each class' * (labels != 'all')}: " if labels else ""
@@ -270,7 +270,7 @@ def _student_t(freedom: float) -> float:
 
 
 def find_unfairness(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[str]:
-    """Warnings about unfair differences between the compared recipes."""
+    """Warnings about differences that make the comparison of the recipes unfair."""
     warnings = list(dict.fromkeys(one for labels in found.labels for one in _find_differences(planned, found, labels)))
     rows = [row for row in found.chosen if row.done]
     for labels in found.labels:
@@ -320,7 +320,7 @@ def _irrelevant_keys(recipe: Recipe) -> list[str]:
 
 
 def section_differences(recipes: Mapping[str, Recipe]) -> list[str]:
-    """Describe differences from the first recipe in data, tokens and objective."""
+    """Describe how data, tokens and objective of each recipe differ from the first recipe."""
     (name, base), *others = recipes.items()
     warnings = []
     for other, recipe in others:

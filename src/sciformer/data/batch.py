@@ -64,7 +64,7 @@ class Stream:
         return Stream({name: column.take(index, axis=0) for name, column in self.columns.items()}, lengths)
 
     def take(self, rows: Array) -> Stream:
-        """Select samples by row."""
+        """Select samples by row number."""
         return self.cut(self.starts[rows], self.lengths[rows])
 
     def keep(self, tokens: Array) -> Stream:
@@ -81,7 +81,7 @@ class Stream:
         return Stream(self.columns, self.lengths.sum(keepdims=True))
 
     def with_columns(self, **columns: Column) -> Stream:
-        """Copy with added or replaced columns."""
+        """Copy of the stream with added or replaced columns."""
         return Stream({**self.columns, **columns}, self.lengths)
 
 
@@ -103,7 +103,7 @@ class Batch:
 
     @property
     def stream(self) -> Stream:
-        """The only stream; several streams are an error."""
+        """The only stream of the batch; an error if there are several streams."""
         return self.streams[stream_name(self.streams)]
 
     def with_columns(self, stream: Stream | None = None, name: str = "", /, **samples: Array) -> Batch:
@@ -112,7 +112,7 @@ class Batch:
         return replace(self, streams={**self.streams, **new}, samples={**self.samples, **samples})
 
     def only(self, stream: str) -> Batch:
-        """Copy with only this stream."""
+        """Copy of the batch that keeps only this stream."""
         return replace(self, streams={stream: self.streams[stream]})
 
     def take(self, rows: Array) -> Batch:

@@ -61,7 +61,7 @@ class ModelInputs:
     """Whether the batch is distributed over several ranks."""
 
     def to(self, device: torch.device) -> ModelInputs:
-        """Copy to another device in one transfer, without waiting for a GPU."""
+        """Copy of the inputs on another device, made in one transfer and without waiting for a GPU."""
         if device.type == "cpu":
             return self
         return self.placed(iter(_copy_to_device(list(self.tensors()), device)))
@@ -87,7 +87,7 @@ class ModelInputs:
         return names, laid, sizes, tuple(self.samples), self.real is None
 
     def tensors(self) -> Iterator[Tensor]:
-        """All tensors of the batch; only `lengths` of a packed layout."""
+        """All tensors of the inputs; a packed layout adds only its `lengths`."""
         for view in self.streams.values():
             yield from view.columns.values()
             if view.valid is not None:
@@ -108,7 +108,7 @@ class ModelInputs:
 
     @property
     def stream(self) -> StreamView:
-        """The only stream; several streams are an error."""
+        """The only stream of the inputs; an error if there are several streams."""
         return self.streams[stream_name(self.streams)]
 
     def view(self, stream: str = "") -> StreamView:

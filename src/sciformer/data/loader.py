@@ -135,7 +135,7 @@ def _prepare_in_process(fetch: Fetch, first: int, last: int, log: Callable[[str]
 
 
 class _LostWorker(Exception):
-    """A worker process has ended."""
+    """Error: a worker process has ended."""
 
 
 class _Parcel(NamedTuple):
@@ -147,7 +147,7 @@ class _Parcel(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch) -> _Parcel:
-        """Pack a batch, without columns unused by models."""
+        """Pack a batch, without the columns that models do not read."""
         streams = {
             name: replace(
                 stream, columns={k: v for k, v in stream.columns.items() if k not in batch.aside.get(name, ())}

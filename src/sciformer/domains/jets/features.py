@@ -51,7 +51,7 @@ KINEMATIC_FEATURES: dict[str, Callable[[Kinematics], Array]] = {
 
 
 class Feature(BaseModel):
-    """Feature of a particle, standardised as clip((x - centre) scale)."""
+    """Feature of a particle, standardised as clip((x - centre) * scale)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 

@@ -93,7 +93,7 @@ class TokenPairs:
         return self.layout.unpad(values.view(batch, n, n, -1).sum(2))
 
     def masked(self, values: Tensor) -> Tensor:
-        """Set values (P, ...) of padding pairs to zero."""
+        """Set the values (P, ...) of pairs with padding to zero."""
         return values if self.real is None else values * self.real
 
     def moments(self, a: Tensor, b: Tensor, seen: Tensor, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -219,7 +219,7 @@ def _guess_axes(file: TableFile) -> dict[str, list[str]]:
 
 
 class Question(NamedTuple):
-    """Guessed objective: keys, notes, files by part, columns of classes or targets."""
+    """Guessed objective with its keys, notes, files of each part, and columns of the target."""
 
     found: list[Found]
     notes: list[str]
@@ -353,7 +353,7 @@ class ParticleColumns(NamedTuple):
 
 
 def find_particles(kinds: ColumnKinds) -> ParticleColumns:
-    """Find the most likely set of particles among the columns."""
+    """Find the columns that most likely hold the particles."""
     lists = [name for name, kind in kinds.items() if kind == "list"]
     whole = {stem: parts for stem, parts in group_momenta(lists).items() if is_four_vector(parts)}
     if not any(map(_rank_prefix, whole)):
@@ -404,7 +404,7 @@ def _rank_prefix(stem: str) -> int:
 
 
 def feature_formulas(layout: ParticleColumns, table: Table) -> tuple[str, dict[str, str]]:
-    """Largest possible feature set, and formulas for its missing columns."""
+    """Largest feature set that the columns allow, and formulas for features without a column."""
     new = momentum_formulas(layout.parts)
     kinds, tracks = _type_formulas(layout.own), _track_formulas(table, layout.own)
     if kinds is None:
@@ -460,7 +460,7 @@ def _track_formulas(table: Table, own: ColumnKinds) -> dict[str, str] | None:
 
 
 def event_columns(kinds: ColumnKinds) -> list[str]:
-    """Columns of jets for classes, weights or observers, by their names."""
+    """Columns of jets whose names mean a class, a weight or an observer."""
 
     def wanted(name: str) -> bool:
         known = name.lower() in LABEL_NAMES or name.startswith(CLASS_FLAG_PREFIXES) or _is_weight_name(name)
@@ -485,7 +485,7 @@ def find_class_flags(table: Table) -> dict[str, str]:
 
 
 def find_label(table: Table) -> str:
-    """Name of the class column, or an empty string."""
+    """Name of the column with the class, or an empty string."""
     lower = {name.lower(): name for name in table}
     found = (lower[name] for name in LABEL_NAMES if name in lower and guess.is_discrete(table[lower[name]]))
     return next((name for name in found if 1 <= len(np.unique(np.asarray(table[name]))) <= guess.MAX_CLASSES), "")
@@ -505,7 +505,7 @@ def _is_weight_name(name: str) -> bool:
 
 
 def find_observers(table: Table, but: Iterable[str]) -> list[str]:
-    """Columns of jets to copy to the predictions."""
+    """Columns of jets that predictions should repeat, such as the jet mass."""
     return [name for name in _values_of_jets(table) if name not in set(but) and OBSERVER_PATTERN.match(name)]
 
 

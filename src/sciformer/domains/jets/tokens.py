@@ -133,7 +133,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # Tokens and coordinates
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Fit null centres and scales of features: median and 68 % interval."""
+        """Fit centres and scales of features that are null: median and 68 % interval."""
         if not any(feature.scale is None for feature in self.feature_list):
             return
         rows, count = [], 0
@@ -199,7 +199,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return stream.with_columns(**columns)
 
     def _raw_features(self, stream: Stream) -> Array:
-        """Features (T, F) before standardisation; each feature is contiguous in memory."""
+        """Features (T, F) before standardisation; the values of a feature are contiguous in memory."""
         kinematics = Kinematics(stream.columns["vector"], stream.columns["plane"], stream.columns["jet"])
         found = np.empty((len(self.feature_list), len(stream.columns["vector"])), np.float32)
         own = iter(stream.columns["raw"].T)
@@ -393,7 +393,7 @@ def feature_values(table: Table, feature: Feature, lengths: Array, like: str) ->
 
 
 def check_lengths(column: Lists, lengths: Array, name: str, like: str) -> Lists:
-    """Return the column; refuse lists with other lengths than the column `like`."""
+    """Return the column; refuse lists whose lengths differ from those of the column `like`."""
     if not np.array_equal(column.lengths, lengths):
         row = int(np.argmax(column.lengths != lengths))
         found = f"{column.lengths[row]} particles in `{name}`, but {lengths[row]} particles in `{like}`"

@@ -115,7 +115,7 @@ def guess_lightcurves(names: list[str], paths: list[Path], given: Given) -> Page
 
 
 def _roles(file: CurveFile) -> dict[str, str]:
-    """Column of each role: time, value, error, band, quality, ..."""
+    """Name of the column of each role: time, value, error, band, quality, ..."""
     beside = [name for name, kind in file.columns.items() if kind.listed == file.listed and not kind.words]
     quality = file.names.quality or next(iter(hits(QUALITY, beside)), "")
     return asdict(file.names) | file.header_roles | {"quality": quality}

@@ -178,7 +178,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def slots(self) -> Array:
-        """Times (P,) of the values of a patch, relative to its middle."""
+        """Times (P,) of the values in a patch, relative to its middle."""
         return (np.arange(self.patch) - (self.patch - 1) / 2) * self.spacing * (self.patch > 1)
 
     def fit(self, tables: Iterable[Table]) -> None:
@@ -394,14 +394,14 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return found
 
     def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
-        """Draw value and error of another visible measurement of the same series."""
+        """Replace value and error by those of another visible measurement of the same series."""
         choice = np.where(tokens, rng.uniform("drawn", stream.lengths), np.nan)
         return {**self.mask_out(stream, tokens), "drawn": choice}
 
     # Edits by a person
 
     def refresh(self, stream: Stream) -> Stream:
-        """Sort the measurements by time, and find the periods again."""
+        """Sort changed measurements by time, and find the periods again."""
         order = np.lexsort((stream.columns["at"], stream.position >= self.prefix_tokens))
         return add_phases(stream.reorder(order), self)
 
@@ -434,7 +434,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return {**super().preprocessing(), "features": self.input_features, "columns": self._describe_columns()}
 
     def _describe_columns(self) -> dict[str, str]:
-        """Definition of each model input from raw data."""
+        """Define each model input in terms of the raw data."""
         unit = f" / {self.time_unit:g}" if self.time_unit != 1 else ""
         centre = {"learned": "learned.level[0]", "none": "0"}.get(self.centre, f"{self.centre} of the window's values")
         scale = {"learned": "learned.level[1]", "none": "1"}.get(self.scale, "their root mean square about the centre")
@@ -493,7 +493,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return next((float(one) for one in known if 0 < one < np.inf), None)
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
-        """Plot visible, hidden and predicted values, with one standard deviation."""
+        """Plot visible, hidden and predicted values, the latter with one standard deviation."""
         _, _, about = self._level(sample.stream)
         mean = answer["value"].reshape(-1, self.patch) * about.scale + about.centre
         spread = answer["error"].reshape(-1, self.patch) * about.scale if self.gaussian else None

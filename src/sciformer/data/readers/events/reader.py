@@ -292,7 +292,7 @@ class Plan(FilePlan):
     # Which columns are read
 
     def _returned_columns(self, file: TableFile, table: Table) -> dict[str, Column]:
-        """Columns to return, without the class and the weight."""
+        """Columns for the samples, without the columns of class and weight."""
         names = [*file.columns, *self.new] if self.names is None else [*self.names, *self.wishes]
         return {name: table[name] for name in dict.fromkeys(names) if name in table}
 
@@ -318,7 +318,7 @@ class Plan(FilePlan):
         return table
 
     def _needed_columns(self, file: TableFile, tag: str, scanning: bool) -> tuple[dict[str, str], list[str]]:
-        """Required columns {name: purpose, for error messages}, and optional columns."""
+        """Required columns {name: purpose, for error messages}, and names of optional columns."""
         needed = dict.fromkeys([*file.columns, *self.new], "") if self.names is None else dict(self.names)
         optional = list(self.wishes)
         truth: dict[str, str] = {}
@@ -421,7 +421,7 @@ def _single(column: Column, key: str | None, path: Path, what: str = "") -> Arra
 
 
 def lengths_of(table: Mapping[str, Column], rows: Array) -> dict[str, Array]:
-    """List lengths of the selected rows; equal `lengths` arrays are gathered once."""
+    """Lengths of the lists in the selected rows, by column; columns that share `lengths` still share it."""
     known: dict[int, Array] = {}
     return {
         name: known.setdefault(id(column.lengths), column.lengths[rows].astype(np.int32))

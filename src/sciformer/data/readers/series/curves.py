@@ -29,7 +29,7 @@ DAYS |= {"hour": 1 / 24, "yr": 365.25, "year": 365.25, "ms": 1 / 86400e3, "wk": 
 
 
 def form_of(path: Path) -> Format:
-    """Format of a file of light curves, by its first bytes."""
+    """Format of a file of light curves, recognised from its first bytes."""
     found, begin = recognise(path)
     if found is not None and found.name in FORMATS:
         return found
@@ -131,12 +131,12 @@ class CurveFile:
         self.spelled = self._has_letter_bands()
 
     def error(self, message: str, hint: str = "", key: str | None = None) -> UserError:
-        """A `UserError` with the file as a field."""
+        """A `UserError` with the path of the file."""
         return column_error(self.path, message, hint, key)
 
     @property
     def table(self) -> TableFile:
-        """The underlying table; each process opens its own handle."""
+        """The file as a table; each process opens its own handle."""
         return opened(Path(self.path), self.layout) if self._memory is None else self._memory
 
     @property
@@ -200,7 +200,7 @@ class CurveFile:
         return {name: column for name, column in found.items() if isinstance(column, np.ndarray)}
 
     def of_object(self, name: str) -> bool:
-        """Whether a column has one value per object."""
+        """Whether a column has one value for each object."""
         return not self.kinds[name].listed and (self.listed or name in self.header or self.steady(name))
 
     def steady(self, name: str) -> bool:

@@ -63,7 +63,7 @@ class Names:
     quality: str = ""
 
     def used(self) -> dict[str, str]:
-        """Roles with a column, and the name of the column."""
+        """Roles that have a column, and the name of this column."""
         return {role: name for role, name in vars(self).items() if name}
 
 
@@ -155,7 +155,7 @@ def error_of(value: str, names: Iterable[str]) -> str:
 
 
 def hits(usual: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Columns with a common name; earlier names in `usual` take precedence."""
+    """Columns whose name is in `usual`; names earlier in `usual` come first."""
     known = list(names)
     return next((found for one in usual if (found := [name for name in known if plain(name) == one])), [])
 
@@ -191,7 +191,7 @@ def _unclear_role_error(role: str, found: Sequence[str], names: Iterable[str], p
 
 
 def _value(names: Sequence[str], path: Path | str) -> str:
-    """Column of the values; prefers columns with errors, then fluxes."""
+    """Column of the values; columns with errors are preferred, then fluxes."""
     usual = [name for one in (*FLUX, *MAGNITUDE) for name in names if plain(name) == one]
     paired = [name for name in usual if error_of(name, [other for other in names if other != name])]
     if usual:

@@ -138,7 +138,7 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
 
 
 def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
-    """`tokens.features` in `changes`, otherwise the feature set with `count` features."""
+    """Name of the feature set: `tokens.features` in `changes`, else the set with `count` features."""
     if "tokens.features" in changes:
         return changes["tokens.features"]
     if count not in FEATURE_SETS_BY_COUNT:

@@ -37,7 +37,7 @@ UNDERLYING_KINDS = np.array([PION] * 11 + [PHOTON] * 7 + [KAON0] * 2, np.int8)  
 
 @dataclass
 class DetectedParticles(Rows):
-    """Detected particles: pT, direction, type, charge, impact parameters, jet index."""
+    """Detected particles with pT, direction, type, charge, impact parameters, jet index."""
 
     pt: Floats
     eta: Floats

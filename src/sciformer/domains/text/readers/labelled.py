@@ -85,7 +85,7 @@ class Lines(Parts):
         return np.asarray(table["text"])
 
     def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
-        """Training rows: with a text, and at most `labels_per_class` of each class."""
+        """Rows to train on: not empty, and at most `labels_per_class` of each class."""
         filled = np.array([bool(text) for text in table["text"]])[rows]  # type: ignore[union-attr]
         if count := int((~filled).sum()):
             first = int(rows[filled.argmin()]) + 1

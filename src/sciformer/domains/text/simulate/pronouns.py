@@ -31,7 +31,7 @@ WORDS_PER_GROUP = 3  # number of words in a group between noun and pronoun
 
 
 class Noun(NamedTuple):
-    """Noun in English and German, with its German gender."""
+    """English noun and its German translation, with the German gender."""
 
     en: str
     de: str
@@ -91,7 +91,7 @@ DATIVE = {"m": "dem", "f": "der", "n": "dem"}
 
 
 def inflect_adjective(stem: str, determiner: str, gender: str) -> str:
-    """German adjective with its ending before a noun in the accusative."""
+    """German adjective with the ending that it has before a noun in the accusative."""
     return stem + {"m": "en", "f": "e", "n": "e" if determiner in STRONG_DETERMINERS else "es"}[gender]
 
 
