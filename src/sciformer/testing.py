@@ -77,7 +77,7 @@ def check_tokens(
 
 
 class Case:
-    """Tokens fitted on a table, and their stream."""
+    """Tokens fitted on a table, and the stream that they make from it."""
 
     def __init__(self, section: Tokens, table: Table, dim: int, missing: Collection[str]) -> None:
         fitted: Any = section.fresh()  # each check knows its protocol
@@ -106,7 +106,7 @@ class Case:
         return self.seen.take(np.array([int(self.seen.lengths.argmax())]))
 
     def fixed(self) -> Any:
-        """The tokens, with the random seed set for new weights."""
+        """Tokens, after the random seed for new weights was set."""
         torch.manual_seed(SEED)
         return self.tokens
 
@@ -353,7 +353,7 @@ def _masks(case: Case) -> Problems:
 
 
 def _readout(case: Case) -> Problems:
-    """Check loss, total and predictions of the readout for hidden tokens."""
+    """Check loss, total and predictions of the readout of hidden tokens."""
     tokens = case.tokens
     readout: protocols.Readout = case.fixed().readout(case.dim, tokens.embedding(case.dim))
     view = Batch({"tokens": tokens.normalise(hidden_tokens(case))}).inputs(packed=True).stream

@@ -71,7 +71,7 @@ class Stepper:
             self.seen.copy_(counted > 0)
 
     def open(self, uniform: Tensor) -> None:
-        """Begin a block of n steps with uniform random numbers (n, B)."""
+        """Begin a block of n steps, which use the uniform random numbers (n, B)."""
         self.place.zero_()
         self.uniform[: len(uniform)] = uniform
 
@@ -103,7 +103,7 @@ class Stepper:
         return self.model.readout(self.model.decode(view, cache=self.cache)[:, -1])
 
     def keep(self, logits: Tensor) -> None:
-        """Choose a token from logits (B, V) and store it."""
+        """Choose the next token from logits (B, V) and store it."""
         uniform = self.uniform.index_select(0, self.place)[0]
         choice = self.sampling.choose(logits.masked_fill(self.closed, -torch.inf), uniform, self.seen)[:, None]
         if self.seen is not None:
@@ -249,7 +249,7 @@ class Conditioned(nn.Module):
         self.trunk, self.readout = (stream_part(getattr(model, part), stream) for part in ("trunk", "readout"))
 
     def decode(self, view: StreamView, cache: Any = None) -> Tensor:
-        """Hidden states (B, N, D) of the view, given the other streams."""
+        """Hidden states (B, N, D) of the tokens in `view`, given the other streams."""
         batch, weight = len(next(iter(view.columns.values()))), next(self.parameters())
 
         def repeat(column: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Streaming detokenization: complete characters only, up to a stop string."""
+"""Streaming detokenization: yields only complete characters, and ends at a stop string."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REPLACEMENT_CHARACTER = "\ufffd"
 
 
 class Line:
-    """Detokenizer of one text, with its stop strings and its end token."""
+    """Detokenizer of a single text, with its stop strings and its end token."""
 
     def __init__(self, tokens: Textual, before: list[int], stops: list[str], end: int | None) -> None:
         self.letters = ByteLetters() if tokens.letters == "bytes" else Letters(tokens, before)

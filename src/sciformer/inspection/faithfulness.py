@@ -72,7 +72,7 @@ def reason_figures(
 
 
 def to_json(found: Faithfulness) -> dict[str, Any]:
-    """Results as entries of scores.json."""
+    """Faithfulness results as entries of scores.json."""
     return {
         "samples": len(next(iter(found.change.values()))),
         "removed": found.removed,
@@ -84,7 +84,7 @@ def to_json(found: Faithfulness) -> dict[str, Any]:
 
 
 def summarize_ratios(found: Faithfulness, unit: str = "samples") -> str:
-    """Caption with the faithfulness ratios of all methods.
+    """Caption that states the faithfulness ratio of each method.
 
     unit   samples or windows
     """
@@ -212,7 +212,7 @@ def choose_answers(step: Any, assembly: Assembly, batch: Batch) -> list[str]:
 
 
 def takes_any(assembly: Assembly, tokens: Tokens, stream: str = "") -> bool:
-    """Whether the model accepts any subset of the tokens of a sample."""
+    """Whether the model accepts any subset of a sample's tokens."""
     model = assembly.recipe.model.for_stream(stream)
     if not isinstance(tokens.grid_shape, tuple):
         return bool(model.trunk != "conformer")

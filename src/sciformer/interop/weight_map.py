@@ -44,7 +44,7 @@ class WeightMap:
     zeros: bool = False
 
     def from_theirs(self, theirs: dict[str, Tensor], config: Config) -> Tensor:
-        """Convert weights of the other library; remove them from `theirs`."""
+        """Convert weights of the other library, and remove them from `theirs`."""
         parts = []
         for i, name in enumerate(self.theirs):
             part = self._turn(theirs.pop(name))

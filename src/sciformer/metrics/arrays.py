@@ -77,7 +77,7 @@ def classes(probabilities: ArrayLike, label: ArrayLike) -> tuple[Floats, Integer
 
 
 def numbers(*outputs: Floats) -> bool:
-    """Whether all model outputs are finite."""
+    """Whether all values of the model outputs are finite."""
     return all(bool(np.isfinite(output).all()) for output in outputs)
 
 

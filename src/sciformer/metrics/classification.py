@@ -121,7 +121,7 @@ class ClassScores(NamedTuple):
 
 
 def class_scores(probabilities: ArrayLike, label: ArrayLike) -> ClassScores | None:
-    """Precision, recall, F1, support of each class; None for non-finite probabilities."""
+    """Precision, recall, F1 and number of samples per class; None for non-finite probabilities."""
     p, truth = classes(probabilities, label)
     if not numbers(p):
         return None

@@ -51,5 +51,5 @@ class Watch:
 
 
 def inner_watch(watch: Watch | None, name: str) -> Watch | None:
-    """Return `watch.at(name)`, or None without a watch."""
+    """Watch for the inner module `name`: `watch.at(name)`, or None without a watch."""
     return None if watch is None else watch.at(name)

@@ -24,7 +24,7 @@ PART = "part"  # column with the number of the text that a token belongs to
 
 
 class Seq2Seq(Objective):
-    """Base class of translation objectives: options of generation and of its scores."""
+    """Base class of translation objectives, with the options of generation and of its scores."""
 
     frame: ClassVar[tuple[str, ...]] = ("begin", "end")
     """Special tokens at the beginning and end of a generated sequence."""

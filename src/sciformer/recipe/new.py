@@ -102,7 +102,7 @@ def _expand_glob(name: str) -> list[str]:
 
 
 def _recipe_name(files: Sequence[str | Path], found: Sequence[Path]) -> str:
-    """Recipe name from the first file, or from its folder."""
+    """Name of the recipe, from its first file or the folder of this file."""
     folder = Path(split_tag(str(files[0]))[1]).expanduser()
     name = folder.resolve().name if folder.is_dir() else found[0].name
     return name.partition(".")[0] or "recipe"

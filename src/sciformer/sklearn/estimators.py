@@ -20,7 +20,7 @@ LABEL, TARGET, WEIGHT = "label", "value_to_predict", "sample_weight"  # names of
 
 
 class TransformerClassifier(ClassifierMixin, Transformer):
-    """Transformer that predicts classes.
+    """Classifier: a transformer that predicts classes.
 
     classes_   sorted classes of y
     run_       the trained `Run`: `run_.report()`, `run_.model`
@@ -65,7 +65,7 @@ class TransformerClassifier(ClassifierMixin, Transformer):
         return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
 
     def _class_columns(self, samples: Any, name: str) -> Any:
-        """Probabilities of all classes; 0 for a class that only the validation samples had."""
+        """Probabilities of all classes in y; 0 for a class without training samples."""
         found = self._predict(samples)[name].astype(np.float64)
         places = {name: i for i, name in enumerate(self.run_.classes)}
         known = [i for i, name in enumerate(self._names) if name in places]
@@ -75,7 +75,7 @@ class TransformerClassifier(ClassifierMixin, Transformer):
 
 
 class TransformerRegressor(RegressorMixin, Transformer):
-    """Transformer that predicts a number, with its uncertainty.
+    """Regressor: a transformer that predicts a number and its uncertainty.
 
     run_   the trained `Run`: `run_.report()`, `run_.model`
     """
@@ -98,7 +98,7 @@ class TransformerRegressor(RegressorMixin, Transformer):
 
 
 class TransformerEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Transformer):
-    """Transformer that turns samples into vectors, trained without labels.
+    """Embedder: a transformer, trained without labels, that converts samples to vectors.
 
     The default recipes hide a part of each sample and predict it from the rest. Any other recipe works too, also the
     folder of a trained run: `TransformerEmbedder(recipe="runs/bert")` is fitted without training.
@@ -137,6 +137,6 @@ def _check_lengths(samples: Any, y: Any) -> None:
 
 
 def _distinct_names(classes: Any) -> list[str]:
-    """Names of the classes, as strings; numbered if two classes have the same string."""
+    """Names of the classes as strings; numbered if two classes have the same string."""
     names = [str(one) for one in classes.tolist()]
     return names if len(set(names)) == len(names) else [f"{i} {name}" for i, name in enumerate(names)]

@@ -143,11 +143,11 @@ class Pretrained:
 
     @property
     def can_answer(self) -> bool:
-        """Whether the model can predict before training, because all heads were copied."""
+        """Whether all heads were copied, so that the model can predict before training."""
         return bool(self.about) and not any(is_answer(name) for name in self.about["new"])
 
     def words(self) -> str:
-        """Sentence on the copied, new and unused tensors, for the log."""
+        """Sentence that lists copied, new and unused tensors, for the log."""
         about = self.about
         text = f"starting from {about['tensors']} tensors ({about['parameters']:,} parameters) of {self.path}"
         text += "" if about["step"] is None else f", step {about['step']}"

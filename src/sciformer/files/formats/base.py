@@ -65,7 +65,7 @@ class TableWriter:
         self.file.close()
 
     def stop(self) -> None:
-        """Close the handles of an incomplete file after an error."""
+        """Close the handles of a file that an error has left incomplete."""
         self.close({})
 
     @classmethod
@@ -133,7 +133,7 @@ class Format:
     sniff: Callable[[bytes], bool] | None = None
 
     def recognises(self, begin: bytes) -> bool:
-        """Whether a file with these first bytes has the format."""
+        """Whether a file that begins with these bytes has the format."""
         return begin.startswith(self.magic) or (self.sniff is not None and self.sniff(begin))
 
 
@@ -143,7 +143,7 @@ def all_formats() -> list[Format]:
 
 
 def format_of(path: Path) -> Format:
-    """Format of a file to write, by its suffix."""
+    """Format in which to write a file, chosen by its suffix."""
     known = {suffix: one for one in all_formats() for suffix in one.suffixes}
     if path.suffix not in known:
         message = f"the suffix of {path} is not one of {', '.join(known)}"
@@ -208,7 +208,7 @@ class Layout:
 
 
 class Kind(NamedTuple):
-    """Type of a column: lists or single values, strings or numbers."""
+    """Type of a column: lists or single values, of strings or numbers."""
 
     listed: bool
     words: bool
@@ -241,7 +241,7 @@ class TableFile:
         self.renamed: dict[str, str] = {}
 
     def rename(self, renames: Mapping[str, str]) -> None:
-        """Add aliases of columns: {alias: name in the file}."""
+        """Add second names for columns: {second name: name in the file}."""
         for ours, theirs in renames.items():
             known: tuple[dict[str, Any], ...] = (self.columns, self.kinds, self.others, self.header)
             if not any(theirs in columns for columns in known):
@@ -254,7 +254,7 @@ class TableFile:
             self.renamed[ours] = theirs
 
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """Columns of the rows start .. stop - 1."""
+        """Read columns of the rows start .. stop - 1."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -263,11 +263,11 @@ class TableFile:
             self.file.close()
 
     def tables(self) -> Sequence[TableFile]:
-        """All tables of the file (default: only this table)."""
+        """All tables of the file (default: only the table itself)."""
         return [self]
 
     def add_column(self, name: str, kind: Kind, form: str) -> None:
-        """Register a column; strings are added to `others`, except `layout.words`."""
+        """Register a column; a string column, except `layout.words`, is listed in `others`."""
         self.kinds[name] = kind
         if kind.words and (kind.listed or name != self.layout.words):
             self.others[name] = form
@@ -323,7 +323,7 @@ class TableFile:
 
 
 def shared(table: dict[str, Column]) -> dict[str, Column]:
-    """Let columns of lists with equal lengths share one `lengths` array."""
+    """Let columns of lists with equal lengths share a single `lengths` array."""
     known: list[Array] = []
     for name, column in table.items():
         if isinstance(column, Lists):
@@ -381,6 +381,6 @@ def _close(key: Key) -> None:
 
 
 def release(paths: Sequence[Path] = ()) -> None:
-    """Close cached files of this process (default: all)."""
+    """Close files that this process keeps open (default: all)."""
     for key in [key for key in _OPENED if not paths or key[1] in paths]:
         _close(key)

@@ -61,7 +61,7 @@ def answers_against(found: ReportData) -> tuple[AnswersAgainst | None, str]:
 
 
 def _answers(objective: Any, used: list[Evaluation]) -> tuple[str, Array]:
-    """Name and values of the plotted output."""
+    """Name and values of the model output to plot."""
     outputs = {name: np.concatenate([part.outputs[name] for part in used]) for name in used[0].outputs}
     if "probabilities" in outputs:
         name = objective.curve or objective.classes[-1]

@@ -8,8 +8,8 @@
     relation = left of | right of | above | below
 
 Things of one kind form a group. Groups are named by shape, then colour, then size, in the order of the lists in
-`things`. Every relation is between the first group and a further group, and holds for each pair of their things. So each
-scene has exactly one caption, and `Caption.holds` decides whether a caption is true of a scene.
+`things`. Every relation is between the first group and a further group, and holds for each pair of their things. So
+each scene has exactly one caption, and `Caption.holds` decides whether a caption is true of a scene.
 """
 
 from __future__ import annotations
