@@ -32,6 +32,7 @@ from ...fileset import (
 )
 from ...split import Split
 from ..formula import Formula
+from .objects import Objects
 from .reweight import Reweight, Weights
 
 ENTRY, FILE, WEIGHT = "entry", "file", "weight"  # columns computed by the reader
@@ -66,6 +67,10 @@ class EventFiles(FileSet):
     axes: dict[str, list[str]] = Field(default_factory=dict)
     """Column names for the last axis of an array: {points: [x, y, z]} for a shape (n, m, 3) or (n, 3)
     (default: NAME_0, NAME_1, ...)."""
+    objects: Objects | None = None
+    """Objects in lists that become samples, with their members by index, as in NanoAOD: {of: FatJet_, index:
+    FatJetPFCands_jetIdx, members: PFCands_, at: FatJetPFCands_pFCandsIdx}. The new columns `row` and `object` hold the
+    numbers of the event and of the object in it (default: each row is a sample)."""
     new: dict[str, str] = Field(default_factory=dict)
     """New columns by formulas, which may use each other: {pt: "hypot(px, py)"} (default: none)."""
     select: str = ""
@@ -122,7 +127,14 @@ class EventFiles(FileSet):
         if self.split.by and training:
             extra[BY] = Formula(self.split.by)
         return Plan(
-            Layout(self.tree, self.mask, self.axes, self.label, renames=self.state.get("renames", {})),
+            Layout(
+                self.tree,
+                self.mask,
+                self.axes,
+                self.label,
+                renames=self.state.get("renames", {}),
+                objects=self.objects,
+            ),
             names,
             wishes,
             {name: Formula(text) for name, text in self.new.items()},
