@@ -41,7 +41,7 @@ else:
 class DataFindings(NamedTuple):
     """Assumptions on the data in words, by name, and notes if they are doubtful."""
 
-    facts: Mapping[str, str] = {}  # noqa: RUF012 (a tuple has no state)
+    facts: Mapping[str, str] = {}
     notes: Sequence[str] = ()
 
 

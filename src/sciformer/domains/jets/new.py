@@ -507,7 +507,9 @@ def find_objects(kinds: ColumnKinds) -> list[Objects]:
             members: name
             for members in groups
             for name in lists
-            if name != index and name.startswith(beside) and name[len(beside) :].lower() == f"{members.rstrip('_.')}idx".lower()
+            if name != index
+            and name.startswith(beside)
+            and name[len(beside) :].lower() == f"{members.rstrip('_.')}idx".lower()
         }
         members, at = next(iter(own.items())) if own else (beside, "")
         if of and members in groups and of != members and _rank_prefix(members.removeprefix(of.rstrip("_."))):

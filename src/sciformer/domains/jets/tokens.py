@@ -21,9 +21,9 @@ from ...tokens.protocols import Editable, Exportable, Maskable, Pairwise, Readou
 from .features import (
     FEATURE_SETS,
     KINEMATIC_FEATURES,
-    PLANE_COLUMNS,
     MAX_JET_PT,
     MIN_JET_PT,
+    PLANE_COLUMNS,
     TYPE_FLAGS,
     UNITS,
     VECTOR_COLUMNS,

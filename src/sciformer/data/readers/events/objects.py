@@ -1,10 +1,10 @@
 """Objects in lists (the jets of an event) as samples, with their members by index.
 
-    FatJet_pt               (event, jet)         a value for each jet
-    PFCands_pt              (event, particle)    a list for each jet, chosen by the two index columns:
-    FatJetPFCands_jetIdx    (event, pair)        number of the jet
-    FatJetPFCands_pFCandsIdx (event, pair)       number of the particle
-    event                   (event,)             a value for each jet, repeated
+FatJet_pt               (event, jet)         a value for each jet
+PFCands_pt              (event, particle)    a list for each jet, chosen by the two index columns:
+FatJetPFCands_jetIdx    (event, pair)        number of the jet
+FatJetPFCands_pFCandsIdx (event, pair)       number of the particle
+event                   (event,)             a value for each jet, repeated
 """
 
 from __future__ import annotations
@@ -90,7 +90,10 @@ class ObjectFile(TableFile):
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
         first = int(self.firsts.searchsorted(start, "right")) - 1
         last = max(first, int(self.firsts.searchsorted(stop, "left")))
-        counts, cut = np.diff(self.firsts[first : last + 1]), slice(start - self.firsts[first], stop - self.firsts[first])
+        counts, cut = (
+            np.diff(self.firsts[first : last + 1]),
+            slice(start - self.firsts[first], stop - self.firsts[first]),
+        )
         needed = [name for name in names if name in self.inner.columns]
         if any(self.columns[name] == "list" for name in names):
             needed += [name for name in (self.objects.index, self.objects.at) if name]
@@ -143,7 +146,9 @@ class ObjectFile(TableFile):
         wrong = (inside < 0) | (inside >= column.lengths[events])
         if (wrong & (self._integers("index", index) >= 0)).any():
             event = int(events[wrong.argmax()])
-            message = f"`{self.objects.at}` has the place {inside[wrong.argmax()]} in event {first + event} of {self.path}"
+            message = (
+                f"`{self.objects.at}` has the place {inside[wrong.argmax()]} in event {first + event} of {self.path}"
+            )
             words = f"{message}, but `{name}` has {column.lengths[event]} entries"
             raise self.error(words, key="data.objects.at")
         starts = column.lengths.cumsum() - column.lengths

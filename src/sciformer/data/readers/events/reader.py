@@ -15,6 +15,7 @@ from ....files.formats.base import Column, Layout, TableFile, opened
 from ...columns import Array, Lists, Table, rows_of, select
 from ...fileset import (
     FOR_OBJECTIVE,
+    FOR_TOKENS,
     LABEL,
     MAX_PIECES_IN_MEMORY,
     Counts,
@@ -179,6 +180,12 @@ class EventFiles(FileSet):
         return (known_columns(scans, BY) if split.by else None), None
 
     def learn(self, plan: Plan, scans: Sequence[Scan], train: Array, notes: list[str]) -> Plan:
+        own = next((key for key in ("label", "classes") if getattr(self, key)), "")
+        if own and plan.names is not None and LABEL not in self.state.get("truth", ()):
+            notes.append(
+                f"The classes of data.{own} are not used, because the objective needs none. To classify, write the "
+                "recipe again with `sciformer new`, or change `base` and objective.kind."
+            )
         if self.reweight is not None:
             if any(LABEL not in scan.columns for scan in scans):
                 message = "data.reweight needs classes, but the data have none"
@@ -361,7 +368,8 @@ class Plan(FilePlan):
             return
         if name in (ENTRY, FILE) and file.find(name) is None:
             return
-        raw[name] = file.need(name, why, CLASSES if name == LABEL and why == FOR_OBJECTIVE else "")
+        hint = f"If it follows from other columns: --data.new.{name} FORMULA" if why == FOR_TOKENS else ""
+        raw[name] = file.need(name, why, CLASSES if name == LABEL and why == FOR_OBJECTIVE else hint)
 
     # Classes and weights
 
