@@ -36,7 +36,7 @@ def log_nothing(text: str) -> None:
 
 
 def data_with_columns(recipe: Recipe) -> Data:
-    """Data section of a recipe, with the columns that its tokens and objective use."""
+    """Data section of a recipe, with the columns for its tokens and objective."""
     tokens = recipe.streams.values()
     names = {name for one in tokens for name in one.required_columns}
     wishes = {name for one in tokens for name in one.optional_columns}
@@ -47,7 +47,7 @@ def data_with_columns(recipe: Recipe) -> Data:
 
 
 def check_size(needed: int) -> None:
-    """Refuse a network that needs more bytes than the free memory, before it is built."""
+    """Refuse a network larger than the free memory, before it is built."""
     if needed > (free := free_memory()):
         hint = "Lower model.dim, model.depth or the vocabulary, or use a machine with more memory."
         raise UserError(f"the weights need {needed:,} bytes, but {free:,} are free", hint=hint, key="model.dim")
@@ -55,7 +55,7 @@ def check_size(needed: int) -> None:
 
 @contextmanager
 def _memory_errors() -> Iterator[None]:
-    """Turn a failed allocation of weights into a `UserError`."""
+    """Context manager: convert a failed allocation of weights to a `UserError`."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -66,7 +66,7 @@ def _memory_errors() -> Iterator[None]:
 
 
 def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
-    """Stream that is cut into windows, as {name: tokens}; {} if samples stay whole."""
+    """Stream cut into windows, as {name: tokens}; {} if samples are not cut."""
     kinds = {name: one for name, one in tokens.items() if isinstance(one, Windowed)}
     alone = len(tokens) == 1
     found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
@@ -83,7 +83,7 @@ class Assembly:
     """
 
     pretrained: Pretrained | None = None
-    """Run whose weights initialize a new network."""
+    """Pretrained run, whose weights initialize a new network."""
     profile: dict[str, Any] | None = None
     """Profile of the training data; None if unknown, as for an imported model."""
     profile_notes: Sequence[str] = ()
@@ -134,8 +134,8 @@ class Assembly:
     def _fit_objective(self) -> None:
         """Fit the objective on the training data, and check the validation and test parts.
 
-        Both steps load at least one piece of each part. These pieces also give the profile of the training data, and
-        the other parts are compared with it.
+        Both steps load at least one piece of each part. The profile of the training data is computed from its pieces;
+        the pieces of the other parts are compared with it.
         """
         assert self.splits is not None
         builder = ProfileBuilder(self.tokens.values(), self.objective.required_columns)
@@ -163,7 +163,10 @@ class Assembly:
 
     @contextmanager
     def _watched(self, part: str, watch: Watch) -> Iterator[Dataset]:
-        """Dataset of a part inside the context; at the end, at least one piece is loaded."""
+        """Context manager for the dataset of a part, with `watch` called for each piece.
+
+        At the end, at least one piece has been loaded.
+        """
         assert self.splits is not None
         source = self.splits.sources[part]
         dataset = self._datasets[part] = self.samples(source, training=part == "train", watch=watch)
@@ -223,7 +226,7 @@ class Assembly:
         return self._datasets[part]
 
     def compare(self, accept_drift: bool = False, scores: bool = False) -> Comparison | None:
-        """Comparison of new data with the training data, for the argument `watch`.
+        """Function to compare new data with the training data; see `watch` of `samples`.
 
         It is None if the training data have no profile.
         """
@@ -290,7 +293,7 @@ class Assembly:
         return built
 
     def carried(self) -> dict[str, Carried]:
-        """Tensors that the objective carries between steps, initialized with train.seed."""
+        """Tensors carried by the objective from step to step, drawn with train.seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.train.seed)
             return self.objective.carried(self.tokens)

@@ -19,12 +19,12 @@ UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069
 
 
 def printable(text: str) -> str:
-    r"""Text that cannot control a terminal: an escape character becomes \x1b."""
+    r"""Replace control characters, which could control a terminal: escape becomes \x1b."""
     return UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the memory of the GPU or of the machine ran out."""
+    """Whether an error means that the memory of the GPU or of the machine ran out."""
     if isinstance(error, RuntimeError):
         return type(error).__name__ == "OutOfMemoryError" or OUT_OF_MEMORY.search(str(error)) is not None
     return isinstance(error, MemoryError)

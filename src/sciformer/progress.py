@@ -19,7 +19,7 @@ MIN_SECONDS_BETWEEN_LINES = 5.0  # where there is no live bar
 
 
 class PrintableConsole(Console):
-    """Console whose text cannot control the terminal."""
+    """Console without control characters in its text."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Segments to print, with control characters in their text made visible."""
@@ -28,7 +28,7 @@ class PrintableConsole(Console):
 
 
 class ProgressConsole(PrintableConsole):
-    """Console that stops printing when the reader (such as `head`) closes the pipe."""
+    """Console without output after its reader (such as `head`) has closed the pipe."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         super().__init__(file=file or sys.stderr, highlight=False, soft_wrap=True)

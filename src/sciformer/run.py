@@ -98,7 +98,7 @@ class Run:
             if key not in known:
                 others = f"Keys that can be changed for new files: {', '.join(known)}. " if known else ""
                 hint = f"{others}Columns with other names: --map OURS=THEIRS"
-                message = f"{key} cannot be changed: a run keeps the recipe it was trained with"
+                message = f"{key} cannot be changed, because a run keeps the recipe of its training"
                 raise UserError(message, hint=hint, key=key)
         return Recipe.load(self.folder.path, self.reading, where="for new files")
 
@@ -186,12 +186,13 @@ class Run:
     def predict(self, what: Any, accept_drift: bool = False, watch: Watch | None = None) -> dict[str, Any]:
         """Predictions for files, a table or a data frame, and the sample columns.
 
-        Classification gives probabilities and classes; regression gives values and standard deviations. `drift` is the
-        largest share, over the columns, of values of a sample outside the range of the training data.
+        Classification gives probabilities and classes; regression gives values and standard deviations. The column
+        `drift` is the fraction of the values of a sample that are outside the range of the training data, in the worst
+        column.
 
         accept_drift   predict even if the scale of a column differs from the training data
-        watch          function that compares the samples and may add columns, see `Dataset` (default: a comparison with
-                       the training data, whose notes become warnings)
+        watch          function that compares the samples and may add columns, see `Dataset` (default: compare with the
+                       training data, and show the notes as warnings)
         """
         self.assembly.objective.check_predicts()
         compared = self.assembly.compare(accept_drift, scores=True) if watch is None else None
@@ -341,14 +342,12 @@ def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
 
 
 def _check_shared(folder: Folder, ranks: Ranks) -> None:
-    """Refuse a run folder that is not the same on the machines of all ranks."""
+    """Refuse a run folder that some ranks, on other machines, do not see."""
     signature = ranks.agree(folder.signature)
     seen = ranks.first or folder.is_locked_with(signature, SHARED_SECONDS)
     blind = [name for name in ranks.gather("" if seen else f"rank {ranks.rank} on {socket.gethostname()}") if name]
     if blind:
-        message = (
-            f"the run folder {folder.path} is not the same for all processes: {', '.join(blind[:4])} does not see it"
-        )
+        message = f"the run folder {folder.path} cannot be seen by {', '.join(blind[:4])}"
         hint = "Choose a folder on a file system that all machines share, with --run."
         raise UserError(message, hint=hint, file=folder.path)
 
@@ -356,9 +355,12 @@ def _check_shared(folder: Folder, ranks: Ranks) -> None:
 def _open(
     recipe: Recipe, folder: Folder, teller: ProgressReporter, accept_changes: bool, plugins: Sequence[plugin.Plugin]
 ) -> tuple[dict[str, Any], Assembly]:
-    """Read run.json of a run to resume, and open the data; refuse changes.
+    """Open the data of a training; for a resumed run, also read run.json.
 
-    A damaged recipe.yaml or statistics.json is accepted if the text to be written now has the hash in the manifest.
+    A resumed run is refused if its recipe, data or plugins have changed.
+
+    A damaged recipe.yaml or statistics.json is accepted if the same file, as it would be written now, has the hash in
+    the manifest.
     """
     recipe, pretrained = load_pretrained(recipe, folder)
     begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint, changes are allowed
@@ -366,7 +368,7 @@ def _open(
     state: dict[str, Any] | None = None
     damaged: dict[str, Damaged] = {}
     if not begun and (step := folder.peek("run.json").get("last_checkpoint")):
-        message = f"the checkpoints of {folder.path} are gone (the last one was of step {step}), so that a training"
+        message = f"the checkpoints of {folder.path} are missing (the last checkpoint was of step {step}); a training"
         message += " would start over and replace the model"
         hint = "Restore them, train in another folder with --run, or start over with --fresh."
         raise UserError(message, hint=hint, file=folder.path)
@@ -393,7 +395,7 @@ def _open(
 
 
 def _texts(assembly: Assembly) -> dict[str, str]:
-    """Recipe and fitted state, as files of the run."""
+    """Contents of recipe.yaml and of the fitted state, by file name."""
     return {"recipe.yaml": assembly.recipe.to_yaml(), "model/statistics.json": json.dumps(assembly.state())}
 
 

@@ -89,7 +89,7 @@ class Case:
 
     @cached_property
     def seen(self) -> Stream:
-        """The samples; if they are cut into windows, the first window of each."""
+        """The samples, or the first window of each sample if they are cut into windows."""
         if not self.is_windowed:
             return self.stream
         index = WindowIndex(self.tokens.make_windows(), self.tokens.sample_shapes(self.stream))
@@ -102,11 +102,11 @@ class Case:
 
     @property
     def longest(self) -> Stream:
-        """The longest sample that a model sees."""
+        """The longest sample or window."""
         return self.seen.take(np.array([int(self.seen.lengths.argmax())]))
 
     def fixed(self) -> Any:
-        """The tokens, after setting the seed of random weights."""
+        """The tokens, with the random seed set for new weights."""
         torch.manual_seed(SEED)
         return self.tokens
 

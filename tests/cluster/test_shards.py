@@ -259,7 +259,7 @@ def test_a_shard_is_predicted_by_one_process_at_a_time(run, files, begun):
     reading, ring = os.pipe()
 
     def hold():
-        with ShardFolder(begun).turn("shard-00002", wait=False):
+        with ShardFolder(begun).lock("shard-00002", wait=False):
             os.write(ring, b"!")
             time.sleep(30)
 

@@ -164,7 +164,7 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
 
 
 def _count_bad_samples(checked: Checked, part: str, first: Batch, unit: str) -> None:
-    """Add notes on samples that contain NaN or infinity."""
+    """Add notes on samples with NaN or infinity."""
     tokens = bad_samples(Batch(first.streams, {}, first.ids))
     if tokens:
         checked.bad[part] = tokens

@@ -98,7 +98,7 @@ def _expected_loss(engine: Engine) -> float | None:
 
 
 def _check_missing_values(checked: Checked, engine: Engine, part: str, ids: list[int]) -> None:
-    """Check that the loss is finite for samples that contain NaN or infinity."""
+    """Check that the loss is finite for samples with NaN or infinity."""
     some, assembly = np.asarray(ids[:64]), engine.assembly
     batch = assembly.dataset(part).batch(some)
     made = prepare(batch, assembly.tokens, assembly.objective, SampleRandom(0, 0, some), training=False)
@@ -208,13 +208,13 @@ def _estimate_memory(checked: Checked, engine: Engine, batch: Batch, log: Callab
 
 
 def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:
-    """Largest batch size, a power of two, whose activations fit into the free memory."""
+    """Largest power-of-two batch size with activations that fit into the free memory."""
     fits = int(min(most, max(0.0, left) / max(1.0, found.activation_bytes)))
     return 1 << (fits.bit_length() - 1) if fits else 0
 
 
 def _largest_batch_on_cuda(engine: Engine, most: int, log: Callable[[str], None]) -> int:
-    """Largest power-of-two batch size that fits into GPU memory, without compilation."""
+    """Largest possible power-of-two batch size on a GPU, tried without compilation."""
     size = fits = 1
     dataset, assembly, device = engine.assembly.dataset("train"), engine.assembly, engine.ranks.device
     while size <= most:

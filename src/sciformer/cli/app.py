@@ -80,7 +80,7 @@ def load_recipe(name: str, more: Mapping[str, str] | None = None, without: Colle
 
 
 def load_recipes(names: tuple[str, ...]) -> list[Recipe]:
-    """Load several recipes; a change applies to the recipes that have its key."""
+    """Load several recipes; a change applies to all recipes with its key."""
     from ..recipe import RecipeError
     from ..recipe.validate import UnknownKeyError
 
@@ -112,7 +112,7 @@ def parse_columns(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         ours, _, theirs = pair.partition("=")
         if not ours or not theirs or ours in found:
-            message = f"--map {pair} must be OURS=THEIRS, once for each column"
+            message = f"--map {pair} must have the form OURS=THEIRS, and may name a column only once"
             raise UserError(message, hint="For example --map time=HJD --map value=Vmag", key="--map")
         found[ours] = theirs
     return found

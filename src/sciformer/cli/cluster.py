@@ -1,4 +1,4 @@
-"""The commands submit and status: jobs of a cluster, and the state of runs."""
+"""The commands submit and status: cluster jobs, and the states of runs."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def submit(
     map: MapColumns = (),
     plugin: Plugins = (),
 ) -> None:
-    """Write the job file of a training, or of predictions in shards; --send submits it.
+    """Write the job file of a training or of predictions; --send submits it.
 
-    The training saves and stops before the time limit, and the job puts itself back into the queue, where the training
-    goes on, until it is complete. With `--predict` the job is an array with a task for each shard that is missing.
+    The training saves and stops before the time limit, and the job goes back into the queue. The next job resumes the
+    training, until it is complete. With `--predict` the job is an array with a task for each missing shard.
 
     Parameters
     ----------
@@ -62,28 +62,28 @@ def submit(
     nodes
         Number of machines (default: 1).
     gpus
-        GPUs of each machine, with a process for each (default: 1; 0 for one process on the CPU).
+        GPUs on each machine, with one process for each GPU (default: 1; 0: one process on the CPU).
     cpus
-        CPU cores of each machine (default: that of the scheduler).
+        CPU cores on each machine (default: chosen by the scheduler).
     kind
-        Scheduler: slurm, pbs or condor (default: that of this machine, else slurm).
+        Scheduler: slurm, pbs or condor (default: the scheduler found on this machine, else slurm).
     send
         Submit the job instead of printing the file.
     lead
-        Seconds before the time limit at which the training saves and stops (default: 120). It must be longer than a
-        step, an evaluation and a save together.
+        Seconds before the time limit at which the training saves and stops (default: 120). This must be more than the
+        time of a step, an evaluation and a save together.
     restarts
-        Restarts of all processes by torchrun after one is lost, within a job (default: 0).
+        Maximum number of restarts in a job: torchrun restarts all processes after one has died (default: 0).
     option
         Further option of the scheduler: `--option "--partition=gpu"`; repeat it for several.
     setup
-        Line of the shell that activates the environment: `--setup "module load cuda"`; repeat it for several.
+        Shell command that activates the environment: `--setup "module load cuda"`; repeat it for several.
     prefix
-        Words before Python on every machine, such as a container: `--prefix "apptainer exec --nv image.sif"`.
+        Command in front of Python on every machine, such as a container: `--prefix "apptainer exec --nv image.sif"`.
     python
-        Interpreter (default: the present one; `python` with --setup or --prefix).
+        Python interpreter (default: the current one; `python` if --setup or --prefix is given).
     predict
-        Predict FILES with the run in shards, instead of a training.
+        Predict FILES in shards with a trained run, instead of training a recipe.
     shards
         Number of shards, with --predict (default: 64).
     out
@@ -118,7 +118,7 @@ def submit(
 
 
 def _plan_training(recipe: str, run: Path | None, restarts: int, options: Sequence[str]) -> Any:
-    """Training of a recipe, which is checked now and not when the job starts."""
+    """Plan the training of a recipe; check the recipe now, before the job starts."""
     from ..cluster.job import Training
 
     made = load_recipe(recipe)
@@ -133,7 +133,7 @@ def _plan_training(recipe: str, run: Path | None, restarts: int, options: Sequen
 def _plan_prediction(
     run: Path, files: Sequence[Path], shards: int, out: Path, form: str, options: Sequence[str]
 ) -> Any:
-    """Shards of predictions that are missing."""
+    """Plan the prediction of all missing shards."""
     from ..cluster.job import Prediction
     from ..cluster.shards import PLAN, ShardFolder, Sharding
 
@@ -166,10 +166,9 @@ def status(
     *,
     json_: Annotated[bool, Parameter(name="--json", help="Print a JSON list.")] = False,
 ) -> None:
-    """Show the state of runs: step, loss, speed, time left, last checkpoint, and who holds them.
+    """Show the state of runs: step, loss, speed, time left, checkpoint and process.
 
-    Runs that train now, also on other machines, are read without disturbing them. For a folder of shards, the missing
-    shards are named.
+    Running trainings, also on other machines, are not disturbed. For a folder of shards, the missing shards are listed.
     """
     from ..cluster.shards import PLAN, shards_state
     from ..cluster.status import run_state

@@ -27,8 +27,8 @@ def import_(
 
     The run works with `generate`, `predict`, `embed`, `evaluate` and `finetune`. Weights are read from safetensors
     files, or from .bin, .pt and .pth files as weights only: no foreign code is ever run. A model that cannot be
-    represented exactly is refused, with the name of the key or weight. With `--data.files FILE` the run has data of its
-    own, for `inspect` and `report`.
+    represented exactly is refused, with the name of the key or weight. `--data.files FILE` gives the run data for
+    `inspect` and `report`.
 
     Parameters
     ----------

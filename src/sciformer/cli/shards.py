@@ -1,4 +1,4 @@
-"""Predictions in shards, for the command line."""
+"""Command-line options for predictions in shards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def parse_sharding(out: Path, shards: int | None, shard: int | None, form: str) -> Sharding:
-    """Number and format of shards from the options of `predict`."""
+    """Number and format of the shards, from the options of `predict`."""
     if shards is None:
         raise UserError(f"--shard {shard} needs --shards, the number of shards", key="--shards")
     made = Sharding(shards, f".{form.removeprefix('.')}")
@@ -30,7 +30,7 @@ def parse_sharding(out: Path, shards: int | None, shard: int | None, form: str) 
 def predict_in_shards(
     run: Run, files: tuple[Path, ...], out: Path, sharding: Sharding, shard: int | None, show: bool, accept_drift: bool
 ) -> None:
-    """Predict one shard or all missing ones, and print what is left to do."""
+    """Predict one shard or all missing shards; print the next command."""
     made = predict_shards(run, files, out, sharding, shard, show=show, accept_drift=accept_drift, log=log)
     missing = made.missing()
     left = f"{count_words(len(missing), 'shard')} of {sharding.count:,} missing" if missing else "all shards are done"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def read_measured() -> dict[str, dict[str, Any]]:
-    """Measured scores of the recipes in this release, by the id of the score."""
+    """Measured scores of the shipped recipes, by the id of the score."""
     path = importlib.resources.files("sciformer.recipe") / "measured.json"
     found: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
     return found

@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Callable[..., None]:
 
 
 def import_commands() -> None:
-    """Import all simulations, for the help that lists their titles."""
+    """Import all simulations, so that the help can list their titles."""
     for name in built_in("simulation"):
         simulator[name]
 
@@ -144,7 +144,7 @@ def _keyword(name: str, annotation: Any, default: Any = None) -> Argument:
 
 
 def _annotation(kind: type[Simulation], key: str) -> Any:
-    """Type and help of an option: a flag, or a text that `build` parses."""
+    """Type and help of an option: a flag, or a text (parsed by `build`)."""
     info, wanted = kind.model_fields[key], annotation_inside(kind, key)
     default = None if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
     text = " ".join((info.description or "").split())

@@ -57,7 +57,7 @@ def for_stdout(text: str) -> str:
 
 
 class LossyFile(io.FileIO):
-    """File that drops what cannot be written, except into a closed pipe."""
+    """File that ignores failed writes, except into a closed pipe."""
 
     def write(self, data: Any) -> Any:
         try:
@@ -134,12 +134,12 @@ def complain(text: str) -> None:
 
 
 def next_steps(*commands: str, path: Path) -> str:
-    """Lines «next: ...» of commands, with PATH replaced and quoted for the shell."""
+    """Lines «next: COMMAND», with PATH in the commands replaced by a quoted path."""
     return "\n      ".join(["next: " + commands[0], *commands[1:]]).replace("PATH", shlex.quote(str(path)))
 
 
 def discard_output() -> None:
-    """Send buffered output to /dev/null, after a closed pipe or on a full disk."""
+    """Discard buffered output, after a closed pipe or on a full disk."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -152,14 +152,14 @@ def discard_output() -> None:
 
 
 def no_changes(advice: str) -> None:
-    """Refuse changes of recipe keys in commands that do not use them."""
+    """Refuse changes of recipe keys in a command without recipe keys."""
     if RECIPE_CHANGES:
         key = next(iter(RECIPE_CHANGES))
         raise UserError(f"--{key} changes a recipe key, which this command does not allow", hint=advice, key=key)
 
 
 def describe_usage_error(error: CycloptsError) -> str:
-    """Describe a usage error, with a suggestion and the command that prints help."""
+    """Describe a usage error, with a suggestion and the command for help."""
     from cyclopts import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 
     verb = " ".join(error.command_chain or ())
@@ -183,7 +183,7 @@ def describe_usage_error(error: CycloptsError) -> str:
 
 
 def suggest_argument(name: str) -> str:
-    """Hint for a missing argument: known names, or a command that makes one."""
+    """Hint for a missing argument: known names, or a command to create a run."""
     if greedy := next((key for key, value in RECIPE_CHANGES.items() if isinstance(value, list)), ""):
         return f"All words after --{greedy} are its values, so write {name} before it. "
     if name == "RECIPE":
@@ -234,7 +234,7 @@ def find_runs(folder: Path = Path("runs")) -> list[str]:
 
 
 def check_run(path: Path) -> None:
-    """Refuse a path that is not a run folder, and suggest the nearest run folder."""
+    """Refuse a path without a run, and suggest the nearest run folder."""
     if path.suffix in (".pt", ".pth", ".ckpt", ".pkl", ".bin"):
         hint = "Files of this type can run code when they are opened; Sciformer never opens them."
         raise UserError(f"{path} is not a run folder", hint=hint, file=path)

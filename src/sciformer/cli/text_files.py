@@ -1,4 +1,4 @@
-"""Translate and continue text files line by line, for the command line."""
+"""Translation and continuation of text files line by line, for the command line."""
 
 from __future__ import annotations
 

@@ -201,8 +201,8 @@ def compare(
 ) -> None:
     """Train several recipes with several seeds and compare their scores.
 
-    With one recipe, a change of its model, tokens or objective is compared with the recipe as it is:
-    `sciformer compare my.yaml --model.trunk gru`. Changes of `data` and `train` belong to all recipes.
+    With one recipe, its model, tokens or objective can be changed; the changed recipe is compared with the original:
+    `sciformer compare my.yaml --model.trunk gru`. Changes of `data` and `train` apply to both.
 
     Parameters
     ----------

@@ -94,9 +94,9 @@ def predict(
 ) -> None:
     """Write predictions for new files as a table, beside the columns of the samples.
 
-    Samples keep their order. Large files are read, predicted and written in chunks. The column `drift` is the share of
-    values of a sample outside the range of the training data, in the column where this share is largest. Predictions of
-    texts have their line. Keys of `data:` can be changed if they say how files are read: `--data.errors replace`.
+    Samples keep their order. Large files are read, predicted and written in chunks. The column `drift` is the fraction
+    of the values of a sample that are outside the range of the training data, in the worst column. Predictions of texts
+    have their line number. Keys of `data:` for the reading of files can be changed: `--data.errors replace`.
 
     Many processes can share the work: `--shards 64 --shard 3 --out scores/` writes one of 64 tables, and `--merge
     scores/ --out scores.parquet` makes one table of them. `sciformer status scores/` names the missing shards.
@@ -111,15 +111,15 @@ def predict(
         Table to write: .csv, .h5, .jsonl, .npz, .parquet, or .root with the TTree `tree`; taggers also write .conll
         (default: predictions.csv). With --shards: the folder of the shards.
     shards
-        Number of parts to divide the samples into; --out is then a folder with a table of each part.
+        Number of shards to divide the samples into; --out is then a folder with a table for each shard.
     shard
-        Number of the part to predict, from 0 (default: all that are missing, one after the other).
+        Number of the shard to predict, from 0 (default: all missing shards, one after the other).
     format
         Format of the shards: csv, h5, jsonl, npz, parquet or root (default: parquet).
     merge
         Folder of shards to merge into the table --out; needs no run and no files.
     rows
-        Rows of the predictions of a tagger: words, or entities with their type and place (default: words).
+        Rows of the predictions of a tagger: words, or entities with their type and position (default: words).
     """
     if merge is not None:
         from .shards import merge_into

@@ -1,1 +1,1 @@
-"""Clusters: torchrun, job files of schedulers, the state of a run, predictions in shards."""
+"""Clusters: torchrun, job files, states of runs, and shards of predictions."""

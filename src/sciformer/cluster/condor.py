@@ -1,4 +1,4 @@
-"""Submit files of HTCondor and the scripts that they start, which were not run by HTCondor."""
+"""Submit files and job scripts for HTCondor (never tried on HTCondor itself)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ..errors import UserError
 from .job import Prediction, Resources, Training, about, timer
 
 SCRIPT = "job.sh"  # in the folder of logs
-REQUEUE_STATUS = 85  # with which a script asks HTCondor to start it again
+REQUEUE_STATUS = 85  # exit status of a script that HTCondor shall start again
 
 
 def training(work: Training, need: Resources) -> str:
-    """Submit file of a training."""
+    """Submit file of a training job."""
     if need.nodes > 1:
         message = f"HTCondor starts a job on one machine, so --nodes cannot be {need.nodes}"
         raise UserError(message, hint="Use --nodes 1 with several --gpus, or another scheduler.", key="--nodes")
@@ -25,13 +25,17 @@ def training(work: Training, need: Resources) -> str:
 
 
 def prediction(work: Prediction, need: Resources) -> str:
-    """Submit file of a job for each shard."""
+    """Submit file with one job for each shard."""
     numbers = ", ".join(map(str, work.shards))
     return _submit_file(work, need, ["arguments = $(shard)"], f"queue shard in ({numbers})")
 
 
 def training_script(work: Training, need: Resources) -> str:
-    """Script of a training; a status asks HTCondor to start it again."""
+    """Shell script of a training job.
+
+    If the training was stopped by the time limit, the script ends with `REQUEUE_STATUS`, and HTCondor starts the job
+    again.
+    """
     lines = [
         *_begin(work, need),
         *work.stop_lines("SCIFORMER_CONDOR_JOB"),
@@ -49,7 +53,7 @@ def training_script(work: Training, need: Resources) -> str:
 
 
 def prediction_script(work: Prediction, need: Resources) -> str:
-    """Script that predicts the shard of its argument."""
+    """Shell script to predict a shard; its argument is the number of the shard."""
     return "\n".join([*_begin(work, need), work.shard(need, '"$1"')]) + "\n"
 
 
@@ -60,8 +64,8 @@ def _begin(work: Training | Prediction, need: Resources) -> list[str]:
 def _submit_file(work: Training | Prediction, need: Resources, more: list[str], queue: str) -> str:
     for text in (str(work.logs), str(Path.cwd())):
         if "$(" in text or '"' in text:
-            message = f"HTCondor would replace a part of the name {text!r}"
-            raise UserError(message, hint="Choose a name without quotes and $(.", file=work.folder)
+            message = f"the path {text!r} has a quote or $(, which HTCondor would replace"
+            raise UserError(message, hint="Choose a path without quotes and $(.", file=work.folder)
     lines = [
         about(work),
         f"executable = {work.logs / SCRIPT}",

@@ -1,7 +1,7 @@
-"""Jobs of a cluster: a training under torchrun, or an array of prediction shards, and what it needs.
+"""Cluster jobs: a training under torchrun, or shards of predictions.
 
-The modules `slurm`, `pbs` and `condor` write them as job files. A training saves and stops some time before the limit
-of its job; the job then goes back into the queue, and the same command resumes the training.
+The modules `slurm`, `pbs` and `condor` write the job files. A training saves a checkpoint and stops some time before
+the time limit of its job. The job then goes back into the queue, and the same command resumes the training.
 """
 
 from __future__ import annotations
@@ -17,47 +17,50 @@ from .._version import __version__
 from ..errors import UNPRINTABLE, UserError
 
 TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>[0-5]?\d)(?::(?P<seconds>[0-5]?\d))?")
-LOGS = "logs"  # folder in the folder of the run, for the output of jobs
+LOGS = "logs"  # folder for the output of jobs, inside the run folder
 MAX_NAME_LENGTH = 60
 MAX_NUMBER = 65_535  # also the longest warning of Slurm, in seconds
 
 
 def parse_time(text: str) -> int:
-    """Seconds of a time limit: HOURS:MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES."""
+    """Convert a time limit to seconds.
+
+    text   HOURS:MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES
+    """
     match = TIME.fullmatch(text.strip())
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)
     total = ((24 * days + hours) * 60 + minutes) * 60 + seconds
     if not total:
         hint = "Write HOURS:MINUTES, such as 24:00 for a day, or DAYS-HOURS:MINUTES."
-        raise UserError(f"the time limit {text!r} is not a time above 0", hint=hint, key="--time")
+        raise UserError(f"the time limit {text!r} is not a valid time, or is 0", hint=hint, key="--time")
     return total
 
 
 def format_time(seconds: int) -> str:
-    """Time limit as schedulers write it, rounded up to minutes: 24:00:00."""
+    """Time limit in the format of schedulers (24:00:00), rounded up to minutes."""
     minutes = -(-seconds // 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}:00"
 
 
 def check_line(text: str, key: str) -> None:
-    """Refuse text that would break a line of a job file."""
+    """Refuse a line break or control character in text for a job file."""
     if "\n" in text or UNPRINTABLE.search(text):
         raise UserError(f"{key} cannot have a line break or a control character: {text!r}", key=key)
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Machines and time of a job, and lines of the user for the scheduler and the shell.
+    """Machines, time limit and shell environment of a job.
 
-    nodes      machines
-    gpus       GPUs of each machine, with a process for each; 0 for one process on the CPU
-    cpus       CPU cores of each machine (default: left to the scheduler)
-    seconds    time limit
-    lead       seconds before the limit at which a training saves and stops
+    nodes      number of machines
+    gpus       GPUs on each machine, with one process for each GPU; 0: one process on the CPU
+    cpus       CPU cores on each machine (default: chosen by the scheduler)
+    seconds    time limit in seconds
+    lead       seconds before the time limit at which a training saves and stops
     options    further options of the scheduler, such as `--partition=gpu`
-    setup      lines of the shell that activate the environment
-    prefix     words before Python on every machine, such as `apptainer exec --nv image.sif`
-    python     interpreter (default: the present one; with `setup` or `prefix` the one that they provide)
+    setup      shell commands that activate the environment
+    prefix     command in front of Python on every machine, such as `apptainer exec --nv image.sif`
+    python     Python interpreter (default: the current one; `python` if `setup` or `prefix` is given)
     """
 
     nodes: int = 1
@@ -82,26 +85,26 @@ class Resources:
 
     @property
     def processes(self) -> int:
-        """Processes on each machine."""
+        """Number of processes on each machine."""
         return max(1, self.gpus)
 
     @property
     def interpreter(self) -> str:
-        """Words of the shell that start Python."""
+        """Shell command to start Python."""
         python = self.python or ("python" if self.setup or self.prefix else sys.executable)
         return f"{self.prefix} {shlex.quote(python)}".strip()
 
     def begin(self) -> list[str]:
-        """First lines of a script: working folder and environment."""
+        """First shell commands of a script: change the folder, set up the environment."""
         cores = [] if self.cpus is None else [f"export OMP_NUM_THREADS={max(1, self.cpus // self.processes)}"]
         return [f"cd {shlex.quote(str(Path.cwd()))} || exit 1", *self.setup, *cores]
 
 
 @dataclass(frozen=True)
 class Work:
-    """Command that a job runs, and the folder that it writes.
+    """Command of a job and its output folder.
 
-    words     words of the command line, from the verb on
+    words     arguments of `sciformer`, such as `train`, `RECIPE`
     folder    absolute path of the run folder, or of the folder of shards
     """
 
@@ -110,7 +113,7 @@ class Work:
 
     def __post_init__(self) -> None:
         for word in [*self.words, str(self.folder), str(Path.cwd())]:
-            check_line(word, "a name in a job file")
+            check_line(word, "a name or path in a job file")
 
     @property
     def logs(self) -> Path:
@@ -119,25 +122,25 @@ class Work:
 
     @property
     def name(self) -> str:
-        """Name of the job: that of the folder, in letters that every scheduler accepts."""
+        """Name of the job: the folder's name, cleaned for all schedulers."""
         name = re.sub(r"[^\w.-]+", "_", self.folder.name, flags=re.ASCII).strip("._-")[:MAX_NAME_LENGTH]
         return name if name[:1].isalpha() else f"sciformer_{name}".rstrip("_")
 
     @property
     def command(self) -> str:
-        """Command line in words of the shell, from `sciformer` on."""
+        """Command line `sciformer ...`, quoted for the shell."""
         return shlex.join(["sciformer", *self.words])
 
     def quoted(self, name: str = "") -> str:
-        """Path of the folder of logs, or of a file in it, as a word of the shell."""
+        """Path of the folder of logs, or of a file in it, quoted for the shell."""
         return shlex.quote(str(self.logs / name))
 
 
 @dataclass(frozen=True)
 class Training(Work):
-    """A training under torchrun.
+    """Training under torchrun.
 
-    restarts   restarts by torchrun after the loss of a process
+    restarts   maximum number of restarts by torchrun after a process has died
     """
 
     restarts: int = 0
@@ -148,17 +151,19 @@ class Training(Work):
             raise UserError(f"--restarts must be at least 0, not {self.restarts}", key="--restarts")
 
     def torchrun(self, need: Resources, endpoint: str, number: str) -> str:
-        """Words of the shell that start torchrun on a machine.
+        """Shell command to start torchrun on a machine.
 
-        endpoint   machine and port at which all machines meet
-        number     id of this meeting
+        endpoint   host and port of the rendezvous of all machines
+        number     id of the rendezvous
         """
         options = f"--nnodes={need.nodes} --nproc-per-node={need.processes} --max-restarts={self.restarts}"
         options += f" --rdzv-backend=c10d --rdzv-endpoint={endpoint} --rdzv-id={number}"
         return f"{need.interpreter} -m torch.distributed.run {options} \\\n    -m -- {self.command}"
 
     def stop_lines(self, variable: str) -> list[str]:
-        """Lines that define `stopped`: whether the training of this job saved and stopped before its limit.
+        """Shell lines with the function `stopped`.
+
+        It tests whether the training of this job has saved and stopped before the time limit.
 
         variable   environment variable with the number of the job
         """
@@ -176,7 +181,7 @@ class Training(Work):
 
 @dataclass(frozen=True)
 class Prediction(Work):
-    """Shards of predictions, each in a job of its own.
+    """Prediction of shards, one job for each shard.
 
     shards   numbers of the shards
     """
@@ -184,18 +189,24 @@ class Prediction(Work):
     shards: Sequence[int] = ()
 
     def shard(self, need: Resources, number: str) -> str:
-        """Words of the shell that predict a shard."""
+        """Shell command to predict a shard.
+
+        number   number of the shard, or a shell variable with it
+        """
         return f"{need.interpreter} -m {self.command} --shard {number}"
 
 
 def about(work: Work) -> str:
-    """First comment of a job file."""
+    """First comment line of a job file."""
     what = "A training" if isinstance(work, Training) else "Predictions in shards"
     return f"# {what}, written by sciformer {__version__}. The same file can be submitted again."
 
 
 def timer(need: Resources) -> list[str]:
-    """Lines that wait for torchrun, and tell its processes to save some time before the limit."""
+    """Shell lines to wait for torchrun.
+
+    They send USR1 to its processes `need.lead` seconds before the time limit, so that the training saves and stops.
+    """
     return [
         f"# {need.lead} s before the limit the training saves and stops. One process is enough: it tells all others.",
         'warn() { warned=1; pkill -USR1 -P "$torchrun"; }',

@@ -1,4 +1,4 @@
-"""Job files of PBS, which were tested with stand-ins for its commands only."""
+"""Job files for PBS (tested only with imitations of its commands)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from .job import Prediction, Resources, Training, about, format_time, timer
 
 MAX_JOB_NAME = 15
-JOB_FILE = "job.pbs"  # copy of the file in the folder of logs
+JOB_FILE = "job.pbs"  # copy of the job file in the folder of logs
 
 
 def training(work: Training, need: Resources) -> str:
     """Job file of a training.
 
-    PBS has no signal before the limit, and users may not put a running job back into the queue. So the script has a
-    timer, and submits itself again.
+    PBS sends no signal before the time limit, and users may not put a running job back into the queue. So the script
+    measures the time itself, and submits itself again.
     """
     lines = [
         *_head(work, need),
@@ -47,9 +47,9 @@ def training(work: Training, need: Resources) -> str:
 
 
 def prediction(work: Prediction, need: Resources) -> str:
-    """Job file of an array of shards; a single shard is a job without an array."""
+    """Job file of a job array, with a task for each shard, or of a job for one shard."""
     array = [f"-J 0-{len(work.shards) - 1}"] if len(work.shards) > 1 else []
-    numbers = " ".join(map(str, work.shards))  # an array of PBS has no gaps
+    numbers = " ".join(map(str, work.shards))  # the indices of a job array of PBS have no gaps
     shard = work.shard(need, '"${shards[${PBS_ARRAY_INDEX:-0}]}"')
     return "\n".join([*_head(work, need, array), *need.begin(), f"shards=({numbers})", shard]) + "\n"
 

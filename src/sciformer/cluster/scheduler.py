@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scheduler:
-    """Names that a scheduler has for its jobs.
+    """Name, commands and environment variable of a scheduler.
 
     title      name of the scheduler in messages
     variable   environment variable with the number of the job
     submit     command that submits a job file
-    cancel     command that ends a job
+    cancel     command that cancels a job
     """
 
     title: str
@@ -30,7 +30,7 @@ SCHEDULERS = {
 
 
 def present_job() -> dict[str, str]:
-    """Kind of scheduler and number of the job of this process; empty without a job."""
+    """Scheduler and job number of this process; empty outside a job."""
     for kind, scheduler in SCHEDULERS.items():
         if number := os.environ.get(scheduler.variable):
             return {"scheduler": kind, "job": number}

@@ -1,14 +1,15 @@
-"""Predictions in shards: a file for each part of the samples, made by any number of processes.
+"""Shards of predictions: one file for each range of samples, made by any process.
 
     predict_shards(Run("runs/mine"), files, Path("scores"), Sharding(64), 3)
     merge_shards(Path("scores"), Path("scores.parquet"))
 
     scores/shards.json                        run, input files and number of shards; the same for all processes
-    scores/shard-00003-of-00064.parquet       predictions of a share of the samples
-    scores/shard-00003-of-00064.json          written last: size and hash of the predictions, their rows, notes
+    scores/shard-00003-of-00064.parquet       predictions of some of the samples
+    scores/shard-00003-of-00064.json          written last: size and hash of the predictions, numbers of rows, notes
 
-A shard is a run of the blocks in which one process would predict all samples (`evaluation.blocks`), so that all shards
-together are its table, byte for byte. A shard is done if both files are there and fit; else it is predicted again.
+A single process predicts samples in blocks (`evaluation.blocks`), and a shard is a range of these blocks. So the merged
+shards equal the table of a single process, byte for byte. A shard is done if both of its files exist and agree; else it
+is predicted again.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ if TYPE_CHECKING:
 FORMAT = 1
 PLAN = "shards.json"
 MAX_SHARDS = 100_000
-MAX_HASHED_BYTES = 4 << 30  # of all input files together; larger ones are compared by size and time alone
+MAX_HASHED_BYTES = 4 << 30  # sum over the input files; above it, files are compared by size and time alone
 RUN_FILES = ("recipe.yaml", "model/statistics.json", "model/calibration.json", "model/weights.safetensors")
 
 
 @dataclass(frozen=True)
 class Sharding:
-    """Number of shards, and the suffix of their files."""
+    """Number of shards and file suffix."""
 
     count: int
     suffix: str = ".parquet"
@@ -63,7 +64,7 @@ class Sharding:
             raise UserError(message, key="--format")
 
     def check(self, shard: int) -> None:
-        """Refuse the number of a shard that does not exist."""
+        """Refuse a shard number out of range."""
         if not 0 <= shard < self.count:
             message = f"--shard must be from 0 to {self.count - 1}, as there are {self.count} shards, not {shard}"
             raise UserError(message, key="--shard")
@@ -97,17 +98,17 @@ class ShardFolder:
 
     @cached_property
     def plan_hash(self) -> str:
-        """Hash of the plan, which each finished shard records."""
+        """Hash of the plan, as recorded by each finished shard."""
         return hashlib.sha256(json.dumps(self.plan, sort_keys=True).encode()).hexdigest()
 
     def file(self, shard: int) -> Path:
-        """File of the predictions of a shard."""
+        """Path of the predictions of a shard."""
         return self.path / f"shard-{shard:05d}-of-{self.sharding.count:05d}{self.sharding.suffix}"
 
     def record(self, shard: int, verify: bool = False) -> dict[str, Any] | None:
-        """Facts about a finished shard; None if it is missing, incomplete or of another plan.
+        """JSON record of a shard; None if it is missing, incomplete or of another plan.
 
-        verify   compare the hash of its file, too
+        verify   also compare the hash of the predictions
         """
         path = self.file(shard)
         try:
@@ -118,14 +119,14 @@ class ShardFolder:
             return None
 
     def missing(self) -> list[int]:
-        """Shards that are not done."""
+        """Numbers of the shards still to be predicted."""
         return [shard for shard in range(self.sharding.count) if self.record(shard) is None]
 
     @contextmanager
-    def turn(self, name: str, wait: bool) -> Iterator[bool]:
-        """Context manager that holds a lock of the folder; False if another process holds it.
+    def lock(self, name: str, wait: bool) -> Iterator[bool]:
+        """Context manager for a lock file; its value is whether this process has the lock.
 
-        wait   wait for the other process instead
+        wait   wait until another process releases the lock
         """
         if sys.platform == "win32":  # shards are written atomically: without locks, work is only done twice
             yield True
@@ -145,7 +146,7 @@ class ShardFolder:
 
 
 def plan_shards(run: Run, inputs: Inputs, folder: Path, sharding: Sharding) -> ShardFolder:
-    """Write the plan of a folder of shards, or refuse a folder with another one."""
+    """Write shards.json into a folder; refuse a folder with another plan."""
     if not (folder / PLAN).exists():
         inputs.open(0)  # files that cannot be read are refused before anything is written
     made = ShardFolder(make_folder(folder))
@@ -159,7 +160,7 @@ def plan_shards(run: Run, inputs: Inputs, folder: Path, sharding: Sharding) -> S
         "shards": sharding.count,
         "suffix": sharding.suffix,
     }
-    with made.turn("shards", wait=True):  # one process reads the files for their hashes
+    with made.lock("shards", wait=True):  # only one process computes the hashes of the files
         if not (folder / PLAN).exists():
             replace(folder / PLAN, json.dumps({**plan, "files": describe_files(paths)}, indent=1) + "\n")
     _check_same_plan(made, plan, paths)
@@ -167,7 +168,7 @@ def plan_shards(run: Run, inputs: Inputs, folder: Path, sharding: Sharding) -> S
 
 
 def _check_same_plan(folder: ShardFolder, plan: dict[str, Any], paths: Sequence[Path]) -> None:
-    """Refuse a folder whose shards are of another run, other files or another number."""
+    """Refuse a folder with another model, other files or another number of shards."""
     old, where = folder.plan, folder.path
     hint = f"Choose another folder with --out, or remove {where}."
     words = {
@@ -190,7 +191,10 @@ def _check_same_plan(folder: ShardFolder, plan: dict[str, Any], paths: Sequence[
 
 
 def find_inputs(files: Sequence[str | Path]) -> list[Path]:
-    """All input files: names, globs and the files in folders, without the class before a name."""
+    """Input files, with globs and folders replaced by the files in them.
+
+    files   names, globs and folders, also with a class in front: `signal=a.root`
+    """
     found: list[Path] = []
     for _, name in map(split_tag, files):
         path = Path(locate(name))
@@ -202,7 +206,10 @@ def find_inputs(files: Sequence[str | Path]) -> list[Path]:
 
 
 def describe_files(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Size and time of each file, and its hash if all together are small enough."""
+    """Size, modification time and hash of each file.
+
+    The hashes are None if the files have more than `MAX_HASHED_BYTES` in total.
+    """
     found = [(path, path.stat()) for path in paths]
     small = sum(status.st_size for _, status in found) <= MAX_HASHED_BYTES
     return [
@@ -217,7 +224,7 @@ def describe_files(paths: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _is_unchanged(path: Path, old: dict[str, Any]) -> bool:
-    """Whether a file has the size and time, or at least the size and hash, that it had."""
+    """Whether a file has the recorded size, and the recorded time or hash."""
     status = path.stat()
     if status.st_size != old["bytes"] or status.st_mtime_ns == old["modified"]:
         return bool(status.st_size == old["bytes"])
@@ -235,10 +242,11 @@ def predict_shards(
     accept_drift: bool = False,
     log: Callable[[str], None] = lambda text: None,
 ) -> ShardFolder:
-    """Predict a shard, or all that are missing, and write them into a folder.
+    """Predict one shard, or all missing shards, and write them into a folder.
 
-    Shards that are done are left alone. Several processes may work in one folder.
+    Finished shards are not predicted again. Several processes may work in one folder.
 
+    shard          number of the shard (default: all missing shards)
     show           show a progress bar
     accept_drift   predict even if the scale of a column differs from the training data
     """
@@ -251,7 +259,7 @@ def predict_shards(
     inputs = Inputs(run.assembly, files)
     made = plan_shards(run, inputs, folder, sharding)
     for number in range(sharding.count) if shard is None else [shard]:
-        with made.turn(f"shard-{number:05d}", wait=False) as ours:
+        with made.lock(f"shard-{number:05d}", wait=False) as ours:
             if not ours:
                 if shard is not None:
                     message = f"shard {number} of {folder} is being predicted by another process"
@@ -266,7 +274,7 @@ def predict_shards(
 
 
 def _predict(run: Run, inputs: Inputs, folder: ShardFolder, shard: int, show: bool, accept_drift: bool) -> None:
-    """Predict a shard and record it."""
+    """Predict a shard; write its table and its JSON record."""
     from ..evaluation.blocks import Share
     from ..evaluation.predictions import add_block, predict_files
     from ..progress import ProgressBar
@@ -307,7 +315,7 @@ class ShardsState:
     done: int
     missing: list[int]
     samples: int
-    """Samples predicted so far."""
+    """Number of samples predicted so far."""
     run: str
 
     def to_json(self) -> dict[str, Any]:
@@ -315,7 +323,7 @@ class ShardsState:
         return asdict(self)
 
     def describe(self) -> list[str]:
-        """The state as lines of text, without the name of the folder."""
+        """Lines of text for the terminal, without the name of the folder."""
         lines = [f"{self.state}  {self.done:,} of {self.shards:,} shards  {self.samples:,} samples  by {self.run}"]
         return [*lines, *([f"missing: {describe_numbers(self.missing)}"] if self.missing else [])]
 
@@ -333,7 +341,7 @@ def shards_state(path: Path) -> ShardsState:
 def merge_shards(folder: Path, out: Path, overwrite: bool = False, log: Callable[[str], None] = print) -> int:
     """Write all shards of a folder into one table; return the number of samples.
 
-    log   prints the notes on the data
+    log   function that prints the notes about the data
     """
     made = ShardFolder(folder)
     suffix = made.sharding.suffix
@@ -344,7 +352,7 @@ def merge_shards(folder: Path, out: Path, overwrite: bool = False, log: Callable
     records = [made.record(shard, verify=True) for shard in range(made.sharding.count)]
     if lost := [shard for shard, record in enumerate(records) if record is None]:
         message = f"{folder} lacks {len(lost)} of {len(records)} shards, or they are damaged: {describe_numbers(lost)}"
-        hint = "The command that predicted the others predicts these, too (without --shard: all that are missing)."
+        hint = "Run the same prediction command again; without --shard it predicts all missing shards."
         raise UserError(message, hint=hint, file=folder)
     found = [record for record in records if record is not None]
     of_files: dict[str, list[str]] = {}
@@ -363,7 +371,7 @@ def merge_shards(folder: Path, out: Path, overwrite: bool = False, log: Callable
 
 
 def describe_numbers(numbers: Sequence[int]) -> str:
-    """Numbers as schedulers write them: 0,3-7,9."""
+    """Ranges of ascending numbers in the notation of schedulers: 0,3-7,9."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:

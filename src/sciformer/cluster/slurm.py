@@ -1,4 +1,4 @@
-"""Job files of Slurm."""
+"""Job files for Slurm."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .shards import describe_numbers
 def training(work: Training, need: Resources) -> str:
     """Job file of a training.
 
-    Slurm signals all processes of the step, so that USR1 reaches every rank on every machine; torchrun ignores it.
-    `--signal=B:` would reach only this script, which cannot pass it on to other machines.
+    Slurm sends USR1 to all processes of the job step, thus to every rank on every machine; torchrun ignores it.
+    `--signal=B:` would reach only this script, which cannot send the signal to other machines.
     """
     lines = [
         *_head(work, need, [f"--signal=USR1@{need.lead}"], "slurm-%j.out"),
@@ -37,7 +37,7 @@ def training(work: Training, need: Resources) -> str:
 
 
 def prediction(work: Prediction, need: Resources) -> str:
-    """Job file of an array of shards."""
+    """Job file of a job array, with a task for each shard."""
     array = [f"--array={describe_numbers(work.shards)}"]
     shard = work.shard(need, '"$SLURM_ARRAY_TASK_ID"')
     return (
@@ -46,7 +46,7 @@ def prediction(work: Prediction, need: Resources) -> str:
 
 
 def _cores(need: Resources) -> str:
-    """Option of srun, which does not take over that of the job."""
+    """Option of srun for CPU cores; srun does not inherit the option of the job."""
     return f" --cpus-per-task={need.cpus}" if need.cpus else ""
 
 

@@ -1,4 +1,4 @@
-"""State of a run from the files of its folder, also while it trains on another machine.
+"""State of a run, read from its folder, also while it trains on another machine.
 
     run_state(Path("runs/mine")).step
 
@@ -25,19 +25,20 @@ CHECKPOINT = re.compile(r"step-(\d{7,})")
 
 @dataclass(frozen=True)
 class RunState:
-    """Progress of a run, and the process that works on it.
+    """Progress of a run, and the process of its training.
 
     state          training, complete, stopped (by a signal), failed, interrupted (killed, or its machine was lost), not
                    started, or imported
-    step, steps    steps in the log, and steps in all
+    step, steps    finished steps, and steps of the whole training
     loss           last loss in the log
     tokens_per_s   speed in the last line of the log
-    steps_per_s    mean speed since the training was started or resumed, with its evaluations
-    seconds_left   time left at this speed, only while it trains
-    resumed        number of times that the training went on from a checkpoint
+    steps_per_s    mean speed since the training was started or resumed; evaluations count, too
+    seconds_left   remaining time at this speed, only while the run trains
+    resumed        number of resumptions from a checkpoint
     logged         time of the last line of the log
-    checkpoint     step of the last checkpoint; `saved` is its time
-    owner          process that trains, with its `pid`, `host`, `since` and job
+    checkpoint     step of the last checkpoint
+    saved          time of the last checkpoint
+    owner          process that trains the run: `pid`, `host`, `since` and job
     reason         signal or error that ended the training
     """
 
@@ -61,7 +62,7 @@ class RunState:
         return asdict(self)
 
     def describe(self) -> list[str]:
-        """The state as lines of text, without the name of the run."""
+        """Lines of text for the terminal, without the name of the run."""
         count = "" if self.step is None else f"step {self.step:,}"
         count += "" if self.steps is None else f" of {self.steps:,}"
         figures = [
@@ -84,7 +85,7 @@ class RunState:
 
 
 def _ago(time: str | None) -> str:
-    """Time in words, from now."""
+    """Age of a time stamp in words: 3 min ago."""
     try:
         seconds = (datetime.now().astimezone() - datetime.fromisoformat(str(time))).total_seconds()
     except (ValueError, TypeError):
@@ -93,7 +94,7 @@ def _ago(time: str | None) -> str:
 
 
 def describe_owner(owner: dict[str, Any]) -> str:
-    """Process that has locked a run folder, in words."""
+    """Description of the owner of a run folder: process, machine, job."""
     if not owner:
         return "an unknown process"
     who = f"process {owner['pid']} on {owner['host']}"
@@ -141,7 +142,7 @@ def run_state(path: Path) -> RunState:
 
 
 def read_tail(path: Path) -> list[dict[str, Any]]:
-    """Last records of a log; an incomplete line is left out."""
+    """Last records of a log, without an incomplete line."""
     try:
         with open(path, "rb") as file:
             start = max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES)
@@ -162,7 +163,7 @@ def read_tail(path: Path) -> list[dict[str, Any]]:
 
 
 def _steps_per_second(lines: list[dict[str, Any]], owner: dict[str, Any]) -> float | None:
-    """Mean speed over the lines of the log that this process wrote."""
+    """Mean speed in steps per second since `owner` has locked the run."""
     try:
         began = datetime.fromisoformat(owner["since"]) if "since" in owner else None
         points = [(datetime.fromisoformat(line["time"]), line["step"]) for line in lines if {"time", "step"} <= {*line}]

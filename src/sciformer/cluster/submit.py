@@ -16,28 +16,29 @@ MODULES = {"slurm": slurm, "pbs": pbs, "condor": condor}
 
 
 def find_scheduler(kind: str | None = None) -> str:
-    """Kind of scheduler whose command is on this machine; "" if there is none.
+    """First scheduler with its submit command on this machine; "" if there is none.
 
-    kind   the only kind to look for (default: all)
+    kind   look for this scheduler only (default: all)
     """
     return next((one for one in SCHEDULERS if kind in (None, one) and shutil.which(SCHEDULERS[one].submit)), "")
 
 
 def job_file(kind: str, work: Training | Prediction, need: Resources) -> str:
-    """Job file of a scheduler.
+    """Text of the job file for a scheduler.
 
-    The folder of logs is made, because schedulers do not; so is the script that a file of HTCondor starts.
+    The folder of logs is created, because schedulers do not create it. For HTCondor, the script of the job is written,
+    too.
     """
     one_of("--kind", kind, SCHEDULERS, key="--kind")
     module = MODULES[kind]
     if isinstance(work, Training):
         if need.seconds <= need.lead:
-            message = f"the time limit of {need.seconds} s is not longer than the {need.lead} s for saving before it"
+            message = f"the time limit of {need.seconds} s is not longer than --lead, {need.lead} s"
             raise UserError(message, hint="Give more --time, or a shorter --lead.", key="--time")
         text = module.training(work, need)
     else:
         if need.nodes > 1:
-            raise UserError("a shard is predicted on one machine, so that --nodes must be 1", key="--nodes")
+            raise UserError("a shard is predicted on one machine, so --nodes must be 1", key="--nodes")
         text = module.prediction(work, need)
     make_folder(work.logs, "Choose another folder.")
     if kind == "condor":
@@ -50,7 +51,7 @@ def job_file(kind: str, work: Training | Prediction, need: Resources) -> str:
 
 
 def send(kind: str, work: Training | Prediction, text: str) -> tuple[Path, str]:
-    """Write a job file beside the logs and submit it; return its path and the answer of the scheduler."""
+    """Submit a job file; return its path and the answer of the scheduler."""
     command = SCHEDULERS[kind].submit
     path = work.logs / f"job.{kind}"
     write_text(path, text)
@@ -61,13 +62,13 @@ def send(kind: str, work: Training | Prediction, text: str) -> tuple[Path, str]:
     if done.returncode:
         why = (done.stderr or done.stdout).strip() or f"status {done.returncode}"
         raise UserError(
-            f"{command} refused {path}: {why}", hint="Correct the options, or submit it yourself.", file=path
+            f"{command} refused {path}: {why}", hint="Correct the options, or edit and submit the file.", file=path
         )
     return path, done.stdout.strip()
 
 
 def check_found(kind: str | None) -> str:
-    """Kind of the scheduler to submit to; an error if there is none on this machine."""
+    """Scheduler with its submit command on this machine; an error if there is none."""
     if kind is not None:
         one_of("--kind", kind, SCHEDULERS, key="--kind")
     if found := find_scheduler(kind):

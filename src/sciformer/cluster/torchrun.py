@@ -1,9 +1,9 @@
-"""Hook of PyTorch that makes `torchrun -m sciformer train RECIPE --run FOLDER` work as typed.
+"""PyTorch hook for `torchrun -m sciformer train RECIPE --run FOLDER`.
 
-torchrun compares every word of its command line with its own options, also the words after `-m sciformer`. Before
-Python 3.12.7, argparse then refuses `--run` as an abbreviation of both `--run-path` and `--run_path`. Two dashes before
-`sciformer` end the options of torchrun, and `separate_options` inserts them. PyTorch calls it in `import torch`,
-through the entry point `torch.backends` in pyproject.toml (switched off by TORCH_DEVICE_BACKEND_AUTOLOAD=0).
+torchrun parses its whole command line, also the words after `-m sciformer`. Before Python 3.12.7, argparse then refuses
+`--run`, because it abbreviates both `--run-path` and `--run_path`. `separate_options` inserts `--` before `sciformer`,
+which ends the options of torchrun. PyTorch calls it in `import torch`, through the entry point `torch.backends` in
+pyproject.toml (switched off by TORCH_DEVICE_BACKEND_AUTOLOAD=0).
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ def separate_options() -> None:
 
 
 def is_torchrun(interpreter: Sequence[str], script: str) -> bool:
-    """Whether this process is torchrun itself, from the words of the interpreter."""
+    """Whether this process is torchrun itself.
+
+    interpreter   `sys.orig_argv`: the command line of the Python interpreter
+    script        `sys.argv[0]`
+    """
     module = script == "-m" and any(
         flag == "-m" and name in LAUNCHERS for flag, name in itertools.pairwise(interpreter)
     )
@@ -32,9 +36,9 @@ def is_torchrun(interpreter: Sequence[str], script: str) -> bool:
 
 
 def find_program(words: Sequence[str]) -> int:
-    """Position of `sciformer` after -m or --no-python; 0 if torchrun starts another program."""
+    """Index of `sciformer` in the command line of torchrun; 0 for other programs."""
     for place, (flag, name) in enumerate(itertools.pairwise(words), 1):
-        if flag == "--" or flag.endswith(".py"):  # what follows a script belongs to it
+        if flag == "--" or flag.endswith(".py"):  # further words belong to the script
             break
         if flag in ("-m", "--module", "--no-python", "--no_python") and PurePath(name).name == "sciformer":
             return place

@@ -302,7 +302,10 @@ def _find_differences(planned: Sequence[tuple[Trial, Recipe]], found: Comparison
 
 
 def _irrelevant_keys(recipe: Recipe) -> list[str]:
-    """Keys of data, tokens and objective that belong to the model or change no score."""
+    """Keys of data, tokens and objective allowed to differ between compared recipes.
+
+    These keys belong to the model or change no score.
+    """
     several = isinstance(recipe.tokens, dict)
     parts = {"data": recipe.data, "objective": recipe.objective}
     parts |= {f"tokens.{name}" if several else "tokens": tokens for name, tokens in recipe.streams.items()}

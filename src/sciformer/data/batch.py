@@ -222,7 +222,7 @@ def describe(samples: Mapping[str, Array]) -> dict[str, str]:
 
 
 def _shorten(text: str) -> str:
-    """Shorten a long string: a path to its file name, other strings to their end."""
+    """Shorten a long string to its end, or a path to its file name."""
     if len(text) <= MAX_SHOWN_LETTERS:
         return text
     name = text.rpartition("/")[2]

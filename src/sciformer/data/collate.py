@@ -87,7 +87,7 @@ class ModelInputs:
         return names, laid, sizes, tuple(self.samples), self.real is None
 
     def tensors(self) -> Iterator[Tensor]:
-        """All tensors of the batch; for a packed layout, only `lengths`, which define it."""
+        """All tensors of the batch; only `lengths` of a packed layout."""
         for view in self.streams.values():
             yield from view.columns.values()
             if view.valid is not None:
@@ -118,7 +118,7 @@ class ModelInputs:
 
 
 def stream_name(streams: Iterable[str], name: str = "") -> str:
-    """Checked name of a stream (default: the only stream)."""
+    """Check and return the name of a stream (default: the only stream)."""
     names = list(streams)
     if name in names:
         return name
@@ -206,10 +206,11 @@ def filled(column: Array, rows: int) -> Array:
 
 
 def packed_view(stream: Stream, device: torch.device, width: int | None, most: int | None, lay: bool) -> StreamView:
-    """Packed columns (T, ...), padded at the end to `width` tokens if it is given.
+    """View of a stream with packed columns (T, ...).
 
-    most   maximum number of tokens of a sample in the model (default: unlimited)
-    lay    whether to compute the layout now (False: after a copy to another device)
+    width   pad the columns at the end to this number of tokens (default: no padding)
+    most    maximum number of tokens of a sample in the model (default: unlimited)
+    lay     whether to compute the layout now (False: after a copy to another device)
     """
     lengths, columns = stream.lengths, stream.columns
     total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0
@@ -223,7 +224,11 @@ def packed_view(stream: Stream, device: torch.device, width: int | None, most: i
 
 
 def padded_view(stream: Stream, device: torch.device, wide: int, masked: bool, shares: bool) -> StreamView:
-    """Padded columns (B, wide, ...); mask only if lengths differ or `masked` is true."""
+    """View of a stream with padded columns (B, wide, ...).
+
+    masked   add a mask even if all samples have `wide` tokens
+    shares   store the coordinates `at` once, as (wide, A), if they are equal in all samples
+    """
     lengths = stream.lengths
     if not masked and len(lengths) and (lengths == wide).all():
         shaped = {name: c.reshape(len(lengths), wide, *c.shape[1:]) for name, c in stream.columns.items()}

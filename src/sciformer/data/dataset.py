@@ -135,20 +135,23 @@ class Dataset:
 
     @property
     def bucket_lengths(self) -> Array | None:
-        """Lengths (n,) for batches of similar length; None if all windows are equal."""
+        """Lengths (n,) for grouping samples into batches; None if all windows are equal."""
         if self.windows is None:
             return self.lengths
         return self.widths if self.windows.rule != "full" and self.width is None else None
 
     @property
     def whole_lengths(self) -> Array:
-        """Number of tokens of every uncut sample, in the windowed or the longest stream."""
+        """Number of tokens of every uncut sample.
+
+        Tokens are counted in the stream cut into windows, or without windows in the longest stream.
+        """
         if self.windows is None:
             return self.widths
         return np.concatenate([index.whole_lengths for index in self.indices.values()])
 
     def _token_counts(self, which: int) -> Array:
-        """Tokens per sample: in all streams (`which` 0), or in the longest stream (1)."""
+        """Number of tokens per sample: in all streams (`which` 0) or the longest (1)."""
         if self.waits:
             counts = next(iter(self.tokens.values())).count_tokens(partial(known_column, self.source))
             if counts is not None:
@@ -160,7 +163,7 @@ class Dataset:
 
     @cached_property
     def width(self) -> int | None:
-        """Tokens per sample or window, in the longest stream; None if it varies."""
+        """Common number of tokens in the longest stream; None if samples differ."""
         windows = self.windows if len(self.tokens) == 1 else None
         shapes = [index.shapes for index in self.indices.values()]
         if windows is not None and windows.rule == "full" and all((some >= windows.size).all() for some in shapes):
@@ -224,7 +227,7 @@ class Dataset:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Context manager with a thread that loads the pieces announced by `expect`."""
+        """Context manager with a thread; it loads the pieces announced by `expect`."""
         if len(self.sizes) < 2 or self.pool is not None:
             yield
             return

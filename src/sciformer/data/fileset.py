@@ -195,7 +195,7 @@ class Seen(NamedTuple):
 
 
 class FilePlan:
-    """Base class of plans for reading the files of a set."""
+    """Base class of reading plans, which convert rows of files to tables."""
 
     wishes: tuple[str, ...]
     """Names of optional columns."""
@@ -330,7 +330,7 @@ class FileSet(TaggedFiles):
         """Notes on samples left out.
 
         total   number of samples; `kept` of them are used
-        whose   ` of valid`, to be added after the noun; empty for the training part
+        whose   part in words, such as ` of valid`; empty for the training part
         """
         return []
 
@@ -369,7 +369,7 @@ class FileSet(TaggedFiles):
         return fingerprint_files([scan.path for scan in scans])
 
     def small_files(self, scans: Sequence[Scan]) -> list[Path]:
-        """Files whose fingerprint is part of the fingerprint of their folder."""
+        """Small files, with a common fingerprint for their folder."""
         return []
 
     def slow(self, source: FilePieces, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
@@ -469,7 +469,7 @@ def wanted_columns(
 ) -> tuple[dict[str, str] | None, tuple[str, ...]]:
     """Required and optional columns of a reader, as set by `Data.want`.
 
-    The required columns are {name: what needs the column}, for error messages.
+    The required columns are {name: purpose, for error messages}.
 
     carried   columns copied to the predictions; `key` is the recipe key that lists them
     """

@@ -139,7 +139,7 @@ class _LostWorker(Exception):
 
 
 class _Parcel(NamedTuple):
-    """A batch sent from a worker; its array data are in shared memory."""
+    """A batch sent by a worker, with its array data in shared memory."""
 
     form: bytes
     sizes: list[int]
@@ -147,7 +147,7 @@ class _Parcel(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch) -> _Parcel:
-        """Pack a batch, without the columns that no model reads."""
+        """Pack a batch, without columns unused by models."""
         streams = {
             name: replace(
                 stream, columns={k: v for k, v in stream.columns.items() if k not in batch.aside.get(name, ())}
@@ -176,7 +176,7 @@ class _Parcel(NamedTuple):
 
 
 class _Worker:
-    """A process that prepares batches ahead of the training.
+    """Worker process: prepares batches ahead of the training.
 
     It receives step numbers, answers each with a parcel or an exception, and ends when its pipe is closed.
     """
@@ -207,7 +207,7 @@ class _Worker:
         return found
 
     def join(self) -> None:
-        """Wait for the end of a worker whose pipe is closed."""
+        """Wait for the end of a worker, after its pipe is closed."""
         self.process.join(MAX_WAIT)
         if self.process.is_alive():  # in the middle of a long read
             self.process.kill()
@@ -249,7 +249,7 @@ def _sendable(error: Exception) -> Exception:
 
 
 def _processes(fetch: Fetch, first: int, last: int, workers: int) -> Iterator[_Parcel]:
-    """Yield the batches that worker processes prepare, in the order of the steps.
+    """Yield batches prepared by worker processes, in the order of the steps.
 
     Consecutive steps that need the same pieces go to the same worker.
     """

@@ -94,7 +94,7 @@ class StoredProfile(BaseModel, extra="forbid"):
 
 
 class Numbers(NamedTuple):
-    """Values (t,) of all samples, and their number (n,) for each sample."""
+    """Values (t,) of all samples, and the number of values (n,) in each sample."""
 
     values: Array
     lengths: Array
@@ -109,7 +109,7 @@ class Numbers(NamedTuple):
 
 
 def read_numbers(column: Array | Lists, most_samples: int, most: int) -> Numbers | None:
-    """Evenly spaced samples and values of a numeric column; None if not numeric.
+    """Evenly spaced subset of the values of a numeric column; None for other columns.
 
     At least `MIN_VALUES_OF_SAMPLE` values are taken from each sample.
     """
@@ -160,7 +160,7 @@ def _sums(values: Array, lengths: Array) -> Array:
 
 
 def find_codes(values: Array) -> list[float]:
-    """Codes of missing values (-99, 99.999, 1e20, ...) in sorted finite values.
+    """Codes of missing values (-99, 99.999, 1e20, ...) among sorted finite values.
 
     A code is far from all other values.
     """
@@ -200,7 +200,7 @@ def is_code(value: Any, count: int) -> bool:
 def _is_far(value: float, rest: Array) -> bool:
     """Whether a value is far outside the range of the sorted values `rest`.
 
-    The range leaves out 1 % of the values at each end. Far means a distance of more than the width of the range.
+    The range leaves out 1 % of the values at each end. «Far» is a distance above the width of the range.
     """
     if not len(rest):
         return True
@@ -288,7 +288,7 @@ class ProfileBuilder:
     """Profile of the training data, built from pieces as they are loaded.
 
     tokens     token kinds; their columns are profiled, each with its invariance
-    objective  further columns, which the objective reads
+    objective  names of further columns to profile, read by the objective
     """
 
     def __init__(self, tokens: Iterable[Tokens], objective: Iterable[str]) -> None:
@@ -301,7 +301,7 @@ class ProfileBuilder:
         self.pieces = 0
 
     def __call__(self, table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
-        """Add a piece; return no further sample columns."""
+        """Add a piece of the training data; return {}, as no sample columns are added."""
         if self.pieces >= MAX_PIECES:
             return {}
         self.pieces += 1
@@ -339,7 +339,7 @@ class ProfileBuilder:
 
 
 def check_profile(profile: Mapping[str, Any]) -> None:
-    """Raise an error if a stored profile does not have the form of `ProfileBuilder.finish`."""
+    """Refuse a stored profile without the form of `ProfileBuilder.finish`."""
     try:
         StoredProfile.model_validate(profile)
     except ValidationError as error:
@@ -408,8 +408,8 @@ class Comparison:
     """Comparison of pieces of new data with the profile of a run.
 
     accept   whether a column on another scale is a note instead of an error
-    scores   whether samples get a column `drift`: the largest share, over the columns, of their values outside the
-             range of the training data
+    scores   whether to add the sample column `drift`: the fraction of the values of a sample that are outside the range
+             of the training data, in the worst column
     notes    findings so far
     """
 
@@ -429,7 +429,7 @@ class Comparison:
         return list(self.found.values())
 
     def __call__(self, table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
-        """Compare a piece, and count the samples that were in the training data."""
+        """Compare a piece, and count samples from the training data."""
         self._recognise(streams)
         return self.compare_columns(table)
 
@@ -454,7 +454,7 @@ class Comparison:
         return {DRIFT: np.max(outside, 0).astype(np.float32)} if outside and DRIFT not in table else {}
 
     def describe_overlap(self) -> list[str]:
-        """Note on new samples that are equal to training samples."""
+        """Note on new samples equal to training samples."""
         share = self.matched / max(1, self.comparable)
         if share < MIN_SHARE_RECOGNISED:
             return []
@@ -465,7 +465,7 @@ class Comparison:
         ]
 
     def usual_ranges(self) -> Iterator[tuple[str, str, str]]:
-        """Name, type and usual range of the columns that are compared."""
+        """Name, type and usual range of each compared column."""
         for name, invariance in self.columns.items():
             about = self.profile["columns"][name]
             if invariance == NONE:
@@ -479,7 +479,7 @@ class Comparison:
         self.matched += int(np.isin(hashes, self.known).sum())
 
     def _find_codes(self, name: str, numbers: Numbers, known: Sequence[float]) -> list[float]:
-        """Find and note codes of missing values that the training data do not have."""
+        """Find codes of missing values absent from the training data, and add notes."""
         finite = numbers.values[np.isfinite(numbers.values)]
         if not len(finite) or not any(is_code(end, 2) for end in (finite.min(), finite.max())):
             return []

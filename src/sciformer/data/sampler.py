@@ -76,7 +76,7 @@ class BatchSampler:
         return divmod(step, self.batches)
 
     def runs(self, first: int, last: int) -> Iterator[range]:
-        """Split the steps first .. last - 1 into runs that need the same pieces."""
+        """Split the steps first .. last - 1 into runs with the same pieces of data."""
         while first < last:
             stop = first + 1
             if len(self.chunks) > 1:
@@ -87,7 +87,7 @@ class BatchSampler:
             first = stop
 
     def ahead(self, epoch: int, step: int) -> Integers:
-        """Pieces to load for a step: its group, then the next; empty for a single piece."""
+        """Pieces to load for a step: its group, then the next group; [] for one piece."""
         if len(self.chunks) == 1:
             return self.chunks[:0]
         group = self._group(epoch, step)
@@ -133,7 +133,7 @@ class BatchSampler:
         return sorted_ids[permute(np.arange(whole), whole, key(self.seed, "batches", epoch, number))]
 
     def _samples(self, epoch: int, places: Integers) -> Integers:
-        """Sample ids at these positions of the sequence of an epoch."""
+        """Sample ids at the positions `places` in the order of an epoch."""
         if len(self.chunks) == 1:
             return permute(places, self.count, key(self.seed, "samples", epoch))
         pieces = self._turn(epoch)
@@ -240,7 +240,7 @@ class PackedSampler(BatchSampler):
         self.made: tuple[int, Integers, Integers] = (-1, self.cuts, self.cuts)  # cached epoch
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room:
-        """Number of rows, rounded up to one of few values, and number of tokens."""
+        """Number of rows, rounded up to few different numbers, and number of tokens."""
         return int(rounded(np.array([-(-len(self(epoch, step)) // world)]), 64)[0]), -(-self.tokens // world)
 
     def shapes(self, multiple: int) -> int:
@@ -260,7 +260,7 @@ class PackedSampler(BatchSampler):
 
 
 def rounded(widths: Integers, multiple: int | None = None) -> Integers:
-    """Round widths up to a multiple (default: a multiple that grows with the width)."""
+    """Round widths up to a multiple (default: a larger multiple for larger widths)."""
     widths = np.maximum(1, widths)
     if multiple is None:
         octave = np.frexp(widths - 1)[1].astype(np.int64)  # 2 ** (octave - 1) < width <= 2 ** octave

@@ -84,7 +84,7 @@ class Chosen:
 class Splits:
     """Opened data: sources of train, valid, test, ..., file fingerprints, and notes.
 
-    small_files   files whose fingerprint is part of the fingerprint of their folder
+    small_files   small files, with a common fingerprint for their folder
     learned       values learned from the training files, plain JSON; the reader of new files finds them in its `state`
     """
 

@@ -71,7 +71,7 @@ class Split(BaseModel):
 
     @property
     def lot(self) -> int:
-        """Seed for draws that depend on the split, such as the labels per class."""
+        """Seed for further draws, such as the labels per class; it depends on the fold."""
         if self.folds is None:
             return self.seed
         return int(key(self.seed, "fold", self.folds, self.fold)[0] >> np.uint64(1))

@@ -1,8 +1,8 @@
-"""Blocks of samples that are predicted together.
+"""Division of files into blocks of samples; a block is predicted as a whole.
 
-Groups of files are opened one after the other, and their samples are divided into blocks. Both depend only on the
-files. So a sample is predicted in the same company, and its predictions are the same bit for bit, however the blocks
-are shared out among processes.
+Groups of files are opened one after the other, and their samples are divided into blocks. Groups and blocks depend only
+on the files. A sample is thus always predicted together with the same other samples, and its predictions are the same
+bit for bit, whichever process predicts its block.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ USUAL_BATCH = 64  # samples, so that few batches of a block are smaller than oth
 
 
 class Group(NamedTuple):
-    """Files that are opened together, and their place among the bytes of all files."""
+    """Files opened together, and their byte range in the sequence of all files."""
 
     files: Sequence[str | Path]
     start: int
@@ -35,7 +35,7 @@ class Group(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Samples start .. stop - 1 of a piece of a source, which are predicted together."""
+    """Samples start .. stop - 1 of a piece of a source, predicted together."""
 
     piece: int
     start: int
@@ -48,9 +48,9 @@ class Block(NamedTuple):
 
 
 def group_files(assembly: Assembly, files: Sequence[str | Path]) -> list[Group]:
-    """Divide files into groups that can be opened one after the other.
+    """Divide files into groups; each group is opened on its own.
 
-    Files that are read only together, as by most readers, are one group.
+    Most readers read all files together; the files are then one group.
     """
     reader = data_with_columns(assembly.recipe).with_columns(assembly.columns)
     if not (isinstance(reader, FileSet) and reader.separable):
@@ -81,7 +81,7 @@ def divide(assembly: Assembly, source: Source) -> list[Block]:
 
 
 class Inputs:
-    """Files to predict, of which one group at a time is open."""
+    """Input files of a prediction; one group of files is open at a time."""
 
     def __init__(self, assembly: Assembly, files: Sequence[str | Path]) -> None:
         self.assembly, self.files = assembly, list(files)
@@ -100,24 +100,27 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Share:
-    """Share of the blocks of all groups, in their order: `number` of `shares`."""
+    """One of `shares` equal parts of the sequence of all blocks, with index `number`."""
 
     number: int = 0
     shares: int = 1
 
     def touches(self, group: Group, total: int) -> bool:
-        """Whether blocks of a group may be in the share; `total` is the size of all groups."""
+        """Whether blocks of a group may be in the share.
+
+        total   size of all groups in bytes
+        """
         first, last = group.start * self.shares // total, (group.stop * self.shares - 1) // total
         return first <= self.number <= last
 
     def select(self, blocks: Sequence[Block], group: Group, total: int) -> list[Block]:
-        """Blocks of a group that are in the share."""
+        """Blocks of a group in the share."""
         size, width = len(blocks), group.stop - group.start
         places = [(group.start * size + width * number) * self.shares // (total * size) for number in range(size)]
         return [block for block, place in zip(blocks, places) if place == self.number]
 
     def covered(self, group: Group, total: int) -> float:
-        """Part of the share that is done at the end of a group."""
+        """Fraction of the share completed at the end of a group."""
         return min(1.0, (group.stop * self.shares - self.number * total) / total)
 
 

@@ -42,7 +42,7 @@ class Calibration:
 
 
 def calibrate(run: Run, part: str = "valid") -> Calibration:
-    """Calibrate a run on a part of its data that was not used for training.
+    """Calibrate a run on a part of its data not used for training.
 
     A classifier gets one temperature. A regression gets one factor for the standard deviation of each target. Predicted
     classes and means do not change. Every call starts from the uncalibrated model.

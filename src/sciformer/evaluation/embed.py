@@ -59,7 +59,7 @@ def embed(
     unit    scale vectors to length 1, so that their dot products are cosines
     stream  stream of tokens to pool (default: the stream that the model encodes, else the stream of the objective)
     accept_drift  embed even if the scale of a column differs from the training data
-    log     receives notes on data unlike the training data (default: the notes become warnings)
+    log     function for notes on data unlike the training data (default: the notes become warnings)
 
     Samples keep their order. A sample longer than the context is read in windows: `mean` and `max` pool all its tokens,
     `last` uses its last window. Other poolings average over the windows, weighted by their numbers of tokens.

@@ -1,4 +1,4 @@
-"""Predictions of a model as a table, written block by block.
+"""Table of the predictions of a model, written block by block.
 
     write_predictions(Run("runs/mine"), ["new.root"], Path("scores.parquet"))
 
@@ -41,11 +41,11 @@ def write_predictions(
 ) -> int:
     """Write predictions for files, together with the columns and texts of the samples.
 
-    Large data are read, predicted and written in pieces. Returns the number of rows: samples, or those of `rows`.
+    Large data are read, predicted and written in pieces. Returns the number of rows.
 
     show           show a progress bar
     accept_drift   predict even if the scale of a column differs from the training data
-    rows           unit of a row, one of `Objective.row_units` (default: the first of them, else a sample)
+    rows           unit of a row, from `Objective.row_units` (default: the first unit; a sample if there are no units)
     """
     objective = run.assembly.objective
     objective.check_predicts()
@@ -74,12 +74,12 @@ def predict_files(
     share: Share = ALL,
     notes: dict[int, list[str]] | None = None,
 ) -> Iterator[tuple[Table, dict[str, Any]]]:
-    """Samples and predictions of each block of files, in the order of the samples.
+    """Yield the samples and predictions of each block, in the order of the samples.
 
     watch   comparison with the training data
     bar     shows the progress and the notes on the data
     share   share of the blocks to predict (default: all)
-    notes   receives the notes of the readers, by the number of a group of files
+    notes   collects the notes of the readers, by the index of the group of files
     """
     for number, group in enumerate(inputs.groups):
         if not share.touches(group, inputs.total):
@@ -98,9 +98,9 @@ def predict_files(
 def predict_blocks(
     run: Run, source: Source, blocks: Sequence[Block], watch: Comparison | None, bar: ProgressBar
 ) -> Iterator[tuple[Table, dict[str, Any]]]:
-    """Samples and predictions of each block; new notes of `watch` are logged.
+    """Yield the samples and predictions of each block; log new notes of `watch`.
 
-    Whole pieces are compared with the training data, because blocks may be small.
+    Whole pieces are compared with the training data, because a block may be too small for a comparison.
     """
     piece = -1
     whole: Table = {}
@@ -120,7 +120,7 @@ def predict_blocks(
 
 
 def _add_columns(columns: dict[str, Array], table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
-    """Sample columns that were computed before (a function `watch` of `Dataset`)."""
+    """Sample columns computed in advance; passed to `Dataset` as `watch`."""
     return columns
 
 
@@ -129,8 +129,8 @@ def add_block(
 ) -> None:
     """Add the predictions of a block of samples to a file.
 
-    unit    unit of a row, one of `Objective.row_units` (default: the first of them, else a sample)
-    empty   add the columns only, with no rows
+    unit    unit of a row, from `Objective.row_units` (default: the first unit; a sample if there are no units)
+    empty   add the column names, but no rows
     """
     objective = run.assembly.objective
     if unit := unit or next(iter(objective.row_units), ""):

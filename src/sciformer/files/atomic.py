@@ -29,7 +29,7 @@ def check_name(path: Path, endings: Sequence[str], what: str = "a file") -> None
     """Check early that an output file has a valid suffix and is not a folder."""
     if path.is_dir():
         hint = f"Give {what} in it: {path / f'NAME{endings[0]}'}"
-        raise UserError(f"'{path}' is a folder, not {what} to write", hint=hint, file=path)
+        raise UserError(f"'{path}' is a folder, not the name of {what}", hint=hint, file=path)
     if path.suffix not in endings:
         listed = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
         hint = f"Use the name {path.with_suffix(endings[0])}"

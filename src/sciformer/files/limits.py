@@ -41,7 +41,7 @@ def check_memory(path: Path, needed: int, what: str) -> None:
 
 
 def check_stored(path: Path, shape: Sequence[int], itemsize: int, stored: int, what: str) -> None:
-    """Refuse an array far larger than its stored bytes (damaged header or zip bomb)."""
+    """Refuse an array far larger than its stored bytes: damaged header or zip bomb."""
     needed = math.prod(shape) * itemsize
     if needed > MIN_SUSPECT_BYTES and needed > MAX_RATIO * stored:
         message = f"{what} of {path} has {needed:,} bytes according to its header, but {stored:,} bytes are stored"

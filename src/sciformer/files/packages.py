@@ -15,7 +15,7 @@ from ..errors import UserError
 
 @contextmanager
 def reading(path: Path, form: str) -> Iterator[None]:
-    """Context manager that converts exceptions of a reader to a `UserError`.
+    """Context manager: convert exceptions of a reader to a `UserError`.
 
     path   file for the message
     form   name of the format, for the message «not a complete ... file»
@@ -29,7 +29,7 @@ def reading(path: Path, form: str) -> Iterator[None]:
 
 
 def broken(path: Path, form: str, error: Exception) -> UserError:
-    """`UserError` for a file that its library cannot read."""
+    """`UserError` for an unreadable file, with the reason from its library."""
     words = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, MemoryError):
         hint = "Use a machine with more memory, or divide the file. It may also be damaged: then write it again."
@@ -41,7 +41,7 @@ def broken(path: Path, form: str, error: Exception) -> UserError:
 
 
 def require(module: str, what: str, install: str = "") -> Any:
-    """Import an optional module, or raise an error that shows how to install it.
+    """Import an optional module, or raise an error with the command to install it.
 
     what      plural noun that needs the package: `ROOT files`, `BLEU scores`
     install   arguments of `pip install` (default: the extra of this library that has the package, or the package)
@@ -57,7 +57,7 @@ def require(module: str, what: str, install: str = "") -> Any:
 
 
 def extra_of(package: str) -> str:
-    """Extra of this library that installs a package; "" for none or several."""
+    """Name of the extra of this library with the package; "" for none or several."""
     try:
         needed = metadata.requires("sciformer") or []
     except metadata.PackageNotFoundError:

@@ -32,11 +32,11 @@ class Unsound(Exception):
 
 
 class Damaged(UserError):
-    """Error: a file of a run differs from the file that was written."""
+    """Error: a file of a run has changed since it was written."""
 
 
 class Stored(dict[str, Any]):
-    """JSON object of a run; a missing entry is an error of the file, not of the code."""
+    """JSON object of a run; a missing entry means a damaged file, not a KeyError."""
 
     def __missing__(self, key: str) -> Any:
         hint = "The run is damaged, or from another version of Sciformer: restore it from a copy."
@@ -63,8 +63,8 @@ def is_seal(value: Any) -> bool:
 def read_verified(path: Path, seals: Sequence[Seal], links: bool = False, keep: bool = True) -> bytes:
     """Bytes of a file, verified by hash; b"" above `MAX_BYTES_IN_MEMORY`.
 
-    links    follow a symbolic link; its contents are verified by hash, too
-    keep     return the bytes (default); else only verify the file, and return b""
+    links    follow a symbolic link; its target is verified by hash, too
+    keep     return the bytes (default); if false, only verify the file and return b""
     """
     with open_regular(path, links) as file:
         size = os.fstat(file.fileno()).st_size
@@ -91,7 +91,10 @@ def open_regular(path: Path, links: bool = False) -> BufferedReader:
 
 
 def parse_object(data: bytes, name: str) -> dict[str, Any]:
-    """JSON object of a file."""
+    """Parse the JSON object of a file.
+
+    name   name of the file, for errors
+    """
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -102,7 +105,7 @@ def parse_object(data: bytes, name: str) -> dict[str, Any]:
 
 
 def run_files(path: Path) -> SealedFolder:
-    """Verified files that determine the predictions of a run."""
+    """Verified files of a run, which determine its predictions."""
     names = ("recipe.yaml", "run.json", "model/statistics.json", "model/calibration.json", "model/weights.safetensors")
     return SealedFolder(path, names, witness="run.json")
 
@@ -141,9 +144,9 @@ class SealedFolder:
                 raise self._damaged(path, f"{name} cannot be read: {error.strerror or error}") from error
 
     def has(self, name: str) -> bool:
-        """Whether an optional file exists, or existed and is lost.
+        """Whether an optional file exists, or is lost although the manifest lists it.
 
-        `read` reports the lost file.
+        `read` then raises the error.
         """
         manifest = self._manifest()
         if manifest is not None and None in manifest.get(name, [None]) and not (self.path / name).exists():
@@ -151,7 +154,7 @@ class SealedFolder:
         return manifest is not None or (self.path / name).exists()
 
     def hashes(self, names: Sequence[str]) -> dict[str, str]:
-        """SHA-256 of those of the files that exist, from the manifest."""
+        """SHA-256 from the manifest, of the existing files among `names`."""
         manifest = self._manifest()
         if manifest is None:
             there = [name for name in names if (self.path / name).exists()]
@@ -160,7 +163,7 @@ class SealedFolder:
         return {name: seal["sha256"] for name, seal in last.items() if seal is not None}
 
     def fits(self, name: str, data: bytes) -> bool:
-        """Whether `data` has a size and hash that the manifest lists for the file."""
+        """Whether `data` has the size and hash of the file in the manifest."""
         return seal_bytes(data) in (self._manifest() or {}).get(name, [])
 
     def write(self, files: Mapping[str, bytes | Path | None], anew: bool = False) -> None:

@@ -20,7 +20,7 @@ from .packages import require
 
 
 def table_suffixes() -> list[str]:
-    """Suffixes of all formats that can be written, including plugins."""
+    """Suffixes of all writable formats, including plugins."""
     return [one.suffixes[0] for one in all_formats() if one.writer is not None]
 
 
@@ -56,7 +56,7 @@ class TableOutput:
 
     @property
     def count(self) -> int:
-        """Rows written."""
+        """Number of rows written."""
         return sum(self.rows)
 
     @property
@@ -90,16 +90,16 @@ def create_table(path: Path, overwrite: bool = False) -> Iterator[TableOutput]:
                 raise UserError(f"there is no table to write to {path}", file=path)
             file.opened.close(file.about)
         except BaseException:
-            with suppress(Exception):  # the file is discarded anyway
+            with suppress(Exception):  # the partial file is removed in any case
                 if file.opened is not None:
                     file.opened.stop()
             raise
 
 
 def merge_tables(path: Path, parts: Sequence[TablePart], overwrite: bool = False) -> int:
-    """Write the rows of several files of one format to a file; return their number.
+    """Merge files of one format; return the number of rows.
 
-    The file has the same bytes as if one process had added all rows (in a ROOT file, times and its id differ).
+    The file has the same bytes as if one process had added all rows (except the times and the id in a ROOT file).
     """
     writer = check_table(path, (parts[0].path.suffix,), overwrite)
     with atomic_write(path) as partial:

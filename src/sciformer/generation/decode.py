@@ -7,8 +7,8 @@ one token per step would cost a full pass each time, since all positions change.
 their beginning.
 
 On a CUDA device a step, including the choice of the token, is captured once as a CUDA graph and replayed for each
-token; the step can also be compiled. The host queues several steps, and reads the tokens of earlier steps while the
-device is busy.
+token. The step can also be compiled. The CPU queues several steps, and reads the tokens of earlier steps while the GPU
+is busy.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class Stepper:
     """
 
     def __init__(self, model: Any, batch: int, sampling: Sampling, allowed: Tensor, capacity: int | None) -> None:
-        """With `capacity` (tokens), all tensors keep their addresses, for a CUDA graph."""
+        """Allocate tensors; a CUDA graph needs `capacity`, so that addresses stay fixed.
+
+        capacity   maximum number of tokens in the cache (default: the cache grows)
+        """
         self.model, self.sampling = model, sampling
         self.device = allowed.device
         self.closed, self.capacity = ~allowed, capacity
@@ -59,7 +62,7 @@ class Stepper:
         self.cache: Any = None
 
     def remember(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """Mark the tokens ids (B, N) as seen, except the first `pads` (B,) of each row."""
+        """Mark tokens ids (B, N) as seen, except `pads` (B,) padding tokens at the start."""
         if self.seen is not None:
             there = torch.ones_like(ids, dtype=torch.bool)
             if pads is not None:
@@ -111,7 +114,7 @@ class Stepper:
 
 
 class GraphDecoder(Stepper):
-    """A `Stepper` on a CUDA device, with a step captured once as a CUDA graph."""
+    """A `Stepper` on a CUDA device; its step is captured once as a CUDA graph."""
 
     def __init__(
         self, model: Any, allowed: Tensor, batch: int, sampling: Sampling, capacity: int, padded: bool, compile: bool
@@ -131,7 +134,10 @@ class GraphDecoder(Stepper):
             call()
 
     def begin(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """Like `Stepper.begin`, with `pads` copied to the fixed address of the CUDA graph."""
+        """Read ids (B, N) as in `Stepper.begin`.
+
+        `pads` is copied into a fixed tensor, because a CUDA graph needs fixed addresses.
+        """
         if pads is not None:
             assert self.kept_pads is not None
             self.kept_pads.copy_(pads)

@@ -21,7 +21,7 @@ class Line:
         self.held, self.over = "", False
 
     def add(self, tokens: list[int]) -> str:
-        """Add tokens; return the new text that later tokens cannot change."""
+        """Add tokens; return the new text, as far as later tokens cannot change it."""
         ended = self.end in tokens
         self.held += self.letters.add(tokens[: tokens.index(self.end)] if ended else tokens)  # type: ignore[arg-type]
         found = [self.held.index(stop) for stop in self.stops if stop in self.held]

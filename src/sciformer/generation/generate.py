@@ -52,7 +52,7 @@ def generate(
     beside: Table | None = None,
     log: Callable[[str], None] = log_nothing,
 ) -> Iterator[str]:
-    """Stream pieces of text that continue a prompt.
+    """Continue a prompt; yield pieces of text.
 
     prompt       beginning of the text (default: the begin token, or a new line)
     length       maximum number of tokens
@@ -146,7 +146,7 @@ class Author:
     # The prompt
 
     def encode(self, prompt: str | None) -> list[int]:
-        """Ids of a prompt, with the special tokens that surround it in training."""
+        """Ids of a prompt, with special tokens around it as in training."""
         tokens, specials = self.tokens, self.tokens.specials
         first = [specials["begin"]] if tokens.has_marker("begin") else []
         last = [specials["separator"]] if len(tokens.source_columns) > 1 else []

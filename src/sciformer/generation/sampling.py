@@ -52,7 +52,7 @@ class Sampling:
         return self.repetition != 1
 
     def choose(self, logits: Tensor, uniform: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Choose tokens (B,) from logits (B, V), which are -inf for forbidden tokens.
+        """Choose tokens (B,) from logits (B, V), -inf for forbidden tokens.
 
         uniform  (B,) random numbers in [0, 1)
         seen     (B, V) mask of earlier tokens

@@ -115,7 +115,7 @@ class Writer:
         return self.model.readout(hidden[:, -1])
 
     def next_logits(self, last: Tensor) -> Tensor:
-        """Map the last tokens (R,) to logits (R, V)."""
+        """Logits (R, V) of the next token, after the last tokens (R,)."""
         return self.step(last[:, None])
 
     def longest(self, source: Any, more: int) -> int:

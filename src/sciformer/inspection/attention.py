@@ -54,7 +54,7 @@ class AttentionMaps(NamedTuple):
 
 @contextmanager
 def eval_mode(step: Any) -> Iterator[None]:
-    """Context manager: evaluation mode of a module; its mode is restored at the end."""
+    """Context manager: evaluation mode of a module, restored at the end."""
     was = step.training
     step.eval()
     try:
@@ -109,7 +109,7 @@ def evaluation_random(assembly: Assembly, batch: Batch) -> SampleRandom:
 
 
 def hide_tokens(assembly: Assembly, batch: Batch) -> tuple[Batch, Batch]:
-    """Samples after masking, twice: with raw values, and normalised for the model."""
+    """Mask samples; return them with raw values, and normalised for the model."""
     seen = assembly.objective.corrupt(batch, assembly.tokens, evaluation_random(assembly, batch))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
     aside = {name: assembly.tokens[name].host_columns for name in streams}
@@ -117,7 +117,7 @@ def hide_tokens(assembly: Assembly, batch: Batch) -> tuple[Batch, Batch]:
 
 
 def answering_token(model: Any, stream: str) -> str:
-    """Token that gives the prediction: class, first, last, or mean (of all tokens)."""
+    """Token of the prediction: class, first, last, or mean (of all tokens)."""
     pooling = stream_part(getattr(model, "pooling", None), stream)
     return ANSWERING_TOKENS.get(type(pooling), "mean")
 
@@ -160,7 +160,7 @@ def group_by_value(x: Floats, most: int = MAX_COLUMN_VALUES) -> list[tuple[float
 
 
 def even_steps(count: int, wanted: int) -> Array:
-    """At most `wanted` different indices below `count`, evenly spaced."""
+    """Evenly spaced indices below `count`, at most `wanted`."""
     return np.unique(np.linspace(0, max(0, count - 1), min(count, wanted)).round().astype(np.int64))
 
 
@@ -174,7 +174,7 @@ def sample_ids(count: int, wanted: int) -> Array:
 
 
 def received_attention(weights: ArrayLike, front: int = 0) -> Floats:
-    """Attention that each token receives (B, N): mean over queries and heads.
+    """Attention received by each token (B, N): mean over queries and heads.
 
         r_j = mean over heads of (1 / N) sum_i (n_i / m_j) a_ij
 

@@ -51,7 +51,7 @@ def has_single_answer(step: Any, assembly: Assembly) -> bool:
 
 
 def prepare_inputs(step: Any, assembly: Assembly, batch: Batch) -> StreamView:
-    """Prepare samples from a data set for the model, as in an evaluation."""
+    """Prepare samples for the model, as in an evaluation."""
     rng = evaluation_random(assembly, batch)
     made = prepare(batch, assembly.tokens, assembly.objective, rng, training=False, counted=False)
     return made.inputs(next(step.model.parameters()).device).view(assembly.objective.stream)
@@ -60,7 +60,7 @@ def prepare_inputs(step: Any, assembly: Assembly, batch: Batch) -> StreamView:
 def model_answers(model: Any, view: StreamView, record: Watch | None = None) -> tuple[Tensor, bool]:
     """Predictions of samples, and True for regression (False for classes).
 
-    Classes: log odds (B, classes) of each class against all others, which do not saturate like probabilities.
+    Classes: log odds (B, classes) of each class against all other classes; they do not saturate as probabilities do.
     Regression: values (B, values) in standard deviations of the training data.
     """
     pooled = model.pool(model.encode(view, record), record)
@@ -146,7 +146,7 @@ def _times_input(x: Tensor, slope: Tensor | None, lengths: Array, either: bool) 
 
 @contextmanager
 def _reference(model: nn.Module) -> Iterator[None]:
-    """Context manager: reference kernel, because its attention weights have gradients."""
+    """Context manager: use the reference kernel, for attention weights with gradients."""
     kernels = {module: module.kernel for module in model.modules() if isinstance(module, Attention)}
     try:
         for module in kernels:

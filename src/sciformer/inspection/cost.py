@@ -130,7 +130,7 @@ def samples_at_once(settings: Train, batch: Batch) -> int:
 
 
 def _flop_formulas() -> dict[Any, Any]:
-    """FLOP formulas of CPU kernels that PyTorch does not count (attention, LSTM)."""
+    """FLOP formulas of CPU kernels not counted by PyTorch (attention, LSTM)."""
     aten = torch.ops.aten
     return {
         aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: _attention_flops(q, k, v),

@@ -42,7 +42,7 @@ def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row:
 
 
 def affordable_samples(run: Run, tokens: float) -> int:
-    """Number of samples that a report has time for; 0 if too few for a result."""
+    """Number of samples within the time limit of a report; 0 if too few for a result."""
     passes = len(REMOVED_SHARES) * (len(WAY_NAMES) + 1 + RANDOM_DRAWS) + 4
     few = int(MAX_OPERATIONS / (2.0 * parameters(run.model) * max(1.0, tokens) * passes))
     return min(MAX_SAMPLES, few) if few >= MIN_SAMPLES else 0

@@ -64,7 +64,11 @@ def rollout_samples(recorded: AttentionMaps) -> list[Floats]:
 
 
 def follow_samples(recorded: AttentionMaps, maps: dict[str, Tensor], layer: Callable[[Floats], Floats]) -> list[Floats]:
-    """Apply `follow` to every sample; `layer` converts maps (H, N, N) or (H, 1 + N)."""
+    """Share (N,) of each token in the prediction, for every sample.
+
+    maps    attention maps (B, H, N, N), or (B, H, 1 + N) of a pooling query, by name
+    layer   function from the maps of a sample to a matrix for `follow`
+    """
     inside = self_attention(recorded)
     if not maps:
         return []

@@ -29,7 +29,7 @@ HARMLESS_KEYS = """
 
 
 class Config:
-    """Keys of a config.json; `done` refuses keys that were not read.
+    """Keys of a config.json; `done` refuses unread keys.
 
     where    name of the configuration in errors
     file     path of the file, if any
@@ -39,7 +39,7 @@ class Config:
         self.values, self.where, self.file, self.asked = dict(values), where, file, set(HARMLESS_KEYS.split())
 
     def error(self, message: str, hint: str = "") -> UserError:
-        """Error that names the file."""
+        """Error with the path of the file."""
         return UserError(message, hint=hint, file=self.file)
 
     def get(self, key: str, default: Any = ABSENT, *kinds: type) -> Any:
@@ -60,14 +60,14 @@ class Config:
         return value
 
     def size(self, key: str, default: Any = ABSENT) -> int:
-        """Value of a key that must be an integer of at least 1."""
+        """Value of a key, checked to be an integer of at least 1."""
         value: int = self.get(key, default)
         if value < 1:
             raise self.error(f"`{key}` in {self.where} must be at least 1, but is {value}")
         return value
 
     def only(self, key: str, *allowed: Any) -> None:
-        """Refuse a value that is not allowed; an absent key and null are accepted."""
+        """Refuse all values except `allowed`; an absent key and null are accepted."""
         self.asked.add(key)
         value = self.values.get(key)
         if value is not None and value not in allowed:
@@ -81,7 +81,7 @@ class Config:
         return names[value]
 
     def done(self) -> None:
-        """Refuse keys that were not read, except keys that are null, false or empty."""
+        """Refuse unread keys, except with the value null, false or empty."""
         for key, value in self.values.items():
             off = value is None or value is False or value in ({}, [], "")
             if key not in self.asked and not off:

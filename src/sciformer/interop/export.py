@@ -30,7 +30,7 @@ class Exporter:
 
     format    name on the command line; several domains may share a format
     tokens    kind of tokens that it supports, for error messages
-    accepts   test whether a run has these tokens; `write` checks all other requirements
+    accepts   function that tests whether a run has these tokens; `write` checks all other requirements
     files     names of the files that it may write
     write     write a run into an empty folder, and return notes
     """
@@ -43,7 +43,7 @@ class Exporter:
 
 
 def has_tokens(kind: type[Tokens]) -> Callable[[Run], bool]:
-    """Test for `Exporter.accepts`: the run has a single stream, of this token class."""
+    """Function for `Exporter.accepts`: tests for a single stream of this token class."""
     return lambda run: [isinstance(tokens, kind) for tokens in run.assembly.tokens.values()] == [True]
 
 
@@ -115,7 +115,7 @@ def _refuse(run: Run, exporters: list[Exporter]) -> NoReturn:
 
 
 def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> None:
-    """Refuse to replace a file, a non-empty folder, or files that no export wrote."""
+    """Refuse to replace a file, a non-empty folder, or files not from an export."""
     if not out.exists():
         return
     if not out.is_dir():

@@ -103,7 +103,7 @@ class SizeKeys:
 
 
 def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | None = None) -> None:
-    """Remove weights whose names match a pattern, and add a note about them."""
+    """Remove weights with names that match a pattern, and add a note about them."""
     names = sorted(name for name in tensors if re.match(pattern, name))
     for name in names:
         del tensors[name]
@@ -113,7 +113,7 @@ def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | No
 
 
 def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
-    """Refuse a recipe that does not meet `needs`.
+    """Refuse a recipe with other values than `needs`.
 
     Needs for keys that the recipe does not have are ignored.
     """

@@ -147,13 +147,13 @@ def _unknown_weights(source: Path) -> UserError:
 
 
 def _missing(source: Path) -> UserError:
-    """Error for a source that does not exist, which may be the name of a model on a hub."""
+    """Error for a missing source, with a hint if it is the name of a model on a hub."""
     name = re.sub(r"https?:/+(www\.)?huggingface\.co/", "", str(source)).removesuffix("/tree/main")
     if not HUB_NAME.fullmatch(name):
         return UserError(f"{source} does not exist", hint=FOLDER_HINT, file=source)
     folder = name.rpartition("/")[2]
     command = f"hf download {name} --local-dir {folder}"
-    hint = f"With a network, write the files into a folder first: {command}, then sciformer import {folder}"
+    hint = f"Download the model into a folder first: {command}, then sciformer import {folder}"
     return UserError(f"there is no folder {name} here, and the Hugging Face hub is not read", hint=hint, file=source)
 
 

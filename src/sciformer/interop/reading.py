@@ -20,7 +20,7 @@ POOL_NAMES = {"mean": "mean", "cls": "first"}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file that must hold an object."""
+    """Read the JSON object of a file."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except OSError as error:

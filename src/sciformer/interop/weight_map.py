@@ -1,4 +1,4 @@
-"""Maps between weights of Sciformer (ours) and of another library (theirs)."""
+"""Maps between weights of Sciformer (`ours`) and of another library (`theirs`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .config import Config
 
 MAX_LISTED_NAMES = 6  # names shown in an error
 Suffixes = Mapping[str, str]
-"""Suffixes of the weights of a layer: our suffix -> their suffix."""
+"""Suffixes of the weights of a layer: suffix in Sciformer -> suffix in the other library."""
 LAYER: Suffixes = {".weight": ".weight", ".bias": ".bias"}
 WEIGHT: Suffixes = {".weight": ".weight"}
 BATCH_NORM: Suffixes = {**LAYER, ".running_mean": ".running_mean", ".running_var": ".running_var"}
@@ -22,16 +22,18 @@ BATCH_NORM: Suffixes = {**LAYER, ".running_mean": ".running_mean", ".running_var
 
 @dataclass(frozen=True)
 class WeightMap:
-    """Map of one of our weights to one or more of their weights.
+    """Map of a weight of Sciformer to one or more weights of another library.
 
-    Our weight is the concatenation of their weights along the first axis.
+    The weight of Sciformer is the concatenation of the other weights along the first axis.
 
-    rows         number of rows of each of their weights; optional for a single weight
-    transposed   their matrices are stored as (inputs, outputs)
-    rope_halves  number of heads to reorder in each of their weights, 0 for none: rotary positions of Hugging Face
-                 rotate the pairs (x_i, x_i+E/2), our rotary positions rotate neighbours (x_2i, x_2i+1)
-    rope_share   share of each head that is rotated
-    zeros        our weight may be missing; then their weights are zeros
+    ours         name of the weight in Sciformer
+    theirs       names of the weights in the other library
+    rows         number of rows of each weight in `theirs`; optional for a single weight
+    transposed   whether matrices of the other library are stored as (inputs, outputs)
+    rope_halves  number of heads to reorder in each weight of `theirs`, 0 for none: rotary positions of Hugging Face
+                 rotate the pairs (x_i, x_i+E/2), rotary positions of Sciformer the neighbours (x_2i, x_2i+1)
+    rope_share   rotated fraction of each head
+    zeros        whether the weight of Sciformer may be missing; the other weights are then zeros
     """
 
     ours: str
@@ -43,7 +45,7 @@ class WeightMap:
     zeros: bool = False
 
     def from_theirs(self, theirs: dict[str, Tensor], config: Config) -> Tensor:
-        """Convert their weights to our weight, and remove them from `theirs`."""
+        """Convert weights of the other library; remove them from `theirs`."""
         parts = []
         for i, name in enumerate(self.theirs):
             part = self._turn(theirs.pop(name))
@@ -56,7 +58,7 @@ class WeightMap:
         return whole.to(torch.promote_types(whole.dtype, torch.float32)).contiguous()
 
     def to_theirs(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Convert our weight to their weights, by name."""
+        """Convert a weight of Sciformer to weights of the other library, by name."""
         if self.ours not in ours and not self.zeros:
             raise UserError(f"the run has no weight `{self.ours}`")
         whole = ours.get(self.ours, torch.zeros(sum(self.rows)))
@@ -76,8 +78,8 @@ def layer(
 ) -> list[WeightMap]:
     """Maps of the weights of a layer or norm.
 
-    suffixes  suffixes of the weights: ours -> theirs
-    rows      rows of each of their weights; if given, a missing bias becomes zeros
+    suffixes  suffixes of the weights: suffix in Sciformer -> suffix in the other library
+    rows      number of rows of each weight in `theirs`; if given, a missing bias becomes zeros
     options   further fields of each `WeightMap`
     """
     rows = (sum(rows),) if rows and len(theirs) == 1 else rows
@@ -126,7 +128,7 @@ def block_links(
 
 
 def from_theirs(links: Iterable[WeightMap], theirs: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
-    """Convert all their weights to our weights; refuse missing and unused weights."""
+    """Convert all weights of another library; refuse missing and unused weights."""
     links, left = list(links), dict(theirs)
     if missing := [name for link in links for name in link.theirs if name not in left]:
         there = f"It has {join_names(sorted(left))}."
@@ -139,7 +141,7 @@ def from_theirs(links: Iterable[WeightMap], theirs: Mapping[str, Tensor], config
 
 
 def to_theirs(links: Iterable[WeightMap], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Convert all our weights to their weights; refuse unused weights."""
+    """Convert all weights of Sciformer for another library; refuse unused weights."""
     links = list(links)
     if left := sorted(ours.keys() - {link.ours for link in links}):
         raise UserError(f"the Hugging Face class has no weights for {join_names(left)}")
@@ -147,7 +149,10 @@ def to_theirs(links: Iterable[WeightMap], ours: Mapping[str, Tensor]) -> dict[st
 
 
 def sort_classes(weights: dict[str, Tensor], head: str, classes: Sequence[str]) -> list[str]:
-    """Sort classes and rows of the head as objectives do: by number, or else as text."""
+    """Sort classes, and the rows of the head, in the order of objectives.
+
+    The order is by number if all names are integers, otherwise alphabetical.
+    """
     numbers = all(name.isdecimal() for name in classes)
     order = sorted(range(len(classes)), key=lambda i: int(classes[i]) if numbers else classes[i])
     for name in (f"{head}.weight", f"{head}.bias"):
@@ -164,14 +169,17 @@ def join_names(names: list[str]) -> str:
 def rope_pairs_from_halves(weight: Tensor, heads: int, share: float = 1.0) -> Tensor:
     """Reorder rows (head, half, pair) of queries or keys to (head, pair, half).
 
-    share   share of the rows of a head, from its first, that are rotated; the other rows stay
+    share   rotated fraction of the rows of a head, from the first row on; the other rows stay in place
     """
     rotated, rest = _rotated_rows(weight, heads, share)
     return _join_rows(rotated.unflatten(1, (2, -1)).transpose(1, 2), rest)
 
 
 def rope_halves_from_pairs(weight: Tensor, heads: int, share: float = 1.0) -> Tensor:
-    """Reorder rows (head, pair, half) to (head, half, pair): the inverse function."""
+    """Reorder rows (head, pair, half) to (head, half, pair).
+
+    This is the inverse of `rope_pairs_from_halves`.
+    """
     rotated, rest = _rotated_rows(weight, heads, share)
     return _join_rows(rotated.unflatten(1, (-1, 2)).transpose(1, 2), rest)
 

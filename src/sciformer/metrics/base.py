@@ -27,7 +27,7 @@ class Metric:
     class_samples: int = 0
 
     def __call__(self, outputs: Mapping[str, ArrayLike]) -> float:
-        """Compute the metric from the outputs that it needs; ignore other outputs."""
+        """Compute the metric from the outputs in `needs`; ignore other outputs."""
         if missing := [name for name in self.needs if name not in outputs]:
             there = f"the outputs are {', '.join(outputs)}" if outputs else "there are no outputs"
             raise UserError(f"the metric {self.function.__name__} needs {' and '.join(missing)}, but {there}")
@@ -40,7 +40,7 @@ def metric(better: Better, needs: tuple[str, ...], help: str, class_samples: int
     better  whether a higher or a lower value is better; `neither`: this metric selects no model
     needs   outputs of an objective; the arguments of the function have the same names
     help    short description of the metric
-    class_samples   number of samples that at least two classes must have (default: 0); otherwise no value is shown
+    class_samples   minimum number of samples in at least two classes; with fewer samples no value is shown (default: 0)
     """
 
     def decorate(function: Function) -> Function:
@@ -69,7 +69,7 @@ METRICS = RegisteredMetrics()
 
 
 class AtLeast(float):
-    """A float that is a lower bound, printed with a leading ≥."""
+    """Lower bound of a score, printed with a leading ≥."""
 
     def __format__(self, form: str) -> str:
         return f"≥ {float(self):{form}}"

@@ -70,7 +70,7 @@ def reliability(probabilities: ArrayLike, label: ArrayLike, bins: int = 15) -> R
 
 
 def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Temperature T that maximises the likelihood of softmax(ln p / T).
+    """Maximum-likelihood temperature T of softmax(ln p / T).
 
     T is above 1 for an overconfident model. T is one number for all classes and samples (1706.04599), so the predicted
     classes do not change. The slope of the loss in 1 / T increases monotonically, so this slope has only one zero.

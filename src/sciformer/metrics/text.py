@@ -76,17 +76,17 @@ class Found(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """Precision right / predicted; 0 without predictions, nan if true is also 0."""
+        """Precision right / predicted; 0 without predictions, nan without any entity."""
         return self.right / self.predicted if self.predicted else 0.0 if self.true else NAN
 
     @property
     def recall(self) -> float:
-        """Recall right / true; 0 without true entities, nan if predicted is also 0."""
+        """Recall right / true; 0 without true entities, nan without any entity."""
         return self.right / self.true if self.true else 0.0 if self.predicted else NAN
 
     @property
     def f1(self) -> float:
-        """F1 score 2 right / (predicted + true); nan if both are 0."""
+        """F1 score 2 right / (predicted + true); nan without any entity."""
         total = self.predicted + self.true
         return 2 * self.right / total if total else NAN
 

@@ -35,7 +35,7 @@ class StreamOptions(TrunkChoice):
 
     @model_serializer
     def given(self) -> dict[str, Any]:
-        """Only the keys that are set for this stream; all other keys come from the model."""
+        """Keys set for this stream; all other keys come from the model."""
         return {key: getattr(self, key) for key in type(self).model_fields if key in self.model_fields_set}
 
 

@@ -108,7 +108,7 @@ class EncoderNetwork(Network):
         return Encoded(y, view.valid, (*before, y))
 
     def _places(self, x: Tensor, valid: Valid) -> Tensor:
-        """Default positions of the tokens, without the class token."""
+        """Default positions of the tokens, except the class token."""
         if isinstance(valid, Ragged):
             return valid.position
         shape = getattr(self.trunk.position, "shape", None) if isinstance(self.trunk.position, Learned) else None

@@ -119,7 +119,7 @@ class Objective(Section):
 
     @property
     def measured(self) -> list[str]:
-        """Scores that can select the best model, besides the loss."""
+        """Scores for the selection of the best model, besides the loss."""
         return [name for name in self.chosen() if METRICS[name].better != "neither"]
 
     @property
@@ -167,11 +167,11 @@ class Objective(Section):
 
     @property
     def head_kind(self) -> str:
-        """Kind of objective that owns the heads (default: its own kind)."""
+        """Kind of the objective with these heads (default: its own kind)."""
         return self.kind
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss, and outputs per sample for the metrics (only if `outputs` is true)."""
+        """Summed loss, and outputs per sample for the metrics if `outputs` is true."""
         raise NotImplementedError
 
     def carried(self, tokens: Mapping[str, Tokens]) -> dict[str, Carried]:
@@ -192,7 +192,7 @@ class Objective(Section):
         return gradients
 
     def validate_split(self, part: str, dataset: Dataset) -> None:
-        """Refuse a split that cannot be evaluated, before training starts."""
+        """Refuse an unsuitable validation or test part, before training starts."""
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
         """Outputs in the units of the data; `samples` has the sample columns, if known."""
@@ -243,7 +243,7 @@ class Objective(Section):
 
     @property
     def usage(self) -> str:
-        """Command that uses a trained model."""
+        """Command to use a trained model."""
         return "sciformer predict RUN FILES" if self.predicts else "sciformer embed RUN FILES"
 
     def check_predicts(self) -> None:
@@ -262,7 +262,7 @@ class Objective(Section):
         return {name: float(METRICS[name](inputs)) for name in self.chosen()}
 
     def score_inputs(self, outputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Arrays that the metrics may need (default: the outputs)."""
+        """Arrays for the metrics (default: the outputs)."""
         return outputs
 
     def score_intervals(self, outputs: Mapping[str, Array]) -> dict[str, tuple[float, float]]:

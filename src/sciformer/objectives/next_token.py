@@ -48,7 +48,7 @@ class NextToken(Objective):
 def ask_tokens(
     readout: Readout, hidden: Tensor, view: StreamView, outputs: bool, smoothing: float = 0.0
 ) -> tuple[Tensor, Outputs]:
-    """Summed loss of the targets, and outputs per sample (only if `outputs` is true).
+    """Summed loss of the targets, and outputs per sample if `outputs` is true.
 
     The outputs are the loss, the number of tokens and the number of correct tokens. The targets are the columns of the
     view with names «target ...». If the view has a column `asked`, only tokens with `asked` True count. Label smoothing

@@ -1,4 +1,4 @@
-"""The most probable valid tags of a sentence, for tags that mark entities.
+"""The most probable valid tags of a sentence, for tags of entities.
 
 A tag is `O`, or a position and a type. `B-town` begins an entity and `I-town` continues it. In the scheme BIOES,
 `E-town` ends an entity and `S-town` is an entity of a single word (BILOU writes L and U, BMES writes M for I).

@@ -1,4 +1,4 @@
-"""A recipe as a document: a tree of plain values, with file and line of each key.
+"""Recipe document: a tree of plain values, with file and line of each key.
 
 Documents are read from YAML, merged (`base:`, then the file, then the command line) and written again. They do not
 depend on the classes of the sections, and nothing in a file can run code.
@@ -25,9 +25,9 @@ CODE_KEYS = ("plugin", "import", "_target_", "class_path")  # keys that import c
 
 
 class RecipeError(UserError):
-    """All errors of a recipe, one line each, at most MAX_PROBLEMS.
+    """All errors of a recipe as a single error; at most MAX_PROBLEMS are shown.
 
-    errors      each error with its own message, hint, key, file and line
+    errors      the errors, each with message, hint, key, file and line
     problems    the same errors as texts
     Key, file, line and hint are taken from the first error.
     """
@@ -53,7 +53,7 @@ class Document:
     """Keys of mappings with the tag !replace, which are not merged with the base."""
 
     def where(self, keys: Keys) -> Place:
-        """Place of a key, or of the nearest key that contains it."""
+        """Place of a key, or of the nearest key around it."""
         around = (keys[:end] for end in range(len(keys), -1, -1))
         return next((self.places[part] for part in around if part in self.places), self.whole)
 
@@ -104,7 +104,7 @@ def flatten(values: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
 def lay_over(base: Document, child: Document) -> Document:
     """Merge a document over its base, key by key.
 
-    Values that are not mappings replace the value of the base, and so do mappings with !replace.
+    Mappings are merged, unless they have the tag !replace. All other values replace the value of the base.
     """
     replaced: set[Keys] = set()
     values = _merge(base.values, child.values, (), replaced, child.replaced)
@@ -123,7 +123,7 @@ def lay_over(base: Document, child: Document) -> Document:
 def differences(
     old: Mapping[str, Any], new: Mapping[str, Any], ignore: Collection[str] = ()
 ) -> list[tuple[str, Any, Any]]:
-    """Differences of two dumped recipes: (dotted key, old value, new value).
+    """Differences of two recipes: (dotted key, old value, new value).
 
     A missing key counts as null.
 
@@ -140,7 +140,7 @@ def differences(
 
 
 def read(file: Path | Traversable, label: str) -> Document:
-    """Read a YAML file; refuse files that are too large, not text, empty or not YAML."""
+    """Read a YAML file; refuse files too large, not text, empty or not YAML."""
     whole = Place(label, str(file))
     try:
         with file.open("rb") as stream:
@@ -194,7 +194,7 @@ def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys 
 
 
 def _merge(base: Any, child: Any, keys: Keys, replaced: set[Keys], anew: Collection[Keys] = ()) -> Any:
-    """Merge values; add the keys whose value the child sets to `replaced`.
+    """Merge values; record keys with a value from the child in `replaced`.
 
     anew   keys of mappings that are not merged
     """
@@ -208,7 +208,7 @@ def _merge(base: Any, child: Any, keys: Keys, replaced: set[Keys], anew: Collect
 
 
 def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> bool:
-    """Whether the child replaces the keys of the base instead of merging with them.
+    """Whether a mapping of the child replaces the base mapping instead of merging.
 
     A new `kind` starts with its own defaults: a `depth` chosen for a decoder may not suit an encoder. A mapping inside
     a section is emptied if it is written as {}.
@@ -220,7 +220,7 @@ def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> boo
 
 
 def _find_code_keys(document: Document) -> list[UserError]:
-    """Errors for keys that name code to import."""
+    """Errors for forbidden keys: names of code to import."""
 
     def search(value: Any, keys: Keys) -> Iterator[Keys]:
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):

@@ -6,8 +6,8 @@
         simulation={"jets": ".simulate.jets:Jets"},
     )
 
-Every folder below `domains/` has a `FIELD` in its `__init__.py`, and so has the folder of a plugin. Values are import
-paths `module:attribute`, relative to that folder. Modules are imported when a name is used, so listing fields is fast.
+Every folder below `domains/` and every folder of a plugin has a `FIELD` in its `__init__.py`. Values are import paths
+`module:attribute`, relative to the folder. Modules are imported when a name is used, so listing fields is fast.
 Nothing else in the library names a field.
 """
 
@@ -31,8 +31,8 @@ EXTENSION_POINTS = (*SECTIONS_WITH_KIND, "trunk", "position", "pooling", "metric
 class Field:
     """Manifest of a field: the names it adds at each extension point.
 
-    title        the field in a few words
-    uses         other fields that it needs; without them it is not loaded
+    title        title of the field, in a few words
+    uses         required other fields; if they are missing, the field is not loaded
     data, tokens, model, objective   classes for the `kind` of a section
     trunk        classes of options for `model.trunk`
     simulation   simulated data: a `kind` of `data`, and `sciformer simulate NAME`
@@ -104,7 +104,7 @@ def load(place: str) -> Any:
 
 
 def extensions(what: str) -> Iterator[Any]:
-    """Unnamed extensions of all fields: importers, exporters, sections of the report."""
+    """Extensions without names, of all fields: importers, exporters, report sections."""
     for home, one in fields().items():
         for place in getattr(one, what):
             yield load(f"{package_of(home)}{place}")

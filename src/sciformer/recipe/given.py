@@ -1,4 +1,4 @@
-"""Recipe keys that the user gives to `sciformer new`; all other keys are guessed.
+"""Recipe keys given to `sciformer new` by the user; all other keys are guessed.
 
 given = Given({"data.time": "HJD", "objective.kind": "regress"}, "on the command line")
 given.get("data.time")                                            # "HJD"
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Given(Mapping[str, Any]):
-    """Given recipe values by dotted key; they may be text, as on the command line."""
+    """Recipe values from the user, by dotted key; values of the command line are text."""
 
     def __init__(self, changes: Mapping[str, Any] | None = None, where: str = "in changes") -> None:
         self.changes, self.where = dict(changes or {}), where
@@ -80,7 +80,7 @@ class Given(Mapping[str, Any]):
     # Sections
 
     def section(self, cls: Any, guessed: Mapping[str, Any], **fixed: Any) -> Any:
-        """Build a section; fixed keys override given keys, which override guessed keys."""
+        """Build a section; precedence: fixed keys, then given keys, then guessed keys."""
         name = cls.section
         given = {key: value for key, value in self.source.values.get(name, {}).items() if key not in fixed}
         self.check_kind(name, guessed["kind"])
@@ -97,7 +97,7 @@ class Given(Mapping[str, Any]):
         return found.model_copy(update=fixed)
 
     def check_kind(self, section: str, kind: str) -> None:
-        """Refuse a given kind that does not fit the files."""
+        """Refuse a given kind that is unsuitable for the files."""
         key = f"{section}.kind"
         if (given := self.get(key, kind)) not in names(section):
             find(section, given)  # refuses an unknown kind
@@ -108,7 +108,7 @@ class Given(Mapping[str, Any]):
     # Recipe
 
     def complete(self, found: Sequence[Found]) -> dict[str, Any]:
-        """Recipe values by dotted key: the given values, and the guesses that fit them."""
+        """Recipe values by dotted key: given values, and guesses consistent with them."""
         values = {one.key: one.value for one in self._compatible(found) if one.value is not None}
         if not self.changes:
             Recipe.from_dict(values)
@@ -123,7 +123,10 @@ class Given(Mapping[str, Any]):
         return {key: value for key, value in values.items() if key not in {*below, *gone}} | over
 
     def _compatible(self, found: Sequence[Found]) -> list[Found]:
-        """Guesses that fit the kinds given by the user; keys of other kinds are left out."""
+        """Guesses consistent with the kinds given by the user.
+
+        Keys that do not exist for these kinds are left out.
+        """
         kinds = {one.key.partition(".")[0]: one.value for one in found if one.key.endswith(".kind")}
         kept = list(found)
         for section, kind in kinds.items():

@@ -42,10 +42,10 @@ Sizes = Mapping[int, tuple[int, int, int]]
 class Guess:
     """Recipe writer of `sciformer new` for files of one kind.
 
-    page        function (names, files, given) -> recipe, with the names of the user, the files they expand to, and the
-                keys that the user gives
+    page        function (names, files, given) -> recipe; `names` are the names from the user, `files` the files found
+                by these names, `given` the recipe keys from the user
     find        function that expands names to files (default: paths and globs)
-    recognises  whether a file name alone shows this kind, so that KIND can be omitted
+    recognises  function that tells whether a file name alone shows this kind, so that KIND can be omitted
     tagged      whether a class may be written before a name, CLASS:FILE
     """
 
@@ -97,7 +97,7 @@ def check_count(count: int, unit: str, notes: Sequence[str] = ()) -> int:
 def split(
     parts: Collection[str], count: int, unit: str, together: str = "", by: str = "", stratify: str = ""
 ) -> list[Found]:
-    """Recipe keys of `data.split` for the parts without files of their own.
+    """Recipe keys of `data.split` for the parts without their own files.
 
     together   units that stay together, as a plural noun for a comment in the recipe (default: none)
     by         column; samples with equal values in it stay in one part (default: none)
@@ -120,7 +120,7 @@ def split(
 
 
 def _shares_to_split(parts: Collection[str], count: int) -> dict[str, float]:
-    """Fraction of the samples for each part that has no files of its own."""
+    """Fraction of the samples for each part without its own files."""
     shares = {"valid": 0.1, "test": 0.1 if count >= MIN_TEST_SAMPLES else 0.0}
     return {part: share for part, share in shares.items() if part not in parts}
 
@@ -169,9 +169,10 @@ Asked = TypeVar("Asked", bound=Any)
 
 
 def choose(given: Given, ways: Mapping[str, Callable[[], Asked | str]]) -> Asked:
-    """Choose the first objective that the files allow, or the objective of the user.
+    """Choose the user's objective, or else the first objective suitable for the files.
 
-    ways   kind of objective -> `Question`, or the reason (a note) why the files do not allow it; the last always works
+    ways   kind of objective -> function; it returns a `Question`, or a note why the files do not allow this objective.
+           The last objective always works
     """
     asked, last = given.get("objective.kind"), list(ways)[-1]
     reasons: list[str] = []
@@ -187,19 +188,19 @@ def choose(given: Given, ways: Mapping[str, Callable[[], Asked | str]]) -> Asked
 
 
 def classify(label: str, why: str) -> Question:
-    """Classification of the class in a column."""
+    """Objective `classify`, with the classes in a column."""
     found = [Found("objective.kind", "classify", why), Found("objective.label", label, "column of the class")]
     return Question("classify", label, found)
 
 
 def regress(target: str, why: str) -> Question:
-    """Regression of the values in a column."""
+    """Objective `regress`, with the values in a column."""
     targets = Found("objective.targets", [target], "columns to predict, one or several")
     return Question("regress", target, [Found("objective.kind", "regress", why), targets])
 
 
 def masked(unit: str, share: float) -> Question:
-    """Prediction of masked tokens."""
+    """Objective `masked`: prediction of masked tokens."""
     why = f"masked {unit} are predicted: no labels needed"
     share_found = Found("objective.mask_ratio", share, f"fraction of {unit} that are masked")
     return Question("masked", "", [Found("objective.kind", "masked", why), share_found])

@@ -2,7 +2,7 @@
 
     path = new("text", ["letters.txt"])    writes letters.yaml
 
-The files are read by the readers of the training, so files that cannot be read are refused here.
+The files are read by the same readers as in training, so unreadable files are refused now.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def new(
 
     kind        kind of the files: text, images, ...; or the first file, if its name shows the kind
     out         .yaml file to write (default: named after the first file, in the current folder)
-    changes     recipe keys to use as they are, {"data.time": "HJD"}; the other keys are guessed around them
+    changes     recipe keys with their values, {"data.time": "HJD"}; the other keys are guessed to fit them
     overwrite   replace an existing recipe
-    log         called with each finding about the files
+    log         function called with each finding about the files
     where       origin of the changes in error messages
     """
     keys = Given(changes, where)

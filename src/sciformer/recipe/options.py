@@ -96,7 +96,7 @@ def parse_typed(value: Any, annotation: Any) -> Any:
     """Parse a value from Python or the command line by its annotation.
 
     Text stays text if the annotation allows text, so that a name may be `8`. A single value becomes a list if only a
-    list is allowed. Values that do not fit are left for the validation to refuse.
+    list is allowed. Values that do not fit stay unchanged; the validation refuses them later.
     """
     leaves = alternatives(annotation)
     lists = any(is_list(leaf) for leaf in leaves)

@@ -22,8 +22,8 @@ GUESSES_NOTE = "All values below are guesses from these files, with their reason
 class Found(NamedTuple):
     """Recipe key (`data.split.valid`), its value, and the reason for the value.
 
-    A key without a value (None) is not written; if it is a mapping, its reason becomes the comment of the mapping. If a
-    key is found twice, the last one is used.
+    A key with the value None is not written; for a mapping, its reason becomes the comment of the mapping. If a key is
+    found twice, the last value is used.
     """
 
     key: str
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 class Page:
     """A recipe guessed from files.
 
-    model    the model in a few words
+    model    description of the model in a few words
     files    the files, or folders
     amount   number of samples in words: "60 texts"
     notes    findings about the files, one line each
@@ -94,7 +94,7 @@ def write_page(path: Path, head: Sequence[str], found: Iterable[Found], given: G
 
 
 def check_new_recipe(path: Path, overwrite: bool) -> None:
-    """Refuse a file name that does not end in .yaml, or an existing file."""
+    """Refuse a file name without .yaml at its end, or an existing file."""
     try:
         check_name(path, (".yaml", ".yml"), "a recipe")
     except UserError as error:

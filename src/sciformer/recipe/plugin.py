@@ -40,8 +40,8 @@ class Plugin:
 def load(path: str | Path) -> Plugin:
     """Import a plugin, so that recipes can use its names.
 
-    A plugin is imported once. A different plugin of the same name is refused, because runs identify plugins by name.
-    A plugin that changed while Python runs is refused too, because parts of the old code would stay in memory.
+    A plugin is imported once. A different plugin of the same name is refused, because runs identify plugins by name. A
+    plugin that has changed since its import is refused, too, because parts of the old code would stay in memory.
     """
     path = Path(path).expanduser().resolve()
     code = _read(path)
@@ -127,7 +127,7 @@ def check_plugins(record: Iterable[Mapping[str, str]], given: Iterable[Plugin], 
 
 
 class _Importer(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Importer of the modules of a plugin, from the bytes that were hashed."""
+    """Importer of the modules of a plugin, from their hashed bytes."""
 
     def __init__(self, package: str, path: Path, code: Mapping[str, bytes]) -> None:
         self.package = package
@@ -179,7 +179,7 @@ def _manifest_of(module: ModuleType, folder: Path) -> Field:
 
 
 def _reason(error: BaseException, path: Path) -> tuple[str, int | None]:
-    """Error text that names the line of the plugin, and the line number."""
+    """Error text with the file and line of the plugin, and the line number."""
     text = f"{type(error).__name__}: {error}"
     places = [(frame.filename, frame.lineno, frame.line) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError):

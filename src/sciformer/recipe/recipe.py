@@ -1,9 +1,9 @@
-"""A recipe: data, tokens, model, objective and training in one validated document.
+"""Recipe: data, tokens, model, objective and training in a validated document.
 
     recipe = Recipe.load("text/gpt-char", {"model.depth": 8})
 
-The keys of a section are the fields of the class that its `kind` names. Classes are imported when a recipe names them,
-so that reading `about:` is fast.
+The `kind` of a section selects a class, and the keys of the section are the fields of this class. A class is imported
+when a recipe uses it, so that reading `about:` is fast.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MAX_BASES = 8  # maximum length of a chain of `base:`
 class Recipe:
     """Validated sections of a recipe; `tokens` is a dict if there are several streams.
 
-    name      name of a shipped recipe, path of a file, or `in Python`
-    source    values set in files and changes, without defaults; `change` fills in the defaults again
+    name      name of a shipped recipe, path of a file, or `in Python` for a recipe from a dict
+    source    values from files and changes, without defaults, which depend on other values and may change with them
     """
 
     name: str = field(compare=False)
@@ -75,7 +75,10 @@ class Recipe:
         return _validate(self.source, {**(changes or {}), **more}, where)
 
     def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
-        """Fill the keys that this recipe does not set with the values in `below`."""
+        """Copy with values from `below` for all keys not set in this recipe.
+
+        label   origin of the values in error messages
+        """
         return _validate(document.lay_over(document.from_mapping(below, label), self.source), None, label)
 
     @property

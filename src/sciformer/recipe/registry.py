@@ -1,6 +1,6 @@
-"""Registry: names in recipes and their objects, from the library and from plugins.
+"""Registry: objects of the library and of plugins, by their names in recipes.
 
-A recipe says `kind: text`; only registered names are allowed. Recipes and checkpoints never contain import paths, so
+A recipe has `kind: text`; only registered names are allowed. Recipes and checkpoints never contain import paths, so
 they cannot run code.
 """
 
@@ -118,7 +118,7 @@ class Options(BaseModel):
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
-        """Classes of options to add to a section in which `chosen` is selected."""
+        """Further classes of options for a section in which `chosen` is selected."""
         return ()
 
 
@@ -139,12 +139,12 @@ class Section(Options):
     """Kind of the section, which determines the other keys."""
 
     def __new__(cls, /, **values: Any) -> Self:
-        """Create an instance of the class composed for these values."""
+        """Create an instance of the class with the options selected by these values."""
         return object.__new__(cls if cls.plain else cls.with_choices(values))
 
     @classmethod
     def model_validate(cls, obj: Any, **more: Any) -> Self:
-        """Validate a mapping with the class composed for its values."""
+        """Validate a mapping, with the options selected by its values."""
         chosen: Any = cls.with_choices(obj) if cls.plain is None and isinstance(obj, Mapping) else cls
         made: Any = super(Section, chosen).model_validate(obj, **more)
         return cast(Self, made)
@@ -162,7 +162,7 @@ class Section(Options):
         return twin
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a stored state; a copy of it."""
+        """Restore the state from a copy of `state`."""
         object.__setattr__(self, "state", Stored(copy.deepcopy(dict(state))))
 
     @classmethod
@@ -172,7 +172,7 @@ class Section(Options):
 
 
 def with_choices(cls: type[Any], values: Mapping[str, Any], section: type[Options] | None = None) -> type[Any]:
-    """Compose a class of options with the options that `values` choose, recursively.
+    """Compose a class of options with the options selected by `values`, recursively.
 
     section  class whose `options_beside` adds further options (default: `cls`)
     """
@@ -197,7 +197,10 @@ def with_choices(cls: type[Any], values: Mapping[str, Any], section: type[Option
 def _composed(
     cls: type[Any], options: tuple[type[Options], ...], choices: tuple[tuple[str, str, tuple[str, ...]], ...]
 ) -> type[Any]:
-    """Class of a section with the keys of its options and all registered choices."""
+    """Subclass of a section with the keys of its selected options.
+
+    choices   (key, extension point, registered names) of each key that selects options
+    """
     bases = (*reversed(options), cls)
     fields = {key: next(one.model_fields[key] for one in bases if key in one.model_fields) for key, _, _ in choices}
     body = {
@@ -215,13 +218,13 @@ def _composed(
 
 
 def built_in(point: str) -> dict[str, str]:
-    """Map from names to import paths, for objects of the library and its fields."""
+    """Import paths of the objects of the library and its fields, by name."""
     own = {**SHARED_PLACES[point], **places(point)}
     return {**own, **built_in("simulation")} if point == "data" else own
 
 
 def added(point: str) -> dict[str, Any]:
-    """Map from names to objects that plugins registered."""
+    """Objects registered by plugins, by name."""
     own = REGISTERED[point]
     return {**own, **REGISTERED["simulation"]} if point == "data" else own
 
@@ -258,7 +261,7 @@ def names(point: str) -> list[str]:
 
 
 def find(point: str, name: str) -> Any:
-    """Object of a name at an extension point, imported on first use."""
+    """Find an object by its name at an extension point; import it on first use."""
     if name in added(point):
         return added(point)[name]
     one_of(f"`{point}.kind`" if point in SECTIONS_WITH_KIND else f"the {point}", name, names(point))

@@ -1,4 +1,4 @@
-"""Validation: from a document to the sections of a recipe, with all errors found."""
+"""Validation of a recipe document: its sections, or all its errors together."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class About(BaseModel):
 
 
 def train_class() -> type[BaseModel]:
-    """Class of the section `train`, which has only one kind."""
+    """Class of the section `train`, the only section without kinds."""
     found: type[BaseModel] = importlib.import_module("sciformer.training.config").Train
     return found
 
@@ -88,10 +88,10 @@ def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
 
 
 def without_replaced_keys(source: Document) -> Document:
-    """Remove options of a choice (a trunk, a position) that a later document replaced.
+    """Remove options of a choice (a trunk, a position) replaced by a later document.
 
-    If `trunk: lstm` is merged over a base with a transformer, the `heads` of the base are removed. Keys of the same or
-    a later document stay, and are refused if they are unknown.
+    If `trunk: lstm` is merged over a base with a transformer, the `heads` of the base are removed. Keys from the same
+    or a later document stay; the validation refuses them if they are unknown.
     """
     values = dict(source.values)
     for keys, cls in classes_of(source)[0].items():
@@ -101,7 +101,7 @@ def without_replaced_keys(source: Document) -> Document:
 
 
 def _kept_keys(source: Document, keys: Keys, cls: Any, latest: int) -> dict[str, Any]:
-    """Keys of a section, without the options of choices that were replaced later."""
+    """Keys of a section, without the options of choices replaced by later documents."""
     latest = max([latest, *(source.layers.get((*keys, key), 0) for key in cls.choice_keys)])
     kept = {
         key: value
@@ -155,7 +155,7 @@ def section_of(source: Document, keys: Keys, classes: Classes, problems: list[Us
 
 
 def _present_keys(values: Any, location: Collection[str | int], missing: bool) -> Keys:
-    """Keys in the location of a pydantic error, which also contains names of types."""
+    """Keys from the location of a pydantic error, without its names of types."""
     keys: Keys = ()
     for number, part in enumerate(location, start=1):
         named = missing and number == len(location) and isinstance(part, str)
@@ -225,7 +225,7 @@ def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError
 
 
 def _names_with(key: str, section: str | int, owner: Any) -> list[tuple[str, list[str]]]:
-    """Kinds and choices of a section that accept this key."""
+    """Kinds and choices of a section with this key."""
     points = {"kind": str(section)} if section in SECTIONS_WITH_KIND and hasattr(owner, "section") else {}
     points |= getattr(owner, "choice_keys", {})
     found = [

@@ -49,7 +49,7 @@ def dotted_key(keys: Keys) -> str:
 class Place:
     """Origin of a key: a file, its line, or words such as "on the command line".
 
-    name    name of the file, or the words
+    name    name of the file, or words for the origin
     file    path of the file, if any
     """
 
@@ -126,7 +126,7 @@ class Loader(*_BASES):  # type: ignore[misc]
 
 
 class _Dumper(yaml.SafeDumper):
-    """One-line YAML; texts that YAML 1.1 or 1.2 would not read as text are quoted."""
+    """One-line YAML writer; quotes all texts that YAML 1.1 or 1.2 would misread."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -142,7 +142,7 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 class Tree:
-    """Plain values of YAML nodes, with the line of every key and all errors found."""
+    """Plain values of YAML nodes, the line of every key, and errors in the nodes."""
 
     def __init__(self, whole: Place, meaning: Callable[[str], Any]) -> None:
         self.whole, self.meaning = whole, meaning

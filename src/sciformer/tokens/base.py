@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
 
     class overridable:
-        """Property that a subclass may replace by a recipe key of the same name."""
+        """Property; a subclass may replace it by a recipe key of the same name."""
 
         def __init__(self, make: Callable[[Any], Any]) -> None:
             self.make, self.__doc__ = make, make.__doc__
@@ -64,7 +64,7 @@ class Tokens(Section):
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Columns that the table must have (default: `source_columns`)."""
+        """Required columns of the table (default: `source_columns`)."""
         return tuple(self.source_columns)
 
     @property
@@ -74,7 +74,7 @@ class Tokens(Section):
 
     @property
     def nonnegative_columns(self) -> tuple[str, ...]:
-        """Columns of lists in which negative entries are invalid and do not become tokens."""
+        """Columns of lists; their negative entries are invalid and become no tokens."""
         return ()
 
     @property

@@ -70,7 +70,7 @@ class PatchGrid(NamedTuple):
         return np.ascontiguousarray(arrays[:, *(slice(size) for size in sizes)])
 
     def inside(self, cell: Array, sizes: Array) -> Array:
-        """Mask (T, values per channel) of the patch values that are inside the array.
+        """Mask (T, values per channel) of the patch values inside the array.
 
         cell   (T, A) position of each patch on the grid
         sizes  (T, A) sizes of the array of each patch

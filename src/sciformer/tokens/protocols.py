@@ -117,7 +117,7 @@ class Maskable(Ability):
         """Readout from hidden vectors to the columns of `hides`."""
 
     def maskable(self, stream: Stream) -> Array | None:
-        """Mask (T,) of the tokens that an objective may hide; None (default) means all."""
+        """Mask (T,) of the tokens for an objective to hide; None (default) means all."""
         return None
 
     @property
@@ -191,7 +191,7 @@ class Windowed(Ability):
 
     @property
     def prefix_tokens(self) -> int:
-        """Number of tokens at the start of a sample that each window repeats (default: 0)."""
+        """Number of first tokens of a sample, repeated in each window (default: 0)."""
         return 0
 
     @property
@@ -269,14 +269,14 @@ class Augmentable(Ability):
 
 
 class Gridded(Ability):
-    """Tokens that are patches of an array, on a grid with two or more axes."""
+    """Patches of an array as tokens, on a grid with two or more axes."""
 
     meaning: ClassVar[str] = "are patches of an array"
 
     @property
     @abstractmethod
     def raster(self) -> tuple[int, ...]:
-        """Sides and channels of a patch, for trunks that need the whole array."""
+        """Sides and channels of a patch, for trunks over the whole array."""
 
     @property
     def varies(self) -> bool:
@@ -326,7 +326,7 @@ class Exportable(Ability):
         return None
 
     def preprocessing(self) -> dict[str, Any]:
-        """Steps from raw data to the columns that a model reads, as JSON."""
+        """Steps from raw data to the columns of the model, as JSON."""
         return {"kind": self.kind, "settings": self.model_dump(mode="json", exclude={"kind"}), "learned": self.state}
 
     def preprocessing_module(self) -> Preprocessing | None:
@@ -339,7 +339,7 @@ class Exportable(Ability):
 
 
 class Editable(Ability):
-    """Tokens that can be dropped, moved or changed in a sample, one at a time."""
+    """Editable tokens: a single token can be dropped, moved or changed."""
 
     meaning: ClassVar[str] = "can be edited one by one"
     changeable_columns: ClassVar[tuple[str, ...]] = ()
@@ -435,7 +435,7 @@ class Textual(Windowed):
     @property
     @abstractmethod
     def writable(self) -> Array:
-        """Mask (vocabulary,) of ids that stand for text; False for special tokens."""
+        """Mask (vocabulary,) of ids of text; False for special tokens."""
 
     @property
     def end_id(self) -> int | None:

@@ -4,8 +4,8 @@
     step-0000040/weights-00001-of-00002.safetensors, ...    the same with FSDP2: a shard from each rank
     latest                       name of the newest checkpoint, for people; `load` lists the folders instead
 
-A checkpoint is written under a temporary name, synced, hashed, renamed and synced: at every instant the older or the
-newer checkpoint is complete. The hashes detect a flipped bit; safetensors does not. This module never unpickles.
+A checkpoint is written under a temporary name, synced, hashed, renamed and synced. So at any time the older or the
+newer checkpoint is complete. The hashes detect a flipped bit, which safetensors does not. This module never unpickles.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def save(
 ) -> Path:
     """Write the checkpoint of a step, then remove old checkpoints.
 
-    The newest `keep` checkpoints and the checkpoint of step `also` are kept. Checkpoints of later steps are removed
-    too: they exist only if the run was resumed from an earlier step.
+    The newest `keep` checkpoints and the checkpoint of step `also` are kept. Checkpoints of later steps are removed,
+    too; they exist only if the run was resumed from an earlier step.
     """
     assert min(step + 1, keep) >= 1, (step, keep)
     text, files = _json_text(state), _files(tensors)
@@ -115,7 +115,7 @@ def save_shards(
 ) -> Path:
     """Write the checkpoint of a step from all ranks at once; every rank must call it.
 
-    tensors   the shards of this rank along the first axis; tensors that are not sharded belong to the first rank only
+    tensors   the shards of this rank along the first axis; unsharded tensors are given by the first rank only
 
     No rank holds more than its own tensors. All ranks need the same folder, for example on a shared file system.
     """
@@ -171,7 +171,7 @@ def _size(files: Mapping[str, Mapping[str, Tensor]]) -> int:
 
 
 def _partial(final: Path, pid: int) -> Path:
-    """Temporary folder of a checkpoint that the process `pid` is writing."""
+    """Temporary folder of a checkpoint, for the process `pid`."""
     return final.with_name(f".partial-{final.name}-{pid}")
 
 
@@ -256,7 +256,7 @@ def steps(folder: Path) -> list[int]:
 
 
 def _storable_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copy tensors to contiguous CPU memory; tied weights get a copy for each name."""
+    """Copy tensors to contiguous CPU memory; tied weights are copied for each name."""
     seen: set[int] = set()
     result = {}
     for name, tensor in named.items():
@@ -317,7 +317,7 @@ def _write_error(folder: Path, final: Path, needed: int, error: Exception) -> Us
 def _find_checkpoints(folder: Path) -> list[tuple[int, Path]]:
     """Steps and folders of all checkpoints, oldest first.
 
-    For a step with two folders, the replaced folder comes before the new folder.
+    If a step has two folders, the replaced folder comes before the new folder.
     """
     try:
         matches = [(match, path) for path in folder.iterdir() if (match := STEP_FOLDER.fullmatch(path.name))]

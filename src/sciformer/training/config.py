@@ -122,7 +122,7 @@ class Train(Section):
     """Number of data loader processes (default: 0, batches are prepared in the main process)."""
     bucket: bool | None = None
     """Whether to batch samples of similar length together (default: yes, except for packed samples, and for models with
-    batch norms, because it would bias their statistics)."""
+    batch norms, because such batches would bias their statistics)."""
     pad_to_multiple: int | None = Field(default=None, ge=1, le=1 << 16)
     """Pad samples to a multiple of this number of tokens (default: 32 for a compiled step, to limit the number of
     shapes, else 1; with `tokens`, 16 or more for long samples)."""
@@ -146,7 +146,10 @@ class Train(Section):
         return self
 
     def total(self, batches: int) -> int:
-        """Total number of steps, for a given number of batches per epoch."""
+        """Total number of steps.
+
+        batches   number of batches per epoch
+        """
         if self.epochs is not None:
             return max(1, round(self.epochs * batches))
         return self.steps or 1000

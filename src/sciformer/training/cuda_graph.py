@@ -23,7 +23,7 @@ class CudaGraphStep:
 
     call     function of the step, compiled without CUDA graphs
     weights  the trained parameters
-    context  context manager around the call
+    context  context manager in which `call` runs
     """
 
     def __init__(

@@ -73,7 +73,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0, which prints and writes files."""
+        """Whether this is rank 0, for printing and writing files."""
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:
@@ -115,7 +115,10 @@ class Ranks:
         self.agree(None)
 
     def in_turn(self, work: Callable[[], Made]) -> Made:
-        """Run `work` on the first rank, then on the other ranks, which can use its files."""
+        """Run `work` on the first rank, then on all other ranks.
+
+        The other ranks can use files written by the first rank.
+        """
         made: list[Made] = []
         self.lead(lambda: made.append(work()))
         return made[0] if self.first else work()
@@ -150,8 +153,8 @@ class Ranks:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Leave the process group after an error; report a lost rank as a UserError.
 
-        Without an error the group lasts as long as the process, and the next training uses it, because a new group
-        after FSDP2 makes gloo hang.
+        Without an error the group stays until the process ends, and the next training uses it. A new group after FSDP2
+        would make gloo hang.
         """
         lost = self.world > 1 and isinstance(error, RuntimeError) and bool(LOST_RANK_ERROR.search(str(error)))
         absent = self._absent_ranks() if lost else []
@@ -166,7 +169,7 @@ class Ranks:
             ) from error
 
     def _absent_ranks(self) -> list[int]:
-        """Ranks without an answer to a roll call; empty if the caller made the group."""
+        """Ranks without a response; empty for a process group made by the caller."""
         if not JOINED_HERE:
             return []
         store, absent = JOINED_HERE[-1], []
@@ -192,7 +195,7 @@ def _leave() -> None:
 
 
 def patience() -> datetime.timedelta:
-    """Timeout for a rank that does not respond, from SCIFORMER_PATIENCE in seconds."""
+    """Time limit for the response of a rank, from SCIFORMER_PATIENCE in seconds."""
     given = os.environ.get("SCIFORMER_PATIENCE", "")
     try:
         seconds = float(given or PATIENCE_SECONDS)
@@ -216,13 +219,13 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 
 def local_tensor(tensor: Tensor) -> Tensor:
-    """Detached tensor; for a DTensor, only the share of this rank."""
+    """Detached tensor; for a DTensor, only the shard of this rank."""
     tensor = tensor.detach()
     return tensor.to_local() if is_sharded(tensor) else tensor
 
 
 def own_part(named: Mapping[str, Tensor], first: bool) -> dict[str, Tensor]:
-    """Tensors that this rank saves: its shards; on the first rank, also other tensors.
+    """Tensors to save on this rank: its shards; on the first rank, also other tensors.
 
     The shards of all ranks, concatenated along the first axis in the order of the ranks, are the full tensor.
     """
@@ -239,8 +242,8 @@ def own_part(named: Mapping[str, Tensor], first: bool) -> dict[str, Tensor]:
 def place(value: Tensor, like: Tensor) -> Tensor:
     """Move a full tensor to the device of `like`, and shard it if `like` is sharded.
 
-    A tensor of another shape, for example a scalar, is not sharded. Every rank cuts its share out of its own copy. If
-    the first rank sent the shares, all ranks would have to ask for the tensors in the same order, which files do not
+    A tensor of another shape, for example a scalar, is not sharded. Every rank cuts its shard out of its own copy. If
+    the first rank sent the shards, all ranks would have to read the tensors in the same order, which files do not
     guarantee.
     """
     value = value.to(like.device)
@@ -268,7 +271,7 @@ def find_device(name: str) -> torch.device:
         raise UserError(message, hint="Use train.device: cpu or auto.", key="train.device")
     if device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
         message = f"train.device is {name}, but this machine has {torch.cuda.device_count()} CUDA devices"
-        raise UserError(message, hint="The first one is cuda:0.", key="train.device")
+        raise UserError(message, hint="The first device is cuda:0.", key="train.device")
     return device
 
 

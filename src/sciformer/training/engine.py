@@ -148,7 +148,7 @@ class Engine:
 
     @contextmanager
     def own_state(self) -> Generator[None]:
-        """Context manager that restores random state and matmul precision at its end."""
+        """Context manager: restore random state and matmul precision at the end."""
         device = self.ranks.device
         devices = [device.index or 0] if device.type == "cuda" else []
         with (
@@ -254,7 +254,7 @@ class Engine:
         return False
 
     def _evaluate(self) -> tuple[str, Evaluation]:
-        """Part and scores of an evaluation, with the averaged weights if there are any."""
+        """Evaluate the averaged weights (or else the weights); return part and scores."""
         part, limit = self.evaluated_part()
         current = self._swap(self.ema) if self.ema else {}
         found = self.evaluate(part, limit)
@@ -264,7 +264,7 @@ class Engine:
         return part, found
 
     def evaluated_part(self) -> tuple[str, int | None]:
-        """Data part that selects the best model, and its number of samples (None: all)."""
+        """Data part for selecting the best model, and its number of samples (None: all)."""
         return ("valid", None) if "valid" in self.assembly.parts() else ("train", 1024)
 
     def evaluate(self, part: str, limit: int | None) -> Evaluation:
@@ -383,7 +383,7 @@ class Engine:
             checkpoint.save_shards(folder, self.number, own, state, self.ranks, keep=keep, also=self.sound)
 
     def _own_part(self, name: str, value: Tensor) -> Tensor:
-        """Share of this rank in a carried tensor, on the device of the rank."""
+        """Shard of a carried tensor for this rank, on the device of the rank."""
         if self.declared[name].divided:
             value = value.tensor_split(self.ranks.world)[self.ranks.rank]
         return value.to(self.ranks.device)
@@ -411,10 +411,10 @@ class Engine:
 
     @property
     def passes(self) -> float:
-        """Mean number of times that the whole training reads a token of the data.
+        """Mean number of passes of the whole training over the tokens of the data.
 
-        It differs from the number of epochs for windows that overlap or leave tokens out, and because an epoch leaves
-        out the samples that fill no batch.
+        It differs from the number of epochs if windows overlap or leave tokens out, and because an epoch leaves out the
+        last samples that do not fill a batch.
         """
         train, passes = self.assembly.dataset("train"), self.total / self.order.batches
         if self.settings.tokens is None:
@@ -435,7 +435,9 @@ class Engine:
         return self.number >= self.total or self.early
 
     def repair(self, accepted: bool) -> bool:
-        """Rebuild a damaged best model from its checkpoint; return whether it was intact.
+        """Rebuild the best model from its checkpoint if it is damaged.
+
+        Returns whether the model was intact.
 
         accepted    if the best model has no checkpoint, keep the model of the restored checkpoint instead
         """

@@ -1,4 +1,4 @@
-"""Fine-tuning: a training that starts from the weights of another run.
+"""Fine-tuning: training from the weights of another run.
 
     sciformer pretrain text/bert --run runs/bert
     sciformer finetune text/sentiment --from runs/bert
@@ -41,7 +41,7 @@ class Pretrained:
         folder = Folder(Path(path).expanduser())
         if not folder.recipe.exists():
             message = f"train.init_from is {path}, which is not a run folder"
-            hint = f"Make a run with `sciformer pretrain RECIPE --run {path}`, or name another with --from RUN."
+            hint = f"Make a run with `sciformer pretrain RECIPE --run {path}`, or name another run with --from RUN."
             raise UserError(message, hint=hint, key="train.init_from", file=path)
         self.path = folder.path.resolve()
         self.recipe = Recipe.load(folder.path)
@@ -52,7 +52,7 @@ class Pretrained:
         self.about: dict[str, Any] = {}  # summary of copied, new and unused tensors; `fill` sets it
 
     def over(self, recipe: Recipe) -> Recipe:
-        """Complete a recipe with the keys of `tokens` and `model` that it does not set.
+        """Complete a recipe with missing keys of `tokens` and `model`.
 
         The result also contains the path of the pretrained run and the hash of its weights. A recipe with different
         tokens is an error.
@@ -125,7 +125,7 @@ class Pretrained:
         }
 
     def _check_same_body(self, own: Mapping[str, Tensor], recipe: Recipe) -> None:
-        """Raise an error if embedding or trunk differ; it lists the keys that differ."""
+        """Refuse a recipe with another embedding or trunk; the error lists the keys."""
         ours, theirs = ({name: tuple(weight.shape) for name, weight in side.items()} for side in (own, self.weights))
         body = [name for name in {**ours, **theirs} if not is_answer(name)]
         optional = {name for name in ours.keys() ^ theirs.keys() if name.startswith(OPTIONAL_WEIGHTS)}
@@ -162,7 +162,7 @@ class Pretrained:
 def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained | None]:
     """Complete a recipe from its pretrained run; return the recipe and this run.
 
-    The run is None without `train.init_from`, and for a resumed training, which has everything in its own folder.
+    The run is None without `train.init_from`, and for a resumed training, which needs its own folder only.
     """
     if not recipe.train.init_from:
         return recipe, None

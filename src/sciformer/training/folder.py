@@ -43,7 +43,7 @@ else:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _is_locked(descriptor: int) -> bool:
-        """Whether another process holds the lock; nothing is locked, not even for an instant."""
+        """Whether another process holds the lock; the lock is not taken for this test."""
         start = (fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)  # type, whence, start, length, process of `struct flock`
         if sys.platform == "darwin":
             layout, place, start = "@qqihh", 3, (0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
@@ -89,7 +89,7 @@ def remove(path: Path) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether another process with this id runs on this host."""
+    """Whether a process with this id runs on this host, other than this process."""
     if pid == os.getpid():
         return False
     if sys.platform == "win32":
@@ -117,7 +117,7 @@ def assert_plain(value: Any, where: str) -> None:
 
 
 def are_scores(value: dict[str, Any]) -> bool:
-    """Whether an object has the form of scores.json, as far as programs of this package read it."""
+    """Whether all entries of scores.json used by this package have valid types."""
     parts, along = value.get("parts", {}), value.get("along") or {}
     if type(parts) is not dict or type(along) is not dict:
         return False
@@ -132,7 +132,10 @@ def are_scores(value: dict[str, Any]) -> bool:
 
 
 def is_record(value: Any) -> bool:
-    """Whether a value is a record of the log: a step, a time, numbers by name, and the lists of LOGGED_LISTS."""
+    """Whether a value is a record of the log.
+
+    A record has a step, a time, numbers by name, and the lists named in `LOGGED_LISTS`.
+    """
     plain = type(value) is dict and type(value.get("step", 0)) is int
     return plain and all(
         type(item) in (int, float, bool)
@@ -151,7 +154,7 @@ class Folder:
     model         folder of the best model
     report        `report.html`
     files         the files that determine predictions; `manifest.json` has their hashes
-    signature     contents of the lock file of this process; empty if it has not locked the folder
+    signature     contents of the lock file, if this process has locked the folder; else empty
     """
 
     signature = ""
@@ -177,9 +180,9 @@ class Folder:
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """Context manager that creates and locks the folder.
+        """Context manager: create and lock the folder.
 
-        A folder with files that are not from a run, and that a training would replace, is an error. After a UserError,
+        It is an error if the folder is not from a run, but has files that a training would replace. After a UserError,
         a newly created folder is removed again if no training began in it.
         """
         for attempt in range(CLAIM_ATTEMPTS):
@@ -204,7 +207,7 @@ class Folder:
                 return
 
     def _check_own(self) -> None:
-        """Raise an error if a training would replace files that are not from a run."""
+        """Refuse a folder with files of another origin, which a training would replace."""
         there = sorted(path for name in RUN_FILES for path in self.path.glob(name))
         if there and not self.is_run:
             name = there[0].relative_to(self.path)
@@ -212,7 +215,7 @@ class Folder:
             raise UserError(message, hint="Use another --run.", file=self.path)
 
     def _remove_unused(self) -> None:
-        """Remove the locked folder if it has only the files of `create` and `lock`."""
+        """Remove the locked folder if only `create` and `lock` have written files."""
         if {path.name for path in self.path.iterdir()} <= {".lock", self.checkpoints.name}:
             with suppress(OSError):  # not empty: another process has just created its part again
                 self.checkpoints.rmdir()
@@ -295,7 +298,10 @@ class Folder:
         self.signature = text
 
     def owner(self) -> dict[str, Any] | None:
-        """Process that has locked the folder, with `pid`, `host`, `since` and its job, as far as known; or None."""
+        """Process with the lock of the folder, or None.
+
+        The keys are `pid`, `host`, `since` and the job, as far as they are known.
+        """
         path = self.path / ".lock"
         try:
             inode = os.stat(self.path)
@@ -312,9 +318,9 @@ class Folder:
             return None
 
     def is_locked_with(self, signature: str, seconds: float) -> bool:
-        """Whether this machine sees the lock of another one, within some seconds.
+        """Whether the lock file has this signature, after waiting up to `seconds`.
 
-        A network file system may show a new file of another machine late.
+        A network file system may show a new file from another machine late.
         """
         end = time.monotonic() + seconds
         while True:
@@ -339,7 +345,7 @@ class Folder:
         return UserError(f"the run folder {self.path} is in use: {found}", hint=advice, file=self.path)
 
     def _check_place(self) -> None:
-        """Refuse to write if the locked folder is gone, as after the loss of a network file system."""
+        """Refuse to write if the locked folder is gone, such as a lost network folder."""
         if not self.signature:
             return
         with suppress(OSError):
@@ -360,7 +366,7 @@ class Folder:
         return path
 
     def note_stop(self, step: int, **reason: str) -> None:
-        """Note for people and job files why the training ended before its last step.
+        """Write stopped.json: the reason why the training ended before its last step.
 
         reason   `signal` or `error`
         """
@@ -368,7 +374,7 @@ class Folder:
         self.write("stopped.json", json.dumps({"step": step, **reason, **present_job(), "time": when}) + "\n")
 
     def forget_stop(self) -> None:
-        """Remove the note of `note_stop`."""
+        """Remove stopped.json."""
         with _as_user_error(f"stopped.json cannot be removed from {self.path}", self.path):
             (self.path / "stopped.json").unlink(missing_ok=True)
 
@@ -376,7 +382,7 @@ class Folder:
         """Write text files and record their hashes in the manifest.
 
         files  text by file name; None removes the file
-        anew   start a new manifest, without the files of the old one
+        anew   start a new manifest, without the files of the old manifest
         """
         self._check_place()
         with _as_user_error(f"{', '.join(files)} cannot be written to {self.path}", self.path):
@@ -457,7 +463,7 @@ class Folder:
 
 
 def _parse_signature(text: bytes) -> dict[str, Any]:
-    """Contents of a lock file; empty if they are not those of `_sign`."""
+    """Contents of a lock file; empty if they are not valid."""
     try:
         signed = parse_object(text, ".lock")
         made = {"pid": int(signed["pid"]), "host": str(signed["host"]), "since": str(signed["since"])}

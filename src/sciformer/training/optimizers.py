@@ -68,7 +68,7 @@ def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> t
 
 
 def is_answer(name: str) -> bool:
-    """Whether the parameter with this name belongs to heads, pooling or readout."""
+    """Whether a parameter belongs to the heads, the pooling or the readout."""
     return name.partition(".")[0] in ANSWER_PARTS
 
 

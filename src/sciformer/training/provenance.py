@@ -36,7 +36,7 @@ def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Pl
 
 
 def announce(recipe: Recipe, assembly: Assembly, engine: Engine, reporter: ProgressReporter, resumed: bool) -> None:
-    """Print size, samples, steps and device of a training, and notes on its data."""
+    """Print model size, samples, steps and device of a training, and data notes."""
     count = sum(weight.numel() for weight in engine.step.parameters())
     samples = ", ".join(f"{part} {assembly.dataset(part).count_in_words}" for part in assembly.parts())
     where = device_name(engine.ranks.device)

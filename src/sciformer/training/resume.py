@@ -48,7 +48,7 @@ def note_versions(old: Mapping[str, object], new: Mapping[str, object], log: Log
 def check_same_data(
     old: Mapping[str, str], new: Mapping[str, str], accepted: bool, log: Log, advice: str = RESUME_HINT
 ) -> None:
-    """Raise an error if fingerprints of the data changed, or log it if `accepted`."""
+    """Raise an error if fingerprints of the data changed, or log this if `accepted`."""
     changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
     if not changed:
         return

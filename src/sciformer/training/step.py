@@ -154,7 +154,7 @@ class OptimizerStep:
         self.last = None
 
     def _record_halves(self) -> None:
-        """Let the compiler record forward and backward pass as separate CUDA graphs."""
+        """Make the compiler record forward and backward pass as separate CUDA graphs."""
         self.whole_call = torch.compile(self.wrapped, dynamic=False, mode="reduce-overhead")
 
     def close(self) -> None:
@@ -244,7 +244,7 @@ class OptimizerStep:
             return None
 
     def inputs(self, piece: Batch, room: tuple[int, int] | None = None) -> ModelInputs:
-        """Model inputs of a micro-batch; for a compiled step, padded to few shapes.
+        """Model inputs of a micro-batch, padded to a few shapes for a compiled step.
 
         room   number of samples and of tokens to pad the batch to, if the batch has fixed shapes
         """
@@ -272,7 +272,7 @@ class OptimizerStep:
         return runs + [np.arange(0)] * (wanted - len(runs))
 
     def _delay_sync(self, last: bool) -> Any:
-        """Context in which gradients are summed over ranks only for the last micro-batch."""
+        """Context manager: sum gradients over ranks only for the last micro-batch."""
         if self.sharded:
             self.wrapped.set_requires_gradient_sync(last)  # type: ignore[operator]
         if isinstance(self.wrapped, DistributedDataParallel) and not last:
@@ -281,7 +281,7 @@ class OptimizerStep:
 
 
 def why_one_pass(step: Step) -> str:
-    """Reason why a batch cannot be divided into micro-batches, or an empty string."""
+    """Reason against dividing a batch into micro-batches; empty if it is possible."""
     objective = step.objective
     if objective.whole_batch:
         return f"the loss of `objective.kind: {objective.kind}` compares all samples of a batch with each other"
@@ -320,9 +320,9 @@ def give_own_code(module: nn.Module) -> None:
 
 @contextlib.contextmanager
 def allow_many_shapes(compiled: bool) -> Iterator[None]:
-    """Context in which a function may be compiled for `MAX_COMPILED_SHAPES` shapes.
+    """Context manager that allows compilation for up to `MAX_COMPILED_SHAPES` shapes.
 
-    The limit of the compiler is lower. Beyond it, the compiler silently stops compiling.
+    The default limit of the compiler is lower. Beyond it, the compiler silently stops compiling.
     """
     if not compiled:
         yield
@@ -361,7 +361,7 @@ def working_precision(settings: Train, device: torch.device) -> torch.dtype | No
 
 @contextlib.contextmanager
 def matmul_precision(settings: Train, device: torch.device) -> Iterator[None]:
-    """Context that sets `train.precision: tensorfloat32` for matrix products.
+    """Context manager for matrix products with `train.precision: tensorfloat32`.
 
     The precision is a setting of the whole process, so it is restored at the end.
     """

@@ -37,7 +37,12 @@ def load_into(
     what: str,
     file: Path | None = None,
 ) -> None:
-    """Copy weights into a model; `what` and `file` name their origin in errors."""
+    """Copy weights into a model.
+
+    place   function (tensor, parameter) -> the tensor on the device and with the sharding of the parameter
+    what    origin of the weights, for errors
+    file    file of the weights, for errors
+    """
     own = named_tensors(model)
     odd = sorted(own.keys() ^ weights.keys()) or [name for name in own if own[name].shape != weights[name].shape]
     if odd:

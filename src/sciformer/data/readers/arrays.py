@@ -19,10 +19,10 @@ from ..split import sample_per_class
 
 
 class Arrays(TaggedFiles):
-    """Columns of .npz files, or of .npy files as the column `array`.
+    """Columns from arrays of .npz files, or the column `array` from .npy files.
 
-    Samples of different length: an array `hits` with the concatenated values of all samples, and an array
-    `hits_lengths` with the number of values of each sample, are read as one column of lists.
+    Samples of different length need two arrays: `hits` with the concatenated values of all samples, and `hits_lengths`
+    with the number of values of each sample. They are read as one column of lists.
     """
 
     files: list[str] = Field(default_factory=list)

@@ -291,7 +291,7 @@ def parsed(text: str) -> ast.expr:
 
 
 def check(tree: ast.expr, text: str) -> Iterator[tuple[str, str]]:
-    """Check all parts of a formula; yields its columns with their positions."""
+    """Check all parts of a formula; yield its columns with their positions."""
     todo = [(tree, 0)]
     while todo:
         node, depth = todo.pop()
@@ -307,7 +307,7 @@ def check(tree: ast.expr, text: str) -> Iterator[tuple[str, str]]:
 
 
 def _check_node(node: ast.expr, text: str) -> list[ast.expr]:
-    """Check one node of the tree; returns its child nodes."""
+    """Check one node of the tree; return its child nodes."""
     match node:
         case ast.Constant(value=bool() | int() | float() as value):
             if isinstance(value, int) and abs(value) >= 1 << 63:
@@ -361,7 +361,7 @@ def _exponent(node: ast.expr, text: str) -> None:
 
 
 def function(node: ast.expr) -> str:
-    """Name of the function that a node refers to; empty for other nodes."""
+    """Name of a function, from its node (`sum`, `np.sum`); empty for other nodes."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in PREFIXES:
         return FUNCTION_ALIASES.get(node.attr, node.attr)
     return FUNCTION_ALIASES.get(node.id, node.id) if isinstance(node, ast.Name) else ""

@@ -1,4 +1,4 @@
-"""Parts of the data by the names of files, folders and arrays.
+"""Train, valid or test part of the data, from names of files, folders and arrays.
 
     part_of("newstest2014.en")              "test"
     group_by_part(["train.en", "coco.en"])  {"train": ["train.en"], "coco": ["coco.en"]}
@@ -33,13 +33,13 @@ def name_words(name: str) -> list[str]:
 
 
 def part_of(name: str) -> str:
-    """Part by a word in a name: test, else valid, else train; "" without such a word."""
+    """Part from a word in a name (test before valid before train); "" if unknown."""
     found = {PART_WORDS[match[2]] for match in map(PART_WORD.fullmatch, name_words(name)) if match}
     return next((part for part in reversed(STANDARD_PARTS) if part in found), "")
 
 
 def without_part(name: str) -> str:
-    """A name without the word of its part: `2017` of `test_2017`, `x` of `x_train`."""
+    """Name without the word for its part: `2017` from `test_2017`, `x` from `x_train`."""
     matches = [(word, PART_WORD.fullmatch(word)) for word in name_words(name)]
     return "_".join(filter(None, [(match[1] or "") + match[3] if match else word for word, match in matches]))
 
@@ -47,8 +47,9 @@ def without_part(name: str) -> str:
 def group_by_part(names: Sequence[str], tags: Sequence[str] = ()) -> dict[str, list[str]]:
     """Group file names by part: train, valid, test, and further test sets.
 
-    The part is a word in the file name, or else in the nearest folder in which the names differ. If some files are
-    named as training data, files without a part in their name (coco.en) are further test sets.
+    The part is a word in the file name, or else in the name of a folder, from the file upwards; folders common to all
+    files do not count. If some files are named as training data, files without a part in their name (coco.en) are
+    further test sets.
 
     tags   class of each file, if the files have classes; files of all classes stay in one part
     """
@@ -95,7 +96,7 @@ def _levels(names: Sequence[str]) -> list[list[str]]:
 
 
 def _named_levels(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Part of each file, and the name (of file or folder) with the word for the part."""
+    """Part of each file, and the file or folder name with the word for the part."""
 
     def named_part(levels: Sequence[str]) -> tuple[str, str]:
         return next(((part, _stem(level)) for level in levels if (part := part_of(level))), ("", _stem(levels[0])))
@@ -104,7 +105,7 @@ def _named_levels(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def parts_of(names: Sequence[str]) -> list[str]:
-    """Part of each file, by its name or by the folders that differ; "" if unknown."""
+    """Part of each file, from its name or the name of a folder; "" if unknown."""
     return [part for part, _ in _named_levels(names)]
 
 

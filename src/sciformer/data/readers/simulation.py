@@ -63,11 +63,11 @@ class Simulation(Data):
         raise NotImplementedError
 
     def file_reader(self) -> Data:
-        """Reader of files that contain the same kind of samples as the simulation."""
+        """Reader of files with the same kind of samples as the simulation."""
         return Arrays(kind="arrays")
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Map from the output file of each class (`class_files`) to its section."""
+        """Map the output file of each class to a section for this class only."""
         raise NotImplementedError
 
     def read(self, files: Sequence[str | Path]) -> Source:
@@ -93,7 +93,7 @@ class Simulation(Data):
 
 
 def write_simulation(section: Simulation, path: Path, overwrite: bool = False, show: bool = False) -> int:
-    """Simulate samples and write them to a file; returns their number."""
+    """Simulate samples and write them to a file; return their number."""
     section.check()
     check_table(path, section.suffixes, overwrite)
     with ProgressBar(section.file_size(), section.noun, show) as bar, create_table(path, overwrite) as file:
@@ -104,7 +104,7 @@ def write_simulation(section: Simulation, path: Path, overwrite: bool = False, s
 
 
 class SimulatedTable(Simulation):
-    """Simulation that makes all samples at once and splits them by `split`."""
+    """Base class of simulations of all samples at once, divided by `split`."""
 
     recipe_keys: ClassVar[tuple[str, ...]] = ("split",)
 
@@ -127,7 +127,7 @@ class SimulatedTable(Simulation):
 
 
 class SimulatedSequence(Simulation):
-    """Simulation of endless sequences, one per part, in numbered chunks."""
+    """Base class of simulations of endless sequences, in numbered chunks."""
 
     version: ClassVar[int] = 1
     """Version of the simulation; a new version gives other samples for the same seed."""
@@ -188,7 +188,7 @@ class SimulatedSequence(Simulation):
         return False
 
     def select_columns(self, table: Table) -> Table:
-        """Drop columns of lists that the recipe does not use."""
+        """Drop columns of lists unused by the recipe."""
         names = {*self.state["names"], *self.state["truth"], *self.state["wishes"]} if self.state else {*table}
         return {name: one for name, one in table.items() if not isinstance(one, Lists) or name in names}
 
@@ -244,7 +244,7 @@ class SimulatedSequence(Simulation):
             yield self.make(min(self.rows_per_write, self.number - first), first)
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Map from the output file of each class to a section with its share of samples."""
+        """Map the output file of each class to a section with its share of samples."""
         names = [self.class_names()[number] for number in self.class_numbers()]
         if self.number < len(names):
             message = f"number must be at least {len(names)}, one for each class, not {self.number}"
@@ -265,7 +265,7 @@ class SimulatedSequence(Simulation):
 
 @lru_cache(maxsize=1)
 def kept_chunk(section: SimulatedSequence, part: str, index: int) -> Table:
-    """Simulate a chunk; the last chunk is cached, because pieces may end inside it."""
+    """Simulate a chunk; cache the latest chunk, because pieces may end inside it."""
     rng, label = section.draw_chunk(part, index)
     made = section.make_chunk(rng, label, part)
     return {**made, "label": np.array(section.class_names())[label]} if len(label) else made

@@ -87,7 +87,7 @@ class Parts(TaggedFiles):
         return [path for names in self.named().values() for path in self.expand(names)]
 
     def expand(self, names: Sequence[str | Path]) -> list[Path]:
-        """Files that names stand for."""
+        """Expand names and globs to files."""
         return find_files(names, self.what)
 
     def read(self, files: Sequence[str | Path]) -> Source:
@@ -113,7 +113,7 @@ class Parts(TaggedFiles):
         return split.divide(rows_of(table), groups, strata)
 
     def overlaps(self, train: Table, others: Mapping[str, Table]) -> list[str]:
-        """Notes on validation or test texts that are also in the training files."""
+        """Notes on validation or test texts from the training files."""
         mine = self.group(train)
         if mine is None:
             return []
@@ -189,7 +189,7 @@ def size_of(path: Path) -> int:
 
 
 def decode(raw: bytes, path: Path, start: int, errors: Errors = "strict") -> str:
-    """Decode bytes that begin at byte `start` of a file; CRLF becomes LF."""
+    """Decode bytes of a file, from byte `start` on; CRLF becomes LF."""
     share = raw[:65536].count(b"\0") / max(1, len(raw[:65536]))
     if share > (0 if errors == "strict" else MAX_ZERO_SHARE):
         wide = raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and not start

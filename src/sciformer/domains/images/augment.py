@@ -1,4 +1,4 @@
-"""Random augmentations of images that keep the label."""
+"""Random augmentations of images, with unchanged labels."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ RESAMPLING_AUGMENTATIONS = ("crop", "rotate", "shift")  # augmentations that int
 
 
 class Augmentation:
-    """Augmentations of a `Patches` section, for images (n, height, width, channels)."""
+    """Random augmentations of images, set by the recipe keys of `Patches`."""
 
     def __init__(self, section: Patches) -> None:
         self.section, self.augment = section, section.augment
 
     def __call__(self, images: Array, rng: SampleRandom) -> Array:
-        """Return augmented copies of the images."""
+        """Return augmented copies of images (n, height, width, channels)."""
         height, width = images.shape[1:3]
         if "roll" in self.augment:
             if not self.section.periodic:
@@ -51,7 +51,7 @@ class Augmentation:
         return self._add_noise(images, rng) if "noise" in self.augment else images
 
     def symmetries(self, shape: Shape, rng: SampleRandom) -> Array:
-        """Random symmetry of each image, as an index (n,) from 0 to 7."""
+        """Draw the symmetry of each image: a number (n,) for `apply_symmetry`."""
         which = np.zeros(len(rng.ids), np.int64)
         if "turn" in self.augment:
             if shape[0] != shape[1]:
@@ -61,13 +61,16 @@ class Augmentation:
         return which + (rng.uniform("flip") < 0.5) if "flip" in self.augment else which
 
     def permutes_pixels(self, shape: Shape) -> bool:
-        """Whether all augmentations only permute pixels and the patches tile the image."""
+        """Whether the augmentations only permute pixels and the patches tile the image."""
         cutting = self.section.cutting
         fits = cutting.steps == cutting.sides and cutting.covered(tuple(cutting.grid(shape).tolist())) == shape
         return fits and set(self.augment) <= {"flip", "turn"}
 
     def permute_patches(self, patches: Array, shape: Shape, channels: int, rng: SampleRandom) -> Array:
-        """Augment patches (T, pixels) by permuting pixels, with a single copy of the data."""
+        """Flip and turn images by permuting the pixels of their patches (T, pixels).
+
+        The data are copied only once, which is faster than assembling and cutting the images.
+        """
         size = channels * patches.dtype.itemsize
         kind = np.dtype(f"u{size}") if size in (1, 2, 4, 8) else np.dtype((np.void, size))
         pixels = np.ascontiguousarray(patches).view(kind).reshape(len(rng.ids), -1)
@@ -77,7 +80,7 @@ class Augmentation:
         return made.view(patches.dtype).reshape(patches.shape)
 
     def _resample_images(self, images: Array, rng: SampleRandom) -> Array:
-        """Crop, rotate and shift with a single interpolation."""
+        """Crop, rotate and shift images in a single interpolation."""
         count, height, width = images.shape[:3]
         zoom, angle = np.ones(count), None
         centre = np.tile([(height - 1) / 2, (width - 1) / 2], (count, 1))
@@ -123,7 +126,7 @@ def apply_symmetry(images: Array, number: int) -> Array:
 
 @lru_cache(8)
 def _symmetry_orders(cutting: PatchGrid, shape: Shape) -> list[Array]:
-    """Permutation of the pixels of an image, patch by patch, for each symmetry."""
+    """Pixel permutation of each symmetry, for an image stored patch by patch."""
     places = np.arange(shape[0] * shape[1]).reshape(1, *shape, 1)
     slot = np.argsort(cutting.cut(places, 0).ravel())
     possible = range(8 if shape[0] == shape[1] else 2)
@@ -134,9 +137,8 @@ def resample(images: Array, centre: Array, zoom: Array, angle: Array | None = No
     """Zoom, rotate and shift images with bilinear interpolation.
 
     images    (n, height, width, channels)
-
     centre    (n, 2) point of the input, in pixels, that becomes the centre of the output
-    zoom      (n,) input pixels for each output pixel
+    zoom      (n,) width of an output pixel in input pixels
     angle     (n,) rotation in radians, counter-clockwise (default: none)
     periodic  wrap around at the edges; otherwise mirror
     """
@@ -165,7 +167,10 @@ def resample(images: Array, centre: Array, zoom: Array, angle: Array | None = No
 
 
 def _neighbour_pixels(line: Array, size: int, periodic: bool, exact: Any) -> tuple[Array, Array, Array]:
-    """Indices of the two nearest pixels on a line, and the weight of the second pixel."""
+    """Pixel indices and weights for linear interpolation at positions on a line.
+
+    Returns the pixels below and above each position, and the weight of the pixel above.
+    """
     low = np.floor(line + 1e-5)  # integer positions need no interpolation
     part = np.maximum(line - low, 0).astype(exact)
     index = low.astype(np.int64)
@@ -180,7 +185,7 @@ def _blend(one: Array, other: Array, part: Array) -> Array:
 
 
 def _wrap_or_mirror(index: Array, size: int, periodic: bool) -> Array:
-    """Wrap or mirror indices outside the image to indices inside it."""
+    """Wrap or mirror pixel indices into the range from 0 to size - 1."""
     first = int(index.min(initial=0))
     place = np.arange(first, int(index.max(initial=0)) + 1) % (size if periodic or size == 1 else 2 * size)
     return np.where(place < size, place, 2 * size - 1 - place).take(index - first)

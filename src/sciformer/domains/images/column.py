@@ -1,4 +1,4 @@
-"""Image column of a table, with images of equal or of different shapes."""
+"""Image column of a table; the images may differ in shape."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...errors import UserError
 
 
 class ImageColumn:
-    """Images of a table: an array if all shapes are equal, otherwise `Lists` of pixels.
+    """Images of a table: an array if shapes are equal, otherwise `Lists` of pixels.
 
     shapes    (n, 2) height and width of each image
     channels  number of channels of all images
@@ -19,13 +19,14 @@ class ImageColumn:
 
     def __init__(self, table: Table) -> None:
         if "image" not in table:
-            raise UserError(f"the table has no column `image`; its columns are {', '.join(table)}")
+            raise UserError(f"the table has no column `image`, only {', '.join(table) or 'nothing'}")
         found = table["image"]
         self.one_shape = not isinstance(found, Lists)
         if not isinstance(found, Lists):
             if found.ndim not in (3, 4) or found.dtype.kind not in "biuf":
                 shapes = "(n, height, width) or (n, height, width, channels)"
-                raise UserError(f"column `image` must have numbers of shape {shapes}, not {found.dtype} {found.shape}")
+                given = f"{found.dtype} of shape {found.shape}"
+                raise UserError(f"column `image` must be a numeric array of shape {shapes}, not {given}")
             self.values = found[..., None] if found.ndim == 3 else found
             self.shapes = np.tile(np.array(self.values.shape[1:3], np.int64), (len(found), 1))
         else:
@@ -38,7 +39,7 @@ class ImageColumn:
         return len(self.shapes)
 
     def groups(self) -> Iterator[tuple[Array, Array]]:
-        """Row numbers and images (n, height, width, channels) of each image shape."""
+        """Yield row numbers and images (n, height, width, channels) for each shape."""
         if self.one_shape:
             yield np.arange(len(self)), self.values
             return
@@ -48,7 +49,7 @@ class ImageColumn:
 
 
 def group_equal_rows(shapes: Array) -> list[Array]:
-    """Row numbers of `shapes` (n, 2), grouped by equal rows."""
+    """Group the row numbers of `shapes` (n, 2) by equal shape."""
     if not len(shapes):
         return []
     _, group = np.unique(shapes, axis=0, return_inverse=True)

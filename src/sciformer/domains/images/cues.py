@@ -22,13 +22,18 @@ SECOND_CUE = "texture"  # column of the second cue; the first is the label
 
 
 class CueBias(NamedTuple):
-    """Numbers of predictions that follow each cue, over samples with conflicting cues."""
+    """Counts of predicted classes by cue, over samples with conflicting cues.
+
+    first     predictions equal to the class of the first cue
+    second    predictions equal to the class of the second cue
+    neither   all other predictions
+    """
 
     first: int
     second: int
     neither: int
     classes: dict[str, tuple[int, int]]
-    """For each class of the first cue: numbers of predictions that follow the first cue and the second cue."""
+    """Counts (first, second) for each class of the first cue."""
 
     @property
     def value(self) -> float:
@@ -42,9 +47,10 @@ class CueBias(NamedTuple):
 
 
 def cue_bias(predicted: ArrayLike, first: ArrayLike, second: ArrayLike) -> CueBias:
-    """Count the predictions that follow each cue, over samples with conflicting cues.
+    """Count the predicted classes by cue, over samples with conflicting cues.
 
-    All arguments are classes (n,): the predicted class and the class of each cue.
+    predicted       (n,) predicted classes
+    first, second   (n,) classes of the two cues
     """
     answer, one, other = (np.asarray(each).astype(str) for each in (predicted, first, second))
     if not answer.shape == one.shape == other.shape or answer.ndim != 1:

@@ -1,4 +1,4 @@
-"""Draw images in grey or colour, with weights as an overlay, or side by side."""
+"""Drawing of images in grey or colour, with an overlay of weights or side by side."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MISSING_COLOUR = (0.80, 0.86, 0.92)  # colour of NaN pixels
 
 
 def draw_image(axes: Axes, image: Array, shade: Array | None) -> None:
-    """Draw an image (H, W, channels) with an overlay of weights (H, W) in red."""
+    """Draw an image (H, W, channels) with an overlay of weights (H, W) in orange."""
     span = (-0.5, image.shape[1] - 0.5, image.shape[0] - 0.5, -0.5)
     axes.imshow(to_rgb(image, display_limits(image)), extent=span, interpolation="nearest")
     if shade is not None:

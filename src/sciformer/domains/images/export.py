@@ -23,7 +23,10 @@ STRETCH_MODULES = {
 
 
 class ImagePreprocessing(Preprocessing):
-    """`Patches.tokenize` and `normalise` in PyTorch, for images of one size."""
+    """Preprocessing of images of one size into normalised patches, in PyTorch.
+
+    The result is the same as with `Patches.tokenize` and `Patches.normalise`.
+    """
 
     source = "image"
     axes = ("height", "width")
@@ -41,7 +44,7 @@ class ImagePreprocessing(Preprocessing):
         self.register_buffer("deviation", torch.where(deviation > 0, deviation, 1))
 
     def example(self, samples: int, sizes: tuple[int, ...]) -> Tensor:
-        """Random images (samples, height, width, channels) with the training scale."""
+        """Random images (samples, height, width, channels) scaled like the training data."""
         noise = torch.randn(samples, *sizes, len(self.mean), generator=torch.Generator().manual_seed(sum(sizes)))
         return noise * self.deviation + self.mean
 

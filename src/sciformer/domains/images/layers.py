@@ -16,14 +16,14 @@ MIN_STEM_CHANNELS = 24  # smallest number of channels after a convolution
 
 
 class PatchEmbedding(nn.Module):
-    """x = W p + b for the pixels p of a patch (arXiv 2010.11929)."""
+    """Linear patch embedding x = W p + b of the pixels p (arXiv 2010.11929)."""
 
     def __init__(self, pixels: int, dim: int) -> None:
         super().__init__()
         self.linear = nn.Linear(pixels, dim)
 
     def forward(self, columns: Columns) -> Tensor:
-        """patch (..., N, pixels) -> (..., N, D)."""
+        """Embed patches (..., N, pixels) -> (..., N, D)."""
         return self.linear(columns["patch"])
 
 
@@ -31,7 +31,7 @@ class Pixels(nn.Module):
     """Identity embedding: the pixels of each patch."""
 
     def forward(self, columns: Columns) -> Tensor:
-        """patch (..., N, pixels) -> (..., N, pixels)."""
+        """Return the patches (..., N, pixels)."""
         return columns["patch"]
 
 
@@ -40,9 +40,9 @@ class Stem(nn.Module):
 
         x <- act(norm(conv(x))), repeated until one pixel is left of each patch, then x <- W x + b
 
-    The number of channels doubles with each convolution up to D / 2, and is at least `MIN_STEM_CHANNELS`. There are two
-    differences from the paper, so that padding and other samples of the batch have no influence: LayerNorm over
-    channels replaces BatchNorm, and activations outside an image are set to 0.
+    The number of channels doubles with each convolution up to D / 2, and is at least `MIN_STEM_CHANNELS`. Unlike in the
+    paper, LayerNorm over channels replaces BatchNorm, and activations outside an image are set to 0. So the result
+    depends neither on padding nor on other samples of the batch.
     """
 
     masked = True
@@ -67,7 +67,7 @@ class Stem(nn.Module):
         self.linear = nn.Linear(widths[-1], dim)
 
     def forward(self, columns: Columns, valid: Valid = None) -> Tensor:
-        """patch (B, N, pixels), or packed (T, pixels) -> (..., N, D)."""
+        """Embed patches (B, N, pixels) -> (B, N, D); packed: (T, pixels) -> (T, D)."""
         if isinstance(valid, Ragged):
             named = {name: valid.pad(columns[name]) for name in ("patch", "at", "cell") if name in columns}
             return valid.flatten(self(named, valid.valid))
@@ -88,7 +88,7 @@ class Stem(nn.Module):
 
 
 def assemble_patches(laid: Tensor, raster: tuple[int, int, int]) -> Tensor:
-    """Assemble patches (B, rows, columns, pixels) to images (B, channels, H, W)."""
+    """Assemble patches (B, rows, columns, pixels) into images (B, channels, H, W)."""
     b, rows, columns, _ = laid.shape
     height, width, channels = raster
     pieces = laid.view(b, rows, columns, height, width, channels).permute(0, 5, 1, 3, 2, 4)
@@ -96,7 +96,7 @@ def assemble_patches(laid: Tensor, raster: tuple[int, int, int]) -> Tensor:
 
 
 class PatchReadout(Readout):
-    """Predicted pixels p = W h + b, with mean squared error (arXiv 2111.06377)."""
+    """Pixel readout p = W h + b with mean squared error (arXiv 2111.06377)."""
 
     def __init__(self, pixels: int, dim: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Write a recipe for image files: pictures in folders, tables of pictures, arrays."""
+"""Guessed recipes for images: pictures in folders, tables of pictures, arrays."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from .tokens import Patches
 
 SIZES: guess.Sizes = {0: (64, 2, 4), 2000: (96, 4, 4), 20_000: (192, 6, 6)}
 EPOCHS, BATCHES = 30, {0: 4, 100: 16, 640: 64, 20_000: 128}
-MAX_SHOWN_COLUMNS = 20  # columns described one by one
+MAX_SHOWN_COLUMNS = 20  # columns listed in the notes
 MAX_SIDE = 224  # largest proposed side; larger images are resized to save time
 PATCH_SIDES = (1, 2, 4, 7, 8, 14, 16, 32)
-TARGET_TOKENS = 64  # aimed number of patches of an image
+TARGET_TOKENS = 64  # approximate number of patches of an image
 MAX_INTEGER_CLASSES = 20  # columns with more distinct integers are values
 IDENTIFIER_NAMES = ("id", "index", "number", "row", "object", "objid", "object_id", "dr7objid", "sourceid", "source_id")
 IMAGE_NAMES = ("image", "images", "img", "picture", "pictures", "pixels", "spins", "map", "x", "array")
@@ -47,7 +47,7 @@ AUTOENCODER_KEYS = (
 
 
 def guess_images(names: list[str], paths: list[Path], given: Given) -> Page:
-    """Recipe of a vision transformer for image files."""
+    """Guess a recipe of a vision transformer for image files."""
     parts = given.parts(names)
     section = given.section(ImageFiles, {"kind": "images"}, **guess.part_fields(parts), labels_per_class=None)
     opened, skips = guess.open_readable(section)
@@ -90,7 +90,7 @@ def guess_images(names: list[str], paths: list[Path], given: Given) -> Page:
 
 
 def vision_keys(sides: tuple[int, int], count: int, unit: str, kind: str, parts: Collection[str] = ()) -> list[Found]:
-    """Recipe keys of tokens, model and training, for `count` images of one size."""
+    """Recipe keys of tokens, model and training, for images of one size."""
     patch = patch_side(*sides)
     tokens = math.prod(-(-length // patch) for length in sides)
     return [
@@ -137,14 +137,14 @@ def _too_many_classes(column: Array) -> bool:
 
 
 def _target_side(shapes: Array, varying: bool) -> int | None:
-    """Value of data.size if image sizes differ or images are large; otherwise None."""
+    """Proposed `data.size` if images are large or differ in size; otherwise None."""
     middle = int(np.median(shapes[:, :2].min(1)))
     large = varying or shapes[:, :2].max() > 2 * MAX_SIDE
     return min(MAX_SIDE, max(8, middle - middle % 8)) if large else None
 
 
 def patch_side(height: int, width: int) -> int:
-    """Patch side for about `TARGET_TOKENS` tokens; a divisor of the size if possible."""
+    """Patch side for about TARGET_TOKENS patches; a divisor of the size if possible."""
     sides = [side for side in PATCH_SIDES if side <= min(height, width)]
     divides = [side for side in sides if height % side == width % side == 0]
 
@@ -165,7 +165,7 @@ def is_image_source(name: str) -> bool:
 
 
 def guess_patches(names: list[str], paths: list[Path], given: Given) -> Page:
-    """Recipe of a vision transformer for NumPy arrays."""
+    """Guess a recipe of a vision transformer for arrays of images."""
     parts = given.parts(names)
     section = given.section(Arrays, {"kind": "arrays"}, **guess.part_fields(parts))
     table: dict[str, Any] = dict(section.read(section.files).load(0))
@@ -206,12 +206,12 @@ def _image_column(table: dict[str, Any], found: dict[str, str]) -> str:
     if not shaped:
         listed = ", ".join(f"`{name}` {text}" for name, text in found.items())
         shapes = "(n, height, width) or (n, height, width, channels)"
-        raise UserError(f"no column has images {shapes}; the columns are {listed}")
+        raise UserError(f"no column has images of shape {shapes}; the columns are {listed}")
     return next((name for name in IMAGE_NAMES if name in shaped), max(shaped, key=lambda name: table[name][:1].size))
 
 
 def _group_column(flat: dict[str, Array], count: int) -> str:
-    """Name of a column that groups samples: integers or names that repeat."""
+    """Name of a grouping column (repeated integers or names), or an empty string."""
     possible = (name for name in GROUP_NAMES if name in flat and flat[name].dtype.kind in "iuU")
     return next((name for name in possible if 10 <= len(np.unique(flat[name])) <= count // 2), "")
 

@@ -1,4 +1,4 @@
-"""Stretch and normalisation of patch values, their statistics, and the inverse."""
+"""Stretch and normalisation of pixel values, their statistics, and the inverse."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PIXELS_AT_ONCE = 1 << 22  # number of pixels summed at a time
 
 
 def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
-    """Learn the image shape, and mean and standard deviation of each channel."""
+    """Learn the largest image shape, and mean and standard deviation of each channel."""
     moments: ChannelMoments | None = None
     shapes: set[tuple[int, int]] = set()
     varies, before = False, 0
@@ -111,10 +111,10 @@ def scale_by_channel(section: Patches, values: Array) -> Array:
 
 
 def image_levels(section: Patches, stream: Stream, values: Array) -> tuple[Array, Array, Array]:
-    """Mean, standard deviation and mask of the image of each patch.
+    """Mean and standard deviation of the image of each patch, and mask of its pixels.
 
-    Mean and standard deviation (T, 1, 1) are over the visible pixels of the image. The mask (T, pixels of a channel, 1)
-    is True for pixels inside the image.
+    Mean and standard deviation (T, 1, 1) are over the visible pixels of the image to which the patch belongs. The mask
+    (T, pixels of a channel, 1) is True for pixels inside the image, False for padding.
     """
     columns = stream.columns
     cell = columns.get("cell", columns["at"])
@@ -172,7 +172,7 @@ STRETCHES = {
 
 
 def stretch_values(values: Array, how: str, soft: float = 1.0) -> Array:
-    """Compress large values by a stretch of `STRETCHES`; signs are kept."""
+    """Compress large pixel values by asinh, log or sqrt; signs are kept."""
     if how == "none":
         return values
     return np.asarray(STRETCHES[how].forward(values.astype(np.result_type(values, np.float32)), soft))

@@ -164,7 +164,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def mixes_tokens(self) -> bool:
-        """Whether the embedding is a convolution that mixes neighbouring patches."""
+        """Whether the embedding is a convolution across neighbouring patches."""
         return self.embed == "convolution"
 
     @property
@@ -236,11 +236,11 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def _fill(self) -> Array:
-        """Padding value of each channel: 0 after normalisation."""
+        """Padding value of each channel; normalisation maps it to 0."""
         return unstretch_values(np.asarray(self.state.get("mean", 0.0)), self.stretch, self.softening)
 
     def image(self, patches: Array, size: tuple[int, int] | None = None) -> Array:
-        """Assemble patches (..., N, pixels) to images (..., height, width, channels)."""
+        """Assemble patches (..., N, pixels) into images (..., height, width, channels)."""
         size, many = size or self.shape[:2], patches.shape[:-2]
         flat = patches.reshape(prod(many), *patches.shape[-2:])
         return self.cutting.assemble(flat, size).reshape(*many, *size, self.shape[2])
@@ -252,7 +252,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return np.broadcast_to(self.shape[:2], (len(stream), 2))
 
     def pictures(self, stream: Stream) -> list[tuple[Array, Array]]:
-        """Images (n, height, width, channels) of each image size, after their row numbers."""
+        """List row numbers and images (n, height, width, channels) for each image size."""
         sizes, found = self._sizes(stream), []
         for rows in group_equal_rows(sizes):
             height, width = sizes[rows[0]]
@@ -279,9 +279,10 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return stream.with_columns(patch=patches)
 
     def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
-        """Mix images x of `stream` and y of `other`: share x + (1 - share) y."""
+        """Mixup of images x of `stream` and y of `other`: share x + (1 - share) y."""
         if not np.array_equal(stream.columns["at"], other.columns["at"]) or "cell" in stream.columns:
-            raise UserError("mixup needs images of one shape, but these have several", hint="Set data.size.")
+            hint = "Set data.size to resize all images."
+            raise UserError("mixup needs images of equal shape, but these images differ in shape", hint=hint)
         each = np.repeat(share, stream.lengths)[:, None].astype(np.float32)
         return stream.with_columns(patch=each * stream.columns["patch"] + (1 - each) * other.columns["patch"])
 
@@ -417,5 +418,5 @@ def _cells(stream: Stream) -> Array:
 
 
 def _tokens(starts: Array, length: int) -> Array:
-    """Indices of all tokens of some samples: `length` tokens after each of `starts`."""
+    """Token indices of samples with `length` tokens each, beginning at `starts`."""
     return np.asarray((starts[:, None] + np.arange(length)).reshape(-1))

@@ -1,4 +1,4 @@
-"""Jets: particles from a quark, a gluon or the decay of a heavy particle."""
+"""Jets: sprays of particles from a quark, a gluon or a heavy particle."""
 
 from ...recipe.field import Field
 

@@ -25,7 +25,7 @@ MAX_SHOWN_REJECTIONS = 2  # rejections in the summary line of an evaluation
 
 
 class Discriminate(Classify):
-    """Classification with background rejection as a score; same loss as `classify`."""
+    """Classification with background rejection as a metric; same loss as `classify`."""
 
     neutral_keys: ClassVar[tuple[str, ...]] = (*Classify.neutral_keys, "spectrum")
 
@@ -36,8 +36,8 @@ class Discriminate(Classify):
     """Signal efficiencies at which the rejection is measured: {NAME: 0.99} or {NAME: [0.3, 0.5]} (default: 0.5; with
     two classes 0.3 and 0.5)."""
     spectrum: str = ""
-    """Column of samples, such as the jet mass, whose background spectrum the report shows before and after cuts
-    (default: none)."""
+    """Column of samples, such as the jet mass; the report shows its background spectrum before and after cuts (default:
+    none)."""
 
     @property
     def required_columns(self) -> tuple[str, ...]:
@@ -78,13 +78,13 @@ class Discriminate(Classify):
                     raise UserError(message, hint="Write 50 % as 0.5.", key="objective.efficiencies")
 
     def kept(self, name: str) -> list[float]:
-        """Signal efficiencies at which the rejection of a class is computed."""
+        """Signal efficiencies for the rejections of a class."""
         shares = self.efficiencies.get(name, [0.3, 0.5] if len(self.classes) == 2 else 0.5)
         return shares if isinstance(shares, list) else [shares]
 
     @property
     def signals(self) -> list[str]:
-        """Signal classes: all except the background; empty without a background."""
+        """Signal classes: all except the background; empty if no background is set."""
         return [name for name in self.classes if name != self.background] if self.background else []
 
     @property
@@ -92,7 +92,7 @@ class Discriminate(Classify):
         return super().measured + [title for title, *_ in self._working_points()]
 
     def _working_points(self) -> list[tuple[str, str, float]]:
-        """List of (name of the score, class, signal efficiency)."""
+        """Rejection metrics: (name of the metric, signal class, signal efficiency)."""
         found = []
         for name in self.signals:
             after = f"_{name}" if len(self.classes) > 2 else ""
@@ -100,7 +100,7 @@ class Discriminate(Classify):
         return found
 
     def _rejections(self, outputs: Mapping[str, Array]) -> dict[str, tuple[str, float, Rejection]]:
-        """Class, requested efficiency and rejection of each score, by name."""
+        """Signal class, requested efficiency and rejection, by name of the metric."""
         pair, place = (outputs["probabilities"], outputs["label"]), self.classes.index
         return {
             title: (name, share, rejection(*pair, place(name), place(self.background), share))
@@ -108,14 +108,14 @@ class Discriminate(Classify):
         }
 
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
-        """Metrics and rejections; lower bounds are marked as `AtLeast`."""
+        """Metrics of a classifier, and rejections; lower bounds are `AtLeast`."""
         found = self._rejections(outputs)
         return super().score(outputs) | {
             title: AtLeast(one.value) if one.bound else one.value for title, (_, _, one) in found.items()
         }
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
-        """Classes, and a table of rejection, cut and sculpting by class and efficiency."""
+        """Tables of the classes and of the rejections, by class and efficiency."""
         rows: Rows = []
         spectrum = None if samples is None else samples.get(self.spectrum)
         for name, share, one in self._rejections(outputs).values():
@@ -132,7 +132,10 @@ class Discriminate(Classify):
         return {**tables, f"Rejection of {self.background}": rows} if rows else tables
 
     def sculpted(self, outputs: Mapping[str, Array], column: Array, name: str, least: float) -> Sculpting:
-        """Change of the background spectrum of a column by the cut ln(p_S / p_B) >= `least`."""
+        """Sculpting of the background spectrum of a column by a cut.
+
+        The cut selects samples with ln(p_S / p_B) >= `least`, for the signal class `name`.
+        """
         background = self.classes.index(self.background)
         mine = (outputs["label"] == background) & np.isfinite(column)
         score = log_odds(outputs["probabilities"][mine], self.classes.index(name), background)
@@ -144,7 +147,7 @@ class Discriminate(Classify):
         return not _is_rejection(name) and super().lower_is_better(name)
 
     def headline(self, names: Iterable[str]) -> list[str]:
-        """Scores of the summary line, without rejections if there are more than two."""
+        """Metrics of the summary line, without rejections if there are more than two."""
         shown = super().headline(names)
         hidden = [name for name in shown if _is_rejection(name)]
         return shown if len(hidden) <= MAX_SHOWN_REJECTIONS else [name for name in shown if name not in hidden]
@@ -160,7 +163,7 @@ class Discriminate(Classify):
         return super().figures(outputs, samples) | rejection_figures(self, outputs, samples)
 
     def summarises_by_median(self, name: str) -> bool:
-        """Whether a score is a rejection, which varies strongly between seeds."""
+        """Whether a metric is a rejection: rejections vary strongly between seeds."""
         return _is_rejection(name)
 
     def summary_note(self, names: Iterable[str]) -> str:

@@ -37,7 +37,7 @@ def format_momentum(value: float, unit: str) -> str:
 
 @dataclass
 class Kinematics:
-    """Momenta of particles and of their jets, the input of kinematic features."""
+    """Momenta of particles and of their jets, as input of the kinematic features."""
 
     vector: Array  # (T, 4) px, py, pz, E
     plane: Array  # (T, 2) deta and dphi
@@ -64,12 +64,13 @@ KINEMATIC_FEATURES: dict[str, Callable[[Kinematics], Array]] = {
 
 
 class Feature(BaseModel):
-    """One feature of a particle: clip((x - centre) scale)."""
+    """Feature of a particle, standardised as clip((x - centre) scale)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name: str
-    """Name: log_pt, log_energy, log_pt_rel, log_energy_rel, delta_r, deta or dphi, or any name for a column."""
+    """Kinematic feature (log_pt, log_energy, log_pt_rel, log_energy_rel, delta_r, deta or dphi), or the name of a
+    column."""
     column: str = ""
     """Column of the data (default: the name of the feature)."""
     formula: str = ""
@@ -100,7 +101,10 @@ class Feature(BaseModel):
         return tuple(Formula(self.formula).names) if self.formula else (self.column or self.name,)
 
     def looks_around(self, shared: Collection[str]) -> bool:
-        """Whether the feature uses other particles: a reduction, index or `shared` column."""
+        """Whether the feature depends on other particles of the jet.
+
+        It does if its formula has a reduction or an index, or uses one of the columns `shared`.
+        """
         if set(self.needs) & set(shared):
             return True
         parts = list(ast.walk(parsed(self.formula))) if self.formula else []
@@ -129,7 +133,7 @@ FEATURE_SETS: dict[str, list[Feature]] = {
 def standardise_features(values: Array, features: Sequence[Feature], learned: Mapping[str, Any]) -> Array:
     """Standardise features (T, F) in place: clip((x - centre) scale).
 
-    learned    centres and scales fitted to the training data, for features whose own are null
+    learned    centres and scales fitted to the training data, for features with null centre and scale
     """
     for place, feature in enumerate(features):
         column = values[:, place]
@@ -146,7 +150,7 @@ def standardise_features(values: Array, features: Sequence[Feature], learned: Ma
 
 
 def stack_columns(columns: Sequence[Array], count: int | None = None) -> Array:
-    """Stack columns (T,) to one float32 array (T, K)."""
+    """Stack columns (T,) into a float32 array (T, K)."""
     count = len(columns[0]) if count is None else count
     made = np.empty((count, len(columns)), np.float32)
     for start in range(0, count, ROWS_AT_ONCE):
@@ -157,7 +161,7 @@ def stack_columns(columns: Sequence[Array], count: int | None = None) -> Array:
 
 
 def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
-    """Sum of particles (T, 4) per jet: pT, eta, phi, E (B, 4); zeros if empty."""
+    """Jet momenta pT, eta, phi, E (B, 4): sums of particles (T, 4); 0 for empty jets."""
     sums = np.zeros((len(lengths), 4))
     starts, some = lengths.cumsum() - lengths, lengths > 0
     if some.any():
@@ -171,8 +175,8 @@ def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
 def relative_kinematics(vector: Array, jet: Array) -> Array:
     """ln(pT / jet pT), deta and dphi (T, 3) of particles (T, 4).
 
-    `jet` (T, 4) holds pT, eta, phi and E of the jet of each particle. deta has the sign of the jet's eta, as
-    in JetClass: a positive deta is farther forward than the jet.
+    `jet` (T, 4) holds pT, eta, phi and E of the jet of each particle. As in JetClass, deta is multiplied by the sign of
+    the jet's eta, so that particles with a positive deta are farther forward than the jet.
     """
     px, py, pz = vector.T[:3].astype(np.float64)
     pt = np.hypot(px, py)
@@ -184,7 +188,10 @@ def relative_kinematics(vector: Array, jet: Array) -> Array:
 
 
 def turn_particle(vector: Array, jet: Array, deta: float, dphi: float) -> Array:
-    """Rotate a particle (4,) to new angles from its jet (4,); pT and mass are kept."""
+    """Move a particle (4,) to (deta, dphi) from the jet axis; pT and mass are kept.
+
+    `jet` (4,) holds pT, eta, phi and E.
+    """
     px, py, pz, energy = vector.astype(np.float64)
     pt, mass2 = np.hypot(px, py), energy**2 - px**2 - py**2 - pz**2
     eta, phi = jet[1] + deta * (-1 if jet[1] < 0 else 1), jet[2] + dphi

@@ -1,4 +1,4 @@
-"""Layers for particle tokens: embeddings, pair bias of attention, and readout."""
+"""Layers for particle tokens: embeddings, pair bias of the attention, and readout."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ MIN_DIVISOR = 1e-20
 
 
 def particle_kinematics(vector: Tensor) -> Tensor:
-    """pT, m^2, mT, rapidity and phi of particles (..., 4), for `pair_features`.
+    """pT, m^2, mT, rapidity and phi of particles, for `pair_features`.
 
-    Input: px, py, pz, E. Output: (..., 7); rapidity and phi take two numbers each.
+    vector   (..., 4) px, py, pz and E
+    returns  (..., 7), with two numbers each for rapidity and phi
 
     Small differences of angles, and of E and |p|, would be lost in single precision. So all values are computed in
-    double precision, and rapidity and phi are returned as two numbers each: the rounded value and its rounding error.
+    double precision, and rapidity and phi are returned as the rounded value and its rounding error.
     """
     exact = vector if vector.device.type == "mps" else vector.double()
     work = torch.promote_types(vector.dtype, torch.float32)
@@ -58,7 +59,7 @@ def _azimuth(px: Tensor, py: Tensor) -> Tensor:
 def pair_features(i: Tensor, j: Tensor, names: Sequence[str] = PAIR_FEATURES) -> Tensor:
     """Pair features (..., F) of particles i and j (arXiv 2202.03772).
 
-    From the `particle_kinematics` (..., 7) of both:
+    i, j   (..., 7) `particle_kinematics` of the two particles
 
         Delta  = sqrt(y_ij^2 + phi_ij^2)                     ln_delta        y_ij = y_i - y_j, y the rapidity
         k_T    = min(pT_i, pT_j) Delta                       ln_kt
@@ -100,14 +101,14 @@ def _padding_mask(real: Tensor | None) -> Tensor | None:
 
 
 def _may_branch_on_values(real: Tensor) -> bool:
-    """Whether control flow may depend on values: on a CPU, and not during compilation."""
+    """Whether control flow may depend on values: on the CPU, outside compilation."""
     return real.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 class ParticlePairs(nn.Module):
-    """Attention bias MLP(pair_features(i, j)) between two particles.
+    """Attention bias from pair features: MLP(pair_features(i, j)).
 
-    Pairs with a hidden particle have zero bias and do not enter the batch norms.
+    The bias of a pair with a hidden particle is 0, and the pair does not enter the batch norms.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class ParticlePairs(nn.Module):
         self.embedding = PairEmbedding(len(self.names), (*widths, heads), last, bias)
 
     def forward(self, columns: Columns, valid: Valid = None) -> Tensor | PairBias:
-        """Bias (B, H, N, N) of padded particles, or a PairBias of packed particles."""
+        """Bias (B, H, N, N) of padded particles; a `PairBias` for packed particles."""
         vector, hidden = columns["vector"], columns.get("hidden")
         with torch.no_grad(), torch.autocast(vector.device.type, enabled=False):
             known, here = None if hidden is None else ~hidden.bool(), particle_kinematics(vector)
@@ -141,7 +142,7 @@ class ParticlePairs(nn.Module):
         return PairBias(self._values(here[i], here[j], _padding_mask(real)), triangle.starts, ragged)
 
     def _values(self, i: Tensor, j: Tensor, real: Tensor | None) -> Tensor:
-        """Bias (..., H), zero for padding pairs."""
+        """Bias (..., H) of pairs; 0 if `real` is False."""
         if real is not None and _may_branch_on_values(real):  # skip padding pairs
             found = self._values(i[real], j[real], None)
             return found.new_zeros(*real.shape, found.shape[-1]).masked_scatter(real[..., None], found)
@@ -170,7 +171,7 @@ class ParticleEmbedding(nn.Module):
             nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
 
     def forward(self, columns: Columns, valid: Valid = None) -> Tensor:
-        """features (..., N, F) -> (..., N, D)."""
+        """Embed features (..., N, F) -> (..., N, D)."""
         real = _padding_mask(valid.inside if isinstance(valid, Ragged) else valid)
         if "hidden" in columns:
             known = ~columns["hidden"].bool()
@@ -182,14 +183,14 @@ class ParticleEmbedding(nn.Module):
 
 
 class LinearEmbedding(nn.Module):
-    """x = W u + b, or the features u unchanged if `dim` is None."""
+    """Linear embedding x = W u + b of features u; x = u if `dim` is None."""
 
     def __init__(self, features: int, dim: int | None) -> None:
         super().__init__()
         self.linear = nn.Identity() if dim is None else nn.Linear(features, dim)
 
     def forward(self, columns: Columns) -> Tensor:
-        """features (..., N, F) -> (..., N, D)."""
+        """Embed features (..., N, F) -> (..., N, D)."""
         return self.linear(columns["features"])
 
 
@@ -202,16 +203,17 @@ class RankEmbedding(nn.Module):
         nn.init.normal_(self.table.weight, std=0.02)
 
     def forward(self, columns: Columns) -> Tensor:
-        """rank (..., N) -> (..., N, D)."""
+        """Embed ranks (..., N) -> (..., N, D)."""
         return self.table(columns["rank"].clamp(0, self.table.num_embeddings - 1))
 
 
 class ParticleReadout(Readout):
     """Readout of momentum and type of hidden particles.
 
-    p(v, t | h) = prod_k N(v_k; mean_k, std_k) softmax_t(W h + b)
+        p(v, t | h) = prod_k N(v_k; mean_k, std_k) softmax_t(W h + b)
 
-    v  ln(pT / jet pT), deta and dphi, standardised (`hidden_targets`)
+    with the particle type t and v = (ln(pT / jet pT), deta, dphi), standardised by `hidden_targets`. Means and standard
+    deviations are linear in h, with a softplus for the standard deviations.
     """
 
     FLOOR = 0.02  # minimum standard deviation

@@ -1,4 +1,4 @@
-"""LorentzNet: a trunk on four-vectors, invariant under boosts and rotations."""
+"""LorentzNet: network on four-vectors, invariant under boosts and rotations."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ...nn.watch import Watch
 
 
 def minkowski_product(a: Tensor, b: Tensor) -> Tensor:
-    """Product <a, b> = a_0 b_0 - a_1 b_1 - a_2 b_2 - a_3 b_3 of four-vectors."""
+    """Minkowski product a_0 b_0 - a_1 b_1 - a_2 b_2 - a_3 b_3 of four-vectors."""
     both = a * b
     return 2 * both[..., 0] - both.sum(-1)
 
 
 def signed_log(x: Tensor) -> Tensor:
-    """sign(x) ln(1 + |x|): compress values over many orders of magnitude."""
+    """Signed logarithm sign(x) ln(1 + |x|), for values of many orders of magnitude."""
     return x.sign() * x.abs().log1p()
 
 
@@ -32,7 +32,7 @@ class TokenPairs:
     """Ordered pairs (i, j), i != j, of the tokens of each sample.
 
     Packed samples, and all samples on a CPU, use a list of P pairs, sample after sample. Padded samples on a GPU use
-    the full square (B, N, N), since shapes may not depend on values there.
+    all P = B N^2 pairs of positions, because shapes may not depend on values there.
 
     real    (P, 1) mask of valid pairs; None if all are valid
     count   (T, 1) number of pairs (i, j) of each token i, at least 1
@@ -58,7 +58,10 @@ class TokenPairs:
         self.count = layout.unpad(there.sum(-1)).clamp(min=1)[:, None]
 
     def _list(self, ragged: Ragged) -> None:
-        """List all n x n pairs of each sample, with a length known without a device sync."""
+        """List all n^2 pairs of each sample of n tokens.
+
+        The length of the list is known without a device sync; pairs i = j and the tail of the list are padding.
+        """
         ends = ragged.lengths.square().cumsum(0)
         place = torch.arange(2 * ragged.pairs, device=ends.device)
         sample = torch.searchsorted(ends, place, right=True)
@@ -75,7 +78,7 @@ class TokenPairs:
         self.count = others.clamp(min=1)[:, None]
 
     def pair_values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """Gather token values of i and j (P, ...); padding pairs get arbitrary values."""
+        """Values (P, ...) of both tokens of each pair; arbitrary for padding pairs."""
         if self.packed:
             return take(first, self.left), take(second, self.right)
         batch, n = self.layout.rows.shape
@@ -83,7 +86,7 @@ class TokenPairs:
         return left.expand(batch, n, n, -1).flatten(0, 2), right.expand(batch, n, n, -1).flatten(0, 2)
 
     def gathered(self, values: Tensor) -> Tensor:
-        """Sum pair values (P, ...) over j to (T, ...); padding pairs must have zeros."""
+        """Sum pair values (P, ...) over j -> (T, ...); padding pairs must have zeros."""
         if self.packed:
             return values.new_zeros(self.layout.total, *values.shape[1:]).index_add(0, self.left, values)
         batch, n = self.layout.rows.shape
@@ -94,11 +97,14 @@ class TokenPairs:
         return values if self.real is None else values * self.real
 
     def moments(self, a: Tensor, b: Tensor, seen: Tensor, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean (D,), variance (D,) and number of z_ij = a_i + b_j + frame seen_ij.
+        """Mean (D,) and variance (D,) of z_ij = a_i + b_j + frame seen_ij, and pair count.
 
-        The moments are over all pairs, without storing z. a and b are (T, D), seen (P, C) is symmetric in i and j,
-        frame is (D, C). Products become sums over tokens, from centred terms:
-        sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i.
+        a, b    (T, D)
+        seen    (P, C), symmetric in i and j
+        frame   (D, C)
+
+        The moments are computed without storing z for all pairs, from sums over tokens:
+        sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i. All terms are centred first.
         """
         layout = self.layout
         there = layout.rows.new_ones(layout.rows.shape) if layout.valid is None else layout.valid
@@ -121,7 +127,7 @@ class TokenPairs:
 
 
 def _centred(side: Tensor, times: Tensor, valid: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
-    """Subtract the mean over pairs from `side` (B, N, D); also return the mean (D,)."""
+    """Subtract the mean over all pairs from `side` (B, N, D); also return the mean."""
     mean = (times * side).sum((0, 1)) / some
     return (side - mean) * valid, mean
 
@@ -129,10 +135,12 @@ def _centred(side: Tensor, times: Tensor, valid: Tensor, some: Tensor) -> tuple[
 class LorentzBlock(nn.Module):
     """Lorentz equivariant message passing block (arXiv 2201.08187).
 
-    h_i <- h_i + f(h_i, sum_j g_ij m_ij, s_i),   x_i <- x_i + c mean_j (x_i - x_j) u(g_ij m_ij).
+        h_i <- h_i + f(h_i, sum_j g_ij m_ij, s_i)
+        x_i <- x_i + c mean_j (x_i - x_j) u(g_ij m_ij)
 
-    m_ij = e(h_i, h_j, |x_i - x_j|^2, <x_i, x_j>) and g_ij = sigmoid(w m_ij). e, f and u are small MLPs; products of
-    four-vectors x pass through `signed_log`; s are the input scalars of the tokens. The last block does not update x.
+    with m_ij = e(h_i, h_j, |x_i - x_j|^2, <x_i, x_j>) and g_ij = sigmoid(w m_ij). h are the hidden states, x the
+    four-vectors and s the input scalars of the tokens; e, f and u are small MLPs. Products of four-vectors pass through
+    `signed_log`. The last block does not update x.
     """
 
     def __init__(self, dim: int, scalars: int, moves: bool = True, step: float = 5e-3) -> None:
@@ -175,8 +183,8 @@ class LorentzBlock(nn.Module):
 class LorentzNet(FlatTrunk):
     """LorentzNet (arXiv 2201.08187): `depth` blocks over all pairs of tokens.
 
-    `at` holds the four-vectors (E, p_x, p_y, p_z). The inputs are scalars of the tokens and the squared mass of each
-    four-vector. If the scalars are Lorentz invariant, so is the output.
+    The coordinates `at` of the tokens are four-vectors (E, p_x, p_y, p_z). The inputs are scalars of the tokens and the
+    squared mass of each four-vector. The output is Lorentz invariant if the scalars are.
     """
 
     def __init__(self, inputs: int, dim: int = 72, depth: int = 6) -> None:
@@ -204,7 +212,7 @@ class LorentzNet(FlatTrunk):
 
 
 class LorentzNetOptions(DepthOptions):
-    """`trunk: lorentz_net`: Lorentz invariant network on pairs of four-vectors."""
+    """Trunk `lorentz_net`: Lorentz invariant network on pairs of four-vectors."""
 
     keeps_width: ClassVar[bool] = False
 

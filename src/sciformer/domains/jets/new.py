@@ -1,4 +1,4 @@
-"""`sciformer new jets`: guess particle columns, classes and weights in files."""
+"""Guessed recipes for jets: columns of particles, classes and weights in files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,15 @@ FEATURE_REASONS = {
 
 
 class FoundJets(NamedTuple):
-    """Sampled rows, number of jets, layout, columns, and notes on unreadable files."""
+    """Content of files of jets, as found by `inspect_files`.
+
+    table      sampled rows
+    samples    number of jets
+    form       layout of the files
+    particles  columns of particles
+    bad        notes on unreadable files
+    columns    names of all columns
+    """
 
     table: Table
     samples: int
@@ -196,8 +204,8 @@ def _token_keys(seen: FoundJets) -> list[Found]:
 def inspect_files(paths: Sequence[Path], keys: EventFiles | None = None, asked: Sequence[str] = ()) -> FoundJets:
     """Find the columns of the first readable file, and sample rows of several files.
 
-    keys    given keys of the section `data`
-    asked   columns of jets that the user asks for
+    keys    section `data` with the keys set by the user
+    asked   further columns of jets to read
     """
     keys = keys or EventFiles(kind="events")
     try:
@@ -246,7 +254,7 @@ def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array 
 
 
 def _file_layout(path: Path, keys: EventFiles) -> Layout:
-    """Layout of a file: its tree, names for the entries of arrays, and jets of events."""
+    """Layout of a file: tree, names for the last axis of arrays, jets of events."""
     given = Layout(keys.tree, keys.mask, keys.axes, keys.label)
     given = replace(given, tree=_find_tree(path, given))
     file = opened(path, given)
@@ -274,7 +282,7 @@ def _find_tree(path: Path, given: Layout) -> str:
 
 
 def _guess_axes(file: TableFile) -> dict[str, list[str]]:
-    """Guess names for the last axis of an array (n, particles, 4) from its values."""
+    """Names for the last axis of an array (n, particles, 4), guessed from its values."""
     for stem in {name[:-2] for name in file.columns if name.endswith("_0")}:
         names = [f"{stem}_{number}" for number in range(4)]
         if not all(file.columns.get(name) == "list" for name in names) or f"{stem}_4" in file.columns:
@@ -294,7 +302,7 @@ def _guess_axes(file: TableFile) -> dict[str, list[str]]:
 
 
 class Question(NamedTuple):
-    """Guessed objective: keys, notes, files by part, columns of the class."""
+    """Guessed objective: keys, notes, files by part, columns of classes or targets."""
 
     found: list[Found]
     notes: list[str]
@@ -306,7 +314,10 @@ class Question(NamedTuple):
 def _find_question(
     table: Table, names: list[str], parts: dict[str, list[str]], keys: EventFiles, given: Given
 ) -> Question:
-    """Choose the objective: classes, else given targets, else hidden particles."""
+    """Choose the objective: classification, regression, or masked particles.
+
+    Classification needs classes in the files, regression needs targets from the user.
+    """
 
     def classify() -> Question | str:
         return _find_classes(table, names, parts, keys)
@@ -420,7 +431,13 @@ ColumnKinds = Mapping[str, str]  # kind of each column: `list` or `value`
 
 
 class ParticleColumns(NamedTuple):
-    """Columns of particles: momenta (`parts`), and all columns by suffix (`own`)."""
+    """Columns of a set of particles.
+
+    name    description of the set
+    parts   columns of the momenta, by component
+    own     all columns of the set, by the name without the common prefix
+    notes   notes on other sets in the files
+    """
 
     name: str
     parts: dict[str, str]
@@ -443,13 +460,14 @@ def find_particles(kinds: ColumnKinds, members: str = "") -> ParticleColumns:
     whole = {stem: parts for stem, parts in group_momenta(lists).items() if is_four_vector(parts)}
     if members not in whole and not any(map(_rank_prefix, whole)):
         lists = [name for parts in whole.values() for name in parts.values()] or lists
-        seen = f"no lists among {', '.join(list(kinds)[:12])}"
+        seen = f"no column has lists; the columns are {', '.join(list(kinds)[:12])}"
         if lists:
-            seen = f"only {'other objects: ' if whole else ''}{', '.join(lists[:12])}{', ...' * (len(lists) > 12)}"
+            begins = "the momenta belong to other objects" if whole else "the columns with lists are"
+            seen = f"{begins}: {', '.join(lists[:12])}{', ...' * (len(lists) > 12)}"
         needed = "px, py, pz or pt, eta, phi; and energy or mass, if known"
         raise UserError(
-            f"the files have no lists of particle momenta ({needed}); there are {seen}",
-            hint="Compute these columns in data.new of a recipe; its keys: sciformer recipes jets/part",
+            f"the files have no lists of particle momenta ({needed}); {seen}",
+            hint="Define these columns in data.new; `sciformer recipes jets/part` shows this key.",
         )
     stem = members if members and members in whole else max(whole, key=_rank_prefix)
     own = {name[len(stem) :].lower(): name for name in lists if name.startswith(stem)}
@@ -475,7 +493,10 @@ def group_momenta(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def is_four_vector(parts: ColumnKinds) -> bool:
-    """Whether the components form a four-vector; without energy and mass, the mass is 0."""
+    """Whether components of a momentum form a four-vector.
+
+    Without energy and mass, the mass is 0.
+    """
     return {"px", "py", "pz"} <= set(parts) or {"pt", "eta", "phi"} <= set(parts)
 
 
@@ -518,7 +539,7 @@ def find_objects(kinds: ColumnKinds) -> list[Objects]:
 
 
 def feature_formulas(layout: ParticleColumns, table: Table) -> tuple[str, dict[str, str]]:
-    """Largest feature set that the columns allow, and formulas for missing columns."""
+    """Largest possible feature set, and formulas for its missing columns."""
     new = momentum_formulas(layout.parts)
     kinds, tracks = _type_formulas(layout.own, table), _track_formulas(table, layout.own)
     if kinds is None:
@@ -527,7 +548,7 @@ def feature_formulas(layout: ParticleColumns, table: Table) -> tuple[str, dict[s
 
 
 def momentum_formulas(parts: ColumnKinds) -> dict[str, str]:
-    """Formulas for the columns of VECTOR_COLUMNS that are missing in the files."""
+    """Formulas for missing columns of the particle momenta (px, py, pz, energy)."""
     if {"px", "py", "pz"} <= set(parts):
         wanted = [parts[key] for key in ("px", "py", "pz")]
         squared = " + ".join(f"{part}**2" for part in wanted)
@@ -587,7 +608,7 @@ def _track_formulas(table: Table, own: ColumnKinds) -> dict[str, str] | None:
 
 
 def event_columns(kinds: ColumnKinds) -> list[str]:
-    """Columns of jets that can serve as classes, weights or observers."""
+    """Columns of jets for classes, weights or observers, by their names."""
 
     def wanted(name: str) -> bool:
         known = _plain_name(name) in LABEL_NAMES or name.startswith(CLASS_FLAG_PREFIXES) or _is_weight_name(name)
@@ -607,7 +628,7 @@ def _flags(table: Table) -> dict[str, Array]:
 
 
 def find_class_flags(table: Table) -> dict[str, str]:
-    """Columns of 0 and 1, one per class (1 for jets of the class); empty if there are none."""
+    """Columns of class flags, by class: 1 for jets of the class, otherwise 0."""
     flat = _flags(table)
     for start in CLASS_FLAG_PREFIXES:
         names = [name for name in flat if re.match(rf"{start}\w", name)]
@@ -666,7 +687,7 @@ def find_observers(table: Table, but: Iterable[str]) -> list[str]:
 
 
 def tag_by_class(names: Sequence[str]) -> list[str]:
-    """Tag files as CLASS:NAME by their names; empty for fewer than two classes."""
+    """Tag files with classes from their names (CLASS:NAME); empty for a single class."""
     stems = {name: re.sub(r"[_.-]?\d+$", "", Path(name).name.partition(".")[0]) for name in names}
     told = all(re.fullmatch(r"[A-Za-z]\w*", stem) for stem in stems.values())
     return [f"{stem}:{name}" for name, stem in stems.items()] if told and len(set(stems.values())) > 1 else []

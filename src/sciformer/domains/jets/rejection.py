@@ -1,7 +1,7 @@
 """Background rejection at fixed signal efficiency; sculpting of spectra.
 
-The discriminant of signal S and background B is s = p_S / (p_S + p_B). Cuts are made on ln(p_S / p_B), which has the
-same order and does not round to 1 for very confident models.
+The discriminant of signal S and background B is s = p_S / (p_S + p_B). Cuts are made on ln(p_S / p_B): it orders the
+samples like s, but does not round to 1 for very confident models.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHANCE_DRAWS = 20  # random selections for the divergence expected by chance
 
 
 class Rejection(NamedTuple):
-    """Background rejection 1 / e_B at a cut of given signal efficiency."""
+    """Background rejection 1 / e_B at a fixed signal efficiency."""
 
     value: float  # 1 / e_B; for a bound, the value with one background sample above the cut
     bound: bool  # no background sample passes: the value is a lower bound
@@ -33,7 +33,7 @@ class Rejection(NamedTuple):
 
     @property
     def cut(self) -> float:
-        """The cut as a value of p_S / (p_S + p_B)."""
+        """Cut as a value of the discriminant p_S / (p_S + p_B)."""
         return float(1 / (1 + np.exp(-np.clip(self.odds, -700, 700))))
 
     def __str__(self) -> str:
@@ -61,9 +61,9 @@ def rejection(
 ) -> Rejection:
     """Background rejection 1 / e_B at a signal efficiency of at least `efficiency`.
 
-    The cut on p_S / (p_S + p_B) is the highest with that efficiency. If no background passes it, `value` is a lower
-    bound: the rejection with one background sample above the cut. Samples of other classes are ignored. All values are
-    nan if a probability is nan or a class has no samples.
+    The cut on p_S / (p_S + p_B) is the highest cut of this efficiency. If no background sample passes it, `value` is a
+    lower bound: the rejection with one background sample above the cut. Samples of other classes are ignored. All
+    values are nan if a probability is nan or a class has no samples.
     """
     found = _signal_and_background(probabilities, label, signal, background)
     if found is None:
@@ -86,7 +86,7 @@ def tradeoff(probabilities: Floats, label: Integers, signal: int = 1, background
     demand_numbers("the ROC curve", probabilities)
     found = _signal_and_background(probabilities, label, signal, background)
     if found is None:
-        raise UserError(f"class {signal} (signal) or class {background} (background) has no samples")
+        raise UserError(f"the signal (class {signal}) or the background (class {background}) has no samples")
     score, positive = found
     return _roc(score, positive, np.ones(len(score)))
 
@@ -96,11 +96,12 @@ def sculpting(values: Floats, passes: NDArray[np.bool_]) -> Sculpting:
 
         D = ½ Σ p log₂(p / m) + ½ Σ q log₂(q / m),   m = (p + q) / 2
 
-    values   (n,) of all background samples
+    values   (n,) values of the column for all background samples
     passes   (n,) mask of the samples that pass the cut
 
     Bins have equal widths between the quantiles 0.5 % and 99.5 %; samples outside count in the outermost bins. Even a
-    random selection has a divergence above 0: `chance` is its mean for equally many samples. nan if none pass.
+    random selection has a divergence above 0: `chance` is its mean for equally many samples. Both are nan if no sample
+    passes.
     """
     low, high = np.quantile(values, [TAIL_SHARE, 1 - TAIL_SHARE])
     if not high > low:
@@ -129,7 +130,10 @@ def _jensen_shannon(p: Floats, q: Floats) -> float:
 def _signal_and_background(
     probabilities: Floats, label: Integers, signal: int, background: int
 ) -> tuple[Floats, NDArray[np.bool_]] | None:
-    """Score and signal flag of two classes; None if scores are nan or a class is missing."""
+    """Log odds and signal flags of the samples of both classes.
+
+    None if a probability is nan or a class has no samples.
+    """
     p, truth = classes(probabilities, label)
     if not numbers(p) or not {signal, background} <= set(np.unique(truth).tolist()):
         return None

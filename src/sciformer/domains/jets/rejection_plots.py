@@ -34,7 +34,7 @@ COLOURS = ("#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#ddaa33", "#4
 def rejection_figures(
     objective: Discriminate, outputs: Mapping[str, Array], samples: Mapping[str, Array]
 ) -> dict[str, Callable[[], Figure]]:
-    """Drawing functions of the figures, by caption; empty without a background."""
+    """Drawing functions of the figures, by caption; empty if no background is set."""
     if not objective.signals:
         return {}
     pair, place = (outputs["probabilities"], outputs["label"]), objective.classes.index
@@ -70,9 +70,9 @@ def rejection_figures(
 def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejection]], background: str) -> Figure:
     """Draw background rejection against the signal efficiency of each class.
 
-    points  working points of each class, drawn as dots; a lower bound is an open triangle
+    points  working points of each class, drawn as dots, lower bounds as open triangles
 
-    A curve begins where the first background sample passes, and is thin where fewer than ten have passed.
+    A curve begins at the first background sample above the cut, and is thin for fewer than ten samples.
     """
     figure, axes = style.new_axes()
     figure.set_size_inches(5.5, 3.4 if len(curves) < 5 else 4.0)
@@ -106,8 +106,9 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
 def draw_sculpting(panels: Mapping[str, Sequence[tuple[str, Sculpting]]], column: str, background: str) -> Figure:
     """Draw the background spectrum before (grey) and after cuts (lines), by class.
 
-    panels  {class: [(name of the cut, sculpting)]}; the panel shows the divergence of the last cut, and cuts with
-            fewer than 50 samples are not drawn
+    panels  {class: [(name of the cut, sculpting)]}
+
+    A panel shows the divergence of its last cut. Cuts passed by fewer than 50 samples are not drawn.
     """
     across = min(PANELS_PER_ROW, len(panels))
     down = -(-len(panels) // across)

@@ -1,4 +1,4 @@
-"""Particle tokens: particles of a jet with momentum, type, impact parameters."""
+"""Particle tokens: particles of a jet with momentum, type and impact parameters."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     """Particles of jets in order of falling pT, with features and pair features.
 
     Columns of particles are lists, columns of jets are numbers. If `plane` or `jet` is missing in the data, it is
-    computed from the sum of the particles. deta has the sign of the jet's pseudorapidity, as in JetClass (arXiv
-    2202.03772). If an objective hides particles, the jet is the sum of the visible particles, and the only trace of a
-    hidden particle is its rank in pT, given by the order.
+    computed from the sum of the particles. As in JetClass (arXiv 2202.03772), deta is multiplied by the sign of the
+    jet's pseudorapidity. If an objective hides particles, the jet is the sum of the visible particles, and the model
+    knows only the rank in pT of a hidden particle.
     """
 
     hides: ClassVar[tuple[str, ...]] = ("vector", "type")
@@ -79,20 +79,22 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     """Unit of the columns `vector`, and of pT and E of `jet`. MeV are divided by 1000, because features, drawings and
     exports are in GeV (default: GeV)."""
     plane: tuple[str, str] = PLANE_COLUMNS
-    """Columns with deta and dphi of particles relative to the jet axis (computed from the momenta if missing)."""
+    """Columns deta and dphi of particles, relative to the jet axis (computed from the momenta if missing)."""
     jet: tuple[str, str, str, str] = ("jet_pt", "jet_eta", "jet_phi", "jet_energy")
     """Columns pT, eta, phi and E of the jet (computed from the momenta if any is missing)."""
     types: tuple[str, ...] = tuple(f"part_{name}" for name in TYPE_SYMBOLS)
-    """Columns with 1 for particles of a type, used in drawings and as a target for hidden particles."""
+    """Columns of particle types, 1 for particles of the type; used in plots and as target for hidden particles."""
     features: FeatureSetName | list[Feature] = "full"
-    """Input features: kin (7, from momenta), kinpid (13, with charge and type), full (17, with impact parameters;
-    default), or a list of names and of {name, column, formula, centre, scale, clip} for clip((x - centre) scale)."""
+    """Input features (default: full): kin (7, from momenta), kinpid (13, also charge and type), full (17, also impact
+    parameters), or a list of features. A feature is a name or {name, column, formula, centre, scale, clip}, with the
+    standardisation clip((x - centre) scale)."""
     max_tokens: int = Field(default=128, ge=1)
     """Maximum number of particles per jet, the highest pT first (default: 128)."""
     at: Literal["plane", "vector"] = "plane"
     """Coordinates of a particle, for trunks that use them: plane (deta, dphi; default) or vector (E, px, py, pz)."""
     embed: Literal["layers", "linear", "features"] = "layers"
-    """Embedding of the features: layers (an MLP of `widths`; default), linear (one matrix), or features (none)."""
+    """Embedding of the features: layers (an MLP of `widths`; default), linear (one matrix), or features (no
+    embedding)."""
     widths: tuple[Width, ...] = (128, 512)
     """Widths of the hidden layers of the embedding (default: 128, 512)."""
     pair_features: tuple[PairName, ...] = PAIR_FEATURES
@@ -141,7 +143,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # Tokens and coordinates
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Fit the centres and scales that are null: median and 68 % interval."""
+        """Fit null centres and scales of features: median and 68 % interval."""
         if not any(feature.scale is None for feature in self.feature_list):
             return
         rows, count = [], 0
@@ -159,9 +161,13 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         self.state.update(centre=centre.tolist(), scale=(1 / np.where(wide > 0, wide, 1)).tolist())
 
     def tokenize(self, table: Table) -> Stream:
-        """Columns `vector` (T, 4), `plane` (T, 2), `jet` (T, 4), `type` (T,), `raw` (T, K).
+        """Make tokens of the particles, in order of falling pT.
 
-        `jet` is pT, eta, phi and E; `raw` has the K features that are not kinematic.
+        vector  (T, 4) px, py, pz and E
+        plane   (T, 2) deta and dphi
+        jet     (T, 4) pT, eta, phi and E of the jet of each particle
+        type    (T,) index of the particle type
+        raw     (T, K) features from columns or formulas
         """
         parts = [particle_column(table, name) for name in self.vector]
         lengths, like = parts[0].lengths.astype(np.int64), self.vector[0]
@@ -219,7 +225,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return stream.with_columns(**columns)
 
     def _raw_features(self, stream: Stream) -> Array:
-        """Features (T, F) before standardisation, each contiguous in memory."""
+        """Features (T, F) before standardisation; each feature is contiguous in memory."""
         kinematics = Kinematics(stream.columns["vector"], stream.columns["plane"], stream.columns["jet"])
         found = np.empty((len(self.feature_list), len(stream.columns["vector"])), np.float32)
         own = iter(stream.columns["raw"].T)
@@ -235,7 +241,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return stream.reorder(np.lexsort((-pt2, stream.sample))) if rises.any() else stream
 
     def _type(self, table: Table, count: int) -> Array:
-        """Particle type (T,): index of the largest type column; len(types) if all are 0."""
+        """Particle types (T,): index of the largest type column; len(types) if all are 0."""
         kind, largest = np.full(count, len(self.types), np.int8), np.zeros(1, np.int8)
         if all(name in table for name in self.types):
             for number, name in enumerate(self.types):
@@ -247,7 +253,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # Embedding, masking and readout
 
     def width(self, dim: int) -> int:
-        """Width of embedded tokens: `dim`, or the number of features without embedding."""
+        """Width of the embedded tokens: `dim`, or the number of features if not embedded."""
         return len(self.feature_list) if self.embed == "features" else dim
 
     def embedding(self, dim: int) -> nn.Module:
@@ -267,11 +273,11 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return ParticleReadout(dim, len(self.types) + 1)
 
     def maskable(self, stream: Stream) -> Array:
-        """Mask of particles that may be hidden: all except the only particle of a jet."""
+        """Mask of maskable particles: all except the only particle of a jet."""
         return np.repeat(stream.lengths > 1, stream.lengths)
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
-        """Columns of the visible particles; jets and angles are computed from them."""
+        """Columns without the hidden particles; jet momenta and angles are recomputed."""
         for feature in self.column_features:
             if feature.looks_around((*self.jet, *self.plane)):
                 raise UserError(
@@ -288,7 +294,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return columns
 
     def _about_jet(self, vector: Array, stream: Stream) -> dict[str, Array]:
-        """Jet momentum as the sum of its particles, and their angles to its axis."""
+        """Jet momenta as sums of the particles, and angles of particles to the jet axis."""
         jet = sum_jet_momenta(vector, stream.lengths)[stream.sample]
         return {"jet": jet, "plane": relative_kinematics(vector, jet)[:, 1:]}
 
@@ -354,7 +360,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return [TYPE_SYMBOLS.get(name.partition("_")[2], name) for name in self.types] + ["?"]
 
     def token_labels(self, stream: Stream) -> list[str]:
-        """Label of each particle with its type and pT, such as «π± 34 GeV»."""
+        """Label of each particle: type and pT, such as «π± 34 GeV»."""
         symbols, pt = self.symbols, np.hypot(*stream.columns["vector"].T[:2])
         digits = np.where(pt < 10, 1, 0)
         return [f"{symbols[kind]} {p:.{d}f} GeV" for kind, p, d in zip(stream.columns["type"], pt, digits)]
@@ -392,7 +398,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
 
 
 def particle_column(table: Table, name: str) -> Lists:
-    """Column of particles in a table, which must have lists."""
+    """Column of particles in a table; refuse a column without lists."""
     one_of("a column of particles", name, table)
     column = table[name]
     if not isinstance(column, Lists):
@@ -401,7 +407,7 @@ def particle_column(table: Table, name: str) -> Lists:
 
 
 def feature_values(table: Table, feature: Feature, lengths: Array, like: str) -> Array:
-    """Values (T,) of a feature that is a column of the data or a formula over columns."""
+    """Values (T,) of a feature from a column of the data or a formula over columns."""
     if not feature.formula:
         (name,) = feature.needs
         values = check_lengths(particle_column(table, name), lengths, name, like).values
@@ -413,7 +419,7 @@ def feature_values(table: Table, feature: Feature, lengths: Array, like: str) ->
 
 
 def check_lengths(column: Lists, lengths: Array, name: str, like: str) -> Lists:
-    """Return the column; refuse lists that differ in length from the column `like`."""
+    """Return the column; refuse lists with other lengths than the column `like`."""
     if not np.array_equal(column.lengths, lengths):
         row = int(np.argmax(column.lengths != lengths))
         found = f"{column.lengths[row]} particles in `{name}`, but {lengths[row]} particles in `{like}`"

@@ -1,4 +1,4 @@
-"""Light curves and signals: time series at any times, in any bands."""
+"""Light curves and signals: time series with irregular times and several bands."""
 
 from ...recipe.field import Field
 

@@ -2,10 +2,10 @@
 
 The published checkpoints are in TensorFlow's format. The importer reads an .npz file with one array per variable, named
 by its path in the checkpoint (`layer_with_weights-0/enc_layers/0/mha/wq/kernel`), with matrices as (inputs, outputs).
-Leave out optimizer states and counters when you write that file.
+Leave out optimizer states and counters when you write this file.
 
-One intended difference: the published code leaves the magnitudes of masked points in the input, and adds 1 instead of
-minus infinity to the scores of masked and padded keys. Here masked points are hidden, and padding is never seen.
+One difference is intended: the published code leaves the magnitudes of masked points in the input, and adds 1 instead
+of minus infinity to the scores of masked and padded keys. Here masked points are hidden, and padding is never seen.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOTES = (
 
 
 def import_astromer(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """Read weights and recipe from an .npz file, for light curves in one band."""
+    """Import the weights in an .npz file as a run for light curves in one band."""
     tensors = read_tensors(path)
     sections: dict[str, dict[str, Any]] = {"about": {"paper": "arXiv 2205.01677 (Donoso-Oliva et al.)"}}
     sections |= {"data": {"kind": "series"}, **_sections(tensors, str(path))}

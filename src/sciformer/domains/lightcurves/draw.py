@@ -21,7 +21,7 @@ MAX_MARKERS = 400  # above this number of points, markers are smaller
 
 @dataclass(frozen=True)
 class SeriesView:
-    """One series as plotted: times, values and errors (N, P), NaN for missing values.
+    """Series to plot: times, values and errors (N, P), NaN for missing values.
 
     band                   (N,) band number of each token
     hidden, limit, asked   (N,) masks of hidden tokens, upper limits, and tokens to be predicted
@@ -38,7 +38,7 @@ class SeriesView:
 
     @property
     def begin(self) -> float:
-        """Integer offset subtracted from times to keep axis labels short, or 0."""
+        """Integer subtracted from the times to keep axis labels short; 0 if not needed."""
         low, high = (float(of(self.time)) for of in (np.min, np.max)) if self.time.size else (0.0, 0.0)
         return float(np.floor(low)) if low > 10 * (high - low) else 0.0
 
@@ -84,7 +84,11 @@ def draw_series(
 def draw_hidden_values(
     axes: Axes, one: SeriesView, mean: Array, spread: Array | None, magnitudes: bool, period: float | None = None
 ) -> None:
-    """Plot visible (grey), hidden (hollow) and predicted values (N, P), NaN for none."""
+    """Plot visible (grey), hidden (hollow) and predicted values.
+
+    mean     (N, P) predicted values; NaN if there is no prediction
+    spread   (N, P) their standard deviation, or None
+    """
     regular = one.value.shape[1] > 1
     period = None if regular else period  # lines and bands need the order of time
     x = one.x(period)
@@ -126,7 +130,7 @@ def _draw_error_bars(
 
 
 def _label_axes(axes: Axes, one: SeriesView, magnitudes: bool, period: float | None, turns: float = 2.0) -> None:
-    """Axis labels and limits; small magnitudes on top, outliers outside the plot."""
+    """Set axis labels and limits: small magnitudes on top, outliers outside the plot."""
     known = one.value[np.isfinite(one.value)]
     if len(known):
         low, high = np.percentile(known, [2, 98])

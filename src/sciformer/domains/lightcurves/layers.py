@@ -1,4 +1,4 @@
-"""Layers for observations: embeddings of visible and hidden ones, and a readout."""
+"""Layers for observations: embeddings of visible and hidden tokens, and a readout."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from ...tokens.protocols import Readout
 
 
 class ObservationEmbedding(nn.Module):
-    """x = W u + b + B[band] for features u; E[entry] + z S[entry] for extra values z.
+    """Embedding of observations and extra tokens.
 
-    bands    number of bands, with a vector for each if there are several
-    entries  rows of E and S; row 0 means observations and is unused
+        observation with features u     x = W u + b + B[band]
+        extra token with value z        x = E[entry] + z S[entry]
+
+    bands    number of bands; B is used if there are several
+    entries  number of rows of E and S; row 0 stands for observations and is unused
     """
 
     def __init__(self, features: int, dim: int, bands: int = 0, entries: int = 0) -> None:
@@ -25,7 +28,7 @@ class ObservationEmbedding(nn.Module):
         self.entries, self.slopes = _embedding_table(entries, dim), _embedding_table(entries, dim)
 
     def forward(self, columns: Columns) -> Tensor:
-        """features (..., N, F) -> (..., N, D)."""
+        """Embed features (..., N, F) -> (..., N, D)."""
         x = self.linear(columns["features"])
         if self.bands is not None:
             x = x + self.bands(columns["band"])
@@ -37,9 +40,9 @@ class ObservationEmbedding(nn.Module):
 
 
 class ObservationTrace(nn.Module):
-    """Embedding of what stays visible of a hidden observation: its band and time.
+    """Embedding of the visible band and time of a hidden observation.
 
-    since  index of the feature with the time since the previous observation, None if the feature is not used
+    since  index of the feature «time since the previous observation»; None without this feature
     """
 
     def __init__(self, dim: int, bands: int, since: int | None) -> None:
@@ -48,7 +51,7 @@ class ObservationTrace(nn.Module):
         self.since = None if since is None else nn.Linear(1, dim, bias=False)
 
     def forward(self, columns: Columns) -> Tensor:
-        """columns (..., N, F) -> (..., N, D)."""
+        """Embed band and time of tokens (..., N) -> (..., N, D)."""
         parts = [] if self.bands is None else [self.bands(columns["band"])]
         if self.since is not None:
             assert self.place is not None
@@ -57,14 +60,17 @@ class ObservationTrace(nn.Module):
 
 
 class ObservationReadout(Readout):
-    """Readout m = W h + b of hidden values y with errors e; mean loss over a token:
+    """Readout m = W h + b of hidden values y.
 
-        plain      w (y - m)^2
-        gaussian   -w ln N(y; m, s),  s = softplus(V h + c) + 0.001
+    The loss is the mean over the values of a token of
 
-    w      weight of a value (default: 1)
-    size   values in a token
-    noisy  whether the variance is s^2 + e^2
+        w (y - m)^2                                            if `gaussian` is false
+        -w ln N(y; m, s),  s = softplus(V h + c) + 0.001       if `gaussian` is true
+
+    with the weight w of a value (default: 1).
+
+    size   number of values in a token
+    noisy  whether the variance is s^2 + e^2, with the error e of a value
     """
 
     FLOOR = 1e-3
@@ -76,7 +82,10 @@ class ObservationReadout(Readout):
         self.spread = nn.Linear(dim, size) if gaussian else None
 
     def gaussian(self, hidden: Tensor) -> Gaussian:
-        """Mean and deviation (..., P); for the plain form, the deviation is 0."""
+        """Mean and standard deviation (..., P) of the P values of a token.
+
+        The standard deviation is 0 if `gaussian` is false.
+        """
         mean = self.mean(hidden).float()
         if self.spread is None:
             return Gaussian(mean, torch.zeros_like(mean))

@@ -1,4 +1,4 @@
-"""Recipe of `sciformer new` for light curves: columns, classes, lengths, scaling."""
+"""Guessed recipes for light curves: columns, classes, lengths, scaling."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ SCALES = {
     True: ("learned", "the same for all curves: keeps amplitudes"),
     False: ("deviation", "deviation of each window: fluxes vary widely"),
 }
-CLASS_HINT = "Name one with --data.label, or a table of objects with --data.objects, or tag the files: RRAB:rr/*.fits"
+CLASS_HINT = (
+    "Set a class column (--data.label) or a table of objects (--data.objects), or tag the files: RRAB:rr/*.fits"
+)
 COLUMN_REASONS = {
     "id": "column with the name of the object",
     "time": "in days, kept in double precision",
@@ -52,7 +54,15 @@ COLUMN_REASONS = {
 
 
 class FoundCurves(NamedTuple):
-    """Columns, classes and statistics found in files of light curves."""
+    """Content of files of light curves, as found by `inspect_files`.
+
+    table    samples of the training part
+    samples  number of objects
+    file     first file, with its columns and their roles
+    opened   parts of the data
+    lengths  number of points of each sample
+    skips    whether unreadable files are left out
+    """
 
     table: Table
     samples: int
@@ -63,7 +73,7 @@ class FoundCurves(NamedTuple):
 
 
 def guess_lightcurves(names: list[str], paths: list[Path], given: Given) -> Page:
-    """Recipe page for a transformer on the light curves in the files."""
+    """Guess a recipe of a transformer for the light curves in the files."""
     names, objects = separate_object_table(names, given)
     paths = [path for path in paths if not objects or path != Path(objects).expanduser()]
     parts = given.parts(names)
@@ -105,7 +115,7 @@ def guess_lightcurves(names: list[str], paths: list[Path], given: Given) -> Page
 
 
 def _roles(file: CurveFile) -> dict[str, str]:
-    """Column of each role."""
+    """Column of each role: time, value, error, band, quality, ..."""
     beside = [name for name, kind in file.columns.items() if kind.listed == file.listed and not kind.words]
     quality = file.names.quality or next(iter(hits(QUALITY, beside)), "")
     return asdict(file.names) | file.header_roles | {"quality": quality}
@@ -117,7 +127,7 @@ def _without_role(file: CurveFile, used: Iterable[str]) -> list[str]:
 
 
 def separate_object_table(names: list[str], given: Given) -> tuple[list[str], str]:
-    """Split file names into light curves and a table of objects (without times)."""
+    """Separate the file names of light curves from a table of objects (without times)."""
     if objects := given.get("data.objects"):
         return [name for name in names if name != objects], str(objects)
     for name in names if len(names) <= MAX_INSPECTED_FILES else (names[0], names[-1]):

@@ -26,19 +26,19 @@ _cached: OrderedDict[tuple[bytes, PeriodSearch], Array] = OrderedDict()
 
 
 def feature_names(number: int) -> list[str]:
-    """Names of the features of `number` periods, in order."""
+    """Names of the features from `number` periods, in order."""
     return [f"{what} of period {one + 1}" for one in range(number) for what in PERIOD_FEATURES]
 
 
 def period_search(tokens: Observations, cadence: float | None = None) -> PeriodSearch:
-    """Options of the search; periods of regular series are at least two steps long."""
+    """Options of the period search; for patches, periods are at least two time steps."""
     made = PeriodSearch(tokens.periods, tokens.shortest, tokens.longest)
     step = 2 * (cadence or tokens.spacing)
     return replace(made, shortest=max(made.shortest, step)) if tokens.patch > 1 else made
 
 
 def refuse_hidden_values(number: int) -> None:
-    """Refuse `tokens.periods` with objectives that hide values."""
+    """Refuse `tokens.periods` for objectives with hidden values."""
     if number:
         raise UserError(
             f"tokens.periods: {number} cannot be used with an objective that hides values, because periods are found "
@@ -51,8 +51,8 @@ def refuse_hidden_values(number: int) -> None:
 def add_phases(stream: Stream, tokens: Observations) -> Stream:
     """Add the columns `phase`, `period`, `power` (T, K), if `tokens.periods` is set.
 
-    The phase counts turns of twice the period. Periods come from all values of a sample except limits; without a
-    period, all three columns are 0.
+    The phase is (time - epoch) / (2 period), modulo 1. Periods come from all values of a sample except upper limits.
+    All three columns are 0 for a sample without a period.
     """
     if not tokens.periods:
         return stream
@@ -75,7 +75,7 @@ def add_phases(stream: Stream, tokens: Observations) -> Stream:
 
 
 def learn_period(points: Stream, search: PeriodSearch) -> list[float]:
-    """Mean and standard deviation of ln(period) of the first series."""
+    """Mean and standard deviation of ln(period) over the first series."""
     some = points.take(np.arange(min(len(points), MAX_FITTED_SERIES)))
     some = some.keep(~some.columns["limit"])
     time, value, error, band = (some.columns[name] for name in ("at", "value", "error", "band"))
@@ -85,7 +85,12 @@ def learn_period(points: Stream, search: PeriodSearch) -> list[float]:
 
 
 def period_features(stream: Stream, usual: tuple[float, float]) -> Array:
-    """(T, 8 K) features in the order of `feature_names`; zeros without a period."""
+    """Features (T, 8 K) of K periods, in the order of `feature_names`.
+
+    usual   mean and standard deviation of ln(period) in the training data
+
+    All features are 0 for a series without a period.
+    """
     phase, period, power = (stream.columns[name].astype(np.float64) for name in PERIOD_COLUMNS)
     there = period > 0
     turn = 2 * np.pi * phase
@@ -96,7 +101,7 @@ def period_features(stream: Stream, usual: tuple[float, float]) -> Array:
 
 
 def describe_features(tokens: Observations) -> str:
-    """Definition of the period features, for programs without this library."""
+    """Definition of the period features in words, for use without this library."""
     search = period_search(tokens)
     longest = "the span of the series" if search.longest is None else f"{search.longest:g}"
     return (
@@ -165,7 +170,7 @@ class PeriodSearch:
     oversampling: float = 3.0
 
     def grid(self, span: float) -> tuple[float, int, int]:
-        """Step, first and stop of the frequencies k step, first <= k < stop."""
+        """Frequency grid k step with first <= k < stop, as (step, first, stop)."""
         step = 1 / (self.oversampling * span)
         stop = int(1 / (self.shortest * step)) + 1
         if stop > MAX_FREQUENCIES:
@@ -177,7 +182,7 @@ class PeriodSearch:
 
 
 class FoundPeriods(NamedTuple):
-    """Periods (k,), the best first; NaN with power 0 if a series has fewer.
+    """Periods (k,) of a series, the best first; NaN with power 0 for missing periods.
 
     epoch  time of a maximum of the series, folded with twice the period
     power  share of the variance explained by a sine of this period
@@ -189,10 +194,13 @@ class FoundPeriods(NamedTuple):
 
 
 def trigonometric_sums(x: Array, weights: Array, counts: tuple[int, ...]) -> list[Array]:
-    """Nonuniform FFT: sum_n w_n exp(2 pi i k x_n), 0 <= k < count, for each row w.
+    """Nonuniform FFT: sum_n w_n exp(2 pi i k x_n) for 0 <= k < count.
 
-    x        (n,) cycles per frequency step, within -1/2 and 1/2
-    weights  (R, n); the error is about 1e-5 of sum |w_n|
+    x        (n,) cycles per frequency step, from -1/2 to 1/2
+    weights  (R, n) rows w
+    counts   number of frequencies for each row
+
+    The error is about 1e-5 of sum |w_n|.
     """
     blocks = [-(-count // FREQUENCIES_AT_ONCE) for count in counts]
     coarse = np.arange(-(-max(blocks) // PHASOR_BLOCKS)) * PHASOR_BLOCKS * FREQUENCIES_AT_ONCE
@@ -215,7 +223,7 @@ def trigonometric_sums(x: Array, weights: Array, counts: tuple[int, ...]) -> lis
 
 
 def _phasors(cycles: Array) -> Array:
-    """exp(2 pi i x), computed as cosine and sine, which is faster."""
+    """exp(2 pi i x), computed from cosine and sine for speed."""
     angle = 2 * np.pi * cycles
     made = np.empty(angle.shape, np.complex128)
     made.real, made.imag = np.cos(angle), np.sin(angle)
@@ -223,14 +231,17 @@ def _phasors(cycles: Array) -> Array:
 
 
 def _kernel_values(far: Array) -> Array:
-    """exp(b (sqrt(1 - z^2) - 1)), b = 2.3 KERNEL_CELLS (arXiv 1808.06736)."""
+    """Kernel of the nonuniform FFT at a distance of z half-widths (arXiv 1808.06736).
+
+    exp(b (sqrt(1 - z^2) - 1)),     b = 2.3 KERNEL_CELLS
+    """
     inside = np.maximum(0, 1 - (2 * far / KERNEL_CELLS) ** 2)
     return np.exp(2.3 * KERNEL_CELLS * (np.sqrt(inside) - 1))
 
 
 @cache
 def _kernel_transform() -> Array:
-    """(FREQUENCIES_AT_ONCE,) Fourier transform of the kernel, to be divided out."""
+    """Fourier transform of the kernel at all frequencies, to be divided out."""
     far = (np.arange(400) + 0.5) / 400 * KERNEL_CELLS - KERNEL_CELLS / 2
     mode = np.arange(FREQUENCIES_AT_ONCE) - FREQUENCIES_AT_ONCE // 2
     made = np.cos(2 * np.pi * np.outer(mode, far) / GRID_CELLS) @ _kernel_values(far) * KERNEL_CELLS / 400
@@ -238,7 +249,7 @@ def _kernel_transform() -> Array:
 
 
 def periodogram(time: Array, value: Array, error: Array | None = None, search: PeriodSearch | None = None) -> ArrayPair:
-    """Frequencies, and share of the weighted variance that a sine explains at each."""
+    """Frequencies, and the share of the weighted variance explained by their sines."""
     search = search or PeriodSearch()
     span = float(np.ptp(time)) if len(time) else 0.0
     if not span > 0:
@@ -262,7 +273,7 @@ def periodogram(time: Array, value: Array, error: Array | None = None, search: P
 
 
 def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Array:
-    """Indices of the highest maxima, highest first, more than `apart` from each other."""
+    """Indices of the highest maxima at distances above `apart`, highest first."""
     padded = np.concatenate([[-1], power, [-1]])
     inner = np.flatnonzero((power >= padded[:-2]) & (power > padded[2:]))
     if len(inner) > (most := 40 * number):
@@ -279,7 +290,7 @@ def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Arr
 def fit_harmonics(time: Array, value: Array, w: Array, frequency: Array, number: int) -> ArrayPair:
     """Fit m + Re sum_h a_h exp(-2 pi i h f t), h <= `number`, at frequencies f (K,).
 
-    Returns  m and complex amplitudes (K, 1 + number), and the explained share of the weighted variance (K,)
+    Returns m and the complex amplitudes (K, 1 + number), and the explained share of the weighted variance (K,).
     """
     turn = power = _phasors(frequency[:, None] * time)
     design = np.ones((len(frequency), 1 + 2 * number, len(time)))
@@ -302,8 +313,9 @@ def find_periods(
 ) -> FoundPeriods:
     """Periods of a series, from refined peaks of its periodogram.
 
-    error  NaN if unknown; the median error of the series is added in quadrature, so that no single point dominates
-    band   a number for each point; each band has its own mean, and all bands share the period
+    error  errors of the points, NaN if unknown; the median error of the series is added in quadrature, so that no
+           single point dominates
+    band   band number of each point; each band has its own mean, and all bands share the period
 
     Peaks are ranked by the variance explained by four harmonics and by a sine. For two similar minima (eclipses), the
     result is usually half of the period.
@@ -347,7 +359,10 @@ def _refine_frequencies(time: Array, z: Array, w: Array, frequency: Array, step:
 
 
 def _times_of_maximum(time: Array, z: Array, w: Array, frequency: Array, number: int) -> Array:
-    """Time of the maximum of each folded series, within half a cycle of 0."""
+    """Times of maximum of the series, folded at each frequency.
+
+    The times are within half a cycle of 0.
+    """
     amplitudes, _ = fit_harmonics(time, z, w, frequency, number)
     phase = np.arange(-64, 64) / 128
     turn = np.exp(-2j * np.pi * np.outer(np.arange(1, number + 1), phase))

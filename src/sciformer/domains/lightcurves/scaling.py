@@ -1,4 +1,4 @@
-"""Scaling of observations: centre and scale of values, weights from errors, patches."""
+"""Scaling of observations: centre and scale, weights from errors, patches."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ MAX_PLACES_PER_POINT = 200  # regular times per point, above which a series is n
 
 
 class Level(NamedTuple):
-    """Centre and scale (T, 1) of the values of each token."""
+    """Centre and scale (T, 1) for the values of each token."""
 
     centre: Array
     scale: Array
 
 
 def group_means(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
-    """Mean of the `seen` values (T, P) of each group (0 if empty), and their number."""
+    """Mean (0 if empty) and number of the visible values in each group of tokens.
+
+    values, seen   (T, P) values, and mask of visible values
+    group          (T,) group of each token
+    """
     some = values if (whole := bool(seen.all())) else np.where(seen, values, 0.0)
     of_token = some[:, 0] if values.shape[1] == 1 else some.sum(1)
     number = np.bincount(group, minlength=count) * values.shape[1] if whole else np.bincount(group, seen.sum(1), count)
@@ -29,7 +33,10 @@ def group_means(values: Array, seen: Array, group: Array, count: int) -> tuple[A
 
 
 def group_medians(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
-    """Median of the `seen` values (T, P) of each group (0 if empty), and their number."""
+    """Median (0 if empty) and number of the visible values in each group of tokens.
+
+    The arguments are as in `group_means`.
+    """
     which, flat = np.repeat(group, values.shape[1])[seen.ravel()], values[seen]
     number = np.bincount(which, minlength=count)
     if not len(flat):
@@ -52,7 +59,8 @@ def compute_level(
     """Centre and scale for each token, from the visible values of its sample alone.
 
     values  (T, P) in double precision
-    band    (T,) for a centre of each band; a band without visible values gets the centre of the sample
+    seen    (T, P) mask of visible values
+    band    (T,) band of each token, for a centre per band; a band without visible values gets the centre of its sample
     known   centre and scale of the training data, for the option `learned` and for samples without visible values
     """
     count = int(sample.max(initial=-1)) + 1
@@ -74,7 +82,7 @@ def compute_level(
 
 
 def error_weights(error: Array, known: Array, sample: Array) -> Array:
-    """(T, P) weights minmax(1 / error) + 1e-3 over each sample (arXiv 2502.02717).
+    """Weights (T, P) minmax(1 / error) + 1e-3 in each sample (arXiv 2502.02717).
 
     The weights are 1 if all errors are equal. A point without a known error gets the mean weight of its sample.
     """
@@ -94,7 +102,10 @@ def error_weights(error: Array, known: Array, sample: Array) -> Array:
 
 
 def draw_replacements(choice: Array, seen: Array, sample: Array) -> tuple[Array, Array]:
-    """Choose a visible token of the same sample for each `choice` in [0, 1).
+    """Draw a visible token of the same sample for each token to be replaced.
+
+    choice   random number in [0, 1) of each token
+    seen     mask of visible tokens
 
     Returns the replaced tokens and their replacements. Tokens of samples without a visible token are left out.
     """
@@ -107,10 +118,10 @@ def draw_replacements(choice: Array, seen: Array, sample: Array) -> tuple[Array,
 
 
 def cut_patches(points: Stream, size: int, cadence: float, gaps: bool) -> Stream:
-    """Put points on the regular times t0 + k cadence and cut them into patches.
+    """Put points on the regular times t0 + k cadence, and cut the series into patches.
 
-    t0 is the first time of the sample. A time without a point is NaN; several points at one time are averaged. With
-    `gaps`, empty patches between the first and the last patch of a band are kept.
+    t0 is the first time of the sample. The value at a time without a point is NaN; several points at the same time are
+    averaged. With `gaps`, empty patches between the first and the last patch of a band are kept.
     """
     rows, sample, time, band = len(points), points.sample, points.columns["at"], points.columns["band"]
     bands = int(band.max(initial=0)) + 1
@@ -126,7 +137,7 @@ def cut_patches(points: Stream, size: int, cadence: float, gaps: bool) -> Stream
     counts = (high - low)[lines] + 1
     if counts.sum() * size > MAX_PLACES_PER_POINT * len(time) + 2 * size * len(lines):
         found = f"{len(time):,} points on {counts.sum() * size:,} regular times with a step of {cadence:.4g}"
-        message = f"tokens.patch needs a regular series, but the series has {found}"
+        message = f"tokens.patch needs regular series, but these series have {found}"
         raise UserError(message, hint="Use tokens.patch: 1 for irregular times.", key="tokens.patch")
     offset = np.zeros(rows * bands, np.int64)
     offset[lines] = counts.cumsum() - counts
@@ -149,7 +160,7 @@ def cut_patches(points: Stream, size: int, cadence: float, gaps: bool) -> Stream
 
 
 def _slot_means(values: Array, place: Array, total: int) -> Array:
-    """Mean of the finite values in each slot 0 .. total - 1; NaN for empty slots."""
+    """Mean of the finite values at each place from 0 to total - 1; NaN without values."""
     known = np.isfinite(values)
     number = np.bincount(place[known], minlength=total)
     sums = np.bincount(place[known], values[known].astype(np.float64), total)

@@ -1,4 +1,4 @@
-"""Observations: a token is a measurement, or a patch of a regular series."""
+"""Observation tokens: measurements, or patches of a regular series."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TARGET_PREFIX = "target "
 
 
 class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
-    """Measurements of time series, with lists in the columns `time` and `value`.
+    """Measurements of time series, from lists in the columns `time` and `value`.
 
     The columns `error`, `band` and `limit` are optional. Time and band of a hidden measurement stay visible. Centre and
     scale of the values come from visible values only.
@@ -59,8 +59,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     """Distance in tokens between the starts of training windows (default: one random window of each series per
     epoch)."""
     centre: Literal["mean", "median", "learned", "none"] = "mean"
-    """Value subtracted from the values: mean or median of the visible values in the window, learned (one value for all
-    series, which keeps their levels), or none (default: mean)."""
+    """Centre subtracted from the values (default: mean). mean or median: of the visible values in the window; learned:
+    a common centre of all series, which keeps their levels; none: 0."""
     by_band: bool = False
     """Subtract a centre for each band; otherwise differences between bands (colours) are kept (default: false)."""
     scale: Literal["none", "deviation", "learned"] = "learned"
@@ -82,8 +82,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     bands: tuple[str, ...] = ()
     """Names of the bands (default: all bands of the training data)."""
     limits: Literal["keep", "drop"] = "keep"
-    """Upper limits: keep as marked tokens, which are never predicted and do not enter the centre; or drop (default:
-    keep)."""
+    """Use of upper limits (default: keep). keep: marked tokens, never predicted and ignored by the centre. drop: remove
+    them."""
     extra: tuple[str, ...] = ()
     """Columns with one number or name for each series, added as tokens before the observations (default: none)."""
     patch: int = Field(default=1, ge=1)
@@ -92,15 +92,16 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     cadence: float | None = Field(default=None, gt=0)
     """Time step of a regular series, for patches (default: median step of the training data)."""
     gaps: Literal["keep", "drop"] = "keep"
-    """Patches without any value: keep as tokens, so that the order stays regular; or drop (default: keep)."""
+    """Use of patches without any value (default: keep). keep: tokens, so that the tokens stay regular in time. drop:
+    remove them."""
     periods: int = Field(default=0, ge=0, le=8)
     """Number of periods per series, from the highest peaks of its periodogram. Their phases become features: sin and
     cos of the phase, of half and twice the phase, ln(period) and power. Periods are found once, from all values of the
     whole series, and augmentations do not change them. Not for objectives that hide values (default: 0)."""
     shortest: float = Field(default=0.05, gt=0)
-    """Shortest period of the search, in units of the column `time` (default: 0.05)."""
+    """Shortest period of the period search, in units of the column `time` (default: 0.05)."""
     longest: float | None = Field(default=None, gt=0)
-    """Longest period of the search, in units of the column `time` (default: the span of the series)."""
+    """Longest period of the period search, in units of the column `time` (default: the span of the series)."""
     magnitudes: bool = False
     """Whether values are magnitudes; plots then show small values on top (default: false)."""
     augment: tuple[Literal["noise", "thin"], ...] = ()
@@ -118,7 +119,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def invariances(self) -> dict[str, str]:
-        """Columns whose shift or scale does not change the tokens: {column: invariance}.
+        """Invariance of the tokens for each column: `shift` or `scale`.
 
         Times have no origin. If each series is centred, values have no origin; if it is also scaled, they have no unit.
         """
@@ -177,11 +178,11 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def slots(self) -> Array:
-        """(P,) times of the values of a patch, relative to its middle."""
+        """Times (P,) of the values of a patch, relative to its middle."""
         return (np.arange(self.patch) - (self.patch - 1) / 2) * self.spacing * (self.patch > 1)
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Learn bands, cadence, centre and scale of values, errors, and extra columns."""
+        """Learn bands, cadence, centres and scales, and the values of extra columns."""
         some, count = [], 0
         for table in tables:
             some.append(table)
@@ -227,10 +228,10 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     # Tokens and their positions
 
     def tokenize(self, table: Table) -> Stream:
-        """Tokens with the columns `at`, `value` and `error`; NaN for missing values.
+        """Make tokens with the columns `at`, `value` and `error`; NaN for missing values.
 
         Values and errors are (T,) or (T, P), times are in double precision. Optional columns: `band`, `limit`, `clean`,
-        and `entry` and `given` of extra tokens.
+        and for extra tokens `entry` (row in the embedding table) and `given` (value).
         """
         stream = read_points(table, list(self.bands) or self.state.get("bands", []))
         if not self.limited and stream.columns["limit"].any():
@@ -266,7 +267,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return Stream(columns, stream.lengths + more)
 
     def truncate(self, stream: Stream, limit: float) -> Stream:
-        """Keep the beginning of each series; its periods are found from this part only."""
+        """Keep the beginning of each series, and find its periods from this part only."""
         return add_phases(super().truncate(stream, limit), self)
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
@@ -282,7 +283,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return stream
 
     def _level(self, stream: Stream) -> tuple[Array, Array, Level]:
-        """Values (T, P) in double precision, mask of visible values, centre and scale."""
+        """Values and mask of visible values (T, P), and centre and scale of each token."""
         columns = stream.columns
         value = columns["value"].reshape(len(columns["value"]), self.patch).astype(np.float64)
         seen = np.isfinite(value)
@@ -319,7 +320,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return kept
 
     def _features(self, stream: Stream, value: Array, error: Array) -> Array:
-        """Features (T, F) named by `input_features`, from scaled values and errors (T, P)."""
+        """Input features (T, F) from scaled values and errors (T, P)."""
         parts = [np.nan_to_num(value)]
         if self.patch > 1:
             parts.append(np.isnan(value))
@@ -342,7 +343,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return np.concatenate([part.astype(np.float32) for part in parts], 1)
 
     def _hidden_targets(self, stream: Stream, about: Level) -> dict[str, Array]:
-        """Targets: values and errors in the model's units, and the weight of each value."""
+        """Targets of hidden tokens: scaled values and errors, and weights of the values."""
         value, error = (stream.columns[TARGET_PREFIX + name] for name in self.hides)
         shape, usual = value.shape, np.exp(self.usual_error[0]) if self.usual_error else 1.0
         wide = value.reshape(-1, self.patch).astype(np.float64)
@@ -377,7 +378,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return ObservationReadout(dim, self.patch, self.gaussian, noisy and self.usual_error is not None)
 
     def maskable(self, stream: Stream) -> Array:
-        """Mask of tokens with a value, except limits and the only point of a series."""
+        """Mask of tokens with a value, except upper limits and the only point of a series."""
         refuse_hidden_values(self.periods)
         columns = stream.columns
         may = np.isfinite(columns["value"].reshape(-1, self.patch)).any(1)
@@ -393,14 +394,14 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return found
 
     def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
-        """Value and error of another, visible measurement of the same series."""
+        """Draw value and error of another visible measurement of the same series."""
         choice = np.where(tokens, rng.uniform("drawn", stream.lengths), np.nan)
         return {**self.mask_out(stream, tokens), "drawn": choice}
 
     # Edits by a person
 
     def refresh(self, stream: Stream) -> Stream:
-        """Sort by time, and find the periods again."""
+        """Sort the measurements by time, and find the periods again."""
         order = np.lexsort((stream.columns["at"], stream.position >= self.prefix_tokens))
         return add_phases(stream.reorder(order), self)
 
@@ -504,7 +505,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
 
 def read_points(table: Table, bands: Sequence[str]) -> Stream:
-    """Points of a table that have a value, sorted by time.
+    """Read the points with a finite value from a table, sorted by time.
 
     Columns: `value`, the time `at`, `error` (NaN if unknown), `limit`, `band` (index in `bands`), `clean` if known.
     """
@@ -549,7 +550,7 @@ def _list_column(table: Table, name: str, lengths: Array | None = None) -> Lists
 
 
 def _band_numbers(names: Array, known: Sequence[str]) -> Array:
-    """Index of each band name; without known bands, all names must be equal."""
+    """Index of each band name; if no bands are known, all names must be equal."""
     found = np.full(len(names), -1, np.int64)
     for number, name in enumerate(known or np.unique(names)):
         found[names == name] = number
@@ -565,7 +566,7 @@ def _band_numbers(names: Array, known: Sequence[str]) -> Array:
 
 
 def _extra_statistics(name: str, column: Array) -> dict[str, Any]:
-    """Mean and deviation of a numeric column, or the values of a column of names."""
+    """Mean and deviation of a column of numbers, or distinct names of a text column."""
     if column.dtype.kind in "biuf":
         values = column[np.isfinite(column.astype(np.float64))].astype(np.float64)
         mean, deviation = (float(values.mean()), float(values.std())) if len(values) else (0.0, 1.0)
@@ -585,15 +586,19 @@ def _extra_column(table: Table, name: str) -> Array:
 def extra_rows(beside: Sequence[dict[str, Any]]) -> list[int]:
     """First row of each extra column in the embedding table, and the number of rows.
 
-    Row 0 means observations. A number has two rows, the second for missing numbers. A name has a row for each value,
-    and one for unknown values.
+    Row 0 stands for observations. A column of numbers has two rows, the second for missing numbers. A column of names
+    has a row for each name and a row for unknown names.
     """
     sizes = [len(about["values"]) + 1 if "values" in about else 2 for about in beside]
     return [1 + sum(sizes[:place]) for place in range(len(sizes) + 1)]
 
 
 def standardise_extra(entry: Array, given: Array, beside: Sequence[dict[str, Any]]) -> Array:
-    """Standardised numbers of extra columns; 0 for observations and names."""
+    """Standardise the numbers of extra tokens; 0 for observations and names.
+
+    entry   (T,) row of each token in the embedding table
+    given   (T,) number of each token
+    """
     made = np.zeros(len(given), np.float32)
     for about, row in zip(beside, extra_rows(beside)):
         if "mean" in about:

@@ -6,8 +6,8 @@ The sum runs over the bonds of every spin to its right neighbour and its lower n
 the neighbours at the border; b_ij is 1 except where stated:
 
     periodic      the last column is left of the first, the last row above the first
-    skewed        helical: the right neighbour of the last spin of a row is the first spin of the next row, and that of
-                  the very last spin is the very first spin; rows above and below are periodic
+    skewed        helical: the right neighbour of the last spin of a row is the first spin of the next row; the right
+                  neighbour of the very last spin is the very first spin; rows above and below are periodic
     open          no bond across the border (b = 0)
     antiperiodic  periodic, but b = -1 for the bonds from the last column to the first (one direction only, which
                   puts one domain wall into a cold ferromagnet)
@@ -65,7 +65,7 @@ class Bonds(NamedTuple):
 
 @lru_cache(maxsize=16)
 def find_bonds(height: int, width: int, boundary: str) -> Bonds:
-    """Bonds and colours of a lattice (cached)."""
+    """Bonds of a lattice, from a cache."""
     one_of("the boundary", boundary, BOUNDARIES)
     count = height * width
     sites = np.arange(count)
@@ -92,8 +92,8 @@ def find_bonds(height: int, width: int, boundary: str) -> Bonds:
 def _colour(neighbours: Sites) -> tuple[Sites, ...]:
     """Greedy colouring of the spins; a checkerboard if the lattice is bipartite.
 
-    The lattice is not bipartite if a periodic side is odd, or if a skewed lattice has an even width (one step down
-    equals `width` steps to the right, which closes a loop of odd length). It then needs three to five colours.
+    The lattice is not bipartite if a periodic side is odd, or if a skewed lattice has an even width: one step down
+    equals `width` steps to the right, so a loop of odd length closes. It then needs three to five colours.
     """
     colour = [-1] * neighbours.shape[1]
     for site, near in enumerate(neighbours.T.tolist()):
@@ -104,7 +104,7 @@ def _colour(neighbours: Sites) -> tuple[Sites, ...]:
 
 
 def energy(spins: Spins, boundary: str = "periodic", coupling: float = 1.0) -> Floats:
-    """Energy per spin of spins (..., height, width): e = -J / N sum_<ij> b_ij s_i s_j."""
+    """Energy per spin e = -J / N sum_<ij> b_ij s_i s_j of spins (..., height, width)."""
     bonds = find_bonds(*spins.shape[-2:], boundary)
     flat = spins.reshape(*spins.shape[:-2], -1)
     pairs = flat[..., bonds.right] * bonds.right_sign
@@ -121,8 +121,8 @@ def metropolis(
 ) -> Spins:
     """Metropolis sweep: flip each spin once with probability min(1, exp(-dE / T)).
 
-    dE = 2 J k with k = s_i sum_j b_ij s_j. Colours are updated one after another. Spins of one colour share no bond, so
-    a parallel update equals a sequential update.
+    dE = 2 J k with k = s_i sum_j b_ij s_j. Sets of spins of the same colour are updated one after another. Spins of one
+    colour share no bond, so a parallel update equals a sequential update.
 
     spins         (chains, height, width) of +-1
     temperatures  (chains,)
@@ -160,9 +160,9 @@ def swendsen_wang(
 ) -> Spins:
     """Swendsen-Wang sweep (Phys. Rev. Lett. 58, 86): flip each cluster at random.
 
-    Each cluster is flipped with probability 1/2.
-    A satisfied bond, J b_ij s_i s_j > 0, joins its two spins with probability 1 - exp(-2 |J| / T); an unsatisfied bond
-    never joins them. This is valid for bonds of either sign, so also for antiferromagnets and frustrated boundaries.
+    A satisfied bond, J b_ij s_i s_j > 0, joins its two spins into a cluster with probability 1 - exp(-2 |J| / T); an
+    unsatisfied bond never joins its spins. Each cluster is flipped with probability 1/2. This is valid for bonds of
+    either sign, so also for antiferromagnets and frustrated boundaries.
 
     spins         (chains, height, width) of +-1
     temperatures  (chains,)
@@ -189,7 +189,7 @@ def swendsen_wang(
 
 
 def _find_roots(right: NDArray[np.bool_], below: NDArray[np.bool_], bonds: Bonds, width: int) -> Sites:
-    """Cluster root (N, chains) of every spin, the same index within a cluster.
+    """Root of the cluster of every spin (N, chains): the same index for all its spins.
 
     right, below   (N, chains) whether the bond of a spin to its right or lower neighbour is joined
 
@@ -299,18 +299,18 @@ def _ground_states(
 
 
 def _random_bits(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint32]:
-    """Random 32-bit integers; drawing them as 64-bit integers takes half the time."""
+    """Random 32-bit integers, drawn as 64-bit integers in half the time."""
     count = math.prod(shape)
     return rng.integers(0, 2**64, (count + 1) // 2, np.uint64).view(np.uint32)[:count].reshape(shape)
 
 
 def _threshold(probability: Floats) -> NDArray[np.uint32]:
-    """Integer t for which a random 32-bit integer is below t with this probability."""
+    """Integer thresholds t with P(random 32-bit integer < t) = `probability`."""
     return np.minimum(np.rint(probability * 2.0**32), 2.0**32 - 1).astype(np.uint32)
 
 
 def _sites_first(spins: Spins) -> Spins:
-    """Copy spins to (N, chains), so that neighbour lookups copy whole rows."""
+    """Copy spins (chains, height, width) to (N, chains), to find neighbours fast."""
     return np.moveaxis(spins, 0, -1).copy(order="C").reshape(-1, len(spins))
 
 
@@ -322,7 +322,7 @@ def _chains_first(state: Spins, shape: tuple[int, ...]) -> Spins:
 
 
 def check_temperatures(temperatures: ArrayLike) -> Floats:
-    """Convert temperatures to float64; refuse values that are not positive and finite."""
+    """Convert temperatures to float64; refuse zero, negative and non-finite values."""
     heat = np.asarray(temperatures, np.float64)
     wrong = heat[~((heat > 0) & np.isfinite(heat))]
     if wrong.size:

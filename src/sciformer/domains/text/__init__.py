@@ -1,4 +1,4 @@
-"""Text: characters, bytes, words and subwords."""
+"""Text as characters, bytes, words or subwords."""
 
 from ...recipe.field import Field
 

@@ -11,9 +11,9 @@ from ...files.formats.base import Format, LineWriter
 
 
 class CoNLLWriter(LineWriter):
-    """CoNLL writer: lists of strings, as cells separated by tabs.
+    """Writer of CoNLL files: a word per line, its tags as cells separated by tabs.
 
-    Columns of numbers and of single values are left out.
+    Columns with lists of strings are written; columns of numbers and of single values are left out.
     """
 
     def __init__(self, path: Path, table: Table) -> None:

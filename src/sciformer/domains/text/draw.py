@@ -10,11 +10,14 @@ from matplotlib.axes import Axes
 
 from ...data.columns import Array
 
-LINE_CELLS, LINE_WIDTH, MAX_WORD_WIDTH = 64, 80, 30  # cells or columns of a line; longer words are cut
+LINE_CELLS, LINE_WIDTH, MAX_WORD_WIDTH = 64, 80, 30  # cells or columns of a line; maximum width of a word
 
 
 def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells: bool) -> None:
-    """Draw tokens in lines: characters in `cells` of equal width, words in their own."""
+    """Draw tokens in lines.
+
+    cells   draw each token in a cell of equal width, for characters; otherwise each token has its own width
+    """
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 

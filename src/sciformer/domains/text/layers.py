@@ -14,7 +14,7 @@ LOGITS_AT_ONCE = 16384  # tokens per chunk of logits, for a large vocabulary on 
 class TextEmbedding(nn.Module):
     """Token embedding x = E[id], or x = sqrt(D) E[id] with `scale` (arXiv 1706.03762).
 
-    The initial standard deviation of E is 0.02 (GPT-2), or 1 / sqrt(D) with `scale`.
+    The initial standard deviation of E is 0.02 as in GPT-2, or 1 / sqrt(D) with `scale`.
     """
 
     def __init__(self, size: int, dim: int, scale: bool = False) -> None:
@@ -32,8 +32,8 @@ class TextEmbedding(nn.Module):
 class TextReadout(Readout):
     """Next-token distribution p(id) = softmax(W h + b).
 
-    embedding  module whose table is used as W (tied weights), or None for a matrix of its own
-    bias       whether there is a bias b
+    embedding  embedding with the matrix W (tied weights), or None for a separate matrix
+    bias       whether to add a bias b
     """
 
     def __init__(self, size: int, dim: int, embedding: nn.Module | None, bias: bool = False) -> None:
@@ -56,7 +56,10 @@ class TextReadout(Readout):
         return linear_cross_entropy(hidden, self.linear.weight, target["ids"], smoothing, self.linear.bias)
 
     def total(self, hidden: Tensor, target: Columns, wanted: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
-        """Sum of the cross entropy; in chunks for a large vocabulary on a GPU."""
+        """Sum of the cross entropy over all tokens.
+
+        On a GPU, the logits of a large vocabulary are computed in chunks to save memory.
+        """
         ids = target["ids"] if wanted is None else target["ids"].masked_fill(~wanted, IGNORE_INDEX)
         large = hidden.is_cuda and hidden.shape[0] * self.linear.weight.shape[0] > LOGITS_AT_ONCE * 16384
         chunk = LOGITS_AT_ONCE if large else 0

@@ -1,4 +1,4 @@
-"""A recipe for text: language model, translation, classifier or tagger."""
+"""Guessed recipes for text: language model, translation, classifier or tagger."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .tokens import text_column
 
 MAX_SAMPLE_BYTES = 1 << 25  # bytes of text used for the statistics
 MAX_ROWS = 2000  # rows of a table used to find its columns
-MAX_CHARACTERS = 1000  # number of different characters above which bytes are the unit
+MAX_CHARACTERS = 1000  # with more different characters, tokens are bytes
 MIN_TRAINING_CHARACTERS = 500  # smallest text to train on
 MAX_LINES = 512  # separate lines in a batch
 MIN_SPLIT_CHARACTERS = 200_000  # smallest text to split off a test part
@@ -43,7 +43,7 @@ ENCODER_BATCHES = {0: 8, 320: 32}
 
 
 def guess_text(names: list[str], paths: list[Path], given: Given) -> Page:
-    """Recipe for text files: translation, classification, tagging or language model."""
+    """Guess a recipe for text files: translation, classifier, tagger, language model."""
     kind, errors = given.get("data.kind"), given.get("data.errors", "strict")
     found = find_name_pattern(paths) if len(paths) > 1 else None
     if kind in (None, "lines") and found and CLASS_NAMES.issuperset(found.values):
@@ -65,7 +65,10 @@ def guess_text(names: list[str], paths: list[Path], given: Given) -> Page:
 
 
 def _guess_table(parts: dict[str, list[str]], paths: list[Path], given: Given) -> Page:
-    """Recipe for a table: a classifier or a regression, or a language model for texts alone."""
+    """Guess a recipe for a table of texts.
+
+    Texts with labels or values give a classifier or a regression, texts alone a language model.
+    """
     section = given.section(Lines, {"kind": "lines"}, **guess.part_fields({"train": parts["train"]}))
     names, rows = section.named_rows(parts["train"][0])
     if not rows or len(rows[0]) > 1:
@@ -78,7 +81,7 @@ def _guess_table(parts: dict[str, list[str]], paths: list[Path], given: Given) -
 
 
 def _describe_objective(given: Given, kind: str, why: str) -> str:
-    """Line on the objective and the reason for it."""
+    """Note on the objective and the reason for it."""
     asked = given.get("objective.kind")
     return f"Objective {kind}: {why}." if asked in (None, kind) else f"Objective {asked}: given."
 
@@ -117,7 +120,7 @@ def _guess_running_text(names: list[str], parts: dict[str, list[str]], paths: li
 
 
 class _TextCounts:
-    """Statistics of characters and lines in the first MAX_SAMPLE_BYTES of texts."""
+    """Statistics of characters and lines in the first `MAX_SAMPLE_BYTES` of the texts."""
 
     def __init__(self, tables: Iterable[Table]) -> None:
         self.letters: set[str] = set()
@@ -139,7 +142,7 @@ class _TextCounts:
         if self.read > MAX_SAMPLE_BYTES:
             found = max(found, int(found * size / self.read))
         if found < MIN_TRAINING_CHARACTERS:
-            message = f"training needs a text of {MIN_TRAINING_CHARACTERS} characters or more, not {found}"
+            message = f"a text to train on must have at least {MIN_TRAINING_CHARACTERS} characters, not {found}"
             raise UserError(message, hint="Add more text.")
         return found
 
@@ -154,10 +157,10 @@ def _guess_gpt(
     longest: int = 0,
     held: float = 0.1,
 ) -> Page:
-    """Recipe of a GPT.
+    """Guess a recipe of a GPT.
 
-    longest   99 % quantile of the text lengths if each line is a text, else 0
-    held      share of the text for validation and test
+    longest   99 % quantile of the text lengths if each line is a text, otherwise 0
+    held      share of the text used for validation and test
     """
     different, amount = len(seen.letters), f"{format_large(characters)} characters"
     steps, context, batch = guess.at_count(GPT_TRAINING, characters)
@@ -193,9 +196,9 @@ def _guess_gpt(
 
 
 def _encoder_keys(texts: Sequence[str], count: int, unit: str, lower: bool, parts: float = 1.6) -> list[Found]:
-    """Recipe keys of an encoder of subwords; its context fits 99 % of the texts.
+    """Recipe keys of an encoder on subwords, with a context for 99 % of the texts.
 
-    parts  expected subwords per word
+    parts  expected number of subwords per word
     """
     different = len({word for text in texts for word in text.split()})
     size = _round_up(different / 2, (500, 1000, 2000, 4000, 8000, 16000))
@@ -219,7 +222,7 @@ def _round_up(number: float, steps: Sequence[int]) -> int:
 
 
 def guess_classifier(parts: dict[str, list[str]], paths: list[Path], given: Given, classes: Sequence[str] = ()) -> Page:
-    """Recipe of an encoder that predicts the label or value of a text."""
+    """Guess a recipe of an encoder for the label or value of a text."""
     files = {name: list[str]() for name in classes}
     options = {"kind": "lines", "classes": files}
     fixed = {**guess.part_fields(parts), "labels_per_class": None}
@@ -252,11 +255,11 @@ def guess_classifier(parts: dict[str, list[str]], paths: list[Path], given: Give
 class Roles(NamedTuple):
     """Roles of the columns of a table.
 
-    names    columns of the files
-    texts    columns with texts; the reader calls the first `text`
-    label    column with the label; the reader calls it `label`
-    keys     keys of `data` with these columns, if the reader does not find them itself
-    why      reason for a column or a key
+    names    names of all columns
+    texts    columns with texts; the reader renames the first column to `text`
+    label    column with the label; the reader renames it to `label`
+    keys     keys of the section `data` for columns that the reader does not find by itself
+    why      reason for the role of a column, or for a key
     """
 
     names: Sequence[str] = ()
@@ -266,18 +269,18 @@ class Roles(NamedTuple):
     why: Mapping[str, str] = {}
 
     def describe(self, column: str) -> str:
-        """A column, with the reason for its role."""
+        """Name of a column, with the reason for its role."""
         why = self.why.get(column, "")
         return f"{column} ({why})" if why and column not in ("text", "label") else column
 
 
 def find_roles(section: Lines, file: str, given: Given) -> Roles:
-    """Roles of the columns of a file, by their names, or else by their contents."""
+    """Find the roles of the columns of a file by their names, or by their contents."""
     head, rows = section.named_rows(file)
     width = len(rows[0]) if rows else len(head)
     names = head or [f"column_{number}" for number in range(width)]
     contents = {name: Contents.of([row[place] for row in rows[:MAX_ROWS]]) for place, name in enumerate(names)}
-    _check_no_words(file, head, rows[:MAX_ROWS])
+    _check_no_tagged_words(file, head, rows[:MAX_ROWS])
     texts, how = [], "given"
     if name := given.get("data.text"):
         texts = [str(name)]
@@ -290,13 +293,13 @@ def find_roles(section: Lines, file: str, given: Given) -> Roles:
             texts, how = find_texts({name: contents[name] for name in hits or names})[:1], "the longest texts"
     if not texts:
         listed = ", ".join(f"`{name}` ({describe_contents(one)})" for name, one in contents.items())
-        message = f"{file} has no column of texts, but {listed}"
-        raise UserError(message, hint="Choose it with --data.text NAME.", key="data.text", file=file)
+        message = f"{file} has no column of texts; its columns are {listed}"
+        raise UserError(message, hint="Choose a column with --data.text NAME.", key="data.text", file=file)
     rest = [name for name in names if name not in texts]
     label, why = str(given.get("data.label") or ""), dict.fromkeys(texts, how if head else "by its contents")
     if not label:
-        hits = find_role("label", rest) if head else [name for name in rest if _is_few(contents[name])]
-        label = next((name for name in hits if _is_few(contents[name])), next(iter(hits), ""))
+        hits = find_role("label", rest) if head else [name for name in rest if _may_be_classes(contents[name])]
+        label = next((name for name in hits if _may_be_classes(contents[name])), next(iter(hits), ""))
     if label:
         why[label] = "given" if "data.label" in given else "by its name" if head else "few different values"
     keys: dict[str, Any] = {}
@@ -310,16 +313,16 @@ def find_roles(section: Lines, file: str, given: Given) -> Roles:
 
 
 def describe_contents(one: Contents) -> str:
-    """Contents of a column in words."""
+    """Describe the contents of a column in words."""
     return "numbers" if one.numbers else f"{one.different:,} different values"
 
 
-def _is_few(one: Contents) -> bool:
-    """Whether the values of a column may be classes: few of them, and each occurs again."""
+def _may_be_classes(one: Contents) -> bool:
+    """Whether the values of a column may be classes: few different, repeated values."""
     return 2 <= one.different <= min(guess.MAX_CLASSES, max(2, one.count // 2))
 
 
-def _check_no_words(file: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _check_no_tagged_words(file: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Refuse a table with a word and a tag in each row."""
     words, tags = find_role("word", head), find_role("tag", head)
     listed = bool(rows) and any(cell.startswith("[") and cell.endswith("]") for cell in rows[0])
@@ -327,13 +330,13 @@ def _check_no_words(file: str, head: Sequence[str], rows: Sequence[Sequence[str]
     tagged = len(rows) >= guess.MIN_SAMPLES and all(map(marks_entity, column)) and len(set(column)) > 1
     if (words and tags) or (tagged and all(" " not in cell for row in rows for cell in row)):
         form = "lists of words and tags" if listed else "a word and a tag in each row"
-        message = f"{file} has {form}, but words with tags are read from CoNLL files only"
+        message = f"{file} has {form}, but words with tags are only read from CoNLL files"
         hint = "Write a word, a tab and its tag in each line, and an empty line after each sentence."
         raise UserError(message, hint=hint, file=file)
 
 
 def _find_question(columns: Mapping[str, Any], count: int, given: Given) -> tuple[guess.Question, str]:
-    """Objective of labelled texts, and its column."""
+    """Choose the objective of labelled texts, and its column."""
     sizes = {name: len(np.unique(column)) for name, column in columns.items()}
     real = [name for name, column in columns.items() if column.dtype.kind == "f" and np.isfinite(column).all()]
     most = min(guess.MAX_CLASSES, max(2, count // 2))
@@ -360,7 +363,7 @@ def _find_question(columns: Mapping[str, Any], count: int, given: Given) -> tupl
 
 
 def guess_tagger(parts: dict[str, list[str]], paths: list[Path], given: Given) -> Page:
-    """Recipe of an encoder that predicts the tag of each word."""
+    """Guess a recipe of an encoder for the tags of words."""
     suffix = _bare_suffix(paths[0])
     words, tags = TAGGED_FORMATS.get(suffix, (0, None))
     universal = suffix == ".conllu"
@@ -392,7 +395,7 @@ def guess_tagger(parts: dict[str, list[str]], paths: list[Path], given: Given) -
 
 
 def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: list[Path], given: Given) -> Page:
-    """Recipe of a Transformer that translates the first column to the second."""
+    """Guess a recipe for translation from the first column to the second."""
     section = given.section(Parallel, {"kind": "parallel", "columns": columns}, **guess.part_fields(parts))
     table, count, told = _load(section)
     source, target = columns[:2]
@@ -460,16 +463,20 @@ NAME_SEPARATOR = re.compile(r"([/.]|[-_](?!(?<=[._/-][a-z]{2}[-_])[A-Z]{2}(?![A-
 
 
 class NamePattern(NamedTuple):
-    """File names that differ in one place: its values, and the names with `{}` there."""
+    """Pattern of file names with one differing word.
+
+    values   values of the word, such as en and de
+    names    file names with `{}` in place of the word
+    """
 
     values: list[str]
     names: list[str]
 
 
 def find_name_pattern(paths: Sequence[Path]) -> NamePattern | None:
-    """Find the word in which file names differ (train.en, train.de); None if unclear.
+    """Find the word by which file names differ (train.en, train.de); None if unclear.
 
-    It may be a folder (en/train.txt, de/train.txt). The words must be the same in all sets of files.
+    The word may be a folder (en/train.txt, de/train.txt). All sets of files must have the same words.
     """
     words = [NAME_SEPARATOR.split(path.as_posix()) for path in paths]
     for place in range(1, max(map(len, words)) + 1, 2):
@@ -488,7 +495,7 @@ def find_name_pattern(paths: Sequence[Path]) -> NamePattern | None:
 
 
 def lines_match(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether lines may be translations: equal number, correlated lengths."""
+    """Whether lines may be translations: same number of lines, correlated lengths."""
     if len(one) != len(other) or len(one) < MIN_ALIGNED_LINES:
         return False
     lengths = np.log1p([[len(line) for line in lines] for lines in (one, other)])
@@ -504,7 +511,7 @@ def are_translations(found: NamePattern, errors: Errors = "strict") -> bool:
 
 
 def tab_separated_columns(path: Path, errors: Errors = "strict") -> list[str]:
-    """Column names of a file of tab-separated translations; [] for other files."""
+    """Column names of a file of tab-separated translations; empty for other files."""
     if form_of(path, read_text(path, errors)) != "tsv":
         return []
     rows = [line.split("\t") for line in read_lines(path, errors) if line.strip()]
@@ -550,9 +557,9 @@ def check_not_numbers(path: Path, errors: Errors = "strict") -> None:
         return
     missing = sum(cell.lower() == "nan" for row in rows for cell in row)
     nan = f" ({missing:,} of them NaN)" if missing else ""
-    message = f"{path} is a table of numbers, {widths.pop()} in each line{nan}, and not text"
+    message = f"{path} is not text, but a table of numbers, {widths.pop()} in each line{nan}"
     kinds = ", ".join(name for name in known_kinds("new") if name != "text")
-    hint = f"Write sciformer new KIND {path} with another kind: {kinds}. To train on its characters: --data.kind text"
+    hint = f"Use another KIND in `sciformer new KIND {path}`: {kinds}. To train on its characters: --data.kind text"
     raise UserError(message, hint=hint, file=path)
 
 

@@ -1,4 +1,4 @@
-"""Subwords with the package `tokenizers`: learned, or read from a tokenizer.json."""
+"""Subwords of the package `tokenizers`: learned, or read from a tokenizer.json."""
 
 from __future__ import annotations
 
@@ -41,10 +41,18 @@ def tokenizers_package() -> Any:
 
 
 class Subwords(Coder):
-    """Coder of subwords; special tokens that the tokenizer.json adds are left out."""
+    """Vocabulary of subwords, from a tokenizer.json.
+
+    Special tokens that the tokenizer.json adds to texts are left out.
+    """
 
     def __init__(self, text: str, names: TokenNames, learned: bool) -> None:
-        """Load a tokenizer.json; if `learned`, names of special tokens in texts are plain text."""
+        """Load a tokenizer.json.
+
+        text     contents of the file
+        names    (role, name) of the special tokens
+        learned  whether the tokenizer was learned here; names of special tokens inside texts are then plain text
+        """
         self.text, self.learned = text, learned
         load = tokenizers_package().Tokenizer.from_str
         try:
@@ -81,14 +89,17 @@ class Subwords(Coder):
 
     @cached_property
     def writable(self) -> Array:
-        """Mask (size,) of ids that are in use and are no special tokens."""
+        """Mask (size,) of the ids of text: in use, and not special tokens."""
         found = np.zeros(self.size, bool)
         found[list(self.numbers.values())] = True
         found[[*self.specials.values(), *self.names]] = False
         return found
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Encode long texts in parts: encoding takes 200 times the memory of the text."""
+        """Encode texts, long texts in parts.
+
+        Encoding takes about 200 times the memory of the text.
+        """
         long = [len(text) > MAX_BATCH_CHARACTERS and self.cuts for text in texts]
         parts = [cut_text(text) if cut else [text] for text, cut in zip(texts, long)]
         made = self._encode_batches(self.tokenizer, [first for first, *_ in parts])
@@ -98,7 +109,10 @@ class Subwords(Coder):
         return made
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """Encode each word on its own; a word that normalisation empties has no token."""
+        """Encode texts given as lists of words, each word on its own.
+
+        A word has no token if nothing is left of it after normalisation.
+        """
         return self._encode_batches(self.tokenizer, [list(words) for words in texts], split=True)
 
     def _encode_batches(self, tokenizer: Any, texts: list[Any], split: bool = False) -> list[Encoded]:
@@ -120,7 +134,7 @@ class Subwords(Coder):
 
     @cached_property
     def onward(self) -> Any:
-        """Tokenizer for all parts of a text but the first; it adds no space at the start."""
+        """Tokenizer without a space at the start, for the later parts of a long text."""
         rules = json.loads(self.text)
         steps = (rules.get("normalizer") or {}).get("normalizers", [])
         steps[:] = [step for step in steps if step["type"] != "Prepend" and step.get("pattern") != PREFIX_SPACE_PATTERN]
@@ -130,7 +144,7 @@ class Subwords(Coder):
 
     @cached_property
     def cuts(self) -> bool:
-        """Whether a text cut before a space gives the same tokens (tested on examples)."""
+        """Whether cutting a text before a space keeps its tokens, tested on examples."""
         probes = [("a", " b"), ("Ab, 1.", " cd\n ef"), ("x", "  ab\n"), ("x\ny", " ' 12")]
 
         def ids(coder: Any, text: str) -> list[int]:
@@ -144,7 +158,10 @@ class Subwords(Coder):
         return self.tokenizer.decode(kept.tolist(), skip_special_tokens=False)
 
     def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
-        """Subwords without space marks; inside a word they begin with `·` or their own `##`."""
+        """Subwords without space marks.
+
+        Later subwords of a word begin with `·`, or with the `##` of WordPiece.
+        """
         special = {*self.specials.values(), *self.names}
         found = []
         for place, number in enumerate(ids.tolist()):
@@ -174,7 +191,7 @@ load_subwords = lru_cache(maxsize=8)(Subwords)
 
 
 def read_tokenizer_text(name: str | Path) -> str:
-    """Text of a tokenizer.json, given as a file or as its folder."""
+    """Read a tokenizer.json as text; `name` is the file or its folder."""
     path = Path(name).expanduser()
     path = path / TOKENIZER_FILE if path.is_dir() else path
     try:
@@ -199,7 +216,7 @@ def cut_text(text: str) -> list[str]:
 
 
 def _join_encoded(parts: list[Encoded]) -> Encoded:
-    """Concatenate the encoded parts of a text; word indices continue."""
+    """Concatenate the encoded parts of a text, with continued word indices."""
     words, count = [], 0
     for _, word in parts:
         assert word is not None
@@ -209,7 +226,7 @@ def _join_encoded(parts: list[Encoded]) -> Encoded:
 
 
 def text_batches(texts: list[Any]) -> Iterator[list[Any]]:
-    """Batches of texts, limited in texts and in characters."""
+    """Divide texts into batches with a maximum number of texts and of characters."""
     found: list[Any] = []
     letters = 0
     for text in texts:
@@ -224,7 +241,10 @@ def text_batches(texts: list[Any]) -> Iterator[list[Any]]:
 
 @contextmanager
 def all_threads() -> Iterator[None]:
-    """Let `tokenizers` use all cores, except in a worker or if the user has set it."""
+    """Let `tokenizers` use all cores.
+
+    A worker process uses a single core. A value of TOKENIZERS_PARALLELISM that the user has set is kept.
+    """
     if PARALLELISM_VARIABLE in os.environ and not _SET_VARIABLES:
         yield
         return
@@ -237,9 +257,9 @@ def all_threads() -> Iterator[None]:
 
 
 def export_tokenizer(coder: Coder, frame: dict[str, int], lower: bool, normal: str) -> str:
-    """Text of a tokenizer.json with the rules of a coder.
+    """Write the rules of a coder as text of a tokenizer.json.
 
-    frame  ids of the begin and end token that the tokenizer adds to each text
+    frame  ids of the begin and end token added to each text, by role
     """
     library = tokenizers_package()
     if isinstance(coder, Subwords):
@@ -302,7 +322,7 @@ def learn_tokenizer(
 
 
 def _check_texts(texts: Iterable[list[str]]) -> TextBatches:
-    """Yield texts cut into short parts; refuse empty data."""
+    """Yield batches of texts cut into short parts; refuse empty data."""
     letters = 0
     for some in texts:
         letters += sum(len(text.strip()) for text in some)
@@ -328,7 +348,7 @@ def _learn_word_pieces(made: Any, texts: TextBatches, special: list[str], option
 
 
 def _count_words(made: Any, texts: TextBatches) -> Counter[str]:
-    """Frequency of each word, by the normalisation and word rules of a tokenizer."""
+    """Count words, after normalisation and splitting by the rules of a tokenizer."""
     counts: Counter[str] = Counter()
     for some in texts:
         for text in some:

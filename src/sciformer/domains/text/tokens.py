@@ -41,7 +41,7 @@ class Text(Textual, Maskable, Exportable, Editable):
     """Unit of a token (default: characters): characters of the training text, the 256 bytes of UTF-8, words between
     white space, or learned subwords: bpe (byte pairs), wordpiece (BERT), unigram (SentencePiece)."""
     column: str | list[str] = "text"
-    """Data column with the text (default: text); several columns are concatenated with a separator token between."""
+    """Data column with the text (default: text). Several columns are concatenated, with separator tokens between."""
     learn: list[str] = Field(default_factory=list)
     """Columns to learn the vocabulary from (default: `column`). Streams with the same `learn` share one
     vocabulary."""
@@ -50,16 +50,17 @@ class Text(Textual, Maskable, Exportable, Editable):
     Subwords: number of learned tokens (default: 10,000). Characters, bytes and `tokenizer`: the vocabulary is padded to
     this size (default: no padding; multiples of 64 are fast on a GPU)."""
     minimum: int = Field(default=1, ge=1)
-    """Minimum frequency (default: 1): rarer words are unknown; rarer pairs of subwords are not merged (at least 2)."""
+    """Minimum frequency in the training texts (default: 1). Rarer words are unknown. For bpe and wordpiece, rarer pairs
+    are not merged; the minimum is then at least 2."""
     begin: bool = False
     """Add the begin token before each text (default: false)."""
     end: bool = False
     """Add the end token after each text (default: false)."""
     lines: bool = False
-    """Words only: make each line end an end token, as in WikiText (default: false)."""
+    """Replace line breaks by the end token, as in WikiText; for words only (default: false)."""
     join: bool = False
-    """Concatenate all texts and cut windows across them, as GPT-2 does; `end` separates the texts. Default: false, a
-    window has tokens of one text only, so no token attends to another text."""
+    """Concatenate all texts and cut windows across them, as GPT-2 does; `end` separates the texts (default: false).
+    With false, a window has tokens of a single text, so no token attends to another text."""
     lower: bool = False
     """Convert text to lower case (default: false)."""
     unicode_form: Literal["none", "nfc", "nfkc"] = "none"
@@ -92,7 +93,7 @@ class Text(Textual, Maskable, Exportable, Editable):
         elif self.unit in SUBWORD_UNITS:
             from .subwords import learn_tokenizer
 
-            sound = ([self._sound(text) for text in texts] for texts in self._learned_from(tables))
+            sound = ([self._normalise_text(text) for text in texts] for texts in self._learned_from(tables))
             size = self.vocabulary or DEFAULT_VOCABULARY
             self.state["tokenizer"] = learn_tokenizer(
                 self.unit, sound, size, self.minimum, self._names, self.lower, self.unicode_form
@@ -100,17 +101,22 @@ class Text(Textual, Maskable, Exportable, Editable):
         elif self.unit == "words":
             special = {name for _, name in self._names}
             words = (  # in texts already split into words, a word may contain a space («1 000»)
-                self._sound(text).split() if isinstance(text, str) else [self._sound(word) for word in text]
+                self._normalise_text(text).split()
+                if isinstance(text, str)
+                else [self._normalise_text(word) for word in text]
                 for texts in self._learned_from(tables, split=True)
                 for text in texts
             )
             self.state["words"] = "\n".join(vocabulary.common_words(words, self.vocabulary, self.minimum, special))
         elif self.unit == "characters":
-            texts = (self._sound(text) for some in self._learned_from(tables) for text in some)
+            texts = (self._normalise_text(text) for some in self._learned_from(tables) for text in some)
             self.state["characters"] = vocabulary.alphabet(texts)
 
     def _learned_from(self, tables: Iterable[Table], split: bool = False) -> Iterator[list[Any]]:
-        """Texts of each column; lists of words are joined by spaces unless `split`."""
+        """Yield the texts of each column to learn from.
+
+        split   keep texts that are lists of words; otherwise join the words by spaces
+        """
         for table in tables:
             for name in self.learn or self.source_columns:
                 texts, words = text_column(table, name)
@@ -125,7 +131,7 @@ class Text(Textual, Maskable, Exportable, Editable):
             raise UserError(f"{key} cannot be combined with tokens.tokenizer, {why}", key=key, file=self.tokenizer)
         self.state["tokenizer"] = read_tokenizer_text(self.tokenizer)
         if not self.writable.any():
-            message = f"the vocabulary of {self.tokenizer} has no token besides special tokens"
+            message = f"the vocabulary of {self.tokenizer} has only special tokens"
             raise UserError(message, key="tokens.tokenizer", file=self.tokenizer)
 
     def absolute_paths(self) -> Self:
@@ -134,10 +140,10 @@ class Text(Textual, Maskable, Exportable, Editable):
         return self.model_copy(update={"tokenizer": str(Path(self.tokenizer).expanduser().resolve())})
 
     def same_vocabulary(self, other: Tokens) -> bool:
-        return isinstance(other, Text) and self._lesson == other._lesson
+        return isinstance(other, Text) and self._vocabulary_rules == other._vocabulary_rules
 
     @property
-    def _lesson(self) -> tuple[Any, ...]:
+    def _vocabulary_rules(self) -> tuple[Any, ...]:
         columns = tuple(sorted(set(self.learn or self.source_columns)))
         rules = (self.lower, self.unicode_form, self._names, self.vocabulary, self.minimum)
         own = () if self.tokenizer or self.unit == "bytes" else columns
@@ -179,7 +185,7 @@ class Text(Textual, Maskable, Exportable, Editable):
         if self.vocabulary is None or (not self.tokenizer and self.unit not in ("characters", "bytes")):
             return least
         if self.vocabulary < least:
-            message = f"tokens.vocabulary must be {least} or more, the number of tokens found, not {self.vocabulary}"
+            message = f"tokens.vocabulary must be at least {least}, the number of tokens found, not {self.vocabulary}"
             raise UserError(message, key="tokens.vocabulary")
         return self.vocabulary
 
@@ -189,15 +195,15 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def end_id(self) -> int | None:
-        """Id of the end token of training texts, or None.
+        """Id of the end token at the end of training texts, or None.
 
-        A tokenizer that is read from a file is assumed to add its end token.
+        A tokenizer.json of other programs is assumed to add its end token.
         """
         return self.specials.get("end") if self.end or self.tokenizer else None
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """The unit, if it is "characters" or "bytes"; otherwise ""."""
+        """Unit of the tokens if it is "characters" or "bytes"; otherwise ""."""
         if self.unit == "bytes" and not self.tokenizer:
             return "bytes"
         return "characters" if self.unit == "characters" else ""
@@ -241,22 +247,30 @@ class Text(Textual, Maskable, Exportable, Editable):
     def stride(self) -> int | None:
         return self.step
 
-    def _sound(self, text: str) -> str:
-        """Clean a text for the vocabulary, except for subwords, which normalise it later."""
+    def _normalise_text(self, text: str) -> str:
+        """Normalise a text by the keys `unicode_form` and `lower`.
+
+        For subwords, only lone surrogates are replaced: their tokenizer normalises the text.
+        """
         if self.tokenizer or self.unit in SUBWORD_UNITS:
             return vocabulary.clean_text(text)
         return vocabulary.clean_text(text, self.unicode_form, self.lower)
 
     def encode(self, text: str) -> Array:
-        """Ids of a text without begin and end token; unseen parts are unknown tokens."""
-        return self.coder.encode([self._sound(text)])[0][0]
+        """Ids of a text, without begin and end token; unseen parts are unknown tokens."""
+        return self.coder.encode([self._normalise_text(text)])[0][0]
 
     def decode(self, ids: Any) -> str:
-        """Text of ids; special tokens are dropped, except the unknown token."""
+        """Convert ids to text; special tokens except the unknown token are dropped."""
         return self.coder.decode(np.asarray(ids, np.int64).reshape(-1))
 
     def tokenize(self, table: Table) -> Stream:
-        """Columns `ids`, `word` (index of the word, if any), `part` (index of the column)."""
+        """Make tokens of texts.
+
+        ids    token ids
+        word   index of the word of each token, for tokens that belong to words
+        part   index of the text column of each token
+        """
         texts = [self._encode_column(*text_column(table, name)) for name in self.source_columns]
 
         def marker(role: str) -> list[Encoded]:
@@ -281,8 +295,8 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     def _encode_column(self, texts: list[Any], split: bool) -> list[Encoded]:
         if split:
-            return self.coder.encode_words([[self._sound(word) for word in words] for words in texts])
-        return self.coder.encode([self._sound(text) for text in texts])
+            return self.coder.encode_words([[self._normalise_text(word) for word in words] for words in texts])
+        return self.coder.encode([self._normalise_text(text) for text in texts])
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         return {"ids": np.where(tokens, self.mask, stream.columns["ids"]).astype(np.int32)}
@@ -293,14 +307,14 @@ class Text(Textual, Maskable, Exportable, Editable):
         return {"ids": np.where(tokens, random, stream.columns["ids"])}
 
     def maskable(self, stream: Stream) -> Array:
-        """Mask of text tokens and unknown tokens; other special tokens are not masked."""
+        """Mask of maskable tokens: text and unknown tokens, no other special tokens."""
         may = self.writable
         if "unknown" in self.coder.specials:
             may[self.coder.specials["unknown"]] = True
         return may[stream.columns["ids"]]
 
     def change(self, stream: Stream, token: int, column: str, value: Any) -> Stream:
-        """Replace a token by an id, or by a text that is one token."""
+        """Replace a token by an id or by a text; the text must be a single token."""
         if isinstance(value, str):
             ids = self.encode(value)
             if len(ids) != 1:
@@ -330,7 +344,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
 
 def as_table(texts: list[str]) -> Table:
-    """Table with a column `text`, one text per sample."""
+    """Table with a column `text`, with a text per sample."""
     return {"text": strings(texts)}
 
 

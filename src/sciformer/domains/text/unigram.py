@@ -2,9 +2,9 @@
 
     p(word) = sum over segmentations of prod p(piece)
 
-Training starts with many candidate pieces. Expectation-maximisation estimates p(piece). Pieces whose removal lowers the
-likelihood of the text least are removed, until the vocabulary has the size asked for. All segmentations of all words
-are edges of one graph, whose nodes are the positions between letters. The result is deterministic.
+Training starts with many candidate pieces. Expectation-maximisation estimates p(piece). Then pieces with the smallest
+effect on the likelihood of the text are removed, until the vocabulary has the requested size. All segmentations of all
+words are edges of one graph; its nodes are the positions between letters. The result is deterministic.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PieceEdges(NamedTuple):
 
 
 class LetterRuns(NamedTuple):
-    """All substrings of words; positions count the T letters of all words."""
+    """All substrings of the words, by position among the T letters of all words."""
 
     at: list[Array]  # for each length, (T,) index of the substring that begins at a position, or -1
     first: Array  # (R,) one position of each substring
@@ -54,7 +54,7 @@ class LetterRuns(NamedTuple):
 
 
 def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]]:
-    """Learn at most `size` pieces with ln p, most likely first.
+    """Learn at most `size` pieces; returns pieces with ln p, most likely first.
 
     counts  frequency of each word
     size    size of the vocabulary; single letters have precedence over longer pieces
@@ -117,7 +117,7 @@ def _letter_runs(words: Sequence[str], lengths: Array, weight: Array) -> LetterR
 
 
 def _candidate_pieces(runs: LetterRuns, size: int) -> LetterRuns:
-    """Initial candidates: all letters, and the most frequent repeated substrings."""
+    """Choose the initial candidates: all letters, and the most frequent substrings."""
     letters, cover = int((runs.long == 1).sum()), runs.times * runs.long
     often = np.flatnonzero((runs.long > 1) & (runs.times > 1))
     often = np.sort(often[np.argsort(-cover[often], kind="stable")][: CANDIDATES_PER_PIECE * size])
@@ -151,7 +151,10 @@ def _part_edges(runs: LetterRuns) -> PieceEdges:
 
 
 def _sort_edges(rows: Sequence[tuple[Array, int, Array, Array, Array]], begin: Array, lengths: Array) -> PieceEdges:
-    """Build the edges from rows of (first node, letters, piece, word, letters before)."""
+    """Make the edges of the graph, sorted by their end position.
+
+    rows   (first node, number of letters, piece, word, number of letters before) of edges
+    """
     first, piece, word, before = (np.concatenate([row[i] for row in rows]) for i in (0, 2, 3, 4))
     long = np.repeat([row[1] for row in rows], [len(row[0]) for row in rows])
     order = np.argsort(before + long, kind="stable")
@@ -184,5 +187,5 @@ def _best_scores(edges: PieceEdges, score: Array) -> Array:
 
 
 def _digamma(x: Array) -> Array:
-    """Digamma function; in variational EM it lowers the probability of rare pieces."""
+    """Digamma function; variational EM uses it to make rare pieces less likely."""
     return torch.digamma(torch.as_tensor(x, dtype=torch.float64)).numpy()

@@ -1,4 +1,4 @@
-"""Vocabularies: coders of characters, bytes and words, and their base class."""
+"""Vocabularies of characters, bytes and words, and their base class."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VISIBLE_BLANKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 
 
 class Coder:
-    """Map between text and ids 0 .. `size` - 1.
+    """Vocabulary: conversion of text to ids from 0 to `size` - 1, and back.
 
     specials  ids of the special tokens by role
     """
@@ -42,21 +42,21 @@ class Coder:
 
     @cached_property
     def writable(self) -> Array:
-        """Mask (size,) of ids that are text, not special tokens."""
+        """Mask (size,) of the ids of text, without special tokens."""
         found = np.ones(self.size, bool)
         found[list(self.specials.values())] = False
         return found
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Encode texts, without special tokens at their ends."""
+        """Encode texts, without adding begin and end tokens."""
         raise NotImplementedError
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """Encode texts that are already split into words."""
+        """Encode texts given as lists of words."""
         raise NotImplementedError
 
     def decode(self, ids: Array) -> str:
-        """Text of ids; special tokens are dropped, except the unknown token."""
+        """Convert ids to text; special tokens except the unknown token are dropped."""
         raise NotImplementedError
 
     def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
@@ -69,7 +69,7 @@ class Coder:
 
 
 class CharacterCoder(Coder):
-    """Coder of characters or bytes; the last ids are special tokens.
+    """Vocabulary of characters or bytes, with special tokens at the end.
 
     The special tokens are unknown and mask; if `framed`, also begin, end and separator.
     """
@@ -77,7 +77,12 @@ class CharacterCoder(Coder):
     words = False
 
     def __init__(self, characters: str | None, framed: bool, names: TokenNames) -> None:
-        """Set `characters` to the sorted alphabet, or to None for the 256 bytes of UTF-8."""
+        """Make a vocabulary.
+
+        characters  sorted characters of the vocabulary; None for the 256 bytes of UTF-8
+        framed      whether to add the tokens begin, end and separator
+        names       (role, name) of the special tokens
+        """
         self.characters, self.names = characters, dict(names)
         self.alphabet_size = 256 if characters is None else len(characters)
         roles = ["unknown", "mask", *(["begin", "end", "separator"] if framed else [])]
@@ -100,7 +105,7 @@ class CharacterCoder(Coder):
         return np.where(seen, place, self.alphabet_size).astype(np.int32)
 
     def decode(self, ids: Array) -> str:
-        """Text of ids; unknown characters are U+FFFD, masked characters U+FFFC."""
+        """Convert ids to text, with U+FFFD for unknown and U+FFFC for masked characters."""
         if self.characters is None:
             return bytes(ids[ids < 256].astype(np.uint8)).decode(errors="replace")
         extra = {self.alphabet_size: UNKNOWN_CHARACTER, self.alphabet_size + 1: MASK_CHARACTER}
@@ -123,10 +128,15 @@ class CharacterCoder(Coder):
 
 
 class WordCoder(Coder):
-    """Coder of words; special tokens come first. With `lines`, a line end is an end token."""
+    """Vocabulary of words, with special tokens at the beginning."""
 
     def __init__(self, listed: str, names: TokenNames, lines: bool) -> None:
-        """Set `listed` to the words in the order of their ids, one per line."""
+        """Make a vocabulary.
+
+        listed  words in the order of their ids, one per line
+        names   (role, name) of the special tokens
+        lines   whether a line break becomes an end token
+        """
         words = listed.split("\n") if listed else []
         self.names = list(dict.fromkeys(name for _, name in names))  # two roles may share a name
         self.specials = {role: self.names.index(name) for role, name in names}
@@ -172,14 +182,14 @@ _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": T
 
 
 def byte_letters() -> str:
-    """The 256 printable characters of the bytes in byte-level vocabularies (GPT-2)."""
+    """Printable characters for the 256 bytes in byte-level vocabularies (GPT-2)."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     other = iter(range(256, 512))
     return "".join(chr(byte if byte in shown else next(other)) for byte in range(256))
 
 
 def alphabet(texts: Iterable[str]) -> str:
-    """Characters of texts, sorted by code point."""
+    """Distinct characters of the texts, sorted by code point."""
     seen = {letter for text in texts for letter in set(text)} - {UNKNOWN_CHARACTER, MASK_CHARACTER}
     if not seen:
         raise UserError("the training data have no text to learn a vocabulary from")
@@ -187,11 +197,11 @@ def alphabet(texts: Iterable[str]) -> str:
 
 
 def common_words(texts: Iterable[Sequence[str]], size: int | None, minimum: int, special: Collection[str]) -> list[str]:
-    """Words of texts by descending frequency; ties in alphabetical order.
+    """Words of the texts by descending frequency; ties in alphabetical order.
 
     size     maximum size of the vocabulary, special tokens included (default: no limit)
     minimum  minimum frequency of a word
-    special  names of the special tokens, which are no words
+    special  names of the special tokens, excluded from the words
     """
     counts = Counter(word for words in texts for word in words)
     for word in [*special, *(word for word in counts if "\n" in word)]:  # words are stored one per line

@@ -26,7 +26,7 @@ Column = Array | Lists
 
 
 class TablePart(NamedTuple):
-    """A file that a writer has made.
+    """Complete file of a writer, to be merged with other files.
 
     columns   names of the columns, in their order
     rows      number of rows of each call of `add`
@@ -65,14 +65,16 @@ class TableWriter:
 
     @classmethod
     def merge(cls, path: Path, parts: Sequence[TablePart]) -> None:
-        """Write the rows of several files, as if `add` had been called for all of them in one file.
+        """Merge files: write their rows into one file, as if `add` had been called there.
 
-        By default the parts are read back with `read_part`.
+        By default the files are read back with `read_part`.
         """
         writer: TableWriter | None = None
         about: dict[str, Array] = {}
         try:
-            for part in sorted(parts, key=lambda part: not sum(part.rows)):  # types are those of a part with rows
+            for part in sorted(
+                parts, key=lambda part: not sum(part.rows)
+            ):  # a part with rows first: it has the right types
                 tables, about = cls.read_part(part)
                 for table in tables:
                     writer = writer or cls(path, table)
@@ -86,13 +88,13 @@ class TableWriter:
 
     @classmethod
     def read_part(cls, part: TablePart) -> tuple[Iterable[Table], dict[str, Array]]:
-        """Tables as they were added to a file, and the arrays that describe the whole table."""
+        """Read back the tables given to `add`, and the arrays given to `close`."""
         message = f"files of this format cannot be merged: {part.path}"
-        raise UserError(message, hint="Use each file for itself, or predict in another format.", file=part.path)
+        raise UserError(message, hint="Use the files separately, or predict in another format.", file=part.path)
 
 
 class LineWriter(TableWriter):
-    """Writer of lines of text without a header; merged files are the files one after the other."""
+    """Base class of writers of lines without a header; merging concatenates files."""
 
     file: TextIO
 
@@ -148,7 +150,7 @@ def format_of(path: Path) -> Format:
 
 
 def recognise(path: Path) -> tuple[Format | None, bytes]:
-    """Format of a file, None if unknown, and the first bytes that identify it.
+    """Detect the format of a file; return it (None if unknown) and the first bytes.
 
     The first bytes of a .gz file are decompressed.
     """
@@ -190,12 +192,12 @@ class Layout:
     tree          name (or number) of the tree or table to read
     mask          array that marks or counts the real entries of padded arrays
     axes          column names for the last axis of an array
-    words         name of the only column of events that may hold strings
-    nested        whether nested columns are read, and missing lists become empty lists
+    words         name of a column of strings, the only one that is read from files of events
+    nested        whether to read nested columns, and to read missing lists as empty lists
     names         column names of a text file without a header
     usual_names   column names to assume if neither the file nor `names` gives names
-    renames       further names of columns, {our name: name in the file}
-    objects       objects in lists that become rows
+    renames       aliases of columns, {alias: name in the file}
+    objects       view with a row for each object in lists (default: none)
     """
 
     tree: str = ""
@@ -213,7 +215,7 @@ class Layout:
 
 
 class Kind(NamedTuple):
-    """Type of a column: a list or a single value for each row, strings or numbers."""
+    """Type of a column: lists or single values, strings or numbers."""
 
     listed: bool
     words: bool
@@ -246,11 +248,11 @@ class TableFile:
         self.renamed: dict[str, str] = {}
 
     def rename(self, renames: Mapping[str, str]) -> None:
-        """Add second names of columns: {our name: name in the file}."""
+        """Add aliases of columns: {alias: name in the file}."""
         for ours, theirs in renames.items():
             known: tuple[dict[str, Any], ...] = (self.columns, self.kinds, self.others, self.header)
             if not any(theirs in columns for columns in known):
-                message = f"{self.path} has no column `{theirs}`, to be used as `{ours}`"
+                message = f"{self.path} has no column `{theirs}` to use as `{ours}`"
                 raise self.error(message, nearest(theirs, {**self.columns, **self.others}), "--map")
             for columns in known:
                 columns.pop(ours, None)
@@ -292,7 +294,7 @@ class TableFile:
         return ends
 
     def find(self, name: str) -> str | None:
-        """Full name of the column with this name or this unique last part, or None."""
+        """Full name of a column, from its name or its unique last part; None if unknown."""
         if name in self.columns:
             return name
         found = self._ends.get(name.rpartition("/")[2], [])

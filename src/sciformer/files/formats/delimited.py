@@ -41,7 +41,7 @@ REAL_PATTERN = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 class Grid:
     """Rows of cells, with line numbers and optional column names.
 
-    plain   whether the file is plain text, read as one cell per line
+    plain   whether the file is plain text; each line is then one cell
     """
 
     rows: list[list[str]]
@@ -56,7 +56,7 @@ class Grid:
 
 
 def form_of(path: Path, text: str) -> str:
-    """Format of a text file, by its suffix or its first lines; empty for plain text."""
+    """Format of a text file, from its suffix or its first lines; "" for plain text."""
     name = path.with_suffix("") if path.suffix == ".gz" else path
     if name.suffix.lower() in DELIMITED_SUFFIXES:
         return DELIMITED_SUFFIXES[name.suffix.lower()]
@@ -241,8 +241,8 @@ class CSVWriter(TableWriter):
     """CSV writer: a row for each sample, or for each entry of its lists.
 
     Numbers have the fewest digits that restore them exactly. An array becomes one column per element. If there are
-    lists, the single values of a sample are repeated in each of its rows. Texts that a spreadsheet would run as a
-    formula begin with a quote.
+    lists, the single values of a sample are repeated in each of its rows. A quote is put before a string that a
+    spreadsheet would run as a formula.
     """
 
     def __init__(self, path: Path, table: Table) -> None:
@@ -280,7 +280,7 @@ class CSVWriter(TableWriter):
 
 
 def plain_cell(cell: str) -> str:
-    """Remove control characters from a cell, and put a quote before a formula."""
+    """Remove control characters from a cell; put a quote before a spreadsheet formula."""
     harmless = cell.lower() in MISSING_WORDS or is_number(cell)
     formula = cell[:1] in FORMULA_BEGINS and not harmless
     return printable(f"'{cell}" if formula else cell)

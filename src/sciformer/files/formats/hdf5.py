@@ -36,7 +36,7 @@ LABEL_COLUMNS = ("ttv", "is_signal_new")  # integers; only the last is always pr
 
 
 def h5py_package() -> Any:
-    """Import h5py, with all compression filters that are installed."""
+    """Import h5py, with all installed compression filters."""
     h5py = require("h5py", "HDF5 files")
     with suppress(ImportError):
         importlib.import_module("hdf5plugin")  # registers more compression filters with h5py
@@ -44,10 +44,11 @@ def h5py_package() -> Any:
 
 
 def datasets_of(file: Any, path: Path) -> dict[str, Any]:
-    """Datasets of an open file by name; refuse unsafe datasets.
+    """Datasets of an open file by name; unsafe datasets are refused.
 
-    External and soft links are not followed. External storage and virtual datasets are refused, because they can name
-    any file of the machine. Unknown filters are refused, too, and datasets far larger than their stored bytes.
+    External and soft links are not followed. External storage and virtual datasets are refused, because they can read
+    any file of the machine. Unknown compression filters, and datasets far larger than their stored bytes, are refused,
+    too.
     """
     h5py, found = h5py_package(), dict(_walk(file, "", set()))
     for name, dataset in found.items():
@@ -71,9 +72,9 @@ def datasets_of(file: Any, path: Path) -> dict[str, Any]:
 
 
 def _walk(group: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Name and dataset below a group, each dataset once.
+    """Yield the name of each dataset below a group, and the dataset.
 
-    `visititems` of h5py never ends for some damaged groups.
+    `visititems` of h5py would do the same, but never ends for some damaged groups.
     """
     h5py = h5py_package()
     for name in list(group):
@@ -131,10 +132,10 @@ class HDF5File(PaddedFile):
         self.edges = np.append(np.arange(0, self.rows, (self.frame[0][0].chunks or (1024,))[0]), self.rows)
 
     def _names(self, table: Any, field: str) -> list[str]:
-        """Column names of a block, read without unpickling.
+        """Column names of a block of a pandas table, read without unpickling.
 
-        pandas stores the names as a pickle. A pickled list of strings is parsed as text. The top tagging reference data
-        are recognised by the shape of the block.
+        pandas stores the names as a pickle. A pickled list of strings is parsed as text. The columns of the top tagging
+        reference data are known from the shape of the block.
         """
         shape = table.dtype[field].shape
         width = shape[0] if shape else 1
@@ -157,7 +158,7 @@ class HDF5File(PaddedFile):
         raise self.error(message, hint="Write the table again with format='fixed', or as Parquet.")
 
     def _columns(self) -> None:
-        """Sort columns into single values and zero-padded lists (NAME_0, NAME_1, ...)."""
+        """Divide columns into single values and zero-padded lists (NAME_0, NAME_1, ...)."""
         self.lists: dict[str, list[tuple[int, int]]] = {}  # column -> block and index of each entry
         self.single: dict[str, tuple[int, int]] = {}
         numbered: dict[str, dict[int, tuple[int, int]]] = {}
@@ -195,7 +196,7 @@ class HDF5File(PaddedFile):
 
         @cache
         def real(width: int) -> tuple[Array, Array]:
-            """Mask (rows, width) of real entries, and their number in each row."""
+            """Mask (rows, width) of the nonzero entries, and their number in each row."""
             alike = [name for name, places in self.lists.items() if len(places) == width]
             some = np.any([list_values(name) != 0 for name in alike], 0)
             return some, some.sum(1).astype(np.int64)
@@ -219,7 +220,7 @@ SPARE_BYTES = 1 << 20  # bytes to keep free on the disk
 
 
 class HDF5Writer(TableWriter):
-    """HDF5 writer: a growing dataset for each column; lists also have NAME_lengths."""
+    """HDF5 writer: a growing dataset for each column, and NAME_lengths for lists."""
 
     tabular = False
 

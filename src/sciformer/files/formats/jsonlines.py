@@ -1,4 +1,4 @@
-"""JSON lines: an object per row."""
+"""JSON lines: one JSON object per row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import Column, Format, LineWriter, as_text
 
 
 class JSONLinesWriter(LineWriter):
-    """JSON writer: an object for each row; lists and arrays are lists, NaN is null."""
+    """JSON lines writer: an object for each row; arrays become lists, NaN null."""
 
     tabular = False
 
@@ -28,7 +28,7 @@ class JSONLinesWriter(LineWriter):
 
 
 def _values(column: Column) -> list[Any]:
-    """Entries of a column as values of JSON."""
+    """Convert the entries of a column to JSON values."""
     if isinstance(column, Lists):
         values, stops = _values(column.values), column.lengths.cumsum().tolist()
         return [values[stop - length : stop] for stop, length in zip(stops, column.lengths.tolist())]

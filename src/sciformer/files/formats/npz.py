@@ -59,7 +59,7 @@ def check_zip(path: Path) -> None:
 
 
 def check_member(path: Path, member: zipfile.ZipInfo, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse an array of an .npz file that is larger in its header than in the file."""
+    """Refuse an array of an .npz file if its header claims more bytes than are stored."""
     claimed, name = math.prod(shape) * dtype.itemsize, member.filename.removesuffix(".npy")
     if claimed > member.file_size:
         stored = f"{claimed:,} bytes according to its header, but {member.file_size:,} bytes are stored"
@@ -91,7 +91,7 @@ class NPZFile(PaddedFile):
 class NPZWriter(TableWriter):
     """NPZ writer: a compressed array for each column, kept in memory until `close`.
 
-    All strings of an array have the width of the longest; strings of more than 1,000 characters end with … there.
+    The strings of an array have equal width; strings above 1,000 characters are cut there and end with «…».
     """
 
     tabular = False
@@ -122,7 +122,7 @@ class NPZWriter(TableWriter):
 
 
 def _fixed_width(texts: Array) -> Array:
-    """Array of strings of equal width, at most `MAX_STRING_CHARACTERS`."""
+    """Convert to an array of strings of equal width, at most `MAX_STRING_CHARACTERS`."""
     size = MAX_STRING_CHARACTERS
     return np.array([text if len(text) <= size else f"{text[: size - 1]}…" for text in texts.tolist()], str)
 

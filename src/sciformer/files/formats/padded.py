@@ -29,7 +29,7 @@ class PaddedFile(TableFile):
     """Named arrays of h5py or NumPy, read as columns of values or of lists."""
 
     def fill(self, arrays: Mapping[str, Any]) -> None:
-        """Sort arrays into columns of lists and columns of values."""
+        """Divide arrays into columns of lists and columns of values."""
         self.arrays = dict(arrays)
         self.whole: dict[str, Array] = {}  # counts, as start offsets of the lists
         self.rows = self._rows()
@@ -59,7 +59,7 @@ class PaddedFile(TableFile):
         return max(counts, key=lambda rows: (counts[rows], rows), default=0)
 
     def _mask(self, name: str) -> str:
-        """Name of the mask or count of an array, or ""."""
+        """Name of the mask or count of an array; "" if there is none."""
         if self.layout.mask:
             return self.layout.mask
         before = name.rpartition(".")[0]
@@ -110,7 +110,7 @@ class PaddedFile(TableFile):
         return given
 
     def _masked(self, name: str, shape: tuple[int, ...], mask: str) -> bool:
-        """Whether the second axis of an array runs over the entries of a padded list."""
+        """Whether an array holds padded lists along its second axis."""
         if name == mask:
             return False
         if mask == ZEROS or (not mask and len(shape) == 3):

@@ -173,7 +173,7 @@ class ParquetWriter(TableWriter):
 
 
 def _written_type(kind: Any) -> Any:
-    """Type of a column before it was written: in a Parquet file, the values of lists have another name."""
+    """Original type of a column: Parquet files rename the values of lists."""
     arrow = arrow_package()
     if not _is_list(kind):
         return kind

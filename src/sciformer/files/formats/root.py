@@ -119,7 +119,7 @@ class RootFile(TableFile):
             raise self.error(message, hint="The file may be incomplete: download or write it again.") from error
 
     def _column(self, branch: Any, start: int, stop: int) -> Column:
-        """Read numbers directly from baskets: faster than joining the arrays of uproot."""
+        """Read numbers directly from baskets; joining the arrays of uproot is slower."""
         meaning, offsets = branch.interpretation, branch.entry_offsets
         listed = type(meaning).__name__ == "AsJagged"
         inner = meaning.content if listed else meaning
@@ -176,7 +176,7 @@ def _headless(raw: Array, starts: Array, header: int) -> Array:
 
 
 def _map(work: Any, items: Sequence[Any]) -> list[Any]:
-    """Apply `work` to each item, in threads; a worker process uses no threads."""
+    """Apply `work` to each item, in threads (in a worker process without threads)."""
     count = min(MAX_THREADS, os.cpu_count() or 1, len(items))
     if count < 2 or parent_process() is not None:
         return [work(item) for item in items]

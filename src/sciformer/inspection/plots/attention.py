@@ -108,7 +108,7 @@ def draw_heads(
 def draw_pattern(
     pattern: Pattern, n: int, axes: Axes | None = None, *, keys: int | None = None, title: str | None = None
 ) -> Axes:
-    """Plot an attention pattern: a filled cell is a key that the query may see.
+    """Plot an attention pattern: a filled cell is a key visible to the query.
 
     keys   number of keys (default: n, the number of queries)
     """
@@ -197,7 +197,7 @@ def _labels(shape: tuple[int, ...], rows: Labels, columns: Labels) -> tuple[Labe
 
 
 def _range(panels: Sequence[Matrix], low: float | None, high: float | None) -> tuple[float, float]:
-    """Ends of the colour map over all panels; values that are not finite are ignored."""
+    """Ends of the colour map over all panels, ignoring non-finite values."""
     values = np.concatenate([panel[np.isfinite(panel)] for panel in panels])
     low = values.min(initial=0.0) if low is None else low
     high = values.max(initial=low) if high is None else high

@@ -107,7 +107,7 @@ def draw_line(axes: Axes, x: Values, y: Values, i: int, name: str) -> None:
 
 
 def isolated_points(there: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mask of points without a finite neighbour; a line would not show these points."""
+    """Mask of points without a finite neighbour, which a line would not show."""
     padded = np.concatenate([[False], there, [False]])
     return there & ~padded[:-2] & ~padded[2:]
 
@@ -122,7 +122,7 @@ def to_array(given: ArrayLike | Sequence[Any]) -> Values:
 
 @contextmanager
 def ignore_missing_glyphs() -> Iterator[None]:
-    """Suppress warnings for letters that the font lacks."""
+    """Suppress warnings about letters missing in the font."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         yield

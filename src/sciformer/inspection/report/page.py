@@ -125,7 +125,7 @@ class Page:
         self._parts += [f"<p>{_escape_html(part.strip())}</p>" for part in re.split(r"\n\s*\n", text) if part.strip()]
 
     def table(self, head: Sequence[object], rows: Sequence[Sequence[object]], caption: str) -> None:
-        """Add a table, with row names first, right-aligned numbers, four digits of floats."""
+        """Add a table: row names first, numbers right-aligned, floats with four digits."""
         for row in rows:
             if len(row) != len(head):
                 raise UserError(f"a row has {len(row)} cells, but the table has {len(head)} columns: {list(row)!r}")

@@ -58,7 +58,10 @@ GRID_NOTE = "The input has all {rows} x {columns} tokens of an image, row by row
 
 
 def describe_graph(run: Run, made: Any, raw: Mapping[str, bytes]) -> dict[str, Any]:
-    """JSON description of the graph `made`, and of the graphs `raw` for its inputs."""
+    """JSON description of a graph, and of its preprocessing graphs.
+
+    raw   preprocessing graph of each stream
+    """
     from onnx import ModelProto, TensorProto
 
     def tensor(value: Any) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def places_between(run: Run, stream: str) -> bool:
 
 
 def example_columns(run: Run, stream: str = "") -> Columns:
-    """Example columns (T, ...) of a stream, without columns that the model ignores."""
+    """Example columns (T, ...) of a stream, without columns ignored by the model."""
     assembly, stream = run.assembly, stream_name(run.assembly.tokens, stream)
     tables = [tokens.example() for tokens in exported_tokens(run).values()]
     known = [table for table in tables if table is not None]

@@ -57,7 +57,7 @@ class Compress(nn.Module):
 
 
 def compress_error(what: str) -> UserError:
-    """Error for a part of attention (`what`) that does not work with `compress`."""
+    """Error for a part of attention (`what`) incompatible with `compress`."""
     return UserError(f"compress cannot be used with {what}", hint="Use full self-attention, or remove compress.")
 
 

@@ -163,7 +163,7 @@ class Both(Combination):
 
 
 class Either(Combination):
-    """Union of two rules: pairs allowed by at least one of them."""
+    """Union of two rules: pairs allowed by at least one rule."""
 
     sign, combine, farther = " | ", operator.or_, max
 

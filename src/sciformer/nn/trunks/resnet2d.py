@@ -124,7 +124,8 @@ class ResNet2d(PaddedTrunk):
     ) -> Tensor:
         """Run stem and stages over patches (B, N, pixels).
 
-        cell   row and column of each patch, for images smaller than `places` (default: `at`, if `at` has integers)
+        cell   row and column of each patch, for images with fewer patches than the shape `places` (default: `at`, if
+               `at` has integers)
         """
         grid = Grid.of(self.places, x.shape[1], valid, cell, at, self.training)
         inside = Inside(grid.real, self.raster)

@@ -113,7 +113,10 @@ class EventFiles(FileSet):
         return {*self.observers, *(name for text in texts if text for name in Formula(text).names)}
 
     def with_columns(self, columns: Mapping[str, str]) -> Self:
-        """Drop formulas of renamed columns, and the classes if the label is renamed."""
+        """Copy for renamed columns, without their formulas.
+
+        It has no `classes` if the column `label` is renamed.
+        """
         new = {name: formula for name, formula in self.new.items() if name not in columns}
         return (
             super()
@@ -164,7 +167,7 @@ class EventFiles(FileSet):
         return notes
 
     def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
-        """Raise an error if a class has lost all its files or all its samples."""
+        """Refuse a part if all files or all samples of a class are left out."""
         if LABEL not in self.state.get("truth", ()):
             return
         found = [words for scan in scans if isinstance(words := scan.columns.get(LABEL), Words)]
@@ -211,7 +214,7 @@ class EventFiles(FileSet):
 class Plan(FilePlan):
     """Plan for reading each file of events.
 
-    names      required columns {name: what needs the column} (None: all columns)
+    names      required columns {name: purpose, for error messages} (None: all columns)
     wishes     optional columns
     new        formulas of new columns
     chosen     formula of the selection
@@ -324,7 +327,7 @@ class Plan(FilePlan):
         return table
 
     def _needed_columns(self, file: TableFile, tag: str, scanning: bool) -> tuple[dict[str, str], list[str]]:
-        """Required columns {name: what needs the column}, and optional columns."""
+        """Required columns {name: purpose, for error messages}, and optional columns."""
         needed = dict.fromkeys([*file.columns, *self.new], "") if self.names is None else dict(self.names)
         optional = list(self.wishes)
         truth: dict[str, str] = {}
@@ -354,7 +357,7 @@ class Plan(FilePlan):
     def _add_with_inputs(
         self, file: TableFile, name: str, why: str, raw: dict[str, str], order: list[str], inside: tuple[str, ...]
     ) -> None:
-        """Add a column of the file to `raw`, or a formula, after its inputs, to `order`."""
+        """Add a column of the file to `raw`; add a formula to `order`, after its inputs."""
         if name in raw or name in order:
             return
         if name in inside:

@@ -70,7 +70,7 @@ class Reweight(BaseModel):
         return Weights(self, names, table, int((~inside).sum()))
 
     def _capped(self, factor: Array, sums: Array) -> Array:
-        """Factors of the bins, with a mean weight of 1, capped at `cap` if possible."""
+        """Scale the factors of the bins to a mean weight of 1, with the maximum `cap`."""
         total, fixed = sums.sum(), np.zeros(factor.shape, bool)
         while True:
             free = (factor * sums)[~fixed].sum()

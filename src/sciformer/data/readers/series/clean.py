@@ -38,10 +38,11 @@ class Rules:
 
 
 def clean(table: Mapping[str, Column], rules: Rules, where: Path | str, counts: Counts) -> dict[str, Column]:
-    """Clean the observations of all objects; `quality` is applied and dropped.
+    """Clean the observations of all objects; the result has no column `quality`.
 
     table   `time`, `value`, optionally `error`, `band`, `limit`, `quality`, and further lists and columns
-    counts  counter of points, found and dropped; if bands are selected, also of points per band as ("band", NAME)
+    counts  counter; it receives the number of points, and of points dropped for each reason. If bands are selected, it
+            also receives the number of points in each band, as ("band", NAME)
     """
     lists = {name: column for name, column in table.items() if isinstance(column, Lists)}
     lengths = lists["time"].lengths
@@ -167,7 +168,7 @@ def numbers(values: Array, kind: Any) -> Array:
 
 
 def truths(values: Any) -> Array:
-    """Convert flags to booleans: numbers other than 0, and <, true, yes, ... are true."""
+    """Convert flags to booleans; nonzero numbers and `<`, `true`, `yes`, ... are true."""
     values = np.asarray(values)
     if values.dtype.kind in "biuf":
         return np.nan_to_num(values) != 0

@@ -160,7 +160,7 @@ class CurveFile:
     # Objects in a long table
 
     def _find_objects(self, given: Names) -> None:
-        """Find the first row of each object, and sort rows that are not contiguous."""
+        """Find the first row of each object; sort the rows if objects are not contiguous."""
         if self.single:
             self.starts = np.array([0, self.table.rows])
             self.rows, self.edges = 1, np.array([0, 1])

@@ -63,7 +63,7 @@ class Names:
     quality: str = ""
 
     def used(self) -> dict[str, str]:
-        """Roles that have a column, with the name of the column."""
+        """Roles with a column, and the name of the column."""
         return {role: name for role, name in vars(self).items() if name}
 
 
@@ -73,7 +73,7 @@ def plain(name: str) -> str:
 
 
 def find(name: str, names: Iterable[str]) -> list[str]:
-    """Columns that match a name: exactly, else ignoring case, else by inner name."""
+    """Matching columns of a name: exactly, else ignoring case, else by inner name."""
     known = list(names)
     if name in known:
         return [name]
@@ -87,7 +87,7 @@ def column_error(path: Path | str, message: str, hint: str = "", key: str | None
 
 
 def need(name: str, names: Iterable[str], path: Path | str, why: str, key: str | None = None) -> str:
-    """The only column that matches a name; otherwise an error with similar names."""
+    """The only matching column of a name; otherwise an error with similar names."""
     known = list(names)
     found = find(name, known)
     if len(found) == 1:
@@ -155,7 +155,7 @@ def error_of(value: str, names: Iterable[str]) -> str:
 
 
 def hits(usual: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Columns that match a common name; earlier names in `usual` take precedence."""
+    """Columns with a common name; earlier names in `usual` take precedence."""
     known = list(names)
     return next((found for one in usual if (found := [name for name in known if plain(name) == one])), [])
 

@@ -193,7 +193,7 @@ class Plan(FilePlan):
 
     given    column names of the recipe
     rules    rules for cleaning observations
-    names    required columns {name: what needs the column} (None: all object columns)
+    names    required columns {name: purpose, for error messages} (None: all object columns)
     wishes   optional columns
     divide   columns for the split
     objects  separate table of objects

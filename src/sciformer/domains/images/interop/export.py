@@ -1,4 +1,4 @@
-"""Export runs with patch tokens to Hugging Face folders: ViT and ViTMAE."""
+"""Export of image models to Hugging Face folders: ViT and ViTMAE."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NEEDS: Needs = {
 
 
 def write(run: Run, folder: Folder) -> list[str]:
-    """Write the Hugging Face files of a run, and return notes."""
+    """Write the Hugging Face files of a run; return notes for the user."""
     weights, _ = load_weights(run.folder.model)
     (tokens,) = run.assembly.tokens.values()
     assert isinstance(tokens, Patches)
@@ -121,7 +121,7 @@ def _autoencoder(
 def _with_position_table(
     weights: Mapping[str, Tensor], name: str, trunk: Any, tokens: Patches, notes: list[str]
 ) -> dict[str, Tensor]:
-    """Add a position table to the weights if the positions are sinusoidal."""
+    """Add the table of sinusoidal positions to weights without learned positions."""
     if name in weights:
         return dict(weights)
     notes.append(POSITION_NOTE)

@@ -1,4 +1,4 @@
-"""Import image models of Hugging Face and timm as runs."""
+"""Import of image models from Hugging Face and timm as runs."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ RESIZE_NOTE = "`data.size` keeps the aspect ratio and crops the centre; the orig
 
 @dataclass
 class ImageModel:
-    """An image model read from files of Hugging Face or timm.
+    """Image model read from files of Hugging Face or timm.
 
     model     keys of the section `model`, without a decoder
-    tensors   weights in the layout of Sciformer, under the original `names`
+    names     original names of the weights
+    tensors   weights in the layout of Sciformer, under their original names
     scaling   mean and standard deviation of the channels, for pixels from 0 to 255
     decoder   sections of the recipe for the decoder of a masked autoencoder
     """
@@ -67,7 +68,7 @@ def recognises(source: Path) -> bool:
 
 
 def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """Import an image model; pixels are normalised as in its training."""
+    """Import an image model as a run; pixels are normalised as in its training."""
     notes: list[str] = []
     found, config = _read_model(source, changes or {}, notes)
     if found.decoder is not None:

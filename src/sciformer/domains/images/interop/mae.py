@@ -79,7 +79,7 @@ def restore_decoder(tensors: dict[str, Tensor]) -> None:
 
 
 def decoder_section(model: Any) -> Any:
-    """The section `model` with the size of the decoder."""
+    """Copy the section `model` with width, depth and heads of the decoder."""
     size = {"dim": model.decoder_dim or model.dim, "depth": model.decoder_depth}
     return model.model_copy(update={**size, "heads": model.decoder_heads or model.heads})
 

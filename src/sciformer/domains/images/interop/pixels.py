@@ -30,7 +30,7 @@ def pixel_scaling(
         numbers = isinstance(values, Sequence) and all(isinstance(one, (int, float)) for one in values)
         if not numbers or len(values) != channels or (name == "std" and not all(one > 0 for one in values)):
             above = " above 0" if name == "std" else ""
-            raise config.error(f"{config.where} needs a {name}{above} for each of {channels} channels, not {values}")
+            raise config.error(f"{config.where} must have {channels} numbers{above} as image {name}, not {values}")
         found.append([one * brightest for one in values])
     return found[0], found[1]
 
@@ -66,7 +66,10 @@ def preprocessor_config(mean: Sequence[float], deviation: Sequence[float], heigh
 
 
 def class_names(given: Mapping[Any, Any], head: Tensor | None) -> list[str]:
-    """Unique class names of a head (default: numbers); an empty list without a head."""
+    """Unique class names of a classification head; an empty list without a head.
+
+    A class without a name in `given` is named by its number.
+    """
     if head is None:
         return []
     if len(head) < 2:

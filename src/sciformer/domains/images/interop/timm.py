@@ -60,7 +60,7 @@ def is_timm(tensors: Mapping[str, Tensor]) -> bool:
 
 
 def fold_layer_scales(tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
-    """Multiply LayerScale into the weights; refuse unsupported parts."""
+    """Multiply LayerScale into the weights; refuse models with unsupported parts."""
     found = dict(tensors)
     for name, what in UNSUPPORTED_PARTS.items():
         if name in found:
@@ -74,7 +74,7 @@ def fold_layer_scales(tensors: Mapping[str, Tensor], config: Config) -> dict[str
 
 
 def model_arguments(config: Config) -> Config:
-    """Read `model_args` from a config.json of timm; refuse unsupported networks."""
+    """Read `model_args` from a config.json of timm; refuse unsupported models."""
     name = config.get("architecture", "", str)
     config.only("global_pool", "token")
     for key in ("num_classes", "num_features"):
@@ -91,9 +91,9 @@ def model_arguments(config: Config) -> Config:
 
 
 def image_geometry(tensors: Mapping[str, Tensor], size: Sequence[int] | None, config: Config) -> ImageGeometry:
-    """Image and patch size of a model.
+    """Image and patch size of a model, from the shapes of its weights.
 
-    size   height and width; None: a square image, with as many patches as there are positions
+    size   height and width of the image (default: a square, from the number of positions)
     """
     _, channels, *patch = tensors[f"{TIMM.patches}.weight"].shape
     places = tensors[TIMM.places].shape[-2] if TIMM.places in tensors else 0
@@ -117,7 +117,7 @@ def model_section(tensors: Mapping[str, Tensor], heads: int | None, notes: list[
         heads = HEADS_BY_WIDTH.get(dim, dim // 64 if dim % 64 == 0 else 0)
         unknown = "the file does not state the number of heads"
         if not heads:
-            message = f"{unknown}, and the width {dim} is no multiple of 64"
+            message = f"{unknown}, and the width {dim} is not a multiple of 64"
             raise UserError(message, hint="Set the number of heads with --model.heads.", key="model.heads")
         notes.append(f"{unknown}: {heads} are assumed, the usual number for this width")
     sizes = {"dim": dim, "depth": depth, "heads": heads, "mlp_ratio": hidden / dim}

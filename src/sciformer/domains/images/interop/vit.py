@@ -1,8 +1,8 @@
 """Weight map of vision transformers (arXiv 2010.11929) of Hugging Face and timm.
 
-Both packages embed patches by a convolution; Sciformer uses the equal linear layer over the pixels of a patch, channels
-last. Their class token has its own position p_class. In Sciformer it has the position p_first of the first patch, so
-that the imported class token is cls + p_class - p_first.
+Both packages embed patches by a convolution; Sciformer uses the equivalent linear layer over the pixels of a patch,
+channels last. Their class token has its own position p_class. In Sciformer it has the position p_first of the first
+patch, so that the imported class token is cls + p_class - p_first.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ class ImageGeometry:
 
 
 def side_or_sides(height: int, width: int) -> int | list[int]:
-    """Side of a square as a number, or [height, width] of another rectangle."""
+    """Side of a square, or [height, width] if height and width differ."""
     return height if height == width else [height, width]
 
 
 def canonical_names(tensors: dict[str, Tensor], notes: list[str]) -> dict[str, Tensor]:
-    """Rename Hugging Face weights of all versions to the names in `HUGGINGFACE`."""
+    """Rename Hugging Face weights of later versions to the names of the first version."""
     found = tensors
     for pattern, name in RENAMED_WEIGHTS.items():
         found = {re.sub(pattern, name, old): tensor for old, tensor in found.items()}
@@ -140,13 +140,13 @@ def convert_weights(tensors: dict[str, Tensor], names: WeightNames, found: Image
     kernel, expected = tensors[f"{names.patches}.weight"], (found.channels, *found.patch)
     if tuple(kernel.shape[1:]) != expected:
         shapes = f"{tuple(kernel.shape[1:])} in the weights, but {expected} in {config.where}"
-        raise config.error(f"the patch shape (channels, height, width) is {shapes}")
+        raise config.error(f"patches (channels, height, width) have the shape {shapes}")
     tensors[f"{names.patches}.weight"] = kernel.permute(0, 2, 3, 1).flatten(1)  # (D, pixels, channels last)
     places, token = tensors[names.places].flatten(0, -2), tensors[names.token].flatten()
     count = found.places[0] * found.places[1]
     if len(places) not in (count, count + 1):
-        fits = f"{count} or {count + 1} positions for the image size in {config.where}"
-        raise config.error(f"`{names.places}` must have {fits}, not {len(places)}")
+        fits = f"but the image size in {config.where} needs {count} or {count + 1} positions"
+        raise config.error(f"the weight `{names.places}` has {len(places)} positions, {fits}")
     own = places[0] if len(places) > count else torch.zeros_like(token)  # no position for the class token
     tensors[names.places] = places[-count:]
     tensors[names.token] = token + (own - places[-count])
@@ -156,7 +156,10 @@ def convert_weights(tensors: dict[str, Tensor], names: WeightNames, found: Image
 
 
 def restore_weights(tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry) -> None:
-    """Invert `convert_weights`; the class token gets the position of the first patch."""
+    """Invert `convert_weights`.
+
+    The class token gets the position of the first patch.
+    """
     kernel, table = tensors[f"{names.patches}.weight"], tensors[names.places]
     pixels = kernel.unflatten(1, (*found.patch, found.channels))
     tensors[f"{names.patches}.weight"] = pixels.permute(0, 3, 1, 2).contiguous()
@@ -165,7 +168,7 @@ def restore_weights(tensors: dict[str, Tensor], names: WeightNames, found: Image
 
 
 def weight_links(names: WeightNames, model: Any, head: bool) -> list[WeightMap]:
-    """Weight map for weights in the layout of `convert_weights`."""
+    """Weight map of the encoder: our names and the original names."""
     return [
         WeightMap(CLASS_TOKEN, (names.token,)),
         WeightMap(POSITION_WEIGHT, (names.places,)),

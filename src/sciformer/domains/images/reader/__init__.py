@@ -1,1 +1,1 @@
-"""Read images from files: pictures, folders, tables of file names, arrays."""
+"""Reader of image files: pictures, folders, tables of file names, arrays."""

@@ -1,4 +1,4 @@
-"""Read rows of array files: NPY, NPZ, HDF5, FITS and the idx files of MNIST."""
+"""Rows of array files: NPY, NPZ, HDF5, FITS and the idx files of MNIST."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ArrayInfo(NamedTuple):
 
 
 class StoredArray(NamedTuple):
-    """Array in an open file; `load` returns an object with slices of rows."""
+    """Array in an open file; the result of `load` can be sliced by rows."""
 
     info: ArrayInfo
     load: Callable[[], Any]
@@ -51,7 +51,7 @@ Contents = tuple[dict[str, StoredArray], dict[str, Any]]
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """Names, shapes and dtypes of the arrays in a file, and its header keywords."""
+    """Array file: names, shapes and dtypes of its arrays, and header keywords."""
 
     path: Path
     form: str
@@ -59,14 +59,16 @@ class ArrayFile:
     header: dict[str, Any] = field(default_factory=dict)
 
     def get(self, name: str, rows: Array | None = None) -> Array:
-        """Read an array, or some of its rows; numbers in native byte order, bytes as text.
+        """Read an array or some of its rows.
 
         rows   sorted row numbers (default: all)
+
+        Numbers are converted to native byte order, bytes to text.
         """
         return self.get_all([name], rows)[name]
 
     def get_all(self, names: Sequence[str], rows: Array | None = None) -> dict[str, Array]:
-        """Read several arrays like `get`; the file is opened once."""
+        """Read several arrays like `get`, opening the file only once."""
         with _contents(self.path, self.form) as (arrays, _):  # opened for each read: handles do not survive a fork
             return {name: _native(_read_row_blocks(arrays[name].load(), rows)) for name in names}
 
@@ -107,7 +109,7 @@ def _stored(array: Any) -> StoredArray:
 
 
 def _read_row_blocks(array: Any, rows: Array | None) -> Array:
-    """Read sorted rows of an array, in one slice for rows that are close together."""
+    """Read sorted rows of an array; neighbouring rows are read in one slice."""
     if rows is None:
         return np.asarray(array[...])
     runs = [run for run in np.split(rows, np.flatnonzero(np.diff(rows) > MAX_ROW_GAP) + 1) if len(run)]
@@ -221,7 +223,8 @@ def _idx(path: Path) -> Iterator[Contents]:
     size, needed = path.stat().st_size, math.prod(shape) * info.dtype.itemsize
     if not needed or needed > size * (MAX_GZIP_RATIO if path.suffix == ".gz" else 1):
         hint = "Download or write the file again."
-        raise UserError(f"{path} claims {needed:,} bytes, but has {size:,}", hint=hint, file=path)
+        message = f"the header of {path} declares {needed:,} bytes of data, but the file has {size:,} bytes"
+        raise UserError(message, hint=hint, file=path)
     yield {"array": StoredArray(info, partial(_load_idx_array, path, info, path.stat().st_mtime_ns))}, {}
 
 

@@ -1,4 +1,4 @@
-"""Decode picture files with Pillow, and resize images to a common shape."""
+"""Decoding of picture files with Pillow, and resizing of images to a common shape."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class Resizer:
             return _round(image.astype(np.float32) @ np.array(LUMA_WEIGHTS, np.float32)[:, None], image.dtype)
         if image.shape[-1] == 1:
             return np.repeat(image, self.channels or 1, -1)
-        message = f"an image with {image.shape[-1]} channels cannot be converted to {self.channels} (data.channels)"
+        counts = f"an image with {image.shape[-1]} channels cannot be converted to {self.channels} channels"
+        message = f"{counts} (data.channels)"
         raise UserError(message, key="data.channels")
 
     def output_shapes(self, shapes: Array) -> Array:
@@ -76,7 +77,7 @@ def _cover_box(shape: tuple[int, int], wanted: tuple[int, int]) -> tuple[float, 
 
 
 def _resize(image: Array, wanted: tuple[int, int]) -> Array:
-    """Scale (antialiased) and crop the centre: (..., h, w, c) -> (..., H, W, c)."""
+    """Resize with antialiasing and crop the centre: (..., h, w, c) -> (..., H, W, c)."""
     top, left, height, width = _cover_box((image.shape[-3], image.shape[-2]), wanted)
     down = _triangle_weights(image.shape[-3], top, height, wanted[0])
     aside = _triangle_weights(image.shape[-2], left, width, wanted[1])
@@ -105,8 +106,8 @@ class ImageHeader(NamedTuple):
 
     size      bytes of the file
     digest    hash of the file, to find duplicates
-    reduced   whether Pillow reads only 8 of 16 bits for each colour
-    animated  whether the picture is an animation, of which only the first frame is read
+    reduced   whether Pillow reads only 8 of 16 bits of each colour
+    animated  whether the picture is an animation; only its first frame is read
     cards     keywords of a FITS header
     """
 
@@ -122,7 +123,7 @@ class ImageHeader(NamedTuple):
 
 
 def pillow() -> Any:
-    """Import `PIL.Image`, or raise an error that names the extra to install."""
+    """Import `PIL.Image`; if it is missing, the error names the extra to install."""
     return require("PIL.Image", "PNG, JPEG and TIFF files", "'sciformer[images]'")
 
 
@@ -176,7 +177,7 @@ def decode_image(path: Path, pixels: int, fit: Resizer | None = None) -> Array:
 
 
 def _plain(image: Any) -> Any:
-    """Convert a picture to one of the modes in `PILLOW_MODES`."""
+    """Convert a picture to a supported Pillow mode."""
     target = PILLOW_MODES[image.mode][0]
     return image.convert(target) if target and image.mode != target else image
 
@@ -189,7 +190,7 @@ def _pixel_array(image: Any) -> Array:
 
 @contextmanager
 def _open_picture(file: IO[bytes], path: Path, pixels: int) -> Iterator[tuple[Any, int]]:
-    """Open a picture, check its header, and count the pages that become channels."""
+    """Open a picture, check its header, and count the pages to be read as channels."""
     module = pillow()
     bombs = (module.DecompressionBombError, module.DecompressionBombWarning)
     try:
@@ -255,7 +256,10 @@ def _is_complete(image: Any, file: IO[bytes], size: int) -> bool:
 
 
 def file_digest(file: IO[bytes], size: int) -> int:
-    """Hash of the size and bytes of a file; of a large file only both ends are read."""
+    """Hash of the size and the bytes of a file.
+
+    Only both ends of a large file are read.
+    """
     file.seek(0)
     hashed = hashlib.blake2b(str(size).encode(), digest_size=8)
     hashed.update(file.read(2 * DIGEST_BYTES if size <= 2 * DIGEST_BYTES else DIGEST_BYTES))

@@ -1,4 +1,4 @@
-"""List image files in folders of classes and parts, tables and globs."""
+"""Lists of image files from folders of classes or parts, tables and globs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE_SUFFIXES = (*DELIMITED_SUFFIXES, ".parquet", ".pq")
 
 
 class ImageFile(NamedTuple):
-    """Image file, with the part and the class (`tag`) from its folder or name."""
+    """Path of an image file, with part and class (`tag`) from its folder or name."""
 
     path: Path
     part: str = ""
@@ -36,7 +36,7 @@ class ImageFile(NamedTuple):
 
 
 def list_image_files(names: Sequence[str | Path], notes: list[str]) -> list[ImageFile]:
-    """List the image files of names, globs and folders, each file once.
+    """List image files, each file once.
 
     names   file names, globs or folders; CLASS:NAME sets the class
     notes   list that receives notes on skipped files
@@ -55,7 +55,7 @@ def list_image_files(names: Sequence[str | Path], notes: list[str]) -> list[Imag
 
 
 def _match_files(name: str, notes: list[str]) -> list[ImageFile]:
-    """List the files of a name or glob; matched folders are parts or classes."""
+    """List the files of a path or glob; matched folders are parts or classes."""
     path = Path(name).expanduser()
     glob = str(path.relative_to(path.anchor) if path.anchor else path)
     paths = [path] if path.exists() else sorted(Path(path.anchor or ".").glob(glob))
@@ -102,7 +102,7 @@ def _list_folder(folder: Path, notes: list[str]) -> list[ImageFile]:
 
 
 def _folders_of_parts(folders: Sequence[Path]) -> dict[Path, str]:
-    """Map folders to the parts train, valid and test; {} if the folders are classes."""
+    """Map folders to their part (train, valid or test); {} if they are classes."""
     told = {part_of(path.name) for path in folders} - {""}
     if "train" not in told or len(told) == 1:
         return {}
@@ -170,7 +170,7 @@ def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list
 
 
 def find_label_column(columns: Collection[str], given: str, what: str) -> str:
-    """Name of the class column: `given`, a usual name, or '' without such a column."""
+    """Name of the class column: `given` or a usual name; otherwise an empty string."""
     if given:
         one_of(f"data.label, {what},", given, columns, key="data.label")
         return given
@@ -178,7 +178,7 @@ def find_label_column(columns: Collection[str], given: str, what: str) -> str:
 
 
 def lists_images(path: Path) -> bool:
-    """Whether a table has a column of image files and the first file exists."""
+    """Whether a table lists image files, judged by column names and the first file."""
     try:
         columns = _table_columns(path)
     except UserError:

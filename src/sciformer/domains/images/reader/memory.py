@@ -23,9 +23,9 @@ def images(
 ) -> Table:
     """Make a table of images for `Run.predict` and `embed`.
 
-    what      list of arrays or Pillow pictures; or one array (n, height, width) or (n, height, width, channels)
-    size      resize as with the key `data.size`; use the value of the training
-    channels  convert as with the key `data.channels`: 1 converts colour to grey, 3 repeats grey
+    what      list of arrays or Pillow pictures, or an array (n, height, width) or (n, height, width, channels)
+    size      size of the resized images, equal to `data.size` in the training (default: no resizing)
+    channels  number of channels, as `data.channels`: 1 converts colour to grey, 3 repeats grey
     columns   further columns, with one value for each image
     """
     fit = Resizer((size, size) if isinstance(size, int) else size, channels)

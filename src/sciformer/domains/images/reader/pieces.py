@@ -1,4 +1,4 @@
-"""Read images in chunks that fit into memory; for training, mix many sets."""
+"""Images in chunks of limited size, mixed from many files for training."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from .decode import Resizer
 from .sets import BadFiles, ImageSet, common_dtype
 
 CHUNK_BYTES = 64 << 20  # pixels in a chunk, if data.chunk_size is not set
-MIXED_SETS, RUNS_PER_CHUNK = 16, 8  # sets mixed in a chunk; runs of neighbouring rows in a chunk
+MIXED_SETS, RUNS_PER_CHUNK = 16, 8  # image sets mixed in a chunk; runs of neighbouring rows in a chunk
 Piece = list[tuple[int, Array]]
 """Rows of a chunk, as pairs: number of a set, and row numbers in this set."""
 
 
 class ImageFormat:
-    """Common format of the images of all sets.
+    """Common format of the images of all image sets.
 
     fit       resizing and conversion of channels
-    columns   names of the columns that all sets have
+    columns   names of the columns common to all sets
     varying   whether heights or widths differ
     dtype     type of the pixels
     piece     images in a chunk (default: CHUNK_BYTES of pixels)
-    blank     value that replaces non-finite pixels; None: such pixels are an error
+    blank     value that replaces non-finite pixels; None: non-finite pixels are an error
     """
 
     def __init__(
@@ -62,7 +62,7 @@ def _first_with(one: ImageSet, channels: int) -> str:
 
 
 class ImageChunks:
-    """Image sets read chunk by chunk: mixed for training, or in order."""
+    """Images read chunk by chunk: mixed for training, or in order."""
 
     def __init__(
         self, parts: Sequence[tuple[ImageSet, Array]], form: ImageFormat, mixed: bool, notes: list[str]
@@ -88,7 +88,7 @@ class ImageChunks:
         return {"image": flat.reshape(shape if channels > 1 else shape[:3]), **table}
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
-        """Column of all images without decoding, or None if it is not known."""
+        """Column of all images if known without decoding; otherwise None."""
         if name == "image_shape" and not lists:
             return np.concatenate([self._shapes(some) for some in self.pieces])[:, :2].astype(np.int32)
         if lists or name not in self.columns:
@@ -96,7 +96,7 @@ class ImageChunks:
         return np.concatenate([self._column(name, some) for some in self.pieces])
 
     def blanks(self) -> tuple[int, int]:
-        """Number of non-finite pixels, and number of affected images; reads all images."""
+        """Numbers of non-finite pixels and of affected images; reads all images."""
         if self.form.dtype.kind != "f":
             return 0, 0
         counts = [int((~np.isfinite(image)).sum()) for some in self.pieces for image in self._read(some)]
@@ -147,7 +147,10 @@ def _by_set(which: Array, rows: Array) -> Piece:
 
 
 def _mixed_pieces(sets: Sequence[ImageSet], rows: Sequence[Array], piece: int) -> list[Piece]:
-    """Split all sets into pieces of random picture files and runs of array rows."""
+    """Divide the images of all sets into mixed pieces, for training.
+
+    A piece has random picture files and runs of neighbouring rows of arrays.
+    """
     total = sum(len(some) for some in rows)
     count = -(-total // piece)
     if count <= 1:

@@ -102,7 +102,7 @@ class ImageFiles(FileSet):
         return ReadOptions(self.image, self.label, self.axes, self.pixels, deep, words, self.channels)
 
     def scan(self, plan: ReadOptions, log: Any, notes: list[str]) -> dict[str, list[ImageSet]]:  # type: ignore[override]
-        """Find the images of each part, by keys, folders and names of arrays."""
+        """Find the images of each part: by recipe key, folder name or array name."""
         given = self.named()
         sets: dict[str, list[ImageSet]] = {}
         for part, names in given.items():
@@ -138,7 +138,7 @@ class ImageFiles(FileSet):
         return form
 
     def groups(self, scans: Sequence[Any], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
-        """Keep identical images in the same part."""
+        """Groups of identical images, to keep each group in one part."""
         for name in filter(None, (split.by, split.stratify, LABEL if self.labels_per_class else "")):
             _require_column(name, scans)
         by, strata = super().groups(scans, split, notes)
@@ -178,7 +178,7 @@ class ImageFiles(FileSet):
     def _gather(
         self, plan: ReadOptions, names: Sequence[str | Path], notes: list[str], part: str = "", log: Any = None
     ) -> list[tuple[str, ImageSet]]:
-        """Find the images in files; unreadable files are errors or notes (`bad_files`)."""
+        """Find the images in files; `bad_files` decides about unreadable files."""
         listed: list[str] = []
         entries = list_image_files(names, listed)
         if log is not None and len(entries) > 1000:

@@ -49,14 +49,14 @@ class ReadOptions:
     wanted: tuple[str, ...] = ()
     channels: int | None = None
     alone: bool = False
-    """Whether each array file has a single image; a short stack of planes is then its channels."""
+    """Whether each array file has a single image; a short stack of planes is then read as its channels."""
 
 
 class BadFiles(list[tuple[str, UserError]]):
     """List of unreadable files, with name and error."""
 
     def reasons(self) -> list[str]:
-        """Name and error of the first `MAX_LISTED_FILES` files, in a line each."""
+        """Lines of text with name and error of the first unreadable files."""
         return [f"{name}: {error.message.removeprefix(f'{name} ')}" for name, error in self[:MAX_LISTED_FILES]]
 
     def notes(self) -> list[str]:
@@ -65,7 +65,7 @@ class BadFiles(list[tuple[str, UserError]]):
         return [f"left out {reason.rstrip('.')}." for reason in self.reasons()] + rest
 
     def error(self, total: int, training: bool = True) -> UserError:
-        """Error that lists the unreadable files; for a single file, its own error."""
+        """Error with a list of the unreadable files; for a single file, its own error."""
         if len(self) == 1:
             ((_, error),) = self
             hint = "Or skip unreadable files: --data.bad_files skip" if training else "Or predict without this file."
@@ -80,7 +80,7 @@ class BadFiles(list[tuple[str, UserError]]):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ImageSet(Scan):
-    """Images with known shapes: files with one image each, or an array in `path`.
+    """Set of images with known shapes: files with one image each, or an array file.
 
     shapes    (n, 3) height, width and channels of each image
     dtype     type of the pixels
@@ -103,7 +103,7 @@ class ImageSet(Scan):
 
     @classmethod
     def of(cls, path: Path, columns: dict[str, Array], shapes: Array, **more: Any) -> ImageSet:
-        """Make a set that uses all its images."""
+        """Make an image set with all its images in use."""
         rows = np.arange(len(shapes))
         return cls(path, "", len(rows), rows, rows, dict(columns), shapes=shapes, **more)
 
@@ -123,7 +123,7 @@ class ImageSet(Scan):
         return replace(self, kept=kept, columns=columns, counts=counts)
 
     def column(self, name: str, rows: Array) -> Array:
-        """Values of a column for these rows; the column `file` has the file names."""
+        """Values of a column in some rows; the column `file` has the file names."""
         if name != "file":
             return self.columns[name][np.searchsorted(self.kept, rows)]
         return np.array([self.paths[row] for row in rows.tolist()] if self.paths else [str(self.path)] * len(rows))
@@ -186,7 +186,7 @@ def common_dtype(kinds: Mapping[str, object]) -> np.dtype[Any]:
 
 
 def is_missing(column: Array) -> Array:
-    """Mask of missing entries: empty strings and values that are not finite."""
+    """Mask of missing entries: empty strings, NaN and infinite values."""
     if column.dtype.kind == "f":
         return ~np.isfinite(column)
     return column == "" if column.dtype.kind == "U" else np.zeros(len(column), bool)
@@ -196,7 +196,7 @@ def is_missing(column: Array) -> Array:
 
 
 def gather_image_sets(entries: Sequence[ImageFile], options: ReadOptions, bad: BadFiles) -> list[tuple[str, ImageSet]]:
-    """Group files into image sets, each with its part; add unreadable files to `bad`."""
+    """Group files into image sets, as (part, set); add unreadable files to `bad`."""
     arrays = sum(not is_table(entry.path) and not is_picture(entry.path) for entry in entries)
     options = replace(options, alone=arrays > 1)
     made: list[tuple[str, ImageSet]] = []
@@ -231,8 +231,9 @@ def _run_set(entries: Sequence[ImageFile], options: ReadOptions, bad: BadFiles) 
         columns["label"] = np.array([entry.tag for entry in entries])
         bare = next((entry.path for entry in entries if not entry.tag), None)
         if bare is not None:
-            message = f"{bare} has no class, but other images have a class by their folder or before their name"
-            raise UserError(message, file=bare)
+            message = f"{bare} has no class, but other images have one"
+            hint = "Put the image into the folder of its class, or name it as CLASS:FILE."
+            raise UserError(message, hint=hint, file=bare)
     return _file_set(entries[0].path, [entry.path for entry in entries], columns, options, bad)
 
 
@@ -420,7 +421,7 @@ def guess_axes(shape: tuple[int, ...]) -> Axes:
 
 
 def _array_columns(file: ArrayFile, image: str, axes: Axes, options: ReadOptions) -> dict[str, Array]:
-    """Arrays with one entry for each image, or header keywords of a single image."""
+    """Columns of an image array: arrays with an entry per image, or header keywords."""
     if "n" not in axes:
         known = {name.lower(): value for name, value in reversed(file.header.items())}
         made = {name: np.array([known[name.lower()]]) for name in options.wanted if name.lower() in known}

@@ -34,8 +34,8 @@ BLOT_WAVES = 12  # plane waves summed for blots
 class Cues(SimulatedImages):
     """Images of textured shapes, with the classes of shape (`label`) and `texture`.
 
-    Shape and texture have the same class in a share `agree` of the images in train and valid (default: all), in no
-    image of test, and in every image of the part `agree`. See `sciformer.domains.images.simulate.cues` for details.
+    The share of images with the same class of shape and texture is `agree` in train and valid, 0 in test, and 1 in the
+    part `agree`. See `sciformer.domains.images.simulate.cues` for details.
     """
 
     rows_per_chunk: ClassVar[int] = 256
@@ -48,7 +48,7 @@ class Cues(SimulatedImages):
     agree: float = Field(default=1.0, ge=0, le=1)
     """Share of images with the same class of shape and texture, in train, valid and written files (default: 1)."""
     noise: float = Field(default=0.05, ge=0, le=1)
-    """Standard deviation of the noise; the range of brightness is 1 (default: 0.05)."""
+    """Standard deviation of the noise, relative to the range of brightness (default: 0.05)."""
 
     def check(self) -> None:
         super().check()

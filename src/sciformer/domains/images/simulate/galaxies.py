@@ -80,7 +80,7 @@ class Galaxies(SkyImages):
 
 
 def render_bands(made: LightMaps, bands: int) -> Array:
-    """Render light (n, C, H, W) in every band, with dust that absorbs more blue light."""
+    """Render light (n, C, H, W) in every band, with dust absorption stronger in blue."""
     light = sum(band_fluxes(colour, bands)[:, :, None, None] * map[:, None] for map, colour in made.maps)
     assert isinstance(light, np.ndarray)
     if made.dust is not None:

@@ -61,7 +61,7 @@ class Lenses(SkyImages):
     bands: int = Field(default=1, ge=1, le=20)
     """Number of bands, from red to blue; lens and source differ in colour (default: 1)."""
     light: bool = True
-    """Include the light of the lens (default: true); false is a perfect subtraction of the lens light."""
+    """Include the light of the lens (default: true). With false, the lens light is perfectly subtracted."""
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
         found = sample_sequence(count, 0, LENSES_PER_CHUNK, lambda index: draw_truths(self.draw_chunk(part, index)[0]))

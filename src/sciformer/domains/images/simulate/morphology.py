@@ -26,7 +26,10 @@ MAX_CLUMPS, TAIL_BLOBS = 12, 14  # most clumps of an irregular galaxy; blobs of 
 
 @dataclass
 class LightMaps:
-    """Light of n galaxies: maps (n, H, W) with colours (n,), dust, true parameters."""
+    """Light of n galaxies in components, with dust and the true parameters.
+
+    maps    pairs of light (n, H, W) and colour index (n,) of each component
+    """
 
     radius: Array
     ratio: Array

@@ -95,7 +95,10 @@ def to_picture(light: Array) -> Array:
 
 
 def band_fluxes(index: Array, bands: int) -> Array:
-    """Fluxes (n, bands) of mean 1, red to blue; `index` is blue minus red magnitude."""
+    """Fluxes (n, bands) with mean 1, from red to blue.
+
+    index   (n,) colour index: magnitude in the bluest band minus magnitude in the reddest band
+    """
     steps = np.linspace(0.5, -0.5, bands) if bands > 1 else np.zeros(1)
     made = 10 ** (0.4 * np.asarray(index)[:, None] * steps)
     return np.asarray((made / made.mean(1, keepdims=True)).astype(np.float32))

@@ -70,7 +70,7 @@ def sersic(
 
 
 def load_galsim() -> Any:
-    """Function like `sersic`, rendered by GalSim (arXiv 1407.7676).
+    """GalSim renderer with the arguments of `sersic` (arXiv 1407.7676).
 
     GalSim integrates light over every pixel, at some tens of galaxies per second. It serves as a check of `sersic`.
     """

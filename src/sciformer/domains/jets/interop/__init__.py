@@ -1,1 +1,1 @@
-"""Models and data files of weaver."""
+"""Import of models and data files of weaver."""

@@ -1,7 +1,7 @@
 """Import of data configuration files of weaver (hqucms/weaver-core) as recipes.
 
     made = import_data("JetClass_full.yaml")        writes JetClass_full-recipe.yaml
-    made.notes                                      options that could not be translated
+    made.notes                                      untranslated options
 
 Formulas are parsed as syntax trees and rewritten in the syntax of recipes; nothing is evaluated.
 """
@@ -75,7 +75,7 @@ REASONS = {
 
 
 class ImportedData(NamedTuple):
-    """Path of the written recipe, and notes on options that were not translated."""
+    """Path of the written recipe, and notes on untranslated options."""
 
     path: Path
     notes: list[str]
@@ -87,7 +87,8 @@ def import_data(
     """Write a recipe with the `data:` and `tokens:` sections of a weaver data file.
 
     out        a .yaml file (default: SOURCE-recipe.yaml in the current folder)
-    changes    keys missing in the source: {"data.files": [...], "data.valid": [...], "data.test": [...]}
+    changes    files of the data: {"data.files": [...], "data.valid": [...], "data.test": [...]}
+    overwrite  replace an existing recipe
     """
     source = Path(source).expanduser()
     path = Path(out).expanduser() if out is not None else Path(f"{source.stem}-recipe.yaml")
@@ -130,7 +131,7 @@ def translate_options(options: Mapping[str, Any]) -> Translation:
 
 
 def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) -> tuple[list[str], list[Found]]:
-    """Header comment and keys of the recipe, each key with its origin."""
+    """Header comment of the recipe, and its keys with a reason for each."""
     head = [
         f"Data of the weaver file {name}, written by `sciformer import`.",
         *(["", "Not translated:", *(f"  {note}" for note in made.notes)] if made.notes else []),
@@ -160,7 +161,12 @@ def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) ->
 
 
 class Translation:
-    """Recipe sections of a data file, untranslated options (`notes`), remarks."""
+    """Translation of a data file into the sections of a recipe.
+
+    data, tokens, objective   keys of the sections
+    notes                     options that could not be translated
+    asides                    remarks for the header of the recipe
+    """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
@@ -226,7 +232,7 @@ class Translation:
     # Columns and formulas
 
     def column(self, name: Any, where: str) -> str:
-        """Name of a column of the files or of `data.new`; "" if it is not translated."""
+        """Name of a column or new variable in the recipe; "" if not translatable."""
         name = str(name)
         if name not in self.new or self.new[name] == name:
             return self.file_name(name)
@@ -251,7 +257,7 @@ class Translation:
         return text
 
     def formula(self, text: Any, where: str, why: str = "") -> str:
-        """Translate a formula and its columns; "" and a note if that is impossible."""
+        """Translate a formula and its columns; if impossible, add a note and return ""."""
         try:
             made = translate_formula(text)
             for name in column_names(text):
@@ -323,7 +329,7 @@ class Translation:
             self.objective["weight"] = "weight"
 
     def _reweight(self, weights: dict[str, Any]) -> list[str]:
-        """Set the reweighting in two variables; return formulas of the class weights."""
+        """Set `data.reweight` in two variables; return formulas of the class weights."""
         edges = as_mapping(weights["reweight_vars"], "weights: reweight_vars")
         if len(edges) != 2:
             self.note(f"`weights: reweight_vars` ({', '.join(map(str, edges))}): needs exactly two variables")
@@ -354,7 +360,7 @@ class Translation:
         return ["(" + " + ".join(f"{value} * ({classes[named[name]]})" for name, value in counts.items()) + ")"]
 
     def _inputs(self) -> None:
-        """Translate the first set of particles into tokens; list other sets in the notes."""
+        """Translate the first set of particles into tokens; name other sets in the notes."""
         inputs = as_mapping(self.options["inputs"], "inputs")
         groups: dict[str, dict[str, Any]] = {}
         for name, value in inputs.items():
@@ -402,7 +408,10 @@ class Translation:
         self.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: padding does not change the results")
 
     def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, FeatureScaling]]:
-        """Names and standardisations of input variables; if `plain`, note them as unused."""
+        """Names and standardisations of input variables.
+
+        plain   whether the variables are used as they are; a standardisation in the file is then noted as not applied
+        """
         found = []
         for one in as_list((group or {}).get("vars")):
             name, *rest = [str(one)] if not isinstance(one, list) else [str(one[0]), *one[1:]]
@@ -413,7 +422,7 @@ class Translation:
         return found
 
     def _standard(self, name: str, rest: list[Any]) -> FeatureScaling:
-        """Parameters of clip((x - centre) * scale); empty if the centre is null."""
+        """Standardisation clip((x - centre) * scale); empty if the centre is null."""
         process = as_mapping(self.options.get("preprocess"), "preprocess")
         known = as_mapping(process.get("params"), "preprocess: params").get(name)
         if isinstance(known, dict):
@@ -426,7 +435,7 @@ class Translation:
         return {"centre": centre, "scale": scale, "clip": [float(low), float(high)]}
 
     def _features(self, found: list[tuple[str, FeatureScaling]]) -> Any:
-        """Name of an identical feature set, or else a list of features."""
+        """Name of the identical feature set, if there is one; otherwise all features."""
         entries = []
         for name, standard in found:
             try:
@@ -468,14 +477,14 @@ class Translation:
 
 
 def class_names(columns: list[str]) -> list[str]:
-    """Class names: columns without their common prefix (label_QCD becomes QCD)."""
+    """Names of classes: column names without common prefix (label_QCD becomes QCD)."""
     ends = [match.end() for match in re.finditer(r"_|is(?=[A-Z]|$)", commonprefix(columns))]  # noqa: RUF071
     short = [name[max(ends, default=0) :] for name in columns]
     return short if len(columns) > 1 and all(short) else columns
 
 
 def needed_variables(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
-    """Names of all new variables that `names` depend on, including `names`."""
+    """New variables in `names`, and all new variables in their formulas."""
     found: set[str] = set()
     left = [name for name in names if name in new]
     while left:
@@ -488,14 +497,14 @@ def needed_variables(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """The value as a list; empty for None."""
+    """Convert a value to a list; None becomes an empty list."""
     if value is None:
         return []
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def as_mapping(value: Any, where: str) -> dict[str, Any]:
-    """The value as a dictionary with string keys; empty for None."""
+    """Convert a mapping to string keys; None becomes an empty mapping."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -504,7 +513,7 @@ def as_mapping(value: Any, where: str) -> dict[str, Any]:
 
 
 def _feature_key(feature: Feature) -> Any:
-    """Key to compare features: name of a kinematic feature, definition of any other."""
+    """Definition of a feature, to compare it with others."""
     what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
     return what, feature.centre, feature.scale, feature.clip
 
@@ -515,14 +524,14 @@ def _feature_key(feature: Feature) -> Any:
 MODULE_NAMES = ("np", "numpy", "ak", "awkward", "math")
 MAX_CHARACTERS = 10_000  # characters of a formula, as written or with variables substituted
 RENAMED_FUNCTIONS = {**FUNCTION_ALIASES, "_clip": "clip", "fmin": "minimum", "fmax": "maximum"}
-IDENTITY_FUNCTIONS = ("to_numpy", "asarray", "values_astype", "to_packed")  # they return their argument
+IDENTITY_FUNCTIONS = ("to_numpy", "asarray", "values_astype", "to_packed")  # functions that return their argument
 # Operators by the names of NumPy: add, subtract, less_equal, ...
 OPERATORS: dict[str, Any] = {function.__name__: sign for sign, function in (BINARY_OPERATIONS | COMPARISONS).items()}
 OPERATORS["true_divide"] = ast.Div
 
 
 def translate_formula(text: Any) -> str:
-    """Translate a formula of weaver; an unsupported part is an error that names it."""
+    """Translate a formula of weaver; refuse unsupported functions by name."""
     made = _unparse(_parse(text))
     Formula(made)
     return made
@@ -534,7 +543,7 @@ def column_names(text: Any) -> list[str]:
 
 
 def expand_formula(text: Any, new: Mapping[str, Any]) -> str:
-    """Substitute variables of `new` until only columns of the files are left."""
+    """Replace new variables in a formula by their definitions, down to file columns."""
     return _unparse(_ExpandNames(new, ()).visit(_parse(text)))
 
 
@@ -558,7 +567,7 @@ def _parse(text: Any) -> ast.expr:
 
 
 class _SimplifyCalls(ast.NodeTransformer):
-    """Remove module names (np.log), and replace functions by operators (np.add)."""
+    """Replace np.log by log, and functions such as np.add by operators."""
 
     def visit_Call(self, node: ast.Call) -> Any:
         name = _function_name(node.func)
@@ -570,21 +579,21 @@ class _SimplifyCalls(ast.NodeTransformer):
         if name in LIST_FUNCTIONS:
             return ast.Call(ast.Name(name), [self._one_axis(name, given, keywords)], [])
         if keywords:
-            raise UserError(f"`{name}` has the keyword argument {next(iter(keywords))}=, which is not supported")
+            raise UserError(f"the keyword argument {next(iter(keywords))}= of `{name}` is not supported")
         if name in OPERATORS and len(given) == 2:
             (a, b), operator = given, OPERATORS[name]()
             return ast.Compare(a, [operator], [b]) if isinstance(operator, ast.cmpop) else ast.BinOp(a, operator, b)
         return ast.Call(ast.Name(name), given, [])
 
     def _one_axis(self, name: str, given: list[ast.expr], keywords: Mapping[str | None, ast.expr]) -> ast.expr:
-        """Array that a call such as sum(x, axis=1) reduces; refuse all axes but particles."""
+        """Argument x of a reduction such as sum(x, axis=1); refuse other axes."""
         other = set(keywords) - {"axis"}
         axis = given[1] if len(given) > 1 else keywords.get("axis")
         if axis is None and name in ("count", "first") and len(given) == 1 and not other:  # axis 1 by default
             return given[0]
         known = isinstance(axis, (ast.Constant, ast.UnaryOp)) and ast.unparse(axis) in ("1", "-1")
         if other or not known or len(given) > 2:
-            raise UserError(f"`{name}` must reduce over the particles of a jet (axis=1)")
+            raise UserError(f"`{name}` is supported only over the particles of a jet (axis=1)")
         return given[0]
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:

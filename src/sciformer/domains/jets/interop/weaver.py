@@ -48,7 +48,7 @@ BLOCK_EXTRAS = {
 
 @dataclass
 class Checkpoint:
-    """Converted weaver model.
+    """Weaver model in the layout of Sciformer.
 
     classes    names of the classes, sorted
     outputs    the same names in the order of the outputs of weaver
@@ -66,7 +66,7 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path, changes: Mapping[str, Any] | None = None) -> Checkpoint:
-    """Read a file of weights; `changes` set options that cannot be inferred from the weights."""
+    """Read a file of weights; `changes` set the options not known from the weights."""
     tensors, config = canonical_names(read_weights(path)), Config({}, str(path), path)
     convert = convert_transformer if is_transformer(tensors) else convert_particlenet
     return convert(tensors, config, changes or {})
@@ -99,7 +99,7 @@ def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def convert_transformer(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]) -> Checkpoint:
-    """Convert a Particle Transformer; names and shapes of weights give its variant."""
+    """Convert a Particle Transformer; its variant follows from the weights."""
     sections = _sections(tensors, config, changes)
     note = (
         "the weights do not show whether the last pair layer has an activation; assumed yes, as in the "
@@ -124,7 +124,7 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
     if any(name.startswith("pair_embed.fts_embed") for name in tensors):
         raise config.error(f"{config.where} has extra pair inputs (pair_embed.fts_embed), which are not supported")
     if inputs not in PAIR_FEATURES_BY_COUNT:
-        known = f"supported are none, ln_delta, or the first 3 or 4 of {', '.join(PAIR_FEATURES)}"
+        known = f"only 0, 1 (ln_delta), or the first 3 or 4 of {', '.join(PAIR_FEATURES)} are supported"
         raise config.error(f"{config.where} has {inputs} pair features; {known}")
     norm = "layer" if "pre_attn_norm.bias" in block else "rms"
     heads = len(block["c_attn"]) if "c_attn" in block else pairs[-1][1] if pairs else 8
@@ -162,24 +162,24 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
 
 
 def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
-    """Name of the feature set with `count` features, or `tokens.features` of `changes`."""
+    """`tokens.features` in `changes`, otherwise the feature set with `count` features."""
     if "tokens.features" in changes:
         return changes["tokens.features"]
     if count not in FEATURE_SETS_BY_COUNT:
         sets = ", ".join(f"{size} ({name})" for size, name in FEATURE_SETS_BY_COUNT.items())
         hint = "Name the features: --tokens.features [...]"
-        message = f"{config.where} has {count} features, but the feature sets have {sets}"
+        message = f"{config.where} has {count} features; no feature set has this number, only {sets}"
         raise config.error(message, hint).with_fields(key="tokens.features")
     return FEATURE_SETS_BY_COUNT[count]
 
 
 def count_numbered(tensors: Mapping[str, Tensor], prefix: str) -> int:
-    """Number of numbered parts under a prefix, such as `blocks.`."""
+    """Number of parts with a prefix and a number, such as `blocks.0`, `blocks.1`."""
     return len({name.removeprefix(prefix).partition(".")[0] for name in tensors if name.startswith(prefix)})
 
 
 def class_names(number: int) -> list[str]:
-    """Classes of JetClass if there are ten, otherwise numbers."""
+    """Names of classes: the classes of JetClass if there are ten, otherwise numbers."""
     return list(CLASSES) if number == len(CLASSES) else [str(i) for i in range(number)]
 
 
@@ -214,12 +214,12 @@ def _block_links(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[
 
 
 def _layer(ours: str, *theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
-    """Links of a linear layer or norm, with its bias if the checkpoint has one."""
+    """Weight map of a linear layer or norm, with a bias if the checkpoint has it."""
     return layer(ours, *theirs, suffixes=LAYER if f"{theirs[-1]}.bias" in tensors else WEIGHT)
 
 
 def convert_particlenet(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]) -> Checkpoint:
-    """Convert a ParticleNet (arXiv 1902.08570) without fusion block."""
+    """Convert a ParticleNet (arXiv 1902.08570); a fusion block is not supported."""
     blocks = count_numbered(tensors, "edge_convs.")
     widths = [len(tensors[f"edge_convs.{i}.convs.0.weight"]) for i in range(blocks)]
     depths = {count_numbered(tensors, f"edge_convs.{i}.convs.") for i in range(blocks)}
@@ -270,7 +270,7 @@ def _edge_conv_links(tensors: Mapping[str, Tensor], blocks: int) -> list[WeightM
 
 
 def import_weaver(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """Import a checkpoint, with a recipe for files with the branches of JetClass."""
+    """Import a weaver checkpoint as a run, with a recipe for files like JetClass."""
     found = read_checkpoint(path, changes)
     data: dict[str, Any] = {"kind": "events"}
     named = any(key.split(".")[:2] == ["data", "classes"] for key in changes or {})

@@ -85,14 +85,18 @@ class Prongs(Rows):
         return np.all((distance < JET_RADIUS) | ~self.visible, axis=0)
 
     def first_product(self, boson: int, rows: Floats, frame: Floats) -> Floats:
-        """Momenta of the first massless decay product of W bosons with momenta `frame`."""
+        """Momenta of the first decay product (massless) of W bosons with momenta `frame`.
+
+        boson   0 or 1: first or second W
+        rows    jets with this W
+        """
         mass = self.inner[boson, rows]
         inside = np.concatenate([self.turns[1 + boson][:, rows] * mass / 2, mass[None] / 2])
         return boost(inside, frame, mass)
 
 
 def draw_prongs(label: Floats, rng: np.random.Generator) -> Prongs:
-    """Draw decays of jets with these classes (indices into CLASSES), before all cuts."""
+    """Draw decays of jets of the classes `label` (indices of CLASSES), before cuts."""
     n = len(label)
     made = Prongs(
         label,
@@ -124,7 +128,10 @@ def _draw_breit_wigner(drawn: Floats, mass: float, width: float, reach: float = 
 
 @lru_cache(maxsize=1)
 def _virtual_w_shares() -> tuple[Floats, Floats]:
-    """Cumulative distribution of the virtual W mass in H -> WW*."""
+    """Cumulative distribution of the mass of the virtual W in H -> WW*.
+
+    Returns the distribution and the masses, scaled to 0 to 1.
+    """
     grid = np.linspace(MIN_VIRTUAL_W_MASS, MASS_H - MASS_W, 400)
     q = decay_momentum(np.full_like(grid, MASS_H), np.full_like(grid, MASS_W), grid)
     matrix = q * (q**2 + 3 * (MASS_W * grid / MASS_H) ** 2)
@@ -151,9 +158,9 @@ def _draw_masses(made: Prongs, rng: np.random.Generator) -> None:
 
 @lru_cache(maxsize=2)
 def _decay_cosine_shares(kind: str) -> tuple[Floats, Floats]:
-    """Cumulative distribution of the decay cosine c.
+    """Cumulative distribution of the cosine c of the decay angle.
 
-    Transverse bosons: 1 + c^2. W from a top quark: 70 % longitudinal, 30 % left-handed.
+    The density of transverse bosons is 1 + c^2. W bosons from top quarks are 70 % longitudinal and 30 % left-handed.
     """
     c = np.linspace(-1, 1, 401)
     share = 1 + c**2 if kind == "transverse" else 0.7 * 1.5 * (1 - c**2) / 2 + 0.3 * 0.375 * (1 - c) ** 2

@@ -97,14 +97,17 @@ def _find_detected(
 
 
 def leaves_trace(pt: Floats, eta: Floats, charged: Floats, rng: np.random.Generator) -> Floats:
-    """Mask of detected particles: neutral particles, and tracks in the acceptance."""
+    """Mask of detected particles: all neutral particles, and a share of the tracks.
+
+    A track is detected with `TRACK_EFFICIENCY` if it is inside the acceptance.
+    """
     return ~charged | (pt > MIN_TRACK_PT) & (np.abs(eta) < MAX_TRACK_ETA) & (
         rng.random(len(pt), np.float32) < TRACK_EFFICIENCY
     )
 
 
 def _underlying_event(axis: Floats, top: Floats, rng: np.random.Generator) -> DetectedParticles:
-    """Soft particles, uniform over each cone; their number is gamma-Poisson."""
+    """Soft particles, uniform over each cone; their number is negative binomial."""
     n = axis.shape[1]
     density = np.where(top, UNDERLYING_DENSITY_TOP, UNDERLYING_DENSITY)
     count = rng.poisson(density * np.pi * JET_RADIUS**2 / 3.0 * rng.standard_gamma(3.0, n))
@@ -141,14 +144,14 @@ def smear_particles(seen: DetectedParticles, rng: np.random.Generator) -> Detect
 
 
 def impact_errors(pt: Floats) -> tuple[Floats, Floats]:
-    """d0, dz errors in mm: hypot(0.010, 0.080 / pT), hypot(0.020, 0.120 / pT)."""
+    """Errors of d0 and dz in mm: hypot(0.010, 0.080 / pT), hypot(0.020, 0.120 / pT)."""
     inverse = 1 / (pt * pt)
     d0, dz = (np.sqrt(np.float32(a * a) + np.float32(b * b) * inverse) for a, b in ((0.010, 0.080), (0.020, 0.120)))
     return d0, dz
 
 
 def four_vectors(seen: DetectedParticles) -> Floats:
-    """Four-vectors (4, n) of detected particles, with the mass of their detected type."""
+    """Four-vectors (4, n) of detected particles, with the mass of the detected type."""
     made = np.empty((4, len(seen)), np.float32)
     np.multiply(seen.pt, np.cos(seen.phi), out=made[0])
     np.multiply(seen.pt, np.sin(seen.phi), out=made[1])
@@ -158,6 +161,6 @@ def four_vectors(seen: DetectedParticles) -> Floats:
 
 
 def jet_momenta(seen: DetectedParticles, n: int, p: Floats, rows: Floats | None = None) -> Floats:
-    """Jet momenta (4, n): sums of all particles, or of the particles `rows`."""
+    """Jet momenta (4, n): sums of the momenta `p` of all particles, or only of `rows`."""
     jet = seen.jet if rows is None else seen.jet.take(rows)
     return np.stack([np.bincount(jet, one if rows is None else one.take(rows), n) for one in p])

@@ -63,7 +63,7 @@ class ParticleArray(Rows):
     vertex: Floats
 
     def next(self, p: Floats, kind: Floats | int, charge: Floats | int = 0) -> ParticleArray:
-        """Decay products, one per particle, with the same jet and vertex."""
+        """Make a decay product of each particle, with the same jet and vertex."""
         both = np.empty((2, len(self)), np.int8)
         both[0], both[1] = kind, charge
         return ParticleArray(p, both[0], both[1], self.jet, self.vertex)
@@ -72,9 +72,9 @@ class ParticleArray(Rows):
 def hadronise_clusters(
     clusters: ParticleArray, mass: Floats, heavy: ParticleArray, rng: np.random.Generator
 ) -> tuple[ParticleArray, Floats]:
-    """Decay clusters and b and c hadrons; return particles and vertices (4, v).
+    """Decay clusters, b hadrons and c hadrons; return particles and vertices (4, v).
 
-    The result also contains decayed particles; kinds up to LAST_STABLE are final.
+    The particles include decayed particles; particles of a kind up to LAST_STABLE are final.
     """
     vertices = [np.zeros((4, 1), np.float32)]
     crowds, masses, stable = [clusters], [mass], []
@@ -115,7 +115,10 @@ def _decay_vertices(
 def _weak_decay(
     parents: ParticleArray, kind: int, rng: np.random.Generator
 ) -> tuple[ParticleArray, ParticleArray, Floats, Floats]:
-    """B -> D W*, D -> K W*: hadron, W* with its mass, and rows of leptonic decays."""
+    """Weak decays B -> D W* and D -> K W*.
+
+    Returns the hadrons, the W*, the masses of the W*, and the rows of leptonic W* decays.
+    """
     n = len(parents)
     drawn = rng.random((4, n), np.float32)
     leptonic = drawn[0] < 2 * LEPTON_SHARES[kind]
@@ -151,7 +154,7 @@ def _split_clusters(whole: ParticleArray, mass: Floats, rng: np.random.Generator
 
 
 def _decay_clusters(clusters: ParticleArray, mass: Floats, rng: np.random.Generator) -> ParticleArray:
-    """Decay each cluster to two hadrons within its mass."""
+    """Decay each cluster to two hadrons with a sum of masses below the cluster mass."""
     n = len(clusters)
     drawn = rng.integers(0, LOOKUP_SIZE, (2, n), np.uint16)
     one, two = CHANNEL_TABLE.take(drawn[0], 1)

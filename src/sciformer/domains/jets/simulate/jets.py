@@ -60,7 +60,8 @@ BRANCHES = (
 class Jets(SimulatedSequence):
     """Simulated jets of the ten classes of JetClass.
 
-    Columns are named like the branches of JetClass; `label` is the class. The module docstring describes the model.
+    Columns are named like the branches of JetClass; `label` is the class. See `sciformer.domains.jets.simulate.jets`
+    for details.
     """
 
     noun: ClassVar[str] = "jets"
@@ -73,7 +74,7 @@ class Jets(SimulatedSequence):
     rows_per_write: ClassVar[int] = 8192
 
     number: int = Field(default=100_000, ge=1, le=10**10)
-    """Number of jets for training, or to write (default: 100,000)."""
+    """Number of jets for training, or number of jets to write (default: 100,000)."""
     classes: list[str] = Field(default_factory=lambda: list(CLASSES))
     """Classes of jets, with equal frequency (default: all ten)."""
     most: int = Field(default=MAX_PARTICLES, ge=1, le=MAX_PARTICLES)
@@ -93,7 +94,7 @@ class Jets(SimulatedSequence):
         return truncate_jets(super().make(count, first, part), self.most)
 
     def tables(self, suffix: str) -> Iterator[Table]:
-        """Tables to write to a file; ROOT files have label_QCD etc. instead of `label`."""
+        """Tables to write to a file; in ROOT files, label_QCD etc. replace `label`."""
         for table in self.make_tables():
             yield {name: column for name, column in table.items() if suffix != ".root" or name != "label"}
 
@@ -147,7 +148,7 @@ def truncate_jets(table: Table, most: int) -> Table:
 
 
 def _may_pass_cuts(prongs: Prongs) -> Floats:
-    """Mask of candidates that may pass the cuts, estimated from their prongs."""
+    """Mask of jets inside or near the cuts, from the sum of their visible prongs."""
     seen = np.where(prongs.visible[:, None], prongs.vectors, 0).sum(0)
     pt = np.hypot(seen[0], seen[1])
     near = prongs.within_radius(seen) & (np.abs(prongs.rapidity) < MAX_ETA + 0.05)
@@ -164,7 +165,7 @@ def _passes_cuts(prongs: Prongs, momenta: Floats) -> Floats:
 
 
 def jet_columns(seen: DetectedParticles, momenta: Floats, azimuth: Floats, label: Floats) -> dict[str, Array | Lists]:
-    """Columns of jets with momenta (4, n) and classes (n,), particles in falling pT.
+    """Columns of jets with momenta (4, n) and classes (n,), particles by falling pT.
 
     Azimuths of the momenta are relative to `azimuth` (n,), azimuths of the particles are absolute. Particles with jet
     -1 are dropped.
@@ -209,7 +210,11 @@ def _hardest_first(seen: DetectedParticles) -> Floats:
 
 
 def groomed_masses(seen: DetectedParticles, p: Floats, deta: Floats, dphi: Floats, n: int) -> Floats:
-    """Jet masses without cells of a grid whose 3 x 3 block has little pT."""
+    """Jet masses without the sparse regions of the jets.
+
+    The jet cone is divided into a grid of cells. A cell counts if its block of 3 x 3 cells has a minimum share of the
+    jet pT (`MIN_CELL_PT_SHARE`).
+    """
     width = np.float32(GROOMING_CELLS / (2 * JET_RADIUS))
     wide = GROOMING_CELLS + 2  # with a border, so that shifts in memory reach the neighbours
     inside = ((x * width + GROOMING_CELLS / 2).astype(np.int32) for x in (deta, dphi))

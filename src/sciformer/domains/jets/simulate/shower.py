@@ -35,7 +35,7 @@ FLAVOUR_BITS = 3  # bits of the flavour in a tag; the upper bits are the index o
 
 
 def shower(p: Floats, tag: Floats, scale: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Shower partons (3, n) from their starting scales; return final partons and tags.
+    """Shower partons (3, n) from their starting scales; return final partons, tags.
 
     A tag is `system << FLAVOUR_BITS | flavour`; products inherit the index of the system.
     """
@@ -50,7 +50,10 @@ def shower(p: Floats, tag: Floats, scale: Floats, rng: np.random.Generator) -> t
 def _descend(
     p: Floats, tag: Floats, t: Floats, rng: np.random.Generator, ends: list[tuple[Floats, Floats]]
 ) -> tuple[Floats, Floats, Floats]:
-    """Evolve each parton to its next scale; append partons that are done to `ends`."""
+    """Evolve each parton to the scale of its next branching.
+
+    Partons that do not branch any more are appended to `ends`. Returns the other partons with their tags and scales.
+    """
     flavour = tag & (1 << FLAVOUR_BITS) - 1
     drawn = rng.random(len(t), np.float32)
     squared = t * t + SCALE_STEPS.take(flavour) * np.log1p(-drawn)
@@ -62,7 +65,10 @@ def _descend(
 
 
 def _branch(p: Floats, tag: Floats, t: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-    """Branch partons at their scales, with vetoes; return partons, tags and scales."""
+    """Branch partons at their scales by the veto algorithm.
+
+    Returns partons, tags and scales after the branching.
+    """
     drawn = rng.random((3, len(t)), np.float32)
     gluon = (tag & (1 << FLAVOUR_BITS) - 1) == GLUON
     lost = t * drawn[0]
@@ -97,7 +103,10 @@ def _branch(p: Floats, tag: Floats, t: Floats, rng: np.random.Generator) -> tupl
 
 
 def _draw_pair_flavours(kick: Floats, rng: np.random.Generator) -> Floats:
-    """Flavours of g -> q q: 20 % charm and 20 % bottom above their mass, else light."""
+    """Draw the quark flavours of g -> q q.
+
+    Charm and bottom have 20 % each if the transverse momentum exceeds the quark mass; otherwise the quarks are light.
+    """
     drawn = rng.random(len(kick))
     light = np.where((drawn < 0.4) & (drawn >= 0.2) & (kick > QUARK_MASSES[CHARM]), CHARM, LIGHT)
     return np.where((drawn < 0.2) & (kick > QUARK_MASSES[BOTTOM]), BOTTOM, light)

@@ -1,4 +1,4 @@
-"""Showers of resonances: shower at rest, rescale to the mass, boost.
+"""Showers of resonances: shower at rest, rescale to the resonance mass, boost.
 
 A resonance that decays into quarks or gluons showers in its rest frame, so that multiplicity and shape do not depend
 on its momentum. The shower conserves momentum but adds energy. So all momenta p of a resonance of mass M are scaled by
@@ -31,7 +31,12 @@ MIN_CLUSTER_MASS, CLUSTER_MASS_SCALE = 0.35, 0.42  # GeV: minimum mass of a clus
 
 
 class ShowerSystems(NamedTuple):
-    """Shower systems: jet index, mass (0: no rescaling), momentum."""
+    """Systems of partons showered together, such as the products of a resonance.
+
+    jet     jet index
+    mass    mass of the resonance (0: no rescaling)
+    frame   (4, n) momentum of the resonance
+    """
 
     jet: Floats
     mass: Floats
@@ -39,7 +44,12 @@ class ShowerSystems(NamedTuple):
 
 
 class SystemGroup(NamedTuple):
-    """Systems of one type; first partons with momenta (3, n), flavours and scale."""
+    """Shower systems of one type, with their first partons.
+
+    jet, mass, frame   as in `ShowerSystems`
+    partons            momenta (3, n) and flavours of the first partons
+    scale              starting scale of the shower
+    """
 
     jet: Floats
     mass: Floats
@@ -49,7 +59,7 @@ class SystemGroup(NamedTuple):
 
 
 def shower_particles(prongs: Prongs, rng: np.random.Generator, extra: bool = True) -> tuple[ParticleArray, Floats]:
-    """Particles of the jets before the detector (also neutrinos), and their vertices.
+    """Particles of jets before detection, including neutrinos, and decay vertices.
 
     Momenta are in the frame of the jet (see decays.py). Decayed particles are included, with kinds above LAST_STABLE.
 
@@ -76,7 +86,10 @@ def shower_particles(prongs: Prongs, rng: np.random.Generator, extra: bool = Tru
 def _start_systems(
     prongs: Prongs, rng: np.random.Generator, extra: bool
 ) -> tuple[ShowerSystems, Floats, Floats, Floats, tuple[Floats, Floats]]:
-    """Systems, first partons with tags and scales, and indices of top and W systems."""
+    """Make the systems of all jets and their first partons.
+
+    Returns systems; momenta, tags and scales of the partons; system indices of top quarks and of their W.
+    """
     label, n = prongs.label, len(prongs)
     jets = np.arange(n)
     qcd, four, top = label == QCD, (label == H4Q) | (label == HQQL), label >= TBQQ
@@ -129,7 +142,10 @@ def _draw_soft_jets(top: Floats, rng: np.random.Generator) -> SystemGroup:
 
 
 def _fragment_partons(p: Floats, tag: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
-    """Fragment partons to clusters and hadrons: momenta, kinds, masses, systems."""
+    """Fragment partons into clusters and heavy hadrons.
+
+    Returns momenta, kinds, masses and system indices.
+    """
     flavour, place = tag & (1 << FLAVOUR_BITS) - 1, (tag >> FLAVOUR_BITS).astype(np.intp)
     kind = np.full(len(tag), CLUSTER, np.int8)
     left, places = [p], [place]
@@ -160,9 +176,10 @@ def _rescale_momenta(
     tops: tuple[Floats, Floats],
     heavy: Floats,
 ) -> tuple[Floats, Floats, tuple[tuple[Floats, Floats], tuple[Floats, Floats]]]:
-    """Rescale momenta at rest so that each system has its mass.
+    """Scale the momenta of each system at rest to the mass of the system.
 
-    Returns momenta, energies, and the boosted W of top quarks: (W systems, momenta) and (jets, momenta) if leptonic.
+    Returns momenta, energies, and the boosted W of top quarks: (systems, momenta) of hadronic W and (jets, momenta) of
+    leptonic W.
     """
     count = len(systems.mass)
     rows = np.flatnonzero(prongs.label >= TBQQ)

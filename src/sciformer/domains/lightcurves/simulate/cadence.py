@@ -16,7 +16,7 @@ HALF_NIGHT, MAX_RUN_DAYS = 0.2, 0.3  # days: half of the observed part of a nigh
 
 @dataclass(frozen=True)
 class Epochs:
-    """Concatenated times (T,) of all curves, each sorted, and their `lengths` (n,)."""
+    """Observing times of n curves: sorted times, concatenated (T,), and lengths (n,)."""
 
     time: Array
     lengths: Array
@@ -26,11 +26,11 @@ class Epochs:
         return self.lengths.cumsum() - self.lengths
 
     def spread(self, values: Array) -> Array:
-        """Repeat one value per curve (n,) for each of its points (T,)."""
+        """Repeat a value per curve (n,) for each point of the curve (T,)."""
         return np.repeat(values, self.lengths)
 
     def rows(self, low: int, high: int) -> tuple[Epochs, slice]:
-        """Curves `low` to `high`, and the slice of their points."""
+        """Times of the curves `low` to `high` - 1, and the slice of their points."""
         first = int(self.lengths[:low].sum())
         points = slice(first, first + int(self.lengths[low:high].sum()))
         return Epochs(self.time[points], self.lengths[low:high]), points
@@ -39,8 +39,8 @@ class Epochs:
 def survey_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
     """Epochs of a survey of 3 to 8 years with seasons of 130 to 260 days.
 
-    Nights are random, with spells of bad weather and one or more visits each. The number of points is log-normal with
-    the median `points` (default: 120).
+    Nights with observations are random, with spells of bad weather between them. A night has one or more visits. The
+    number of points is log-normal with the median `points` (default: 120).
     """
     count = np.rint((points or MEDIAN_POINTS) * np.exp(POINTS_SPREAD * rng.standard_normal(n)))
     lengths = np.clip(count, MIN_POINTS, 8 * (points or MEDIAN_POINTS)).astype(np.int64)
@@ -54,7 +54,10 @@ def survey_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
 
 
 def asas_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
-    """Epochs as in ASAS: every second or third night, at most `points` (250) in all."""
+    """Epochs as in ASAS: every second or third night, with a maximum number of points.
+
+    points   maximum number of points of a curve (default: 250)
+    """
     most = points or ASAS_POINTS
     lengths = np.where(rng.random(n) < 0.8, most, rng.uniform(0.5 * most, most, n)).astype(np.int64)
     lengths = np.maximum(lengths, min(MIN_POINTS, most))
@@ -70,7 +73,12 @@ def asas_epochs(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
 def _night_times(
     step: Array, lengths: Array, season: Array, again: Array, origin: float, rng: np.random.Generator
 ) -> Epochs:
-    """Times from steps (T,) in nights; a share `again` are repeat visits in one night."""
+    """Times of visits from steps in nights.
+
+    step     (T,) nights since the previous visit
+    season   (n,) length of the season in days
+    again    (n,) share of visits in the night of the previous visit
+    """
     n, total = len(lengths), len(step)
     starts = lengths.cumsum() - lengths
     stay = rng.random(total) < np.repeat(again, lengths)
@@ -94,9 +102,9 @@ def _night_times(
 
 
 def regular_epochs(n: int, points: int, step: float, rng: np.random.Generator, every: float) -> tuple[Array, Array]:
-    """Regular times (N,), `step` days apart, and a mask (n, N) of points per curve.
+    """Regular times (N,), `step` days apart, and mask (n, N) of observed points.
 
-    If `every` is above 0, there is a gap of 1 to 2 days every `every` days, and 0.3 % of all points are missing.
+    If `every` is above 0, there is a gap of 1 to 2 days every `every` days, and 0.3 % of the points are missing.
     """
     time, kept = np.arange(points) * step, np.ones((n, points), bool)
     if not every:
@@ -114,7 +122,13 @@ def regular_epochs(n: int, points: int, step: float, rng: np.random.Generator, e
 def regular_table(
     time: Array, kept: Array, clean: Array, sigma: Array, rng: np.random.Generator
 ) -> dict[str, Array | Lists]:
-    """Table of series on a grid of times (N,), with a mask and noise per curve."""
+    """Table of series with noise, at the observed times of a regular grid.
+
+    time    (N,) times of the grid
+    kept    (n, N) mask of observed points
+    clean   (n, N) values without noise
+    sigma   (n,) standard deviation of the noise
+    """
     lengths = kept.sum(1)
     value = clean + sigma[:, None] * rng.standard_normal(clean.shape, np.float32)
     return {

@@ -5,7 +5,8 @@
 S is the sky-averaged noise of LISA with the Galactic confusion noise of four years (Robson, Cornish & Liu, 1803.01944).
 The noise is drawn in the frequency domain, so a window is periodic and the sum above is exact: the matched filter of a
 signal has mean `snr` and variance 1. A signal is an inspiral to first post-Newtonian order, followed by a damped
-ringdown. Frequency, growth and length are right, but it is no template for a search. Strain is in units of 1e-19.
+ringdown. Its frequency, growth and length are realistic, but it is not a template for a search. Strain is in units of
+1e-19.
 """
 
 from __future__ import annotations
@@ -50,10 +51,13 @@ def whiten_series(series: Array, step: float = STEP_SECONDS) -> Array:
 def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -> Array:
     """Signals (n, N) of arbitrary amplitude at times (N,) in seconds.
 
-    mass   (n,) in solar masses
-    ratio  (n,) symmetric mass ratio eta
+    mass    (n,) total mass M in solar masses
+    ratio   (n,) symmetric mass ratio eta
+    merger  (n,) time of the merger in seconds
+    phase   (n,) phase of the signal
 
-    Inspiral, with u^8 = eta tau / (5 M): 2 phi = -2/eta [u^5 + (3715/8064 + 55/96 eta) u^3], growing as f^(2/3).
+    The inspiral has the phase 2 phi = -2/eta [u^5 + (3715/8064 + 55/96 eta) u^3], with u^8 = eta tau / (5 M) and the
+    time tau to the merger. Its amplitude grows as f^(2/3).
     """
     second, eta = (mass * SUN_SECONDS)[:, None], ratio[:, None]
     extra = 743 / 2688 + 11 / 32 * eta
@@ -82,7 +86,7 @@ def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -
 def signals(
     label: Array, rng: np.random.Generator, points: int, snr: tuple[float, float], white: bool
 ) -> dict[str, Array | Lists]:
-    """Simulate windows with a signal or noise alone; `label` holds indices of CLASSES."""
+    """Simulate windows with a signal or only noise; `label` holds indices of CLASSES."""
     points, n = points or DEFAULT_POINTS, len(label)
     points += points % 2
     time = np.arange(points) * STEP_SECONDS

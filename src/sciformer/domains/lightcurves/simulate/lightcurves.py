@@ -10,8 +10,8 @@
     transits      regular series of stars with or without a transiting planet (transits.py)
     signals       massive black hole binaries in the noise of a space-based detector, or noise alone (chirps.py)
 
-Times are in days. `clean` is the truth without noise. The simulation is no survey: it has no crowding, no colours of
-stars, no systematic errors, and round parameter ranges. Use it for learning, testing and pretraining.
+Times are in days. `clean` holds the values without noise. The simulation does not replace a survey: it has no crowding,
+no colours of stars, no systematic errors, and round parameter ranges. Use it for learning, testing and pretraining.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ class LightCurves(SimulatedSequence):
     """Cadence of stars. survey: 3 to 8 years, a median of 120 points, errors that grow with magnitude; asas: at most
     250 points, errors of about 0.036 mag and extra scatter, as in ASAS (default: survey)."""
     points: int = Field(default=0, ge=0)
-    """Points per curve. survey: median (default: 120); asas: maximum (default: 250); regular series: number before gaps
-    (default: 4,000 for oscillators, 1,200 for transits, 4,096 for signals). 0 means these defaults."""
+    """Points per curve. survey: median (default: 120); asas: maximum (default: 250); regular series: number before
+    points in gaps are removed (default: 4,000 for oscillators, 1,200 for transits, 4,096 for signals). 0 means these
+    defaults."""
     bands: list[str] = Field(default_factory=lambda: list(supernovae.BANDS))
     """Bands of supernovae (default: g, r, i, z)."""
     unit: Literal["magnitude", "flux"] = "magnitude"
@@ -102,7 +103,8 @@ class LightCurves(SimulatedSequence):
             default = type(self).model_fields[name].get_default(call_default_factory=True, validated_data={})
             if getattr(self, name) != default and name not in OPTIONS_BY_KIND[self.what]:
                 used = " and ".join(OPTIONS_BY_KIND[self.what])
-                raise UserError(f"`{name}` has no effect on {self.what}, which use only {used}", key=f"data.{name}")
+                message = f"`{name}` has no effect on {self.what}: {self.what} use only {used}"
+                raise UserError(message, key=f"data.{name}")
         if self.points and not 32 <= self.points <= 65536:
             message = f"points must be from 32 to 65,536, or 0 for the default, not {self.points}"
             raise UserError(message, key="data.points")
@@ -113,11 +115,11 @@ class LightCurves(SimulatedSequence):
             one_of("bands", band, supernovae.BANDS, key="data.bands")
         low, high = self.snr
         if not 0 < low <= high < 1e4:
-            message = f"snr must be a range LOW HIGH with 0 < LOW <= HIGH < 10,000, not {low} to {high}"
+            message = f"snr must be a range LOW HIGH with 0 < LOW <= HIGH < 10,000, not {low} {high}"
             raise UserError(message, key="data.snr")
 
     def _options(self) -> str:
-        """Options as text, in the format of fingerprints and names of cached chunks."""
+        """Options as text, for fingerprints and for the names of cached chunks."""
         values = {name: getattr(self, name) for name in OPTIONS} | {"bands": tuple(self.bands)}
         return f"Options({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 

@@ -1,4 +1,4 @@
-"""Solar-like oscillators: granulation and oscillation modes that depend on log g.
+"""Solar-like oscillators: granulation and oscillation modes as functions of log g.
 
     nu_max = 3090 uHz (g / g_sun) (T / 5777 K)^-1/2,      Delta nu = 135.1 uHz sqrt(M / R^3)
     P(nu)  = sinc^2 [sum_i 2 sqrt(2)/pi a^2 / b_i / (1 + (nu / b_i)^4) + H exp(-(nu - nu_max)^2 4 ln 2 / w^2) comb(nu)]
@@ -31,7 +31,7 @@ DAYS_BETWEEN_GAPS = 30.0  # interval between gaps in days
 
 @dataclass(frozen=True)
 class StellarSpectra:
-    """Parameters of the spectra of stars, each (n, 1); frequencies in microhertz."""
+    """Parameters (n, 1) of the power spectra of stars; frequencies in microhertz."""
 
     logg: Array
     heat: Array
@@ -52,7 +52,10 @@ class StellarSpectra:
         return total
 
     def modes(self, nu: Array, width: float, rows: Array) -> Array:
-        """Power density (rows, F) of oscillations; lines are at least `width` wide."""
+        """Oscillation power density (rows, F) at frequencies (F,).
+
+        Lines narrower than `width` are widened to `width`.
+        """
         numax, dnu, strength = (x[rows].astype(np.float32) for x in (self.numax, self.dnu, self.strength))
         nu = nu.astype(np.float32)
         tight = np.float32(np.pi) * np.maximum(0.12 * (numax / 50) ** 0.5, np.float32(width)) / dnu
@@ -69,7 +72,7 @@ class StellarSpectra:
 
 
 def draw_stars(name: str, n: int, rng: np.random.Generator) -> StellarSpectra:
-    """Random stars of one class, with 0.9 to 2 solar masses and uniform log g."""
+    """Draw stars of a class, with 0.9 to 2 solar masses and uniform log g."""
     logg = rng.uniform(*LOG_G_RANGES[name], (n, 1))
     mass = rng.uniform(0.9, 2.0, (n, 1))
     heat = np.where(logg < 3.3, 4750 + 300 * (logg - 2.5), 5000 + 1200 * (logg - 3.3))
@@ -98,7 +101,7 @@ def oscillators(label: Array, rng: np.random.Generator, points: int, gaps: bool)
 
 
 def simulate_series(stars: StellarSpectra, points: int, folds: int, rng: np.random.Generator) -> Array:
-    """Series (n, points) in thousandths, cut from longer periodic series."""
+    """Series (n, points) in thousandths of the flux, cut from longer periodic series."""
     n, long = len(stars.logg), 2 * round(points * 0.64)
     step = STEP_DAYS * 0.0864  # in 1 / microhertz
     nu = np.arange(long // 2 + 1) / (long * step)

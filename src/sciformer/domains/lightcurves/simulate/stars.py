@@ -1,4 +1,4 @@
-"""Variable and constant stars as a survey sees them: magnitudes in one band.
+"""Variable and constant stars in a survey: magnitudes in one band.
 
 Amplitudes and periods follow the literature: pulsators have the percentiles of the OGLE-III catalogue, in V; binaries,
 rotators and red variables have round ranges. With `cadence: asas`, cadence, errors, scatter and outliers were set by
@@ -60,7 +60,7 @@ def stars(label: Array, rng: np.random.Generator, cadence: str, points: int) -> 
 
 
 def curve_shape(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Magnitudes about their mean (T,), periods or NaN, and amplitudes (n,)."""
+    """Magnitudes about their mean (T,), periods (n,) or NaN, and amplitudes (n,)."""
     if name in PULSATORS:
         return pulsators(name, epochs, rng)
     if name in BINARIES:
@@ -69,7 +69,7 @@ def curve_shape(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveSha
 
 
 def smooth_random_curve(epochs: Epochs, period: Array, rng: np.random.Generator) -> Array:
-    """Smooth random function of time (T,) with variance 1, over a few periods (n,)."""
+    """Smooth random curves (T,) with variance 1 and a time scale of a few periods."""
     total = np.zeros(len(epochs.time))
     for low, high in ((1.3, 2.5), (2.5, 5), (5, 12)):
         rate = TWO_PI / (period * log_uniform(rng, low, high, len(period)))
@@ -79,7 +79,7 @@ def smooth_random_curve(epochs: Epochs, period: Array, rng: np.random.Generator)
 
 
 def miras(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Miras: nearly sinusoidal; heights vary by 10 to 30 %, times by a few per cent."""
+    """Miras: nearly sinusoidal; amplitudes vary by 10 to 30 %, times by a few percent."""
     n = len(epochs.lengths)
     period = np.exp(np.log(320) + 0.32 * np.clip(rng.standard_normal(n), -2.2, 2.2))
     amplitude = np.clip(2.8 * np.exp(0.33 * rng.standard_normal(n)), 1.2, 6.0)
@@ -93,7 +93,10 @@ def miras(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def semiregular(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Semiregular red giants: two or three variable periods; return the strongest one."""
+    """Semiregular red giants with two or three varying periods.
+
+    Returns the period of the strongest component.
+    """
     n = len(epochs.lengths)
     period, amplitude = log_uniform(rng, 40, 350, n), log_uniform(rng, 0.1, 1.0, n)
     total = np.zeros(len(epochs.time))
@@ -107,7 +110,7 @@ def semiregular(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def quasars(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Damped random walks: scatter 0.04 to 0.4 mag, time scale 20 to 300 days."""
+    """Quasars: damped random walks of 0.04 to 0.4 mag, time scales of 20 to 300 days."""
     n = len(epochs.lengths)
     scatter = log_uniform(rng, 0.04, 0.4, n)
     made = damped_random_walk(epochs, log_uniform(rng, 20, 300, n), rng)
@@ -115,7 +118,10 @@ def quasars(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def damped_random_walk(epochs: Epochs, memory: Array, rng: np.random.Generator) -> Array:
-    """Ornstein-Uhlenbeck: x(t+d) = r x(t) + sqrt(1 - r^2) g (T,), r = exp(-d/memory)."""
+    """Damped random walk (Ornstein-Uhlenbeck process) (T,) with variance 1.
+
+    x(t + d) = r x(t) + sqrt(1 - r^2) g,     r = exp(-d / memory),     g ~ N(0, 1)
+    """
     lengths, starts = epochs.lengths, epochs.starts
     keep = np.exp(-np.diff(epochs.time, prepend=epochs.time[:1]) / epochs.spread(memory))
     keep[starts] = 0
@@ -132,7 +138,7 @@ def damped_random_walk(epochs: Epochs, memory: Array, rng: np.random.Generator) 
 
 
 def constants(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Constant stars; a third have a small instrumental drift, linear or red noise."""
+    """Constant stars; a third have a small instrumental drift: a line or red noise."""
     n = len(epochs.lengths)
     dice = rng.random(n)
     line = np.where(dice < 0.15, rng.uniform(-0.03, 0.03, n), 0)
@@ -236,7 +242,7 @@ def fourier_coefficients(drawn: Array) -> Array:
 
 
 def sum_harmonics(coefficients: Array, x: Array, epochs: Epochs) -> Array:
-    """Re sum_k c_k exp(i k x) at the points (T,), by Horner's rule."""
+    """Harmonic series Re sum_k c_k exp(i k x) at the points x (T,), by Horner's rule."""
     angle = np.remainder(x, TWO_PI).astype(np.float32)
     z = np.empty(len(x), np.complex64)
     z.real, z.imag = np.cos(angle), np.sin(angle)
@@ -288,7 +294,7 @@ def random_phases(epochs: Epochs, period: Array, rng: np.random.Generator) -> Ar
 
 
 def eclipse_dip(phase: Array, depth: Array, width: Array, power: Array) -> Array:
-    """Profile of an eclipse at phase 0, zero outside the eclipse."""
+    """Dimming (T,) by an eclipse at phase 0; 0 outside the eclipse."""
     away = np.abs(phase - np.rint(phase)) / width
     made = np.zeros(len(phase))
     near = np.flatnonzero(away < 3)
@@ -344,7 +350,7 @@ ASAS_TYPICAL_SCATTER, ASAS_SCATTER_MAGNITUDE, ASAS_SCATTER_SLOPE = 0.029, 11.5, 
 
 
 def observe_survey(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Magnitudes with noise, and their errors, as in a survey.
+    """Magnitudes with the noise of a survey, and their errors.
 
     Errors are sigma^2 = s0^2 + (0.2 10^(0.4 (m - limit)))^2 times a log-normal factor; the noise is 0.9 to 1.3 sigma.
     """
@@ -358,7 +364,7 @@ def observe_survey(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Ge
 
 
 def observe_asas(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Magnitudes with noise, and their errors, as in ASAS.
+    """Magnitudes with the noise of ASAS, and their errors.
 
     The quoted error of about 0.036 mag hardly depends on the magnitude, but the scatter does: 0.02 mag down to
     magnitude 10, 0.03 at 11.5, and twice as much for each further magnitude. About 0.8 % of the points are outliers,

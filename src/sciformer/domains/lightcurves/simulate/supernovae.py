@@ -81,7 +81,10 @@ def planck_brightness(wave: Array, heat: Array) -> Array:
 
 
 def supernovae(label: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str) -> dict[str, Array | Lists]:
-    """Table of supernovae of these classes (n,), each with at least five detections."""
+    """Simulate supernovae with at least five detections each.
+
+    label   (n,) indices of CLASSES
+    """
     tables, places, left = [], [], np.arange(len(label))
     while len(left):
         made, good = draw_candidates(label[left], rng, bands, unit)
@@ -94,7 +97,10 @@ def supernovae(label: Array, rng: np.random.Generator, bands: tuple[str, ...], u
 def draw_candidates(
     label: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str
 ) -> tuple[dict[str, Array | Lists], Array]:
-    """Random candidates of these classes, and whether each has enough detections."""
+    """Draw candidates of the classes `label`.
+
+    Also returns a mask of the candidates with enough detections.
+    """
     n = len(label)
     depth = rng.uniform(19.6, 21.5, n)
     mean, spread = _of_class(PEAK_MAGNITUDES, label).T
@@ -159,7 +165,10 @@ def _band_models(
 
 
 def _draw_visits(n: int, bands: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Curve, night and band of each visit; each band has its cadence, all one weather."""
+    """Draw curve, night and band of each visit.
+
+    Each band has its own cadence; the weather is the same for all bands.
+    """
     clear = rng.random((n, SURVEY_NIGHTS)) < rng.uniform(0.5, 0.9, (n, 1))
     rhythm = rng.choice([2, 3, 4, 5, 7], (n, 1, bands))
     beat = (np.arange(SURVEY_NIGHTS)[None, :, None] + rng.integers(0, 7, (n, 1, bands))) % rhythm == 0
@@ -168,7 +177,7 @@ def _draw_visits(n: int, bands: int, rng: np.random.Generator) -> tuple[Array, A
 
 
 def _trim_window(rows: Array, time: Array, found: Array, n: int) -> Array:
-    """(T,) mask of the points from some days before the first to the last detection."""
+    """Mask (T,) of points from `LIMIT_DAYS` before the first to the last detection."""
     first, last = np.full(n, np.inf), np.full(n, -np.inf)
     np.minimum.at(first, rows[found], time[found])
     np.maximum.at(last, rows[found], time[found])

@@ -1,4 +1,4 @@
-"""Planets in transit across limb-darkened, spotted stars, and stars without planet.
+"""Transits of planets across limb-darkened, spotted stars; stars without planet.
 
 The missing light is the share of the disk behind the planet (exact for two disks) times the brightness there,
 
@@ -52,7 +52,12 @@ def transits(label: Array, rng: np.random.Generator, points: int, gaps: bool) ->
 
 
 def occulted_share(apart: Array, size: Array, u1: Array, u2: Array) -> Array:
-    """Share of a star's light behind a disk; radii and distance in stellar radii."""
+    """Share of a star's light behind the disk of a planet.
+
+    apart    distance of the centres, in stellar radii
+    size     radius of the planet, in stellar radii
+    u1, u2   limb darkening
+    """
     made = np.zeros(len(apart))
     near = np.flatnonzero(apart < 1 + size)
     d, k = apart[near], size[near]

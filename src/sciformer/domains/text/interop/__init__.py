@@ -1,1 +1,1 @@
-"""Import and export of language models: Hugging Face (BERT, GPT-2, GPT-NeoX, Llama), GGUF."""
+"""Import and export of language models: Hugging Face (BERT, GPT-2, ...), GGUF."""

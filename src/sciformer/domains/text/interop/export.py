@@ -18,7 +18,7 @@ DECODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "bos", "end": "eos", "sepa
 
 
 def write(run: Run, folder: Folder) -> list[str]:
-    """Write configuration, weights and tokenizer of a run; return notes."""
+    """Write configuration, weights and tokenizer of a run; return notes for the user."""
     weights, _ = load_weights(run.folder.model)
     (tokens,) = run.assembly.tokens.values()
     assert isinstance(tokens, Text)
@@ -36,12 +36,12 @@ def write(run: Run, folder: Folder) -> list[str]:
 
 
 def nearest_family(run: Run) -> Family:
-    """Family most similar to the recipe; its `write` reports unsupported keys."""
+    """Model family for the export of a run; its `write` reports unsupported keys."""
     model = run.recipe.model
     if model.kind == "encoder":
         return BERT
     if model.kind != "decoder":
-        message = f"`model.kind: {model.kind}` cannot be exported to Hugging Face; only encoder and decoder can"
+        message = f"`model.kind: {model.kind}` cannot be exported to Hugging Face, only encoder and decoder"
         raise UserError(message, key="model.kind")
     theirs = {"norm": "rms", "position": "rotary", "activation": "swiglu"}
     likeness = sum(getattr(model, key, None) == value for key, value in theirs.items())

@@ -1,4 +1,4 @@
-"""Hugging Face model families as tables of names: BERT, GPT-2, Llama, GPT-NeoX."""
+"""Model families of Hugging Face as tables of names: BERT, GPT-2, Llama, GPT-NeoX."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Family:
     prefix       prefix of the trunk's weight names in models with a head
     dropped      pattern of weights of other tasks, left out with a note
     buffers      pattern of buffers, left out without a note
-    embedding, positions, norm   names of these layers; positions is "" if they are not learned
+    embedding, positions, norm   names of these layers; positions is "" if not learned
     blocks       prefix of a block, with {} for its index
-    block        our layers of a block -> their layers, after the prefix `blocks`
-    fixed        keys of the configuration that must have certain values, with these values
+    block        our layers of a block -> layers of the family, after the prefix `blocks`
+    fixed        keys of the configuration and their supported values
     keys         keys of the configuration for the size of the model
     model        keys of our section `model` common to the family
     context      key and default of the context length
-    needs        recipe keys with the values that an export requires
+    needs        recipe keys with the values required for an export
     norm_suffixes   weights of a norm: weight and bias, or weight only
     transposed   whether matrices are stored as (inputs, outputs)
-    biased       whether layers always have biases, even if ours have none
+    biased       whether layers of the family always have biases; exports add zeros if needed
     tied         default of `tie_word_embeddings`
     """
 
@@ -74,7 +74,7 @@ class Family:
     tied: bool = True
 
     def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
-        """Weights by name without prefix; drops buffers and layers of other tasks."""
+        """Remove the prefix of weight names; drop buffers and layers of other tasks."""
         found = {name.removeprefix(self.prefix): tensor for name, tensor in tensors.items()}
         drop_weights(found, self.buffers)
         drop_weights(found, self.dropped, notes)
@@ -89,7 +89,7 @@ class Family:
         return {"model": model, "tokens": tokens, "objective": {"kind": "next_token"}}
 
     def links(self, recipe: Recipe) -> list[WeightMap]:
-        """Weight maps of trunk, last norm, and the last layer if it is not tied."""
+        """Weight maps of embedding, trunk and norm, and of the last layer if not tied."""
         norm = layer("trunk.norm", self.norm, rows=(recipe.model.dim,), suffixes=self.norm_suffixes)
         head = [] if recipe.tokens.tie else layer(READOUT_LAYER, HEAD, suffixes=WEIGHT)
         return [*self.trunk_links(recipe.model), *norm, *head]
@@ -118,17 +118,19 @@ class Family:
         return Written(self.config(recipe, weights), self.file_names(whole, recipe.model))
 
     def file_names(self, tensors: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
-        """Weights as the files of the family store them (default: unchanged)."""
+        """Convert weights to the layout of the family's files (default: unchanged)."""
         return tensors
 
 
 def tie_embedding(tensors: dict[str, Tensor], head: str, embedding: str, config: Config, default: bool) -> bool:
-    """Whether the last layer is tied to the embedding; remove its copy if so."""
+    """Whether the last layer is tied to the embedding; removes a copy of the weights."""
     tie = bool(config.get("tie_word_embeddings", default, bool))
     if tie and head in tensors and embedding in tensors:
         if not tensors[head].equal(tensors[embedding]):
-            why = f"though {config.where} has `tie_word_embeddings: true`"
-            raise config.error(f"`{head}` differs from `{embedding}`, {why}")
+            message = (
+                f"{config.where} has `tie_word_embeddings: true`, but the weights `{head}` and `{embedding}` differ"
+            )
+            raise config.error(message)
         del tensors[head]
     return tie
 
@@ -195,7 +197,7 @@ class Bert(Family):
         return links
 
     def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
-        """Export an encoder, with its head if that is a masked language modelling head."""
+        """Export an encoder; a head for masked language modelling is included."""
         refuse_recipe(recipe, self.architecture, self.needs)
         links, notes = self.links(recipe), []
         whole = recipe.model.readout_layer and recipe.objective.kind == "masked"
@@ -312,12 +314,12 @@ GPT2 = Gpt2(
 class Llama(Family):
     """LLaMA, Mistral, SmolLM2, Qwen2: RMSNorm, rotary positions, SwiGLU.
 
-    Their rotary positions pair component i with i + d/2 of a head; ours pair neighbours 2i and 2i + 1. The rows of the
-    query and key matrices are permuted to our order, which leaves all products q k unchanged.
+    Rotary positions of these models pair the components i and i + d/2 of a head; ours pair the neighbours 2i and
+    2i + 1. The rows of the query and key matrices are permuted to our order, which leaves all products q k unchanged.
     """
 
     def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
-        """Weights by name; missing biases are added as zeros if other layers have biases."""
+        """Convert weight names; add missing biases as zeros if other layers have biases."""
         found = super().canonical_names(tensors, config, notes)
         if any(name.endswith("_proj.bias") for name in found):
             lacking = [name for name in found if name.endswith("_proj.weight") and name[:-6] + "bias" not in found]
@@ -360,7 +362,7 @@ def rotary_base(config: Config, name: str = "rope_theta", apart: str = "") -> fl
     """Base of the rotary positions, from old and new configuration formats.
 
     name    key of the base in old configurations
-    apart   parameter that is read elsewhere
+    apart   further parameter of rotary positions, read by the caller
     """
     base = config.get(name, 10_000.0, float, int)
     for key in ("rope_parameters", "rope_scaling"):
@@ -369,8 +371,8 @@ def rotary_base(config: Config, name: str = "rope_theta", apart: str = "") -> fl
         found.pop(apart, None)
         kind = found.pop("rope_type", found.pop("type", "default"))
         if kind != "default" or any(value is not None for value in found.values()):
-            must = f"`{key}` in {config.where} must have the type default, not {config.values[key]}"
-            raise config.error(f"scaled rotary positions are not supported: {must}")
+            kinds = f"`{key}` in {config.where} must be of type default, but is {config.values[key]}"
+            raise config.error(f"scaled rotary positions are not supported: {kinds}")
     return float(base)
 
 
@@ -418,14 +420,14 @@ LLAMA = Llama(
 
 
 class GptNeoX(Family):
-    """GPT-NeoX (arXiv 2204.06745) and Pythia: parallel blocks, rotary positions, biases.
+    """GPT-NeoX (arXiv 2204.06745), Pythia: parallel blocks, rotary positions, biases.
 
-    Queries, keys and values of a head are neighbours in one matrix (head, 3, width). Only the first part of a head is
-    rotated.
+    Queries, keys and values of a head are neighbours in one matrix (head, 3, width). Rotary positions act on the first
+    components of a head only.
     """
 
     def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
-        """Weights by name, with queries, keys and values apart; missing biases are zeros."""
+        """Separate the matrices of queries, keys and values; add missing biases as zeros."""
         found = {f"{HEAD}.weight" if name == NEOX_HEAD else name: tensor for name, tensor in tensors.items()}
         found = super().canonical_names(found, config, notes)
         heads = config.size("num_attention_heads")
@@ -433,7 +435,7 @@ class GptNeoX(Family):
             before, kind = name.removesuffix("." + name.rpartition(".")[2])[: -len(NEOX_QKV)], name.rpartition(".")[2]
             whole = found.pop(name)
             if whole.shape[0] % (3 * heads):
-                raise config.error(f"`{name}` has {whole.shape[0]} rows, which {heads} heads cannot share")
+                raise config.error(f"`{name}` has {whole.shape[0]} rows, not a multiple of 3 x {heads} heads")
             parts = whole.unflatten(0, (heads, 3, -1)).unbind(1)
             found |= {f"{before}{part}.{kind}": rows.flatten(0, 1) for part, rows in zip(NEOX_PARTS, parts)}
         lacking = [name for name in found if name.endswith(".weight") and "attention." in name]
@@ -444,7 +446,7 @@ class GptNeoX(Family):
         return found
 
     def file_names(self, tensors: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
-        """Weights by name, with queries, keys and values of each head in one matrix."""
+        """Join queries, keys and values of each head in one matrix."""
         made = {NEOX_HEAD if name == f"{HEAD}.weight" else name: tensor for name, tensor in tensors.items()}
         for name in [name for name in made if f".{NEOX_PARTS[0]}." in name]:
             names = [name.replace(f".{NEOX_PARTS[0]}.", f".{part}.") for part in NEOX_PARTS]
@@ -461,7 +463,8 @@ class GptNeoX(Family):
         width = model["dim"] // model["heads"]
         rotated = int(width * share)
         if rotated < 2 or rotated % 2:
-            raise config.error(f"`rotary_pct` in {config.where} rotates {rotated} numbers of a head, not pairs of them")
+            must = "must rotate an even number of components of a head"
+            raise config.error(f"`rotary_pct` in {config.where} {must}, not {rotated}")
         parallel = config.get("use_parallel_residual", True, bool)
         model |= {"rotary_base": base, "rotary_share": rotated / width, "parallel_residual": parallel}
         return made

@@ -1,7 +1,7 @@
 """Import of GGUF files (architecture llama): dequantised weights and tokenizer.
 
-A GGUF file stores the rows of query and key matrices with rotary pairs as neighbours. They are permuted back to the
-order of Hugging Face. The result is imported like a Hugging Face folder.
+In a GGUF file, the two rows of a rotary pair are neighbours in the query and key matrices. The rows are permuted to the
+order of Hugging Face, and the model is imported like a Hugging Face folder.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TOKEN_ROLES = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "
 
 
 def read_gguf(path: Path) -> ForeignModel:
-    """Read a GGUF file as the Hugging Face model from which it was converted."""
+    """Read a GGUF file and convert it to a Hugging Face model."""
     if not path.is_file():
         raise UserError(f"the file {path} does not exist", file=path)
     try:

@@ -32,7 +32,7 @@ TOKEN_ROLES = {"padding": "pad_token", "unknown": "unk_token", "mask": "mask_tok
 
 @dataclass
 class ForeignModel:
-    """Configuration, weights and tokenizer of a foreign model, before conversion."""
+    """Language model as read from its files: configuration, weights and tokenizer."""
 
     name: str
     config: Config
@@ -44,14 +44,14 @@ class ForeignModel:
 
 
 def recognises(source: Path) -> bool:
-    """Whether a source is a .gguf file, or a folder with a model of FAMILIES."""
+    """Whether a path is a .gguf file, or a folder with a model of a known family."""
     file = source / "config.json"
     kind = read_json(file).get("model_type") if file.is_file() else None
     return source.suffix == ".gguf" or (isinstance(kind, str) and kind in FAMILIES)
 
 
 def read_model(source: Path, run: Path, changes: Changes) -> Imported:
-    """Import a language model; its tokenizer file is put into the run folder."""
+    """Import a language model, with its tokenizer.json, as a run."""
     from .gguf import read_gguf
 
     foreign = read_gguf(source) if source.suffix == ".gguf" else read_folder(source)
@@ -77,7 +77,7 @@ def read_folder(folder: Path) -> ForeignModel:
 
 
 def convert_model(foreign: ForeignModel, tokenizer: str, changes: Changes) -> tuple[Recipe, dict[str, Tensor]]:
-    """Recipe and weights of a foreign model.
+    """Recipe and weights in the layout of Sciformer.
 
     tokenizer  path of the tokenizer.json in the run folder
     changes    recipe keys to change
@@ -116,7 +116,7 @@ def _find_family(config: Config) -> Family:
 
 
 def read_tokenizer(folder: Path) -> str:
-    """Text of the tokenizer.json in a folder."""
+    """Read the tokenizer.json in a folder as text."""
     path = folder / TOKENIZER_FILE
     if not path.is_file():
         others = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
@@ -139,7 +139,7 @@ def read_names(folder: Path) -> dict[str, str]:
 
 
 def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
-    """Keys `unit`, `special`, `begin` and `end` of `tokens:` for a tokenizer.json."""
+    """Recipe keys `unit`, `special`, `begin` and `end` of tokens for a tokenizer.json."""
     coder = load_subwords(text, (), False)
     tokenizer, known = coder.tokenizer, coder.numbers
     special = {role: names[key] for role, key in TOKEN_ROLES.items() if names.get(key) in known}
@@ -152,12 +152,15 @@ def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _added_tokens(tokenizer: Any) -> tuple[str, str]:
-    """Special tokens that a tokenizer adds before and after each text; "" for none."""
+    """Special tokens added by a tokenizer before and after each text; "" for none."""
     bare, framed = (tokenizer.encode("a", add_special_tokens=added).tokens for added in (False, True))
     for first, last in ((0, 0), (0, 1), (1, 0), (1, 1)):
         if framed[first : len(framed) - last] == bare:
             return "".join(framed[:first]), framed[-1] if last else ""
-    raise UserError(f"the tokenizer adds more than one token before or after a text: 'a' becomes {' '.join(framed)}")
+    raise UserError(
+        "the tokenizer adds more than one special token before or after a text, which is not supported: "
+        f"'a' becomes {' '.join(framed)}"
+    )
 
 
 IMPORTER = Importer(recognises, read_model, tuple(FAMILIES))

@@ -26,9 +26,8 @@ MIN_GUESS_ROWS = 10  # minimum rows to find the label column by its number of di
 class Lines(Parts):
     """Labelled texts: columns `text` and `label`, and further columns by name.
 
-    A file of texts of a single class is named CLASS:FILE.
-
-    All texts are held in memory. A random split keeps equal texts in one part.
+    A file with texts of a single class is given as CLASS:FILE. All texts are held in memory. A random split keeps equal
+    texts in one part.
     """
 
     what: ClassVar[str] = "files of labelled lines"
@@ -41,7 +40,7 @@ class Lines(Parts):
     """Fractions of `files` for validation and test; ignored for a part with files of its own (`valid`, `test`). Equal
     texts stay in one part."""
     format: Format = "auto"
-    """File format (default: auto, by the suffix .tsv, .csv or .jsonl, also with .gz, else by the first lines)."""
+    """File format (default: auto, from the suffix .tsv, .csv or .jsonl, also with .gz, or from the first lines)."""
     columns: list[str] = Field(default_factory=list)
     """Column names in order, for files without a header line: [label, text] (default: from the header)."""
     text: str = ""
@@ -49,14 +48,14 @@ class Lines(Parts):
     label: str = ""
     """Column with the label (default: found by its name, such as label, class, sentiment)."""
     classes: dict[str, list[str]] = Field(default_factory=dict)
-    """Training files of each class, one text per line: {neg: [rt.neg.gz], pos: [rt.pos.gz]}. In `files`, `valid` and
-    `test`, `{}` is replaced by each class name (default: none)."""
+    """Training files of each class, with one text per line: {neg: [rt.neg.gz], pos: [rt.pos.gz]} (default: none). In
+    `files`, `valid` and `test`, `{}` is replaced by each class name."""
     labels_per_class: int | None = Field(default=None, ge=1)
     """Training samples per class (default: all), drawn with split.seed and the fold. A larger number keeps the
     samples of a smaller number and adds more."""
 
     def named(self) -> dict[str, list[str]]:
-        """File names of every part; files of `classes` are training files."""
+        """File names by part; the files of `classes` belong to the training part."""
         found = super().named()
         return {**found, "train": [*found["train"], *itertools.chain(*self.classes.values())]}
 
@@ -71,7 +70,7 @@ class Lines(Parts):
         return np.asarray(table["text"])
 
     def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
-        """Rows with a text, at most `labels_per_class` of each class."""
+        """Training rows: with a text, and at most `labels_per_class` of each class."""
         filled = np.array([bool(text) for text in table["text"]])[rows]  # type: ignore[union-attr]
         if count := int((~filled).sum()):
             first = int(rows[filled.argmin()]) + 1
@@ -85,7 +84,7 @@ class Lines(Parts):
         return sample_per_class(table["label"], rows, self.labels_per_class, self.split.lot, notes, self.unit)
 
     def _labelled(self, names: Sequence[str | Path]) -> list[tuple[str, str]]:
-        """(class, file name) pairs; the class is "" for files with a label column."""
+        """Pairs (class, file name); the class is "" for files with a label column."""
         own = {locate(name): label for label, given in self.classes.items() for name in given}
         found = []
         for tag, name in map(split_tag, names):
@@ -118,13 +117,13 @@ class Lines(Parts):
         return place_columns([path for path, _ in places], [line for _, line in places], made) | made
 
     def _columns(self, path: Path, training: bool) -> tuple[dict[str, list[str]], list[int]]:
-        """Columns of one file, with text and label renamed, and the line of each row."""
+        """Read the columns of a file, with text and label renamed, and the line numbers."""
         grid = read_rows(path, self.format, self.errors)
         names, rows, lines = self._names(grid, path)
         unnamed = grid.names is None and len(rows) == len(grid.rows)
         if training and len(names) < 2 and unnamed:
             raise UserError(
-                f"each line of {path} must have a text and a label, but there is only {grid.width} column",
+                f"each line of {path} must have a text and a label, but has only {grid.width} column",
                 hint="For texts without labels use data.kind: text. For one file per class use data.classes.",
                 file=path,
             )
@@ -151,7 +150,7 @@ class Lines(Parts):
         if names is None:
             return self._guessed(rows, path), rows, lines
         if double := [name for place, name in enumerate(names) if name in names[:place]]:
-            raise UserError(f"{path} has two columns named {double[0]!r}", file=path)
+            raise UserError(f"{path} has two columns named {double[0]!r}", hint="Rename one of them.", file=path)
         text, label = self._text_and_label(names, path)
         new = {name: f"{name}_" for name in ("text", "label") if name not in (text, label)}
         new |= {text: "text"} | ({label: "label"} if label else {})
@@ -163,7 +162,7 @@ class Lines(Parts):
         return text, self._one(self.label, [one for one in names if one != text], "label", path)
 
     def named_rows(self, name: str | Path) -> tuple[list[str], list[list[str]]]:
-        """Column names of a file, none if it has no header line, and its rows."""
+        """Column names of a file (empty without a header line), and its rows."""
         (path,) = find_files([name], self.what)
         grid = read_rows(path, self.format, self.errors)
         if grid.names is not None or grid.plain:
@@ -186,7 +185,7 @@ class Lines(Parts):
         raise UserError(message, hint=f"Choose it with --data.{what} NAME.", key=f"data.{what}", file=path)
 
     def _guessed(self, rows: Sequence[Sequence[str]], path: Path) -> list[str]:
-        """Guess the columns of a file without header: few different values are labels."""
+        """Guess the columns of a file without header: labels have few different values."""
         width = len(rows[0]) if rows else 1
         if width == 1:
             return ["text"]

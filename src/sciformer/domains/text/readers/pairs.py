@@ -41,10 +41,10 @@ class Parallel(Parts):
     """Maximum ratio of the numbers of words in a pair; other pairs are left out of training (default: no limit)."""
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        """Read the columns of files; files for prediction may lack columns.
+        """Read a column of texts per language; files for prediction may lack columns.
 
-        The column of a prediction file is part of its name (`test.en test.de`, or `test.{}`). Without a column in the
-        name, the file has all columns, separated by tabs, or only the first column.
+        The column of a prediction file follows from its name (`test.en test.de`, or `test.{}`). A file without a column
+        in its name has all columns, separated by tabs, or only the first column.
         """
         meant: dict[str, dict[str, str]] = {}
         for name in map(str, self._check_names(names)):
@@ -58,7 +58,7 @@ class Parallel(Parts):
         return {column: strings(texts) for column, texts in joined.items()}
 
     def expand(self, names: Sequence[str | Path]) -> list[Path]:
-        """Files that names stand for; a file for prediction may lack some columns."""
+        """Paths of all files; columns may be missing for prediction."""
         found = [self._existing_files(self._fill_mark(str(name))) for name in names]
         return find_files([name for files in found for name in files.values()], self.what)
 
@@ -66,7 +66,7 @@ class Parallel(Parts):
         return np.asarray(table[self.columns[0]])
 
     def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
-        """Rows of pairs without empty text, within the limits `longest` and `ratio`."""
+        """Training rows: pairs without empty text, within the limits `longest`, `ratio`."""
         texts: list[Array] = [table[column][rows] for column in self.columns]  # type: ignore[index]
         words = np.array([[len(text.split()) for text in column] for column in texts]).reshape(len(texts), -1)
         fewest, most = words.min(0), words.max(0)
@@ -84,7 +84,7 @@ class Parallel(Parts):
         return rows[kept]
 
     def _check_names(self, names: Sequence[str | Path]) -> Sequence[str | Path]:
-        """Return the file names after a check of `columns`; refuse an empty list."""
+        """Return the file names; refuse an empty list, or unsuitable `columns`."""
         different = {column for column in self.columns if column and column == column.strip()}
         if len(self.columns) < 2 or len(different) < len(self.columns):
             message = f"data.columns must be two or more different names, not {self.columns}"
@@ -92,7 +92,7 @@ class Parallel(Parts):
         return names or find_files(names, self.what)
 
     def _fill_mark(self, name: str) -> dict[str, str]:
-        """File name of each column; {"": name} for a file with all columns."""
+        """File name of each column from a name with `{}`; otherwise {"": name}."""
         marked = COLUMN_MARK in name
         return {column: name.replace(COLUMN_MARK, column) for column in self.columns} if marked else {"": name}
 
@@ -109,7 +109,7 @@ class Parallel(Parts):
         return found
 
     def _pairs(self, given: Mapping[str, str], some: bool = False) -> TextColumns:
-        """Texts of each column; if `some`, a file may have only the first column."""
+        """Read the texts of each column; if `some`, a file may have only the first column."""
         files = {column: find_files([name], self.what) for column, name in given.items()}
         (one, first), *others = files.items()
         if not one:
@@ -135,7 +135,7 @@ class Parallel(Parts):
     def _read_tab_separated(self, path: Path, some: bool) -> TextColumns:
         lines = read_lines(path, self.errors)
         named = bool(lines) and [cell.strip() for cell in lines[0].split("\t")] == self.columns
-        lines = lines[named:]  # without a first line that names the columns
+        lines = lines[named:]  # without a header line
         most, marked = len(self.columns) - 1, COLUMN_MARK in "".join(self.files)
         if some and 2 * sum("\t" in line for line in lines) < sum(bool(line.strip()) for line in lines):
             return {self.columns[0]: [line.strip() for line in lines]}
@@ -158,12 +158,12 @@ def _concatenate_columns(tables: Sequence[TextColumns]) -> TextColumns:
     for table in tables:
         if list(table) != list(tables[0]):
             first, other = ", ".join(tables[0]), ", ".join(table)
-            raise UserError(f"every file must have the columns {first}, but another file has {other}")
+            raise UserError(f"all files must have the same columns, but one has {first} and another has {other}")
     return {column: [text for table in tables for text in table[column]] for column in tables[0]}
 
 
 def _split_column_name(path: Path, columns: Sequence[str]) -> tuple[str, str]:
-    """Path with `{}` in place of the column, and the column; "" if a name has none."""
+    """File name with `{}` in place of the column, and the column or an empty string."""
     parts = re.split(r"([._-])", path.name)
     found = [number for number, part in enumerate(parts) if part in columns]
     if not found:

@@ -40,7 +40,7 @@ MIN_SHARE_OF_TEXTS = 0.8  # share of cells with several words in a column of tex
 
 
 def find_role(role: str, names: Sequence[str]) -> list[str]:
-    """Columns that may have a role, by their names; several if the names do not decide."""
+    """Columns with a usual name for a role; several if the names are ambiguous."""
     lowered = {name: name.lower() for name in names}
     if exact := [name for name, low in lowered.items() if low == role]:
         return exact
@@ -54,9 +54,9 @@ def find_role(role: str, names: Sequence[str]) -> list[str]:
 def find_header(rows: Sequence[Sequence[str]], given: Collection[str] = ()) -> list[str]:
     """Column names in the first row; empty if it is not a header line.
 
-    A header line has a preferred name of a text or label (or one of the names `given`). Otherwise its cells are short,
-    none occurs again in its column, and one of them is a usual name, a single word above texts, or a name above
-    numbers.
+    A row is a header line if one of its cells is a preferred name of a text or label, or in `given`. Otherwise all its
+    cells must be short and must not occur again in their columns, and one cell must be a usual name, a single word
+    above texts, or any text above numbers.
     """
     cells = [cell.strip().lstrip("#").strip() for cell in rows[0]] if rows else []
     if not all(cells) or len(set(cells)) < len(cells):
@@ -75,7 +75,7 @@ def find_header(rows: Sequence[Sequence[str]], given: Collection[str] = ()) -> l
 
 
 def _is_title(cell: str, column: Sequence[str]) -> bool:
-    """Whether a cell differs from the column below it: no number, or not several words."""
+    """Whether a cell looks like the title of the cells below: numbers or longer texts."""
     filled = [one for one in column if one]
     several = sum(" " in one for one in filled)
     return bool(filled) and (
@@ -100,14 +100,17 @@ class Contents:
 
     @classmethod
     def of(cls, cells: Sequence[str]) -> Contents:
-        """Count the contents of a column."""
+        """Count words, different values and cells of a column."""
         filled = [cell for cell in cells if cell.strip()]
         words = sum(len(cell.split()) for cell in filled) / max(1, len(filled))
         return cls(words, len(set(cells)), bool(filled) and all(map(is_number, filled)), len(cells))
 
 
 def find_texts(columns: dict[str, Contents]) -> list[str]:
-    """Columns of texts by their contents, the longest first: several words, or many values."""
+    """Find columns of texts by their contents, sorted by falling number of words.
+
+    Columns of texts have several words per cell, or at least many different values.
+    """
     worded = [name for name, one in columns.items() if not one.numbers and one.words >= 2]
     worded = worded or [name for name, one in columns.items() if not one.numbers and 2 * one.different > one.count]
     return sorted(worded, key=lambda name: -columns[name].words)

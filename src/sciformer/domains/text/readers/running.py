@@ -22,7 +22,7 @@ class TextFiles(Parts):
 
     documents: Literal["file", "line", "paragraph"] = "file"
     """Unit of text: a file (default), a line, or a paragraph (lines between empty lines). For file, `split`
-    takes the end of the whole text; for line and paragraph, random units."""
+    takes validation and test from the end of the whole text; for line and paragraph, it takes random units."""
     chunk_size: int = Field(default=1 << 24, ge=1 << 10)
     """Bytes read at a time (default: 16 MiB). Longer files are read in pieces and need not fit into memory; gzip files
     must fit."""
@@ -68,7 +68,7 @@ class TextFiles(Parts):
         return [part.strip("\n") for part in parts if part.strip()]
 
     def _by_position(self, paths: list[Path]) -> dict[str, Source]:
-        """Split the concatenated text by position: train first, then valid, then test."""
+        """Split the concatenated text by position: train, then valid, then test."""
         sizes, split = [size_of(path) for path in paths], self.split.less(self.valid, self.test)
         total = sum(sizes)
         shares = {"train": 1 - split.valid - split.test, "valid": 1 - split.test, "test": 1.0}
@@ -87,7 +87,7 @@ class TextFiles(Parts):
 
 
 class TextChunks:
-    """Source of byte ranges (file, start, end), in pieces cut between characters."""
+    """Source of texts: byte ranges of files, in pieces cut between characters."""
 
     def __init__(self, stretches: list[tuple[Path, int, int]], chunk_size: int, errors: Errors = "strict") -> None:
         self.errors = errors
@@ -110,7 +110,7 @@ class TextChunks:
 
 
 def _next_boundary(path: Path, place: int) -> int:
-    """Offset of the first character at byte `place` or later; CRLF is not cut."""
+    """Offset of the first character at or after byte `place`; CRLF is not cut."""
     if place and read_bytes(path, place - 1, place + 1) == b"\r\n":
         return place + 1  # keep CRLF together
     ahead = read_bytes(path, place, place + 4)

@@ -35,10 +35,10 @@ def _bare_suffix(path: Path) -> str:
 
 
 class Sentence(NamedTuple):
-    """Words of a sentence.
+    """Sentence with its words and tags.
 
-    words    words, with the line of each in its file, and its character range in the text
-    tags     tags; empty if the file has none
+    words    (word, line in the file, character range in the text) of each word
+    tags     tags of the words; empty if the file has none
     """
 
     words: list[str]
@@ -65,17 +65,16 @@ class Columns(Parts):
     tags: int | None = Field(default=None, ge=0)
     """Index of the tag column, counted from 0 (default: the last column)."""
     comments: bool = False
-    """Skip lines between sentences that begin with `#`, as in CoNLL-U (default: false, `#` is a word)."""
+    """Skip comments: lines between sentences that begin with `#`, as in CoNLL-U (default: false, `#` is a word)."""
     form: Literal["auto", "columns", "text"] = "auto"
     """Form of files to predict (default: auto). columns: a word per line, with its tag or without, and empty lines
-    between sentences. text: running text, a text per line or per row of a table, split into words as the training files
-    are. auto: columns if
-    the name ends in .conll, .conllu, .iob, .iob2 or .bio, if each line has a single word, if most lines end in a tag of
-    the training, or if tabs divide all lines into the same number of words; otherwise text. Training files always have
-    columns."""
+    between sentences. text: running text, a text per line or per row of a table, split into words like the training
+    files. auto: columns if the name ends in .conll, .conllu, .iob, .iob2 or .bio, if each line has a single word, if
+    most lines end in a tag of the training, or if tabs divide all lines into the same number of words; otherwise text.
+    Training files always have columns."""
 
     def open(self, log: Any = None) -> Splits:
-        """Split the training files; learn how they split text into words, and their tags."""
+        """Split the training files; learn the tags, and the rule to split text into words."""
         found = super().open(log)
         table = found.sources["train"].load(0)
         words, tags = (table[name].values.tolist() for name in ("words", "tags"))  # type: ignore[union-attr]
@@ -88,11 +87,11 @@ class Columns(Parts):
         return strings(["\n".join(words.values[a:b]) for a, b in zip(stops - words.lengths, stops)])
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        """Sentences of files of words and tags in columns."""
+        """Read the sentences of files with words and tags in columns."""
         return self._table({path: self._tagged(path, training) for path in find_files(names, self.what)})
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """Read files in columns or of running text; columns need no tags."""
+        """Read files of words in columns, with or without tags, or of running text."""
         found: dict[Path, list[Sentence]] = {}
         running = []
         for path in find_files(files, self.what):
@@ -129,7 +128,7 @@ class Columns(Parts):
         return {"words": Lists(words, lengths), "tags": Lists(tags, lengths)}
 
     def _tagged(self, path: Path, training: bool) -> list[Sentence]:
-        """Sentences of a file in columns; a file for prediction may have no tags."""
+        """Read the sentences of a file in columns; a file for prediction may lack tags."""
         rows, sizes, lines = self._rows(path)
         width = len(rows[0]) if rows else 0
         tags = width - 1 if self.tags is None else self.tags
@@ -162,7 +161,7 @@ class Columns(Parts):
         return found
 
     def _running(self, path: Path) -> list[Sentence]:
-        """Lines of running text, or texts of a table, split into words.
+        """Read lines of running text or texts of a table, split into words.
 
         Texts without words are left out.
         """
@@ -180,7 +179,7 @@ class Columns(Parts):
         ]
 
     def _texts(self, path: Path) -> dict[str, Any]:
-        """Columns `text` and `line` of a table."""
+        """Read the texts of a table, as columns `text` and `line`."""
         try:
             return dict(Lines(kind="lines", errors=self.errors).table([path], training=False))
         except UserError as error:
@@ -211,7 +210,7 @@ class Columns(Parts):
         return frozenset(self.state.get("learned", {}).get("tags", ()))
 
     def _are_tags(self, cells: Iterable[str]) -> bool:
-        """Whether most cells are tags of the training."""
+        """Whether most cells are tags of the training data."""
         found = [cell in self._known_tags for cell in cells]
         return 2 * sum(found) > len(found)
 
@@ -222,7 +221,10 @@ class Columns(Parts):
         return word.lower() in NAMES["word"][0].split() and tag.lower() in NAMES["tag"][0].split() and len(cells) > 1
 
     def _cells(self, path: Path) -> tuple[list[tuple[str, list[str]]], bool]:
-        """Lines with their cells (none between sentences); whether tabs separate the cells."""
+        """Split the lines of a file into cells.
+
+        Returns (line, cells), with no cells for lines between sentences, and whether cells are separated by tabs.
+        """
         lines = read_lines(path, self.errors)
         filled = [line for line in lines if line.strip()]
         tabbed = 2 * sum("\t" in line for line in filled) > len(filled)
@@ -240,7 +242,7 @@ class Columns(Parts):
         return found, tabbed
 
     def _rows(self, path: Path) -> tuple[list[list[str]], list[int], list[int]]:
-        """Cells of every word; number of words of each sentence; line of every word."""
+        """Cells of each word, number of words of each sentence, line of each word."""
         rows, sizes, numbers = list[list[str]](), list[int](), list[int]()
         begins = True
         for number, (line, cells) in enumerate(self._cells(path)[0], 1):
@@ -249,7 +251,7 @@ class Columns(Parts):
                 continue
             if rows and len(cells) != len(rows[0]):
                 raise UserError(
-                    f"line {number} of {path} must have {len(rows[0])} columns, as line {numbers[0]} has, "
+                    f"line {number} of {path} must have {len(rows[0])} columns like line {numbers[0]}, "
                     f"not {len(cells)}: {line[:80]!r}",
                     hint="" if self.comments or line[0] != "#" else "Skip comment lines with --data.comments true.",
                     file=path,

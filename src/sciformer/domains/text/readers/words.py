@@ -1,10 +1,10 @@
-"""Split running text into words, as the words of tagged training files are split.
+"""Rule to split running text into words, learned from tagged training files.
 
     rule = WordRule.learn(["I", "'m", "in", "the", "U.S.", "."])
     rule.split("I'm in Rome.")              [(0, 1), (1, 3), (4, 6), (7, 11), (11, 12)]
 
-Words never contain blanks. Punctuation marks and other signs at the ends of a word, and some inside of it, are words of
-their own if they usually are in the training files.
+Words never contain blanks. Punctuation marks and other signs at the ends of a word are separate words if they usually
+are in the training files; some signs inside of a word are treated in the same way.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ APOSTROPHES = "'’"
 LINK = re.compile(r"[a-z]+://\S+|www\.\S+|\S+@\S+\.\S+|&#?\w+;", re.IGNORECASE)  # also names of characters: &amp;
 CLITIC = re.compile(rf"[{APOSTROPHES}][^\W\d_]{{1,3}}|n[{APOSTROPHES}]t|[^\W\d_]{{1,6}}[{APOSTROPHES}]", re.IGNORECASE)
 MIN_CLITICS = 3  # number of occurrences to learn a clitic
-MIN_SIGNS = 20  # number of signs that are words, to learn that a sign never is inside of a word
-MAX_SHARE_INSIDE = 0.05  # largest share of a sign inside of words, if it splits words
+MIN_SIGNS = 20  # separate occurrences of a sign, to learn that it is never inside of a word
+MAX_SHARE_INSIDE = 0.05  # a sign splits words if a smaller share of its occurrences is inside of words
 MAX_WHOLE_WORDS = 5000  # words with signs that are stored
 Range = tuple[int, int]
 """First character of a word, and the character after it."""
@@ -48,11 +48,11 @@ def _is_unspaced_letter(character: str) -> bool:
 class WordRule:
     """Rule to split text into words.
 
-    apart      place in a word (before, after, inside) -> signs that are words of their own there
-    attached   the same for signs that belong to the word; other signs follow the default
-    clitics    endings and beginnings that are words of their own: n't, 's, l'
-    whole      words with signs that stay whole: U.S.
-    letters    whether each letter of a script without upper case is a word
+    apart      signs that are separate words, by their place in a word (before, after, inside)
+    attached   signs that belong to the word, by their place; all other signs follow a default
+    clitics    endings and beginnings that are separate words: n't, 's, l'
+    whole      words with signs that are not split: U.S.
+    letters    whether each letter of a script without upper case (Chinese, Thai) is a word
     """
 
     apart: Mapping[str, str] = field(default_factory=dict)
@@ -93,9 +93,9 @@ class WordRule:
         return cls(apart, attached, kept, rule._whole_words(counts), rule.letters)
 
     def _whole_words(self, counts: Counter[str]) -> frozenset[str]:
-        """Most frequent words that the rule would split.
+        """Find the most frequent words split wrongly by the rule.
 
-        If `end` is more frequent than `end.`, that is a mistake of the files, and is left out.
+        A word like `end.` is left out if `end` is more frequent: it is a mistake in the files.
         """
         found = Counter[str]()
         for word, count in counts.items():
@@ -107,7 +107,7 @@ class WordRule:
         return frozenset(word for word, _ in sorted(found.items(), key=lambda one: (-one[1], one[0]))[:MAX_WHOLE_WORDS])
 
     def to_json(self) -> dict[str, Any]:
-        """The rule as plain JSON."""
+        """Convert the rule to plain JSON."""
         return {**asdict(self), "clitics": list(self.clitics), "whole": sorted(self.whole)}
 
     @classmethod
@@ -116,7 +116,7 @@ class WordRule:
         return cls(**{**values, "clitics": tuple(values["clitics"]), "whole": frozenset(values["whole"])})
 
     def split(self, text: str) -> list[Range]:
-        """Places of the words in a text, in order."""
+        """Character ranges of the words in a text, in order."""
         return [
             (chunk.start() + start, chunk.start() + stop)
             for chunk in re.finditer(r"\S+", text)
@@ -124,7 +124,7 @@ class WordRule:
         ]
 
     def _split_chunk(self, chunk: str) -> list[Range]:
-        """Words of a text without blanks: signs before, the core, signs after."""
+        """Split a text without blanks into signs before, words of the core, signs after."""
         start, stop = 0, len(chunk)
         head, tail = list[Range](), list[Range]()
         while start < stop and (core := chunk[start:stop]) not in self.whole:
@@ -142,7 +142,7 @@ class WordRule:
         return [*head, *((start + low, start + high) for low, high in inner), *reversed(tail)]
 
     def _split_core(self, core: str) -> list[Range]:
-        """Words of a core: clitics, signs inside, and letters."""
+        """Split the core of a word at clitics, signs inside, and letters."""
         lowered = core.lower()
         for one in self.clitics:
             if len(one) < len(core) == len(lowered):
@@ -185,7 +185,7 @@ def _count_signs(word: str, count: int, places: Mapping[str, Counter[str]]) -> N
 
 
 def _count_clitics(counts: Counter[str], clitics: Iterable[str]) -> Counter[str]:
-    """Number of words that contain each clitic, as their ending or beginning."""
+    """Count the words with each clitic as ending or beginning."""
     known, found = {*clitics}, Counter[str]()
     for word, count in counts.items():
         lowered = word.lower()

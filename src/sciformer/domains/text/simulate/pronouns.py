@@ -27,7 +27,7 @@ from ..readers.pairs import Parallel
 
 GENDERS = ("m", "f", "n")
 PRONOUNS = {"m": "er", "f": "sie", "n": "es"}
-WORDS_PER_GROUP = 3  # words of a group between noun and pronoun
+WORDS_PER_GROUP = 3  # number of words in a group between noun and pronoun
 
 
 class Noun(NamedTuple):
@@ -91,7 +91,7 @@ DATIVE = {"m": "dem", "f": "der", "n": "dem"}
 
 
 def inflect_adjective(stem: str, determiner: str, gender: str) -> str:
-    """Adjective with its ending before a noun in the accusative."""
+    """German adjective with its ending before a noun in the accusative."""
     return stem + {"m": "en", "f": "e", "n": "e" if determiner in STRONG_DETERMINERS else "es"}[gender]
 
 
@@ -151,9 +151,9 @@ class Pronouns(SimulatedTable):
     distance  words between noun and pronoun: 0, 3, 6, ..., uniformly distributed
     pronoun   er, sie or es
     place     index of the pronoun among the German words, from 0
-    noun      English noun that «it» refers to
-    pair      this noun and the last noun before «it» (or the predicate adjective, if there is none); test sentences
-              have other pairs than training sentences
+    noun      English noun referred to by «it»
+    pair      `noun` and the last noun before «it» (or the predicate adjective, if there is no other noun); test
+              sentences have other pairs than training sentences
     """
 
     noun: ClassVar[str] = "sentences"

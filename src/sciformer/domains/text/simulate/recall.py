@@ -34,7 +34,7 @@ class Recall(SimulatedTable):
     lag: int = Field(default=32, ge=0, le=1 << 20)
     """Number of noise symbols between value and question (default: 32)."""
     symbols: int = Field(default=8, ge=2, le=26)
-    """Number of different values (A, B, C, ...) and of noise symbols (a, b, c, ...) (default: 8)."""
+    """Number of different values (A, B, C, ...), equal to the number of noise symbols (a, b, c, ...) (default: 8)."""
     number: int = Field(default=20_000, ge=3, le=10**10)
     """Number of sequences (default: 20,000)."""
     split: Split = Split(valid=0.05, test=0.1)
