@@ -151,7 +151,7 @@ def rows(samples: list[Times], options: argparse.Namespace, device: str) -> list
         return [
             row(f"{prefix}.ratio_official_compiled", ratios, "x", options, device, bar=1.0, way=options.peer, **said)
         ]
-    bar = {"train": 4.0, "train-cpu": 1.2}.get(options.part)
+    bar = {"train": 4.0, "infer": 4.0, "train-cpu": 1.2}.get(options.part)
     made = [row(f"{prefix}.ratio_official", ratios, "x", options, device, **said | ({"bar": bar} if bar else {}))]
     for side in ("ours", "official"):
         speeds = [sample["jets"][0] / seconds for sample in samples for seconds in sample[side]]
@@ -228,7 +228,10 @@ def measure(options: argparse.Namespace, part: str) -> None:
         samples: list[Times] = []
         for _ in range(options.processes):
             samples.append(process(options, part, options.variant))
-            found = [] if options.only else rows(samples, options, device)
+            done = argparse.Namespace(
+                **vars(options) | {"processes": len(samples)}
+            )  # it may be stopped before the last
+            found = [] if options.only else rows(samples, done, device)
             if not options.tiny:
                 record(options.results, found)
     if found and not options.tiny:
@@ -237,12 +240,14 @@ def measure(options: argparse.Namespace, part: str) -> None:
         print(f"{one['id']:40} {one['value']} {one['unit']}  spread {one['spread']}", flush=True)
 
 
-def attempt(work: Callable[[], Any]) -> None:
-    """Call a function; print an error and continue."""
+def attempt(work: Callable[[], Any]) -> bool:
+    """Call a function; print an error, return whether there was none, and continue."""
     try:
         work()
     except Exception:
         print(traceback.format_exc()[-2000:], flush=True)
+        return False
+    return True
 
 
 def main() -> None:
@@ -280,8 +285,8 @@ def main() -> None:
         device = "cuda" if options.part in GPU and not options.tiny else "cpu"
         print(json.dumps(once(options, device)))
         return
-    for part in options.parts:
-        attempt(lambda part=part: measure(options, part))  # type: ignore[misc]
+    done = [attempt(lambda part=part: measure(options, part)) for part in options.parts]  # type: ignore[misc]
+    sys.exit(not all(done))
 
 
 if __name__ == "__main__":

@@ -53,12 +53,16 @@ def lengths(kind: str, count: int, ztf: Path | None) -> Array:
     if kind == "lognormal":
         drawn = np.exp(np.log(MEDIAN) + SIGMA * rng.standard_normal(count)).round().astype(np.int64)
     else:
-        import pyarrow.parquet as pq  # type: ignore[import-untyped]
-
         assert ztf is not None
-        known = np.array([len(one) for one in pq.read_table(ztf, columns=["time"])["time"].to_pylist()])
-        drawn = rng.choice(known, count)
+        drawn = rng.choice(np.load(ztf) if ztf.suffix == ".npy" else observed(ztf), count)
     return np.asarray(np.clip(drawn, 2, WIDTH))
+
+
+def observed(ztf: Path) -> Array:
+    """Observations of each of the ZTF supernovae."""
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    return np.array([len(one) for one in pq.read_table(ztf, columns=["time"])["time"].to_pylist()])
 
 
 def table(count: Array) -> Table:
@@ -182,8 +186,8 @@ def steps(options: argparse.Namespace, part: str) -> int:
 
 def rows(samples: dict[str, list[Times]], part: str, options: argparse.Namespace, processes: int) -> list[Row]:
     """Rows: ratios and curves/s for each kind of lengths, and the smaller ratio."""
-    device = "cpu" if part.endswith("cpu") else "cuda"
-    prefix = f"ragged_{part.removesuffix('-cpu')}_{'cpu' if device == 'cpu' else 'gpu'}"
+    prefix = f"ragged_{part.removesuffix('-cpu')}_{'cpu' if part.endswith('cpu') else 'gpu'}"
+    device = "cpu" if part.endswith("cpu") or options.tiny else "cuda"
     said = {"recipe": options.recipe, "objective": "classify" if options.classify else "masked", "padded_to": WIDTH}
     said |= {"graphs": "whole"} if options.whole else {}
     said |= {"processes": processes, "repeats": options.repeats, "steps": steps(options, part)}
@@ -240,7 +244,11 @@ def here(options: argparse.Namespace) -> dict[str, dict[str, Times]]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=["train-cpu", "infer-cpu", "train", "infer"])
-    parser.add_argument("--ztf", type=Path, help="the ZTF supernovae, for their lengths; without it log-normal ones")
+    parser.add_argument(
+        "--ztf",
+        type=Path,
+        help="the ZTF supernovae, or their lengths in a file .npy (default: log-normal lengths alone)",
+    )
     parser.add_argument("--recipe", default="lightcurves/astromer")
     parser.add_argument("--classify", action="store_true", help="train classes instead of hidden observations")
     parser.add_argument("--whole", action="store_true", help="both sides with train.cuda_graphs: whole")

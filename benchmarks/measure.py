@@ -132,11 +132,15 @@ def commit() -> str:
 
 
 def record(path: Path, rows: list[Row]) -> None:
+    """Write measured rows into a results file, each with the state of its dependencies (`stale.py`)."""
+    write(path, [with_state(row) for row in rows])
+
+
+def write(path: Path, rows: list[Row]) -> None:
     """Write rows into a results file; rows with the same id are replaced.
 
-    Processes take turns by a lock. Every row stores the state of its dependencies (`stale.py`).
+    Processes take turns by a lock.
     """
-    rows = [with_state(row) for row in rows]
     turn = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(turn, fcntl.LOCK_EX)

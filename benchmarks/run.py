@@ -202,25 +202,22 @@ ONCE = {"train-cpu": train_cpu_once, "engine": engine_once}
 
 
 def timed(options: argparse.Namespace, device: str) -> list[Row]:
-    """Rows of a timed part, from several fresh processes."""
-    samples = []
+    """Rows of a timed part, from several fresh processes; recorded after each of them."""
+    samples: list[dict[str, list[float]]] = []
+    found: list[Row] = []
     for _ in range(options.processes):
-        words = [
-            sys.executable,
-            __file__,
-            options.part,
-            "--once",
-            "--device",
-            device,
-            "--repeats",
-            str(options.repeats),
-        ]
-        words += ["--steps", str(options.steps)] + (["--text", options.text] if options.text else [])
+        words = [sys.executable, __file__, options.part, "--once", "--device", device]
+        words += ["--repeats", str(options.repeats), "--steps", str(options.steps), "--text", options.text]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(done.stderr[-3000:])
         samples.append(json.loads(done.stdout.splitlines()[-1]))
         print({name: statistics.median(taken) for name, taken in samples[-1].items()}, flush=True)
+        record(options.results, found := timed_rows(samples, options, device))
+    return found
+
+
+def timed_rows(samples: list[dict[str, list[float]]], options: argparse.Namespace, device: str) -> list[Row]:
     tag = "gpu" if device == "cuda" else "cpu"
     first, second = ("plain", "sciformer") if options.part == "train-cpu" else ("bare", "engine")
     ratios = [b / a for sample in samples for a, b in zip(sample[first], sample[second])]

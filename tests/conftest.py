@@ -37,6 +37,17 @@ def pytest_collection_finish(session):
     gc.set_threshold(10_000, 20, 20)
 
 
+def pytest_configure():
+    torch.set_num_threads(1)  # also for fixtures of modules
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The temporary folder as the working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(autouse=True)
 def _quiet_and_repeatable():
     torch.set_num_threads(1)

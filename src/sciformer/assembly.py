@@ -298,15 +298,16 @@ class Assembly:
             torch.manual_seed(self.recipe.train.seed)
             return self.objective.carried(self.tokens)
 
-    def source(self, files: Sequence[str | Path], aligned: bool = False) -> Source:
+    def source(self, files: Sequence[str | Path], aligned: bool = False, empty: bool = False) -> Source:
         """Open files in the format of the training data; only their sizes are read.
 
-        aligned   keep empty samples
+        aligned   keep every sample
+        empty     keep empty samples
         """
         reader = data_with_columns(self.reading).with_columns(self.columns)
         reader.state["learned"] = self.learned
         try:
-            return reader.aligned(files) if aligned else reader.read(files)
+            return reader.aligned(files) if aligned else reader.with_empty(files) if empty else reader.read(files)
         except UserError as error:
             section, _, name = (error.key or "").partition(".")
             if section != reader.section or name not in reader.column_keys:

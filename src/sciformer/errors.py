@@ -95,8 +95,13 @@ def nearest(value: str, names: Iterable[str], most: int = 8) -> str:
     near = [folded[name] for name in close if _are_last_words_close(value.lower(), name)]
     if near:
         return f"Did you mean {' or '.join(repr(name) for name in near)}?"
-    rest = f" and {len(known) - most:,} more" if len(known) > most else ""
-    return f"There are {', '.join(known[:most])}{rest}." if known else ""
+    return f"There are {list_names(known, most)}." if known else ""
+
+
+def list_names(names: Iterable[object], most: int = 12, separator: str = ", ") -> str:
+    """First names of a list, and the number of the others: a, b and 3 more."""
+    known = [str(name) for name in names]
+    return separator.join(known[:most]) + (f" and {len(known) - most:,} more" if len(known) > most else "")
 
 
 def _are_last_words_close(one: str, other: str) -> bool:

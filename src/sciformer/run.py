@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ import numpy as np
 import torch
 
 from .assembly import Assembly, data_with_columns, log_nothing
+from .data.batch import Stream
+from .data.columns import Array, Table
 from .data.dataset import Dataset, Watch
 from .data.profile import Comparison
 from .data.source import Memory, Source
@@ -40,6 +42,7 @@ from .training.weights import load_into, load_weights
 
 SHARED_SECONDS = 60.0  # for a network file system to show a new file to another machine
 MAX_NOTE_CHARACTERS = 2000
+EMPTY = "without entries"  # column of the samples that are predicted as NaN
 
 
 class Run:
@@ -186,9 +189,9 @@ class Run:
     def predict(self, what: Any, accept_drift: bool = False, watch: Watch | None = None) -> dict[str, Any]:
         """Predictions for files, a table or a data frame, and the sample columns.
 
-        Classification gives probabilities and classes; regression gives values and standard deviations. The column
-        `drift` is the fraction of the values of a sample that are outside the range of the training data, in the worst
-        column.
+        Classification gives probabilities and classes; regression gives values and standard deviations. Samples without
+        entries have NaN. The column `drift` is the fraction of the values of a sample that are outside the range of the
+        training data, in the worst column.
 
         accept_drift   predict even if the scale of a column differs from the training data
         watch          function that compares the samples and may add columns, see `Dataset` (default: compare with the
@@ -196,9 +199,14 @@ class Run:
         """
         self.assembly.objective.check_predicts()
         compared = self.assembly.compare(accept_drift, scores=True) if watch is None else None
-        dataset = self.assembly.samples(self.source(what), watch=watch or compared)
+        marked = partial(self._mark_empty, watch or compared)
+        dataset = self.assembly.samples(self.source(what, empty=True), watch=marked)
         found = predict(self.step, self.assembly, dataset, self.device, max(64, min(512, self.recipe.train.batch)))
         answers: dict[str, Any] = dict(found.outputs)
+        empty = found.samples.pop(EMPTY, np.zeros(0, bool))
+        for values in answers.values():
+            if len(values) == len(empty) and values.dtype.kind == "f":
+                values[empty] = np.nan
         if "probabilities" in answers:
             names = np.asarray(self.assembly.objective.classes)  # type: ignore[attr-defined]
             likely = answers["probabilities"]
@@ -207,10 +215,17 @@ class Run:
             warnings.warn(note, stacklevel=2)
         return {**found.samples, **answers}
 
-    def source(self, what: Any, aligned: bool = False) -> Source:
+    def _mark_empty(self, watch: Watch | None, table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
+        """Add a column for the samples without entries to those of `watch`."""
+        columns = {} if watch is None else watch(table, streams)
+        empty = self.recipe.data.empty_rows(table)
+        return columns if empty is None else {**columns, EMPTY: empty}
+
+    def source(self, what: Any, aligned: bool = False, empty: bool = False) -> Source:
         """Source of files, of a table of columns, or of a data frame.
 
-        aligned   keep empty samples of files
+        aligned   keep every sample of files
+        empty     keep empty samples of files
         """
         if isinstance(what, Mapping):
             return Memory(what)
@@ -220,7 +235,7 @@ class Run:
         if not isinstance(files, Sequence) or not all(isinstance(file, (str, Path)) for file in files):
             kind = type(what).__name__
             raise UserError(f"samples are file names, a table {{column: array}} or a data frame, not {kind}")
-        return self.assembly.source(list(files), aligned)
+        return self.assembly.source(list(files), aligned, empty)
 
     def report(self) -> Path:
         """Write report.html and return its path."""

@@ -18,8 +18,7 @@ PLUGIN = ROOT / "benchmarks" / "pythia_jets.py"
 pytestmark = pytest.mark.usefixtures("own_plugins")
 
 
-def test_packages_that_are_missing_are_named_with_their_pip_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_packages_that_are_missing_are_named_with_their_pip_line(tmp_path, here, monkeypatch, capsys):
     monkeypatch.setitem(__import__("sys").modules, "pythia8mc", None)
     assert main(["simulate", "pythia_jets", "a.root", "--plugin", str(PLUGIN)]) == 2
     assert "pip install --only-binary :all: pythia8mc fastjet" in " ".join(capsys.readouterr().err.split())

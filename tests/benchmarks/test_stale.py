@@ -66,6 +66,19 @@ def test_rows_of_before_are_filled_once(small):
         assert stale.changes_since(score) == []
 
 
+def test_a_score_whose_golden_run_agrees_is_kept(small):
+    folder, forget = small
+    before, path = json.loads(stale.GOLDEN.read_text())["runs"], folder / "rows.json"
+    path.write_text('[{"id": "calibration.jets.error"}]')
+    stale.fill(path)
+    for loss, kept in ((1.00001, True), (1.01, False)):
+        stale.GOLDEN.write_text(f'{{"runs": {{"jets/pfn": {{"loss": [{loss}]}}}}}}')
+        forget()
+        assert stale.carry(path, before) == kept
+        assert stale.changes_since(json.loads(path.read_text())[0]) == ([] if kept else ["jets/pfn"])
+        before = stale.golden() if kept else before
+
+
 PLAIN = 'x="#nocomment"deff():ifx:raiseError(,key="x")returnx'
 
 

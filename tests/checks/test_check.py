@@ -20,8 +20,7 @@ TEXT = {"model.dim": 8, "model.depth": 1, "model.heads": 2, "tokens.context": 16
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def _here(tmp_path, here):
     (tmp_path / "story.txt").write_text("once upon a time there was a bead on a string; it slid along. " * 40)
 
 

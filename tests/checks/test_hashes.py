@@ -54,8 +54,7 @@ def test_a_flipped_bit_is_named(tmp_path, files):
         compare_hashes(listed, files)
 
 
-def test_a_deep_check_compares_with_the_list_beside_the_recipe(tmp_path, files, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_deep_check_compares_with_the_list_beside_the_recipe(tmp_path, files, capsys, here):
     (tmp_path / "mine.yaml").write_text("base: text/gpt-char\ndata:\n  files: [data/a.txt, data/b.txt]\n")
     assert main(["check", "mine.yaml", *TINY, "--hashes", "mine.sha256"]) == 0
     assert main(["check", "mine.yaml", *TINY, "--deep"]) == 0

@@ -6,8 +6,7 @@ from sciformer.cli.main import main
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def _elsewhere(here, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("RANK", raising=False)
 

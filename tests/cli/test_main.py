@@ -114,7 +114,7 @@ def test_completion_is_installed_in_the_home_folder(tmp_path):
         ("train text/gpt-char --learning-rate 3", ["--learning-rate", "`sciformer train --help`"]),
         ("train text/gpt-char more", ["'more'", "`sciformer train --help`"]),
         ("new", ["KIND", "images, patches, arrays, jets, lightcurves, text"]),
-        ("simulate", ["WHAT", "copying_memory, cues, galaxies, jets, lattices, lenses, lightcurves, pronouns"]),
+        ("simulate", ["WHAT", "copying_memory, cues, galaxies, jets, lattices, lenses, lightcurves, pronouns, scenes"]),
         ("simulate galaxies", ["`sciformer simulate galaxies`", "OUT"]),
         ("simulate jets a.npz b.npz", ["'b.npz'"]),
         ("generate", ["RUN", "`sciformer train RECIPE`"]),
@@ -294,8 +294,7 @@ def test_no_memory_is_a_fault_of_the_machine(capsys, monkeypatch):
     assert f"{4 << 60}" in capsys.readouterr().err
 
 
-def test_names_that_the_disk_refuses(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_names_that_the_disk_refuses(capsys, here):
     name = 300 * "a"
     for words in (["train", f"{name}.yaml"], ["predict", name, "b.txt"], ["train", "spins/ising-vit", "--run", name]):
         assert main(words) == 2

@@ -26,6 +26,10 @@ LINES = {
         {"what": "signals", "snr": (8.0, 9.0), "white": True, "points": 128},
     ),
     "pronouns": ("--farthest 6", {"farthest": 6}),
+    "scenes": (
+        "--things 2 3 --combinations unseen --held-out 3",
+        {"things": (2, 3), "combinations": "unseen", "held_out": 3},
+    ),
 }
 
 
@@ -104,6 +108,10 @@ def test_help_lists_the_simulations(told):
         ("lattices a.npz --coupling 0", ["coupling", "0"]),
         ("lattices a.npz --chains 0", ["--chains", "at least 1", "0"]),
         ("lattices a.npz --boundary periodical", ["--boundary", "periodical", "periodic?"]),
+        ("scenes a.npz --things 3 2", ["things", "3", "2"]),
+        ("scenes a.npz --things 1 5", ["things", "1", "5"]),
+        ("scenes a.npz --held-out 0 --combinations unseen", ["combinations", "held_out", "0"]),
+        ("scenes a.npz --combinations sen", ["--combinations", "sen", "seen?"]),
         ("copying_memory a.npz --symbols 27", ["--symbols", "at most 26", "27"]),
     ],
 )

@@ -8,7 +8,6 @@ from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pytest
-import torch
 
 from sciformer.cli.main import main
 from tests.training.tiny import go, image_recipe, in_ranks, text_recipe
@@ -28,7 +27,6 @@ def without_drawing(run):
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """A run that writes and a run that classifies, without reports."""
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("runs")
     go(text_recipe(folder), folder / "texts")
     go(image_recipe(folder), folder / "images")
@@ -220,7 +218,6 @@ def test_a_recipe_with_problems_fails_the_check(capsys, tmp_path):
     assert found.splitlines()[-1].startswith("1 problem")
 
 
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_of_two_ranks_only_the_first_speaks(tmp_path, monkeypatch):
     (tmp_path / "fox.txt").write_text(TEXT)
     monkeypatch.setattr("sciformer.run.Run.report", without_drawing)

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from sciformer.assembly import Assembly
 from sciformer.cli.main import main
@@ -31,13 +30,11 @@ from tests.errors import refuses
 from tests.files.test_tables import SUFFIXES, read
 from tests.training.tiny import fate, go, image_recipe, start
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 SAMPLES = 157  # in 11 blocks of at most 16
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("run")
     return Run(go(image_recipe(folder), folder / "run").path)
 
@@ -107,7 +104,9 @@ def test_files_are_opened_in_groups(run, files, tmp_path, monkeypatch):
     groups = [Group([file], number, number + 1) for number, file in enumerate(files)]
     monkeypatch.setattr(blocks, "group_files", lambda assembly, names: groups)
     source = Assembly.source
-    monkeypatch.setattr(Assembly, "source", lambda made, names: opened.append(list(names)) or source(made, names))
+    monkeypatch.setattr(
+        Assembly, "source", lambda made, names, **keys: opened.append(list(names)) or source(made, names, **keys)
+    )
     write_predictions(run, files, tmp_path / "whole.parquet")
     assert opened == [[files[0]], [files[1]]]
     folder, sharding = tmp_path / "shards", Sharding(4)
@@ -290,8 +289,7 @@ def test_a_shard_is_predicted_by_one_process_at_a_time(run, files, begun):
         (["--merge", "shards", "--shards", "4"], "--merge"),
     ],
 )
-def test_impossible_options_are_refused(run, files, begun, tmp_path, monkeypatch, capsys, words, key):
-    monkeypatch.chdir(tmp_path)
+def test_impossible_options_are_refused(run, files, begun, tmp_path, here, capsys, words, key):
     target = [] if words[0] == "--merge" else [str(run.path), *map(str, files)]
     out = [] if "--out" in words else ["--out", "elsewhere"]
     assert main(["predict", *target, *words, *out]) == 2
@@ -299,8 +297,7 @@ def test_impossible_options_are_refused(run, files, begun, tmp_path, monkeypatch
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_from_the_command_line(run, files, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_from_the_command_line(run, files, here, capsys):
     line = ["predict", str(run.path), *map(str, files), "--shards", "3", "--out", "scores/", "--quiet"]
     assert main([*line, "--shard", "1"]) == 0
     assert capsys.readouterr().out == "scores: 2 shards of 3 missing\n"

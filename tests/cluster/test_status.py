@@ -5,18 +5,16 @@ import os
 import signal
 import socket
 import time
+from dataclasses import asdict
 from datetime import datetime, timedelta
 
 import pytest
-import torch
 
 from sciformer.cli.main import main
 from sciformer.cluster.status import read_tail, run_state
 from sciformer.errors import Stopped, UserError
 from tests.training import at_call, in_child
 from tests.training.tiny import STEPS, at_step, go, image_recipe, text_recipe
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
 def stop(number):
@@ -26,7 +24,6 @@ def stop(number):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run that was stopped, then killed, then finished, and its states in between."""
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("status")
     recipe, path = image_recipe(folder), folder / "run"
     states = {}
@@ -94,8 +91,7 @@ def test_a_training_that_is_stopped_early_by_itself_is_complete(tmp_path):
     assert found.step < STEPS
 
 
-def test_the_status_of_a_stop_is_that_of_the_job_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_status_of_a_stop_is_that_of_the_job_file(tmp_path, here, monkeypatch):
     (tmp_path / "small.yaml").write_text(text_recipe(tmp_path).to_yaml())
     line = ["train", "small.yaml", "--run", "run", "--quiet"]
     with at_step(3, stop(signal.SIGUSR1)):
@@ -113,7 +109,7 @@ def test_from_the_command_line(run, tmp_path, monkeypatch, capsys):
     (tmp_path / "runs").mkdir()
     assert main(["status", "run", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
-    assert found == run_state(run[0]).to_json() | {"folder": "run"}
+    assert found == asdict(run_state(run[0])) | {"folder": "run"}
     assert main(["status", "run", "run"]) == 0
     assert capsys.readouterr().out.count("complete") == 2
     assert main(["status", "rum"]) == 2

@@ -9,12 +9,20 @@ import pytest
 from rich.console import Console
 
 from sciformer.comparison import compare as compare_module
-from sciformer.comparison.compare import compare, format_figure, show_comparison
+from sciformer.comparison.compare import (
+    compare,
+    comparison_page,
+    format_figure,
+    show_comparison,
+    table_caption,
+    table_cells,
+)
 from sciformer.comparison.plan import parse_grid, plan
 from sciformer.comparison.statistics import Comparison, Figure, Row, Trial, choose_points, verdict
 from sciformer.errors import Stopped, UserError
 from sciformer.recipe import RecipeError
 from tests.errors import refuses
+from tests.inspection.report.test_page import Reader
 from tests.training.tiny import image_recipe
 
 
@@ -122,7 +130,13 @@ def test_what_is_unfair_is_said(recipe, tmp_path):
         "sizes differ",
     ):
         assert mention in words
-    assert all("one seed" in sentence or "equal" in sentence for sentence in found.verdict)
+    few = [sentence for sentence in found.verdict if "too few samples" in sentence]
+    assert [sentence.partition(":")[0] for sentence in few] == ["auc"]
+    assert all("one seed" in sentence or "equal" in sentence for sentence in found.verdict if sentence not in few)
+    head, cells = table_cells(found, found.chosen)
+    assert [row[head.index("auc")] for row in cells] == ["too few", "too few"]
+    assert "too few: the score needs" in table_caption(found)
+    assert Reader(comparison_page(found).html()).under("td").count("too few") == 4
 
 
 # Verdicts, without training

@@ -14,8 +14,7 @@ from tests.training.tiny import image_recipe, text_recipe
 
 
 @pytest.fixture
-def file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def file(tmp_path, here):
     path = tmp_path / "mine.yaml"
     path.write_text(image_recipe(tmp_path, data__split__test=0.2, train__steps=2, train__batch=8).to_yaml())
     return path

@@ -19,7 +19,6 @@ from sciformer.objectives.classify import PARTNER, SHARE, Classify
 from tests.data.examples import Cut
 from tests.errors import refuses
 
-torch.set_num_threads(1)
 RNG = np.random.default_rng(0)
 N = 24
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from sciformer.assembly import Assembly
 from sciformer.cli.main import main
@@ -282,7 +281,6 @@ def test_hashes_do_not_depend_on_the_neighbours(tmp_path):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("run")
     label = np.arange(60) % 2
     np.savez(folder / "images.npz", image=(PIXELS + 50 * label[:, None, None]).astype(np.uint8), label=label)

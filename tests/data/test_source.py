@@ -68,8 +68,7 @@ def test_wrong_names_are_refused(curves, columns, mentions, hint):
         Run(curves / "run", columns=columns).predict(curves / "b.csv")
 
 
-def test_the_commands_take_a_map(curves, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_the_commands_take_a_map(curves, here, capsys):
     words = [word for pair in NAMES.items() for word in ("--map", "=".join(pair))]
     line = [str(curves / "run"), str(curves / "b.csv"), *words]
     assert main(["predict", *line]) == 0

@@ -23,8 +23,7 @@ def test_the_page_runs(tmp_path):
     assert (tmp_path / "runs/condor/logs/job.sh").exists()
 
 
-def test_the_job_file_on_the_page_is_the_one_that_is_printed(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_the_job_file_on_the_page_is_the_one_that_is_printed(tmp_path, here, capsys):
     (shown,) = re.findall(r"^```\n(#!/bin/bash\n.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
     (block,) = re.findall(r"^(sciformer submit .*?--kind slurm --model.depth 4)$", TEXT, re.MULTILINE | re.DOTALL)
     assert main(shlex.split(block.replace("\\\n", ""))[1:]) == 0

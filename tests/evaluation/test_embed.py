@@ -20,7 +20,6 @@ FEW = {"train__steps": 2, "train__ema": 0.0}
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("runs")
     encoder = {"kind": "encoder", "dim": 8, "depth": 2, "heads": 2}
     masked = {"kind": "masked"}

@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import awkward
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-import torch
 import uproot
 
 from sciformer.cli.main import main
@@ -13,6 +14,8 @@ from sciformer.data.columns import select
 from sciformer.data.readers.arrays import Arrays
 from sciformer.evaluation.predictions import add_predictions, flatten_columns, write_predictions
 from sciformer.files.tables import create_table
+from sciformer.recipe import Recipe
+from sciformer.run import train
 from tests.errors import refuses
 from tests.files.test_tables import SUFFIXES, read
 from tests.training.tiny import go, image_recipe
@@ -88,7 +91,6 @@ class Pieces:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("run")
     return go(image_recipe(folder), folder / "images"), folder / "images.npz"
 
@@ -114,8 +116,7 @@ def test_samples_in_pieces_are_read_once_and_answered_as_the_whole(run, source, 
     np.testing.assert_allclose(scores, whole["probabilities"], atol=1e-6)
 
 
-def test_from_the_command_line(run, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_from_the_command_line(run, here, capsys):
     line = ["predict", str(run[0].path), str(run[1]), "--out", "scores.root"]
     assert [main(line), main(line), main([*line, "--overwrite", "--quiet"])] == [0, 2, 0]
     told = capsys.readouterr()
@@ -131,6 +132,41 @@ def test_no_sample_is_no_table(run, source, tmp_path):
     with refuses(file="a"):
         write_predictions(run[0], ["a"], tmp_path / "a.csv")
     assert list(tmp_path.iterdir()) == []
+
+
+def events(path, pt):
+    """Events with particles of these transverse momenta."""
+    px = pa.array(pt, pa.list_(pa.float32()))
+    pq.write_table(pa.table({"px": px, "py": px, "pz": px, "energy": twice(px), "y": np.arange(len(pt)) / 8}), path)
+    return str(path)
+
+
+def twice(lists):
+    return pa.array([[2 * value for value in row] for row in lists.to_pylist()], pa.list_(pa.float32()))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_samples_without_entries_keep_their_row(tmp_path, suffix):
+    """Once they were left out, and the rows could be joined to the events only by a column of their numbers."""
+    full = [[1.0 + n, 2.0] for n in range(24)]
+    tokens = {"kind": "particles", "vector": ["px", "py", "pz", "energy"], "features": "kin"}
+    recipe = Recipe.from_dict(
+        {
+            "data": {"kind": "events", "files": [events(tmp_path / "a.parquet", full)]},
+            "tokens": tokens,
+            "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2},
+            "objective": {"kind": "regress", "targets": ["y"]},
+            "train": {"steps": 2, "batch": 4, "warmup": 0, "device": "cpu"},
+        }
+    )
+    run = train(recipe, tmp_path / "run", show=False, report=False)
+    new = events(tmp_path / "b.parquet", [[3.0], [], [5.0, 1.0], []])
+    assert write_predictions(run, [new], tmp_path / f"c{suffix}") == 4
+    found = read(tmp_path / f"c{suffix}")
+    (mean,) = (np.ravel(np.asarray(found[name], float)) for name in found if name.startswith("mean"))
+    assert np.isnan(mean).tolist() == [False, True, False, True]
+    assert np.isnan(run.predict([new])["mean"][:, 0]).tolist() == [False, True, False, True]
+    assert run.evaluate(files=[new]).size == 2
 
 
 def test_notes_of_the_files_are_said(run, source, tmp_path, capsys):
@@ -163,8 +199,7 @@ register("format", "toy")(Format("toy", (".toy",), writer=ToyWriter))
 
 
 @pytest.mark.usefixtures("own_plugins")
-def test_a_format_of_a_plugin_is_written(run, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_format_of_a_plugin_is_written(run, tmp_path, here, capsys):
     line = ["predict", str(run[0].path), str(run[1]), "--out", "scores.toy"]
     assert main(line) == 2
     assert ".csv, .h5, .jsonl, .npz, .parquet, .root or .conll" in capsys.readouterr().err

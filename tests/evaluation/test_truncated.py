@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from sciformer.cli.main import main
 from sciformer.data.columns import Lists
@@ -19,7 +18,6 @@ from tests.training.tiny import go
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Texts whose class is told by their fourth letter."""
-    torch.set_num_threads(1)
     folder, rng = tmp_path_factory.mktemp("early"), np.random.default_rng(0)
     lines = ["text\tlabel"]
     for number in range(120):

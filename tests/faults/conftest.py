@@ -1,7 +1,6 @@
 """Undisturbed reference runs, trained once."""
 
 import pytest
-import torch
 
 from tests.training.tiny import go, image_recipe, left, text_recipe
 
@@ -9,7 +8,6 @@ from tests.training.tiny import go, image_recipe, left, text_recipe
 @pytest.fixture(scope="session")
 def texts(tmp_path_factory):
     """A text recipe, and the result of its undisturbed run."""
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("texts")
     recipe = text_recipe(folder)
     return recipe, left(go(recipe, folder / "run"))
@@ -18,7 +16,6 @@ def texts(tmp_path_factory):
 @pytest.fixture(scope="session")
 def images(tmp_path_factory):
     """An image recipe, and the result of its undisturbed run."""
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("images")
     recipe = image_recipe(folder)
     return recipe, left(go(recipe, folder / "run"))

@@ -31,8 +31,6 @@ from tests.training.tiny import (
     start_ranks,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
 
 def cut(path):
     path.write_bytes(path.read_bytes()[:-100])
@@ -58,6 +56,19 @@ def test_damaged_checkpoint(tmp_path, texts, name, damage):
         go(recipe, tmp_path)
     assert any("step-0000010 cannot be used" in text for text in said)
     assert any(text.endswith("from step 8") for text in said)
+    assert_same(tmp_path, reference)
+
+
+@fault("the file `latest` of the checkpoints lost, or naming a checkpoint that does not exist", "the same result")
+@pytest.mark.parametrize("text", ["step-0000099\n", "", None])
+def test_dangling_latest(tmp_path, texts, text):
+    recipe, reference = texts
+    go(recipe, tmp_path, stop_after=10)
+    latest = tmp_path / "checkpoints" / "latest"
+    latest.unlink() if text is None else latest.write_text(text)
+    with listening() as said:
+        go(recipe, tmp_path)
+    assert any(line.endswith("from step 10") for line in said)
     assert_same(tmp_path, reference)
 
 

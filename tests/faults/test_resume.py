@@ -31,8 +31,6 @@ from tests.training.tiny import (
     text_recipe,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
 
 @fault("stopped at any step: 0, 1, in the middle, at the end of an epoch, before the last", "the same result")
 @pytest.mark.parametrize("stop", [0, 1, 5, BATCHES, 2 * BATCHES, STEPS - 1])

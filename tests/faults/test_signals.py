@@ -1,18 +1,22 @@
 """Signals to one or several processes, once and twice; loss of a rank."""
 
+import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
+import sciformer
 from sciformer.errors import Stopped
 from sciformer.training import checkpoint, signals
 from tests.faults import fault
 from tests.training.tiny import assert_near, assert_same, at_step, fate, go, in_ranks, left, start, start_ranks
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 WATCHED = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]
 
 
@@ -139,6 +143,29 @@ def test_lost_rank(tmp_path, texts):
     assert seconds < 30
     assert checkpoint.steps(tmp_path / "run" / "checkpoints") == [4]
     assert_near(go(recipe, tmp_path / "run"), reference, 1e-6)
+
+
+@fault("one of two ranks killed, under `torchrun --max_restarts 2`", "both start again from the last save")
+def test_restart_by_torchrun(tmp_path, texts):
+    recipe = texts[0].change({"model.dropout": 0.0, "train.steps": 60, "train.save_every": 4})
+    reference = left(go(recipe, tmp_path / "one"))
+    (tmp_path / "small.yaml").write_text(recipe.to_yaml())
+    line = "-m torch.distributed.run --standalone --nproc_per_node 2 --max_restarts 2 -m -- sciformer train small.yaml"
+    path = os.pathsep.join([str(Path(sciformer.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    where = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, *line.split(), "--run", "run", "--quiet"]
+    agent = subprocess.Popen(command, cwd=tmp_path, env=where, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 100
+        while not checkpoint.steps(tmp_path / "run" / "checkpoints") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(int(Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()[-1]), signal.SIGKILL)
+        _, said = agent.communicate(timeout=100)
+    finally:
+        agent.kill()
+    assert agent.returncode == 0, said[-3000:]
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["resumed"] == 1
+    assert_near(tmp_path / "run", reference, 1e-6)
 
 
 @fault(

@@ -18,7 +18,6 @@ from tests.errors import refuses
 from tests.training import at_call, in_child
 from tests.training.tiny import go, image_recipe, start
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 warns of fork and threads
 FILES = ["recipe.yaml", "run.json", "model/statistics.json", "model/calibration.json", "model/weights.safetensors"]
 STREAMED = 5_000  # a limit of the memory below the size of the weights
 TABLE = {"image": np.random.default_rng(1).normal(size=(3, 4, 4)).astype(np.float32)}

@@ -33,7 +33,6 @@ def make(folder, text=TEXT, steps=2, **changes):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    torch.set_num_threads(1)
     return make(tmp_path_factory.mktemp("text"), steps=30)
 
 

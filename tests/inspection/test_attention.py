@@ -68,6 +68,8 @@ def test_distance_against_depth():
     assert distance.depth(rising).heads.shape == (4, 3)
     assert np.isnan(distance.depth({"blocks.0": rising["blocks.0"]}).correlation)
     assert np.isnan(distance.depth({}).correlation)
+    (axes,) = distance.draw_reach({"blocks.0": rising["blocks.0"]}).axes
+    assert [tick for tick in axes.get_xticks() if 0.4 <= tick <= 1.6] == [1]
     two = {name: rising[name] for name in ("blocks.0", "blocks.1")}
     assert np.isnan(distance.depth(two).correlation)  # any two blocks are correlated or constant
     heads = (("a", [1.0, 3]), ("b", [5.0]), ("c", [4.0]))

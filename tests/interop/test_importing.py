@@ -26,8 +26,7 @@ def test_a_file_of_another_kind(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["EleutherAI/pythia-70m", "https://huggingface.co/EleutherAI/pythia-70m"])
-def test_the_hub_is_not_read(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_hub_is_not_read(name, here):
     with refuses("EleutherAI/pythia-70m", hint="hf download EleutherAI/pythia-70m --local-dir pythia-70m"):
         import_model(name, "run")
     with refuses("runs/a/b", hint="folder"):

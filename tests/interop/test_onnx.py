@@ -222,8 +222,7 @@ DECODER = {
         (DECODER, ["`model.kind: decoder`", "--format huggingface"]),
     ],
 )
-def test_models_without_an_answer_in_one_pass(tmp_path, monkeypatch, changes, mentions):
-    monkeypatch.chdir(tmp_path)
+def test_models_without_an_answer_in_one_pass(tmp_path, here, changes, mentions):
     np.savez("a.npz", image=np.random.default_rng(0).normal(size=(12, 4, 4)).astype(np.float32))
     (tmp_path / "t.txt").write_text("to be or not to be\n" * 20)
     run = graph_run("run", **RECIPES["patches"] | {"train": TRAIN} | changes)

@@ -15,8 +15,7 @@ LINES = CORPUS * 3
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def _elsewhere(tmp_path, here, monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     (tmp_path / "lines.txt").write_text("\n".join(LINES))
 

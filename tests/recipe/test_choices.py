@@ -106,8 +106,7 @@ def test_an_encoder_decoder_of_two_kinds(source, target, kinds):
     assert written.isfinite().all()
 
 
-def test_a_comparison_changes_what_each_recipe_has(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_comparison_changes_what_each_recipe_has(capsys, here):
     words = ["compare", "text/recall-lstm", "text/recall-attention", "--seeds", "1", "--quiet", "--model.dim", "8"]
     small = ["--data.number", "40", "--data.lag", "4", "--train.steps", "2", "--train.device", "cpu"]
     assert main([*words, *small, "--model.forget_bias", "1"]) == 0

@@ -19,9 +19,7 @@ ODD = ("star", "kind", "when", "bright")
 USUAL = ("objectid", "type", "mjd", "mag")
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def curves(path, names=ODD, classes=("A", "B"), each=False, stars=12):

@@ -15,9 +15,7 @@ from tests.recipe.written import written
 JETS = {"model.class_depth": 1, "train.batch": 4}
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def story(path, count=40):

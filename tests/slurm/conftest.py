@@ -10,7 +10,6 @@ from getpass import getuser
 from pathlib import Path
 
 import pytest
-import torch
 
 import sciformer
 from sciformer.cli.main import main
@@ -93,7 +92,6 @@ def recipe_of(folder, **changes):
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory):
     """What two undisturbed processes leave, with and without dropout."""
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("reference")
     found = {}
     for dropout in (0.2, 0.0):

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from sciformer.cli.main import main
 from sciformer.cluster.status import run_state
@@ -50,7 +49,6 @@ def test_two_jobs(site, slurm, monkeypatch):
 
 @fault("tasks of an array of predictions killed", "`submit` names and submits those that are missing; the same table")
 def test_array_of_predictions(site, slurm):
-    torch.set_num_threads(1)
     go(image_recipe(site.folder), "run")
     rng = np.random.default_rng(0)
     np.savez("new.npz", image=rng.normal(size=(200, 4, 4)).astype(np.float32), row=np.arange(200))

@@ -20,8 +20,6 @@ from sciformer.training.checkpoint import load, save, steps
 from tests.errors import refuses
 from tests.training import at_call, contents, get, in_child, names, put
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 warns of fork and threads
-
 
 @pytest.mark.parametrize("whole", [seal.MAX_BYTES_IN_MEMORY, 300], ids=["whole", "streamed"])
 def test_every_tensor_comes_back_bit_for_bit(tmp_path, monkeypatch, whole):

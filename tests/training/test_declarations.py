@@ -15,8 +15,6 @@ from sciformer.run import Run
 from tests.errors import refuses
 from tests.training.tiny import assert_near, assert_same, engine, go, image_recipe, in_ranks, left
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
 
 class Contrast(Objective):
     """-sum_b ln softmax_b'(z_b . z'_b' / t), z' of the sample next to it with the same label: toy of SimCLR."""

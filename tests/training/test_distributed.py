@@ -18,7 +18,6 @@ from tests.errors import refuses
 from tests.shipped import tiny
 from tests.training.tiny import fate, go, in_ranks, start, text_recipe
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 CPU = torch.device("cpu")
 
 

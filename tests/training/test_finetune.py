@@ -33,7 +33,6 @@ BODY = ("entrance.", "trunk.")
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """An encoder of text and one of images, both pretrained on what is hidden."""
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("runs")
     masked = {"objective": {"kind": "masked"}, "train__ema": 0.0}
     go(text_recipe(folder, model={"kind": "encoder", "dim": 8, "depth": 2, "heads": 2}, **masked), folder / "text")
@@ -235,8 +234,7 @@ def test_ranks_begin_alike(runs, lines, tmp_path):
     assert float(losses[0]) == pytest.approx(alone.scores["loss"], abs=1e-4)
 
 
-def test_the_verbs(runs, lines, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_the_verbs(runs, lines, tmp_path, here, monkeypatch, capsys):
     monkeypatch.setattr("sciformer.run.Run.report", lambda run: run.folder.write("report.html", ""))
     text_recipe(tmp_path)
     small = ["--model.dim=8", "--model.depth=1", "--model.heads=2", "--train.device=cpu", "--train.steps=2"]

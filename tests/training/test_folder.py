@@ -18,8 +18,6 @@ from sciformer.training.folder import Folder
 from tests.errors import refuses
 from tests.training import at_call, in_child, names
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 warns of fork and threads
-
 
 @pytest.fixture
 def folder(tmp_path):

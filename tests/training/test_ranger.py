@@ -15,7 +15,6 @@ from sciformer.training.distributed import place
 from sciformer.training.optimizers import Ranger, make_optimizer, optimizer_state, restore_optimizer
 from tests.training.tiny import STEPS, assert_same, at_step, fate, go, image_recipe, left, start, text_recipe
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 CPU = torch.device("cpu")
 SETTINGS = {"train.optimizer": "ranger", "train.betas": [0.95, 0.999], "train.epsilon": 1e-5, "train.schedule": "flat"}
 

@@ -24,7 +24,7 @@ from ..assembly import Assembly, log_nothing
 from ..data.batch import Batch, describe
 from ..data.columns import Lists, Table, rows_of, select
 from ..data.dataset import ADDED_COLUMNS
-from ..errors import UserError
+from ..errors import UserError, list_names
 from ..recipe import Recipe
 from ..recipe.document import RecipeError
 from ..recipe.plugin import Plugin
@@ -124,8 +124,8 @@ def check(
 def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
     assert assembly.splits is not None
     files = assembly.splits.fingerprint
-    shown = [f"{name} ({about.partition(',')[0]})" for name, about in list(files.items())[:4]]
-    checked.fact("Data", "from", ", ".join(shown) + (f" and {len(files) - 4} more" if len(files) > 4 else ""))
+    shown = [f"{name} ({about.partition(',')[0]})" for name, about in files.items()]
+    checked.fact("Data", "from", list_names(shown, 4))
     checked.notes += [*assembly.splits.notes, *assembly.profile_notes]
     for name, words in assembly.data_facts.items():
         checked.fact("Data", name, words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -186,7 +187,7 @@ def status(
             check_run(path)
         states.append(run_state(path))
     if json_:
-        print(json.dumps([state.to_json() for state in states], indent=1))
+        print(json.dumps([asdict(state) for state in states], indent=1))
         return
     for state in states:
         first, *others = state.describe()

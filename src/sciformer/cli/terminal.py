@@ -7,11 +7,11 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Stopped, UserError, is_out_of_memory, printable
+from ..errors import Stopped, UserError, is_out_of_memory, list_names, printable
 from ..files.seal import run_files
 from ..recipe.field import places
 from ..recipe.registry import built_in
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from cyclopts import CycloptsError
     from rich.console import Console
 
-MAX_LISTED_NAMES = 12  # maximum number of names in a hint
 RECIPE_CHANGES: dict[str, Any] = {}  # changed keys of the recipe, from the command line
 
 
@@ -189,19 +188,15 @@ def suggest_argument(name: str) -> str:
     if name == "RECIPE":
         from ..recipe import recipes
 
-        return f"Known recipes: {_join_names(recipes())}; or a .yaml file. `sciformer recipes` describes each. "
+        return f"Known recipes: {list_names(recipes())}; or a .yaml file. `sciformer recipes` describes each. "
     if name == "RUN":
         found = find_runs()
-        return f"Runs here: {_join_names(found)}. " if found else "Train one first: `sciformer train RECIPE`. "
+        return f"Runs here: {list_names(found)}. " if found else "Train one first: `sciformer train RECIPE`. "
     if name == "WHAT":
         return f"Known simulations: {', '.join(sorted(built_in('simulation')))}. "
     if name == "KIND":
         return f"Known kinds: {', '.join(places('new'))}. "
     return ""
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_LISTED_NAMES]) + (", ..." if len(names) > MAX_LISTED_NAMES else "")
 
 
 def _suggest_key(option: str, words: list[str]) -> str:
@@ -246,7 +241,7 @@ def check_run(path: Path) -> None:
         return
     there = find_runs() + find_runs(path)
     near = difflib.get_close_matches(str(path), there, n=1, cutoff=0.6)
-    hint = f"Did you mean {near[0]}?" if near else f"Runs here: {_join_names(there)}." if there else ""
+    hint = f"Did you mean {near[0]}?" if near else f"Runs here: {list_names(there)}." if there else ""
     why = "the folder has no recipe.yaml" if path.is_dir() else "the folder does not exist"
     hint = hint or "Train a run: sciformer train RECIPE --run FOLDER"
     raise UserError(f"there is no run at {path}: {why}", hint=hint, file=path)

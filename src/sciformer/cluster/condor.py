@@ -11,7 +11,7 @@ SCRIPT = "job.sh"  # in the folder of logs
 REQUEUE_STATUS = 85  # exit status of a script that HTCondor shall start again
 
 
-def training(work: Training, need: Resources) -> str:
+def training(work: Training, need: Resources) -> list[str]:
     """Submit file of a training job."""
     if need.nodes > 1:
         message = f"HTCondor starts a job on one machine, so --nodes cannot be {need.nodes}"
@@ -24,19 +24,19 @@ def training(work: Training, need: Resources) -> str:
     return _submit_file(work, need, stop, "queue")
 
 
-def prediction(work: Prediction, need: Resources) -> str:
+def prediction(work: Prediction, need: Resources) -> list[str]:
     """Submit file with one job for each shard."""
     numbers = ", ".join(map(str, work.shards))
     return _submit_file(work, need, ["arguments = $(shard)"], f"queue shard in ({numbers})")
 
 
-def training_script(work: Training, need: Resources) -> str:
+def training_script(work: Training, need: Resources) -> list[str]:
     """Shell script of a training job.
 
     If the training was stopped by the time limit, the script ends with `REQUEUE_STATUS`, and HTCondor starts the job
     again.
     """
-    lines = [
+    return [
         *_begin(work, need),
         *work.stop_lines("SCIFORMER_CONDOR_JOB"),
         "(",
@@ -49,24 +49,23 @@ def training_script(work: Training, need: Resources) -> str:
         f"stopped && exit {REQUEUE_STATUS}  # HTCondor starts the job again",
         "exit $status",
     ]
-    return "\n".join(lines) + "\n"
 
 
-def prediction_script(work: Prediction, need: Resources) -> str:
+def prediction_script(work: Prediction, need: Resources) -> list[str]:
     """Shell script to predict a shard; its argument is the number of the shard."""
-    return "\n".join([*_begin(work, need), work.shard(need, '"$1"')]) + "\n"
+    return [*_begin(work, need), work.shard(need, '"$1"')]
 
 
 def _begin(work: Training | Prediction, need: Resources) -> list[str]:
     return ["#!/bin/bash", about(work), *need.begin()]
 
 
-def _submit_file(work: Training | Prediction, need: Resources, more: list[str], queue: str) -> str:
+def _submit_file(work: Training | Prediction, need: Resources, more: list[str], queue: str) -> list[str]:
     for text in (str(work.logs), str(Path.cwd())):
         if "$(" in text or '"' in text:
             message = f"the path {text!r} has a quote or $(, which HTCondor would replace"
             raise UserError(message, hint="Choose a path without quotes and $(.", file=work.folder)
-    lines = [
+    return [
         about(work),
         f"executable = {work.logs / SCRIPT}",
         'environment = "SCIFORMER_CONDOR_JOB=$(ClusterId).$(ProcId)"',
@@ -82,4 +81,3 @@ def _submit_file(work: Training | Prediction, need: Resources, more: list[str], 
         *need.options,
         queue,
     ]
-    return "\n".join(lines) + "\n"

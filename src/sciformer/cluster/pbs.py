@@ -11,13 +11,13 @@ MAX_JOB_NAME = 15
 JOB_FILE = "job.pbs"  # copy of the job file in the folder of logs
 
 
-def training(work: Training, need: Resources) -> str:
+def training(work: Training, need: Resources) -> list[str]:
     """Job file of a training.
 
     PBS sends no signal before the time limit, and users may not put a running job back into the queue. So the script
     measures the time itself, and submits itself again.
     """
-    lines = [
+    return [
         *_head(work, need),
         *need.begin(),
         f'[ "$0" -ef {work.quoted(JOB_FILE)} ] || cp -- "$0" {work.quoted(JOB_FILE)}  # to submit it again',
@@ -43,15 +43,14 @@ def training(work: Training, need: Resources) -> str:
         "fi",
         "exit $status",
     ]
-    return "\n".join(lines) + "\n"
 
 
-def prediction(work: Prediction, need: Resources) -> str:
+def prediction(work: Prediction, need: Resources) -> list[str]:
     """Job file of a job array, with a task for each shard, or of a job for one shard."""
     array = [f"-J 0-{len(work.shards) - 1}"] if len(work.shards) > 1 else []
     numbers = " ".join(map(str, work.shards))  # the indices of a job array of PBS have no gaps
     shard = work.shard(need, '"${shards[${PBS_ARRAY_INDEX:-0}]}"')
-    return "\n".join([*_head(work, need, array), *need.begin(), f"shards=({numbers})", shard]) + "\n"
+    return [*_head(work, need, array), *need.begin(), f"shards=({numbers})", shard]
 
 
 def _head(work: Training | Prediction, need: Resources, more: list[str] | None = None) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ SCHEDULERS = {
     "pbs": Scheduler("PBS", "PBS_JOBID", "qsub", "qdel"),
     "condor": Scheduler("HTCondor", "SCIFORMER_CONDOR_JOB", "condor_submit", "condor_rm"),
 }
+
+
+def describe_process(owner: dict[str, Any]) -> str:
+    """Process that has locked a run folder, with its job, in words."""
+    who = f"process {owner['pid']} on {owner['host']}"
+    return f"{SCHEDULERS[owner['scheduler']].title} job {owner['job']} ({who})" if "job" in owner else who
 
 
 def present_job() -> dict[str, str]:

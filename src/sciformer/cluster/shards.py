@@ -15,13 +15,12 @@ is predicted again.
 from __future__ import annotations
 
 import errno
-import glob
 import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -29,12 +28,12 @@ from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
 from ..data.fileset import split_tag
-from ..data.source import GLOB_CHARACTERS, fingerprint, locate
+from ..data.source import expand_glob, fingerprint, locate
 from ..errors import UserError
 from ..files.atomic import make_folder, replace
 from ..files.formats.base import TablePart, format_of
 from ..files.packages import require
-from ..files.seal import Unsound, open_regular, parse_object, seal_file
+from ..files.seal import MODEL_FILES, Unsound, open_regular, parse_object, seal_file
 from ..files.tables import check_table, create_table, merge_tables, table_suffixes
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ FORMAT = 1
 PLAN = "shards.json"
 MAX_SHARDS = 100_000
 MAX_HASHED_BYTES = 4 << 30  # sum over the input files; above it, files are compared by size and time alone
-RUN_FILES = ("recipe.yaml", "model/statistics.json", "model/calibration.json", "model/weights.safetensors")
 
 
 @dataclass(frozen=True)
@@ -155,7 +153,7 @@ def plan_shards(run: Run, inputs: Inputs, folder: Path, sharding: Sharding) -> S
         "format": FORMAT,
         "sciformer": __version__,
         "run": str(run.path),
-        "model": run.folder.files.hashes(RUN_FILES),
+        "model": run.folder.files.hashes(MODEL_FILES),
         "columns": run.columns,
         "shards": sharding.count,
         "suffix": sharding.suffix,
@@ -198,11 +196,8 @@ def find_inputs(files: Sequence[str | Path]) -> list[Path]:
     found: list[Path] = []
     for _, name in map(split_tag, files):
         path = Path(locate(name))
-        if any(mark in str(path) for mark in GLOB_CHARACTERS) and not path.exists():
-            found += sorted(map(Path, glob.glob(str(path))))
-        else:
-            found += sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
-    return [path for path in dict.fromkeys(found) if path.exists()]
+        found += sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else expand_glob(path)
+    return list(dict.fromkeys(found))
 
 
 def describe_files(paths: Sequence[Path]) -> list[dict[str, Any]]:
@@ -291,7 +286,7 @@ def _predict(run: Run, inputs: Inputs, folder: ShardFolder, shard: int, show: bo
             quiet, other = ProgressBar(0, show=False), run.assembly.compare(accept_drift, scores=True)
             for table, predictions in islice(predict_files(run, inputs, other, quiet), 1):
                 add_block(file, run, table, predictions, empty=True)
-    if run.folder.files.hashes(RUN_FILES) != folder.plan["model"]:
+    if run.folder.files.hashes(MODEL_FILES) != folder.plan["model"]:
         raise UserError(f"the model of {run.path} has changed during the prediction of {path}", file=run.path)
     record = {
         "plan": folder.plan_hash,
@@ -317,10 +312,6 @@ class ShardsState:
     samples: int
     """Number of samples predicted so far."""
     run: str
-
-    def to_json(self) -> dict[str, Any]:
-        """All fields as plain JSON."""
-        return asdict(self)
 
     def describe(self) -> list[str]:
         """Lines of text for the terminal, without the name of the folder."""

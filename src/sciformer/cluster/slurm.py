@@ -7,13 +7,13 @@ from .job import Prediction, Resources, Training, about, format_time
 from .shards import describe_numbers
 
 
-def training(work: Training, need: Resources) -> str:
+def training(work: Training, need: Resources) -> list[str]:
     """Job file of a training.
 
     Slurm sends USR1 to all processes of the job step, thus to every rank on every machine; torchrun ignores it.
     `--signal=B:` would reach only this script, which cannot send the signal to other machines.
     """
-    lines = [
+    return [
         *_head(work, need, [f"--signal=USR1@{need.lead}"], "slurm-%j.out"),
         *need.begin(),
         *work.stop_lines("SLURM_JOB_ID"),
@@ -33,16 +33,13 @@ def training(work: Training, need: Resources) -> str:
         "fi",
         "exit $status",
     ]
-    return "\n".join(lines) + "\n"
 
 
-def prediction(work: Prediction, need: Resources) -> str:
+def prediction(work: Prediction, need: Resources) -> list[str]:
     """Job file of a job array, with a task for each shard."""
     array = [f"--array={describe_numbers(work.shards)}"]
     shard = work.shard(need, '"$SLURM_ARRAY_TASK_ID"')
-    return (
-        "\n".join([*_head(work, need, array, "slurm-%A_%a.out"), *need.begin(), f"srun{_cores(need)} {shard}"]) + "\n"
-    )
+    return [*_head(work, need, array, "slurm-%A_%a.out"), *need.begin(), f"srun{_cores(need)} {shard}"]
 
 
 def _cores(need: Resources) -> str:

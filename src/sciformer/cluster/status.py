@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ..progress import duration
 from ..training.folder import Folder
-from .scheduler import SCHEDULERS
+from .scheduler import describe_process
 
 TAIL_BYTES = 1 << 16  # read from the end of a log
 CHECKPOINT = re.compile(r"step-(\d{7,})")
@@ -57,10 +57,6 @@ class RunState:
     owner: dict[str, Any] | None = field(default=None)
     reason: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """All fields as plain JSON."""
-        return asdict(self)
-
     def describe(self) -> list[str]:
         """Lines of text for the terminal, without the name of the run."""
         count = "" if self.step is None else f"step {self.step:,}"
@@ -97,10 +93,7 @@ def describe_owner(owner: dict[str, Any]) -> str:
     """Description of the owner of a run folder: process, machine, job."""
     if not owner:
         return "an unknown process"
-    who = f"process {owner['pid']} on {owner['host']}"
-    if "job" in owner:
-        who = f"{SCHEDULERS[owner['scheduler']].title} job {owner['job']} ({who})"
-    return who + (f" since {owner['since']}" if "since" in owner else "")
+    return describe_process(owner) + (f" since {owner['since']}" if "since" in owner else "")
 
 
 def run_state(path: Path) -> RunState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UserError, one_of
@@ -35,19 +36,20 @@ def job_file(kind: str, work: Training | Prediction, need: Resources) -> str:
         if need.seconds <= need.lead:
             message = f"the time limit of {need.seconds} s is not longer than --lead, {need.lead} s"
             raise UserError(message, hint="Give more --time, or a shorter --lead.", key="--time")
-        text = module.training(work, need)
+        lines, script = module.training(work, need), condor.training_script(work, need)
     else:
         if need.nodes > 1:
             raise UserError("a shard is predicted on one machine, so --nodes must be 1", key="--nodes")
-        text = module.prediction(work, need)
+        lines, script = module.prediction(work, need), condor.prediction_script(work, need)
     make_folder(work.logs, "Choose another folder.")
     if kind == "condor":
-        inner = (
-            condor.training_script(work, need) if isinstance(work, Training) else condor.prediction_script(work, need)
-        )
-        write_text(work.logs / condor.SCRIPT, inner)
+        write_text(work.logs / condor.SCRIPT, _text(script))
         (work.logs / condor.SCRIPT).chmod(0o755)
-    return text
+    return _text(lines)
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def send(kind: str, work: Training | Prediction, text: str) -> tuple[Path, str]:

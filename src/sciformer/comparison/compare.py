@@ -25,6 +25,7 @@ from ..inspection.plots.curves import draw_steps
 from ..inspection.plots.style import name_in_words
 from ..inspection.report.page import Page
 from ..metrics import METRICS
+from ..metrics.bootstrap import TOO_FEW, TOO_FEW_NOTE, too_few_samples
 from ..progress import duration
 from ..recipe import Recipe
 from ..recipe.plugin import Plugin
@@ -112,7 +113,8 @@ def evaluate_trial(trial: Trial, run: Run) -> None:
     parts = [part for part in ("test", "valid", "train") if part in data.parts()]
     trial.part, evaluated = parts[0], data.dataset(parts[0])
     size = max(64, settings.micro_batch or settings.batch)
-    trial.scores = evaluate(run.step, data, evaluated, device=run.device, batch=size).scores
+    made = evaluate(run.step, data, evaluated, device=run.device, batch=size)
+    trial.scores, trial.too_few = dict(made.scores), too_few_samples(made.outputs, data.objective.chosen())
     trial.scores |= data.objective.generation_metrics(run.step, data, evaluated, run.device)
     trial.valid = run.scores if "valid" in parts else {}  # without a validation part, run.scores are training scores
     if "valid" in parts and not trial.valid:
@@ -164,6 +166,8 @@ def format_figure(figure: Figure, whole: bool = False) -> str:
     """Format a figure as mean ± spread, with two digits of the spread."""
     if not math.isfinite(figure.mean):
         return "–"
+    if figure.too_few:
+        return TOO_FEW
     if figure.bound:
         return f"≥ {figure.mean:.4g}"
     if whole:
@@ -183,6 +187,8 @@ def table_caption(found: Comparison) -> str:
     text = f"Scores on the part {' or '.join(parts) or 'test'}: mean ± sample standard deviation over {over}."
     if found.labels != [""]:
         text += " Labels: training labels per class."
+    if any(row.score(metric).too_few for row in found.rows for metric in found.metrics):
+        text += f" {TOO_FEW_NOTE}"
     if note := found.objective.summary_note(found.metrics):
         text += f" {note}"
     if found.grid:
@@ -235,7 +241,12 @@ def comparison_page(found: Comparison) -> Page:
         page.table(["recipe", "point", f"validation {found.best}", ""], rows, caption)
     page.section("Runs")
     runs = [
-        [trial.path, trial.seed, trial.error or "complete", *(trial.scores.get(name) for name in found.metrics)]
+        [
+            trial.path,
+            trial.seed,
+            trial.error or "complete",
+            *(TOO_FEW if name in trial.too_few else trial.scores.get(name) for name in found.metrics),
+        ]
         for row in found.rows
         for trial in row.trials
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ SUMMARIES = ("crossing", "seconds", "speed", "flops")  # fields of a trial, summ
 
 COMPARED_SECTIONS = {
     "data": "their data are different",
-    "tokens": "their losses per token are not comparable",
+    "tokens": "their inputs are different",
     "objective": "their scores are not comparable",
 }
 Point = dict[str, Any]
@@ -40,6 +40,8 @@ class Figure:
     count: int
     bound: bool = False
     """Whether a value is only a lower bound; the mean is then a lower bound too."""
+    too_few: bool = False
+    """Whether a part has too few samples for this score."""
 
     @classmethod
     def from_values(cls, values: Sequence[float], median: bool = False) -> Figure:
@@ -59,6 +61,8 @@ class Trial:
     path: str
     part: str = ""
     scores: dict[str, float] = field(default_factory=dict)
+    too_few: list[str] = field(default_factory=list)
+    """Names of the scores for which the part has too few samples."""
     valid: dict[str, float] = field(default_factory=dict)
     crossing: float = math.nan
     parameters: int = 0
@@ -104,7 +108,8 @@ class Row:
         """
         every = [trial.valid if valid else trial.scores for trial in self.done]
         values = [scores[metric] for scores in every if metric in scores]
-        return Figure.from_values(values, self.objective.summarises_by_median(metric))
+        figure = Figure.from_values(values, self.objective.summarises_by_median(metric))
+        return replace(figure, too_few=not valid and any(metric in trial.too_few for trial in self.done))
 
     def summarize(self, name: str) -> Figure:
         """Mean and spread of a numeric field over the runs with a finite value."""
@@ -208,6 +213,8 @@ def _verdict(found: Comparison, rows: Sequence[Row]) -> list[str]:
 
 
 def _verdict_sentence(metric: str, rows: Sequence[Row]) -> str:
+    if any(row.score(metric).too_few for row in rows):
+        return f"{metric}: too few samples to compare the recipes."
     sign = 1 if rows[0].objective.lower_is_better(metric) else -1
     ranked = sorted(rows, key=lambda row: sign * row.score(metric).mean)
     known = [row for row in ranked if math.isfinite(row.score(metric).mean)]

@@ -38,6 +38,14 @@ Table = Mapping[str, Array | Lists]
 """Columns by name, with one entry (number, array, string or list) per sample."""
 
 
+def sum_lists(values: Array, lengths: Array, dtype: Any = np.float64) -> Array:
+    """Sums (n, ...) of the values (t, ...) of each list; 0 for an empty list."""
+    made, some = np.zeros((len(lengths), *values.shape[1:]), dtype), lengths > 0
+    if some.any():
+        made[some] = np.add.reduceat(values, (lengths.cumsum() - lengths)[some], dtype=dtype)
+    return made
+
+
 def rows_of(table: Table) -> int:
     """Number of samples in a table; columns of different length are refused."""
     sizes = {name: len(column) for name, column in table.items()}

@@ -215,7 +215,11 @@ class FilePlan:
         raise NotImplementedError
 
     def aligned(self) -> Self:
-        """Copy of the plan that keeps empty samples."""
+        """Copy of the plan that keeps every sample."""
+        raise NotImplementedError
+
+    def with_empty(self) -> Self:
+        """Copy of the plan that keeps empty samples, and counts them."""
         raise NotImplementedError
 
     def without(self, names: Collection[str]) -> Self:
@@ -425,8 +429,12 @@ class FileSet(TaggedFiles):
         return self._others(files, self.plan(training=False))
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
-        """All samples of files for prediction, in order, including empty samples."""
+        """All samples of files, in order, including empty samples and those not selected."""
         return self._others(files, self.plan(training=False).aligned())
+
+    def with_empty(self, files: Sequence[str | Path]) -> Source:
+        """Samples of files for prediction, in order, including empty samples."""
+        return self._others(files, self.plan(training=False).with_empty())
 
     def _others(self, files: Sequence[str | Path], plan: Any) -> Source:
         notes = list[str]()

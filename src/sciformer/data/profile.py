@@ -20,7 +20,7 @@ from ..errors import UserError
 from ..files.seal import Damaged
 from ..tokens.base import Tokens
 from .batch import Stream
-from .columns import Array, Lists, Table
+from .columns import Array, Lists, Table, sum_lists
 from .random import key, mix
 
 DRIFT = "drift"  # sample column of a prediction
@@ -145,18 +145,10 @@ def sample_levels(numbers: Numbers, codes: Iterable[float] = ()) -> tuple[Array,
     for code in codes:
         good &= ~np.isclose(values, code, rtol=1e-6, atol=0)
     values[~good] = 0
-    count = _sums(good, numbers.lengths)
+    count = sum_lists(good, numbers.lengths)
     with np.errstate(invalid="ignore", over="ignore"):
         count = np.where(count > 0, count, np.nan)
-        return _sums(values, numbers.lengths) / count, _sums(np.abs(values), numbers.lengths) / count
-
-
-def _sums(values: Array, lengths: Array) -> Array:
-    some, starts = lengths > 0, lengths.cumsum() - lengths
-    total = np.zeros(len(lengths))
-    if some.any():
-        total[some] = np.add.reduceat(values, starts[some], dtype=np.float64)
-    return total
+        return sum_lists(values, numbers.lengths) / count, sum_lists(np.abs(values), numbers.lengths) / count
 
 
 def find_codes(values: Array) -> list[float]:
@@ -271,9 +263,7 @@ def hash_samples(streams: Mapping[str, Stream]) -> Array:
                 bits = np.ascontiguousarray(flat, np.float32).view(np.uint32)
             for place, weight in enumerate(weights):
                 words += bits[:, place].astype(np.uint64) * weight
-        made, some = np.zeros(rows, np.uint64), lengths > 0
-        if some.any():
-            made[some] = np.add.reduceat(mix(words), (lengths.cumsum() - lengths)[some])
+        made = sum_lists(mix(words), lengths, np.uint64)
         if total is None:
             total = made
         else:
@@ -562,4 +552,4 @@ def _share_outside(numbers: Numbers, about: Mapping[str, Any]) -> Array:
     low, high = about["quantiles"][LOWEST], about["quantiles"][HIGHEST]
     slack = 1e-6 * max(abs(low), abs(high))
     outside = (numbers.values < low - slack) | (numbers.values > high + slack)
-    return np.asarray(_sums(outside, numbers.lengths) / np.maximum(1, numbers.lengths))
+    return np.asarray(sum_lists(outside, numbers.lengths) / np.maximum(1, numbers.lengths))

@@ -57,10 +57,17 @@ class Memory:
 def _as_column(name: str, column: Any) -> Array | Lists:
     if isinstance(column, (Lists, np.ndarray)):
         return column
+    if isinstance(column, (list, tuple)) and column and all(map(_is_list_of_words, column)):
+        lengths = np.array([len(row) for row in column], np.int64)
+        return Lists(np.array([word for row in column for word in row], str), lengths)
     try:
         return np.asarray(column)
     except ValueError as error:
         raise UserError(f"the entries of column `{name}` have different shapes") from error
+
+
+def _is_list_of_words(row: Any) -> bool:
+    return isinstance(row, (list, tuple)) and all(isinstance(word, str) for word in row)
 
 
 class Chosen:
@@ -185,8 +192,16 @@ class Data(Section):
         return read_frame(what, "the table").data
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
-        """Like `read`, but keeps empty samples, to align predictions with the input."""
+        """Like `read`, but keeps every sample of the files, to align vectors with the input."""
         return self.read(files)
+
+    def with_empty(self, files: Sequence[str | Path]) -> Source:
+        """Like `read`, but keeps empty samples, whose predictions are NaN."""
+        return self.read(files)
+
+    def empty_rows(self, table: Table) -> Array | None:
+        """Mask of samples that are too empty to be predicted; None if any sample can be."""
+        return None
 
 
 def fingerprint(path: Path) -> str:
@@ -222,6 +237,13 @@ def locate(name: str) -> str:
     return str(Path(glob.escape(str(Path(*folder).resolve())), *pattern))
 
 
+def expand_glob(path: Path) -> list[Path]:
+    """Path itself if it exists, else the sorted paths that match it as a glob."""
+    if path.exists() or not any(mark in str(path) for mark in GLOB_CHARACTERS):
+        return [path] if path.exists() else []
+    return sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+
+
 def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path]:
     """Expand file names and globs, in order; a missing file is an error."""
     if not patterns:
@@ -229,9 +251,7 @@ def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path
     found: list[Path] = []
     for pattern in patterns:
         path = Path(pattern).expanduser()
-        hits = [path] if path.exists() else []
-        if not hits and any(mark in str(pattern) for mark in GLOB_CHARACTERS):
-            hits = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+        hits = expand_glob(path)
         if not hits:
             if path.is_relative_to(Path.cwd()):  # show the path as the user wrote it
                 path = path.relative_to(Path.cwd())

@@ -93,7 +93,7 @@ class Inputs:
         """Source and blocks of a group."""
         if self._opened is None or self._opened[0] != number:
             self._opened = None  # frees the memory of the last one
-            source = self.assembly.source(self.groups[number].files)
+            source = self.assembly.source(self.groups[number].files, empty=True)
             self._opened = number, source, divide(self.assembly, source)
         return self._opened[1:]
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.batch import Stream
 from ..data.columns import Array, Lists, Table, rows_of, select
 from ..data.profile import Comparison
 from ..data.source import Source
@@ -115,13 +113,8 @@ def predict_blocks(
         rows = slice(block.start, block.stop)
         table = whole if block.size == rows_of(whole) else select(whole, np.arange(block.start, block.stop))
         drift = {name: column[rows] for name, column in added.items()}
-        yield table, run.predict(table, watch=partial(_add_columns, drift))
+        yield table, run.predict(table, watch=lambda *_, drift=drift: drift)
         bar.add(block.size)
-
-
-def _add_columns(columns: dict[str, Array], table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
-    """Sample columns computed in advance; passed to `Dataset` as `watch`."""
-    return columns
 
 
 def add_block(

@@ -22,6 +22,7 @@ from .atomic import replace, sync
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+MODEL_FILES = ("recipe.yaml", "model/statistics.json", "model/calibration.json", "model/weights.safetensors")
 MAX_BYTES_IN_MEMORY = 2 << 30  # files up to this size are read once, hashed and parsed from the same bytes
 
 Seal = dict[str, Any]  # bytes and sha256
@@ -106,8 +107,7 @@ def parse_object(data: bytes, name: str) -> dict[str, Any]:
 
 def run_files(path: Path) -> SealedFolder:
     """Verified files of a run, which determine its predictions."""
-    names = ("recipe.yaml", "run.json", "model/statistics.json", "model/calibration.json", "model/weights.safetensors")
-    return SealedFolder(path, names, witness="run.json")
+    return SealedFolder(path, (*MODEL_FILES, "run.json"), witness="run.json")
 
 
 class SealedFolder:

@@ -9,6 +9,7 @@ The module works for every kind of token: the tokens provide positions, labels a
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +33,7 @@ from .plots.panels import add_weight_bar, join_legends, shrink, thin_ticks
 Panel = tuple[str, Batch, Floats | None]
 Picture = tuple[str, Callable[[], Figure], str]  # name, drawing function, caption
 MAX_COLUMN_VALUES = 40  # groups along a column; with more values, neighbours are joined
+MAX_NAME_CHARACTERS = 60  # of a list in the name of a sample
 MAX_DRAWN_MAPS, MAX_DRAWN_HEADS = 4, 8  # largest numbers of drawn maps of a sample, and of heads of a map
 WORDS_PER_LINE = 48  # approximate words in a line of a wide drawing
 ANSWERING_TOKENS = {ClassToken: "class", FirstPool: "first", LastPool: "last"}
@@ -224,12 +226,19 @@ def excess_over(times: Floats) -> tuple[Floats, float]:
     return np.clip(times - 1, 0, None) * (most >= 1.1), most
 
 
+def _shorten(value: Any) -> str:
+    """Text of a value; a list, such as tags, is cut."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return textwrap.shorten(" ".join(map(str, value)), MAX_NAME_CHARACTERS, placeholder=" …")
+    return f"{value:.4g}" if isinstance(value, np.floating) else f"{value}"
+
+
 def sample_name(batch: Batch, row: int, objective: Any) -> str:
     """Name of a sample: its label, targets and plotted column, or its number."""
     wanted = [objective.plot_against, getattr(objective, "label", ""), *getattr(objective, "targets", [])]
     known = [name for name in dict.fromkeys(wanted) if name in batch.samples]
     values = [batch.samples[name][row] for name in known]
-    words = [f"{value:.4g}" if isinstance(value, np.floating) else f"{value}" for value in values]
+    words = [_shorten(value) for value in values]
     return ", ".join(map(" ".join, zip(known, words))) or f"sample {batch.ids[row]}"
 
 

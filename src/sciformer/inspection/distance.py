@@ -171,7 +171,7 @@ def draw_reach(found: Mapping[str, AttentionDistance], unit: str = "") -> Figure
         axes.plot(ends, [blind] * 2, color=FAINT_GREY, linestyle="--", label="uniform attention" if i == 0 else None)
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     axes.set_xlim(0.4, len(found) + 0.6)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
     style.finish(figure, axes, "block", style.axis_label("mean distance", unit))
     return figure
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import shutil
 import time
@@ -16,7 +15,6 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from .._version import __version__
 from ..assembly import Assembly
 from ..errors import UserError
 from ..files.packages import reading
@@ -24,6 +22,7 @@ from ..recipe import Recipe
 from ..recipe.field import extensions
 from ..run import Run
 from ..training.folder import Folder
+from ..training.provenance import describe_model
 from ..training.resume import absolute_paths
 from ..training.weights import load_into, save_weights
 from .config import Config
@@ -176,14 +175,7 @@ def write_run(run: Path, made: Imported, source: Path) -> None:
             network = assembly.network()
         load_into(network, made.weights, lambda found, own: found.to("meta"), str(source))
     about: dict[str, Any] = {
-        "sciformer": __version__,
-        "sealed": True,  # the folder has a manifest
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "plugins": [],
-        "data": assembly.splits.fingerprint if assembly.splits else {},
-        **assembly.counts(),
-        "parameters": sum(weight.numel() for weight in network.parameters()),
+        **describe_model(assembly, network),
         "seconds": 0.0,
         "recipe": made.name,
         "began": time.strftime("%Y-%m-%d %H:%M"),

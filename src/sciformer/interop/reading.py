@@ -94,10 +94,9 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged pickle can raise any exception
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(
-            f"{path} is incomplete or contains more than weights: {reason}",
-            hint="Pickled objects could run code and are not opened; save the weights as safetensors.",
+            f"{path} is incomplete, or contains more than weights",
+            hint="Copy it again. Pickled objects could run code and are not opened: save the weights as safetensors.",
             file=path,
         ) from error
     for key in ("model", "state_dict"):  # weights that are stored with the state of a training

@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import UserError
+from ..errors import UserError, list_names
 from .config import Config
 
-MAX_LISTED_NAMES = 6  # names shown in an error
 Suffixes = Mapping[str, str]
 """Suffixes of the weights of a layer: suffix in Sciformer -> suffix in the other library."""
 LAYER: Suffixes = {".weight": ".weight", ".bias": ".bias"}
@@ -131,11 +130,11 @@ def from_theirs(links: Iterable[WeightMap], theirs: Mapping[str, Tensor], config
     """Convert all weights of another library; refuse missing and unused weights."""
     links, left = list(links), dict(theirs)
     if missing := [name for link in links for name in link.theirs if name not in left]:
-        there = f"It has {join_names(sorted(left))}."
-        raise config.error(f"{config.where} lacks the weights {join_names(missing)}", there)
+        there = f"It has {list_names(sorted(left))}."
+        raise config.error(f"{config.where} lacks the weights {list_names(missing)}", there)
     ours = {link.ours: link.from_theirs(left, config) for link in links}
     if left:
-        message = f"{config.where} has weights that its kind of model does not use: {join_names(sorted(left))}"
+        message = f"{config.where} has weights that its kind of model does not use: {list_names(sorted(left))}"
         raise config.error(message, "Models with these weights are not supported.")
     return ours
 
@@ -144,7 +143,7 @@ def to_theirs(links: Iterable[WeightMap], ours: Mapping[str, Tensor]) -> dict[st
     """Convert all weights of Sciformer for another library; refuse unused weights."""
     links = list(links)
     if left := sorted(ours.keys() - {link.ours for link in links}):
-        raise UserError(f"the Hugging Face class has no weights for {join_names(left)}")
+        raise UserError(f"the Hugging Face class has no weights for {list_names(left)}")
     return {name: tensor for link in links for name, tensor in link.to_theirs(ours).items()}
 
 
@@ -158,12 +157,6 @@ def sort_classes(weights: dict[str, Tensor], head: str, classes: Sequence[str]) 
     for name in (f"{head}.weight", f"{head}.bias"):
         weights[name] = weights[name][torch.tensor(order)].contiguous()
     return [classes[i] for i in order]
-
-
-def join_names(names: list[str]) -> str:
-    """Join the first names of a list, with the number of omitted names."""
-    more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
-    return ", ".join(names[:MAX_LISTED_NAMES]) + more
 
 
 def rope_pairs_from_halves(weight: Tensor, heads: int, share: float = 1.0) -> Tensor:

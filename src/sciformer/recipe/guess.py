@@ -13,7 +13,7 @@ A field lists the guess in its manifest, `new={"beads": ".new:BEADS"}`; a plugin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -24,6 +24,7 @@ from ..data.columns import Array, Lists
 from ..data.source import STANDARD_PARTS, Splits
 from ..data.split import Split
 from ..errors import UserError
+from ..errors import list_names as list_names
 from .given import Given
 from .page import Found, Page
 
@@ -32,7 +33,6 @@ MIN_SAMPLES = 10  # smallest number of samples to train on
 MIN_TEST_SAMPLES = 100  # smallest number of samples to split off a test part
 MIN_CLASS_SAMPLES = 10  # smallest number of samples of a class to learn it
 MAX_CLASSES = 1000
-MAX_LISTED_NAMES = 12
 MIN_STEPS, MAX_STEPS = 100, 20_000
 Sizes = Mapping[int, tuple[int, int, int]]
 """Width, depth and heads of a model, by the smallest number of samples."""
@@ -126,12 +126,6 @@ def _shares_to_split(parts: Collection[str], count: int) -> dict[str, float]:
 
 
 # Classes and values
-
-
-def list_names(names: Iterable[Any]) -> str:
-    """Join the first names of a list with commas."""
-    shown = list(map(str, names))
-    return ", ".join(shown[:MAX_LISTED_NAMES]) + " and others" * (len(shown) > MAX_LISTED_NAMES)
 
 
 def list_counts(column: Array) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..data.fileset import split_tag
 from ..data.readers.part_names import part_of, parts_of
-from ..data.source import GLOB_CHARACTERS, find_files
+from ..data.source import GLOB_CHARACTERS, expand_glob, find_files
 from ..errors import UserError, one_of
 from .given import Given
 from .guess import Guess, schedule
@@ -96,7 +96,7 @@ def _expand_glob(name: str) -> list[str]:
     path = Path(rest).expanduser()
     if path.exists() or not any(mark in rest for mark in GLOB_CHARACTERS):
         return [name]
-    hits = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+    hits = expand_glob(path)
     told = len(set(parts_of([str(hit) for hit in hits]))) > 1 and len({hit.is_dir() for hit in hits}) == 1
     return [f"{tag}:{hit}" if tag else str(hit) for hit in hits] if told else [name]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import UserError
+from ..errors import UserError, list_names
 from ..files.atomic import atomic_write, check_name, check_new
 from . import document, validate
 from .given import Given
@@ -15,7 +15,6 @@ from .yaml import Keys
 
 SECTIONS = ("base", *validate.SECTIONS)
 COMMENT_COLUMN = 34
-MAX_UNUSED = 12  # columns without a role that are named
 GUESSES_NOTE = "All values below are guesses from these files, with their reasons; change them as needed."
 
 
@@ -61,8 +60,7 @@ class Page:
 
     def write(self, path: Path, kind: str, given: Given) -> None:
         """Write the recipe to a file, with title, notes and reasons as comments."""
-        first = self.files[0].name or self.files[0].resolve().name
-        files = first if len(self.files) == 1 else f"{first} and {len(self.files) - 1} more"
+        files = list_names([one.name or one.resolve().name for one in self.files], 1)
         title = f"{self.model} on {files}"
         see = f"All other keys and their meaning: sciformer recipes {self.see}"
         head = [f"{title}: a recipe written by `sciformer new {kind}`.", *self.findings, "", GUESSES_NOTE, see]
@@ -73,9 +71,8 @@ class Page:
 def describe_columns(roles: Mapping[str, str], unused: Sequence[str]) -> list[str]:
     """Lines on the role of each column, and on the columns without a role."""
     listed = ", ".join(f"{role} = {column}" for role, column in roles.items() if column)
-    more = f" and {len(unused) - MAX_UNUSED:,} more" if len(unused) > MAX_UNUSED else ""
     lines = [f"Columns: {listed}."] if listed else []
-    return lines + ([f"Columns without a role: {', '.join(unused[:MAX_UNUSED])}{more}."] if unused else [])
+    return lines + ([f"Columns without a role: {list_names(unused)}."] if unused else [])
 
 
 def write_page(path: Path, head: Sequence[str], found: Iterable[Found], given: Given | None = None) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError
+from ..errors import UserError, list_names
 from ..nn import ClassToken
 from ..objectives.base import Objective, Step
 from ..recipe import Recipe
@@ -31,7 +31,6 @@ from .weights import digest, load_weights, named_tensors
 # Weights for masked tokens, which only some objectives need.
 OPTIONAL_WEIGHTS = ("entrance.hidden", "entrance.trace.")
 HARMLESS_KEYS = ("model.dropout", "model.attention_dropout", "model.hidden_dropout", "model.drop_path", "model.pool")
-MAX_LISTED = 6  # maximum number of names in a message
 
 
 class Pretrained:
@@ -154,8 +153,7 @@ class Pretrained:
         text += "" if about["step"] is None else f", step {about['step']}"
         for key, words in (("new", "new"), ("left", "unused")):
             if about[key]:
-                more = f" and {len(about[key]) - MAX_LISTED} more" if len(about[key]) > MAX_LISTED else ""
-                text += f"; {words}: {', '.join(about[key][:MAX_LISTED])}{more}"
+                text += f"; {words}: {list_names(about[key])}"
         return text
 
 
@@ -204,5 +202,5 @@ def _shared_sections(recipe: Recipe) -> dict[str, Any]:
 
 
 def _list_changes(changed: list[tuple[str, Any, Any]]) -> str:
-    words = [f"{key} is {after} here and {before} in that run" for key, before, after in changed[:MAX_LISTED]]
-    return "; ".join(words) + (f" and {len(changed) - MAX_LISTED} more" if len(changed) > MAX_LISTED else "")
+    words = [f"{key} is {after} here and {before} in that run" for key, before, after in changed]
+    return list_names(words, separator="; ")

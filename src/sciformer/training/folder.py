@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..cluster.scheduler import SCHEDULERS, present_job
+from ..cluster.scheduler import SCHEDULERS, describe_process, present_job
 from ..errors import UserError
 from ..files.atomic import replace, sync
 from ..files.seal import MANIFEST, Stored, Unsound, parse_object, run_files
@@ -335,12 +335,10 @@ class Folder:
         """Error for a folder in use, with the process named in the lock file (`text`)."""
         found, advice = "another process has locked it", "Wait until it ends, or choose another folder with --run."
         if owner := _parse_signature(text):
-            who = f"process {owner['pid']} on {owner['host']}"
             stop = f"`kill {owner['pid']}` on {owner['host']}"
             if "job" in owner:
-                scheduler = SCHEDULERS[owner["scheduler"]]
-                who, stop = f"{scheduler.title} job {owner['job']} ({who})", f"`{scheduler.cancel} {owner['job']}`"
-            found = f"{who} has used it since {owner['since']}"
+                stop = f"`{SCHEDULERS[owner['scheduler']].cancel} {owner['job']}`"
+            found = f"{describe_process(owner)} has used it since {owner['since']}"
             advice = f"Wait until it ends, stop it with {stop}, or choose another folder with --run."
         return UserError(f"the run folder {self.path} is in use: {found}", hint=advice, file=self.path)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from .._version import __version__
 from ..assembly import Assembly
@@ -18,20 +19,22 @@ from .progress import ProgressReporter
 
 def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Plugin]) -> dict[str, Any]:
     """Metadata of a run: versions, device, data fingerprint, sizes."""
-    assert assembly.splits is not None
+    where = {"device": device_name(engine.ranks.device), "ranks": engine.ranks.world}
+    length = {"batches": engine.order.batches, "steps": engine.total}
+    return {**describe_model(assembly, engine.step), **where, "plugins": plugin.record_plugins(plugins), **length}
+
+
+def describe_model(assembly: Assembly, model: nn.Module) -> dict[str, Any]:
+    """Metadata of a trained or imported model."""
     return {
         "sciformer": __version__,
         "sealed": True,  # the folder has a manifest
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "device": device_name(engine.ranks.device),
-        "ranks": engine.ranks.world,
-        "plugins": plugin.record_plugins(plugins),
-        "data": assembly.splits.fingerprint,
+        "plugins": [],
+        "data": assembly.splits.fingerprint if assembly.splits else {},
         **assembly.counts(),
-        "batches": engine.order.batches,
-        "steps": engine.total,
-        "parameters": sum(weight.numel() for weight in engine.step.parameters()),
+        "parameters": sum(weight.numel() for weight in model.parameters()),
     }
 
 

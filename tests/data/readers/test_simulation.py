@@ -29,6 +29,7 @@ SEQUENCES = {
         ({"what": "transits", "points": 64}, {"points": 65}),
         ({"what": "signals", "points": 64}, {"snr": (8.0, 8.0)}),
     ],
+    "scenes": [({}, {"things": (2, 3)}), ({"held_out": 1}, {"combinations": "all"})],
 }
 TABLES = {
     "copying_memory": ({"number": 60, "lag": 4}, {"symbols": 3}),
@@ -98,7 +99,7 @@ def test_classes_are_equally_frequent(kind, options, change):
 def test_parts_come_in_pieces(kind, options):
     own = sequence(kind, **options)
     opened = own.open()
-    more = {"agree": [10]} if kind == "cues" else {}
+    more = {part: [10] for part in own.further_parts}
     assert {part: source.sizes for part, source in opened.sources.items()} == {
         "train": [40, 40, 20],
         "valid": [30],
@@ -109,9 +110,7 @@ def test_parts_come_in_pieces(kind, options):
     assert known_column(source, "nothing") is None
     assert known_column(source, "label", lists=True) is None
     assert list(sequence(kind, **options, valid=0, test=0).open().sources) == ["train"]
-    assert section(kind, number=500).counts() == {"train": 500, "valid": 50, "test": 50} | (
-        {"agree": 50} if kind == "cues" else {}
-    )
+    assert section(kind, number=500).counts() == {"train": 500, "valid": 50, "test": 50} | dict.fromkeys(more, 50)
 
 
 @pytest.mark.parametrize(("kind", "options", "change"), EVERY_SEQUENCE)

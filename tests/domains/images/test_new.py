@@ -17,9 +17,7 @@ from tests.recipe.written import TINY, written
 RANDOM = np.random.default_rng(0)
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_a_folder_of_classes_needs_no_more_than_its_name(tmp_path):

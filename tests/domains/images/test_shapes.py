@@ -17,7 +17,6 @@ from sciformer.tokens.base import embedded
 from tests.domains.images.test_tokens import fitted
 from tests.errors import refuses
 
-torch.set_num_threads(1)
 RNG = np.random.default_rng(0)
 
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +17,6 @@ from tests.domains.images.test_shapes import image_of, several
 from tests.domains.images.test_tokens import fitted
 from tests.errors import refuses
 from tests.training.tiny import image_recipe
-
-torch.set_num_threads(1)
 
 
 def windows_of(table, rule="tail", **options):

@@ -42,9 +42,7 @@ FLAGS = {"Hbb": "label_Hbb", "other": "1 - label_Hbb"}
 SMALL_CLASSIFIER = {**SMALL, "model.class_depth": 1}
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,7 @@ from tests.recipe.written import TINY, written
 ROWS = objects(60, least=4)
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,7 @@ TEXTS = [f"the {'good' if i % 2 else 'bad'} film number {i} was {'very ' * (i % 
 SMALL = {"tokens.vocabulary": 100}
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 # Language models

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sciformer.cli.main import main
+from sciformer.data.readers.text_parts import strings
 from sciformer.domains.text.readers.tagged import Columns
 from sciformer.evaluation.predictions import write_predictions
 from sciformer.recipe import Recipe
@@ -165,8 +166,7 @@ def test_tables_without_a_column_of_texts_are_refused(tagger, tmp_path):
         Run(tagger).predict([file])
 
 
-def test_the_option_decides_before_the_rule(tagger, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_the_option_decides_before_the_rule(tagger, tmp_path, here, capsys):
     write(tmp_path / "two.txt", "Ada left\nMax left\n")
     for form, count in (("text", 2), ("columns", 1), ("auto", 2)):
         assert main(["predict", str(tagger), "two.txt", "--data.form", form, "--overwrite"]) == 0
@@ -209,3 +209,23 @@ def test_replaced_bytes_are_counted(classifier, tmp_path, capsys):
     assert main(line) == 2
     assert main([*line, "--data.errors", "replace"]) == 0
     assert "U+FFFD" in capsys.readouterr().err
+
+
+def test_words_of_samples_in_memory_are_tagged_one_by_one(tagger):
+    """Once the text of a Python list, with its brackets and quotes, was tagged."""
+    run = Run(tagger)
+    for words in (
+        [["Ada", "left", "Rome", "."]],
+        [["Ada", "left", "Rome", "."], ["Max", "likes", "New", "York"]],
+        [["Ada", "left", "Rome", "."], ["Max", "likes", "Rome"]],
+        [("Ada", "left", "Rome", "."), []],
+    ):
+        for column in (words, strings(list(map(list, words)))):
+            tags = run.predict({"words": column})["tags"]
+            assert [len(row) for row in tags] == [len(row) for row in words]
+            assert list(tags[0]) == ["B-person", "O", "B-place", "O"]
+    assert list(run.predict({"words": np.array([["Ada", "left", "Rome", "."]])})["tags"][0])[2] == "B-place"
+    assert list(run.predict({"words": np.array([b"Ada left Rome ."])})["tags"][0]) == ["B-person", "O", "B-place", "O"]
+    for column in ([None], [{"Ada": 1}], [["Ada", None]], [["Ada"], "Max"]):
+        with refuses("`words`"):
+            run.predict({"words": strings(column)})

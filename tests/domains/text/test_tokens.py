@@ -64,8 +64,7 @@ def test_who_is_alike(unit):
     assert (one.size, one.specials) == (other.size, other.specials)
 
 
-def test_files_of_tokens_are_located(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_files_of_tokens_are_located(tmp_path, here):
     found = absolute_paths(pair_recipe(tmp_path, {"tokenizer": "t.json"}, {"tokenizer": str(tmp_path / "u.json")}))
     files = [found.tokens[side].tokenizer for side in ("source", "target")]
     assert files == [str(tmp_path.resolve() / name) for name in ("t.json", "u.json")]

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from sciformer.cli.main import main
 from sciformer.data.columns import Lists
@@ -14,7 +13,6 @@ from tests.training.tiny import go
 
 @pytest.fixture(scope="module", params=["plain", "gaussian"])
 def run(request, tmp_path_factory):
-    torch.set_num_threads(1)
     folder, rng = tmp_path_factory.mktemp("recovered"), np.random.default_rng(0)
     lengths = rng.integers(5, 20, 40)
     time = np.concatenate([np.arange(n) for n in lengths]).astype(np.float64)

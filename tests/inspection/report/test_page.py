@@ -164,6 +164,9 @@ def test_tables_align_numbers_and_shorten_floats():
     text = page.html()
     assert [line.count('class="number"') for line in text.splitlines() if line.startswith("<tr>")] == [4, 4]
     assert Reader(text).under("td") == ["0.1235", "2", "3", "0.91 ± 0.02", "nan", "-1e-09", "1000000", "—", "x"]
+    few = Page("title")
+    few.table(["name", "score", "words"], [["a", 0.5, "too"], ["b", "too few", "few"], ["c", "", 1]], "caption")
+    assert few.html().count('<td class="number">') == 3
     page.table(["empty"], [], "no rows")
     assert Reader(page.html()).under("caption") == ["caption", "no rows"]
     with refuses(2, [1]):

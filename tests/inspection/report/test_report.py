@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,7 +76,6 @@ def recipe(folder, **changes):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Runs by their kind, trained when asked for, once."""
-    torch.set_num_threads(1)
     folder, made = tmp_path_factory.mktemp("report"), {}
     write_data(folder)
 
@@ -259,6 +259,28 @@ def test_a_curve_of_one_point_is_a_sentence(tmp_path):
     assert low <= kept["scores"]["accuracy"] <= high
     assert "95 % interval" in text
     assert ".." not in re.sub(r"\.\.\.", "", " ".join(re.findall(r"<p>(.*?)</p>", text)))
+
+
+def test_a_score_of_too_few_samples_is_nowhere_shown_as_a_number(tmp_path, quick):
+    write_data(tmp_path)
+    few = recipe(tmp_path, data={"split": {"by": "chain", "valid": 0.1, "test": 0.1}})
+    run = train(few, tmp_path / "run", show=False)
+    text = run.folder.report.read_text()
+    parts = json.loads((run.path / "scores.json").read_text())["parts"]
+    assert [one["too_few"] for one in parts.values()] == [["auc"]] * 2
+    assert "ROC curve" not in text
+    assert "Confusion matrix" in text
+    assert not re.search(r"auc 0?\.?\d", text)
+    assert '<td class="number">too few</td>' in text
+
+
+def test_samples_are_named_by_their_tags():
+    tags = np.empty(2, object)
+    tags[:] = [np.array(["O", "B-place"]), np.array(["O"] * 200)]
+    batch = SimpleNamespace(samples={"tags": tags, "x": np.array([1 / 3, 2])}, ids=np.arange(2))
+    objective = SimpleNamespace(plot_against="x", label="tags")
+    assert attention.sample_name(batch, 0, objective) == "x 0.3333, tags O B-place"
+    assert len(attention.sample_name(batch, 1, objective)) <= 80
 
 
 def test_samples_are_from_within_sorted_data():

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
-from ...errors import UserError
+from ...errors import UserError, list_names
 from ..source import STANDARD_PARTS
 
 PART_WORDS = {
@@ -83,8 +83,7 @@ def note_test_files(paths: Iterable[Path | str]) -> list[str]:
     odd = [name for name in names if part_of(Path(name).name) in ("valid", "test")]
     if not odd or len(odd) == len(names):
         return []
-    more = f" and {len(odd) - 1:,} more" if len(odd) > 1 else ""
-    return [f"{odd[0]}{more} of the training files is named as test or validation data: it is trained on."]
+    return [f"{list_names(odd, 1)} of the training files is named as test or validation data: it is trained on."]
 
 
 def _levels(names: Sequence[str]) -> list[list[str]]:

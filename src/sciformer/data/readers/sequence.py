@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import UserError, one_of
 from ..columns import Array, Table, concatenate, select
 
-SEQUENCES = ("file", "train", "valid", "test", "agree")  # independent sequences per seed
+SEQUENCES = ("file", "train", "valid", "test")  # independent sequences per seed
 
 
 def sample_sequence(number: int, first: int, size: int, make: Callable[[int], Table]) -> dict[str, Any]:

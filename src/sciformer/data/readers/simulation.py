@@ -136,6 +136,8 @@ class SimulatedSequence(Simulation):
     known_classes: ClassVar[tuple[str, ...]] = ()
     """All classes, from which the key `classes` selects; empty if samples have no class."""
     rows_per_write: ClassVar[int] = 4096
+    further_parts: ClassVar[tuple[str, ...]] = ()
+    """Parts besides train, valid and test, each with its own sequence; `counts` has their sizes."""
     names_samples: ClassVar[bool] = True
     """Whether the samples have a column `id`."""
     recipe_keys: ClassVar[tuple[str, ...]] = ("valid", "test", "chunk_size", "cache")
@@ -214,17 +216,21 @@ class SimulatedSequence(Simulation):
         """
         if count < 1 or first < 0:
             raise UserError(f"`count` must be at least 1 and `first` at least 0, not {count} and {first}")
-        one_of(f"a part of the {self.noun}", part, SEQUENCES)
+        one_of(f"a part of the {self.noun}", part, self.sequences())
         self.check()
         made = sample_sequence(count, first, self.chunk_rows(), lambda index: kept_chunk(self, part, index))
         if not self.names_samples:
             return made
         return {"id": np.array([f"{part}-{self.seed}-{i}" for i in range(first, first + count)]), **made}
 
+    def sequences(self) -> tuple[str, ...]:
+        """Names of the independent sequences of a seed."""
+        return (*SEQUENCES, *self.further_parts)
+
     def draw_chunk(self, part: str, index: int) -> tuple[np.random.Generator, Array]:
         """Random generator of a chunk, and the class numbers of its samples."""
         classes = self.class_numbers()
-        rng = chunk_rng(*self.chunk_key(), self.seed, SEQUENCES.index(part), index, *classes)
+        rng = chunk_rng(*self.chunk_key(), self.seed, self.sequences().index(part), index, *classes)
         return rng, shuffled_rounds(rng, classes, self.chunk_rows()) if classes else np.zeros(0, np.int64)
 
     def draw_labels(self, count: int, first: int = 0, part: str = "file") -> Array:

@@ -10,6 +10,7 @@ FIELD = Field(
         "cues": ".simulate.cues:Cues",
         "galaxies": ".simulate.galaxies:Galaxies",
         "lenses": ".simulate.lenses:Lenses",
+        "scenes": ".simulate.scenes:Scenes",
     },
     new={"images": ".new:IMAGES", "patches": ".new:PATCHES", "arrays": ".new:PATCHES"},
     importers=(".interop.importing:IMPORTER",),

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from ...data.columns import Array
+from ...data.columns import Array, sum_lists
 from ...data.readers.formula import LIST_FUNCTIONS, Formula, function, parsed
 
 FeatureSetName = Literal["kin", "kinpid", "full"]
@@ -162,11 +162,7 @@ def stack_columns(columns: Sequence[Array], count: int | None = None) -> Array:
 
 def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
     """Jet momenta pT, eta, phi, E (B, 4): sums of particles (T, 4); 0 for empty jets."""
-    sums = np.zeros((len(lengths), 4))
-    starts, some = lengths.cumsum() - lengths, lengths > 0
-    if some.any():
-        sums[some] = np.add.reduceat(vector.astype(np.float64), starts[some], axis=0)
-    px, py, pz, energy = sums.T
+    px, py, pz, energy = sum_lists(vector.astype(np.float64), lengths).T
     pt = np.hypot(px, py)
     eta = np.arcsinh(pz / np.maximum(pt, MIN_MOMENTUM))
     return np.stack([pt, eta, np.arctan2(py, px), energy], -1).astype(np.float32)

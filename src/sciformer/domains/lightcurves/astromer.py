@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import UserError
+from ...errors import UserError, list_names
 from ...files.formats.npz import read_arrays
 from ...interop.config import Config
 from ...interop.importing import Imported, Importer, imported_recipe
-from ...interop.weight_map import Suffixes, WeightMap, block_links, from_theirs, join_names, layer
+from ...interop.weight_map import Suffixes, WeightMap, block_links, from_theirs, layer
 from ...recipe import Recipe
 
 ENCODER_PREFIX, HEAD_PREFIX = "layer_with_weights-0", "layer_with_weights-1"
@@ -54,7 +54,7 @@ def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, 
     first = f"{ENCODER_PREFIX}/inp_transform/kernel"
     inner = f"{ENCODER_PREFIX}/enc_layers/0/ffn/layer_with_weights-0/kernel"
     if first not in tensors or inner not in tensors or tensors[inner].dim() != 2:
-        there = join_names(sorted(tensors)) or "no weights"
+        there = list_names(sorted(tensors)) or "no weights"
         raise UserError(f"{where} does not have the weights of ASTROMER 1, such as {first}; it has {there}", file=where)
     if (size := tensors[first].shape[0]) != 1:
         raise UserError(f"`{first}` must have 1 input, the magnitude of a point, but has {size}", file=where)

@@ -15,7 +15,7 @@ from ...data.readers.part_names import name_words, part_of
 from ...data.readers.text_parts import Errors, read_lines, read_text
 from ...data.source import pieces
 from ...errors import UserError
-from ...files.formats.delimited import form_of, is_number
+from ...files.formats.delimited import bare_suffix, form_of, is_number
 from ...inspection.cost import format_large
 from ...metrics.text import marks_entity
 from ...recipe import guess
@@ -91,10 +91,6 @@ def _load(section: Any) -> tuple[dict[str, Any], int, list[str]]:
     opened = section.open()
     source = opened.sources["train"]
     return dict(source.load(0)), guess.check_count(sum(source.sizes), "samples"), opened.notes
-
-
-def _bare_suffix(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
 # Language models
@@ -364,7 +360,7 @@ def _find_question(columns: Mapping[str, Any], count: int, given: Given) -> tupl
 
 def guess_tagger(parts: dict[str, list[str]], paths: list[Path], given: Given) -> Page:
     """Guess a recipe of an encoder for the tags of words."""
-    suffix = _bare_suffix(paths[0])
+    suffix = bare_suffix(paths[0])
     words, tags = TAGGED_FORMATS.get(suffix, (0, None))
     universal = suffix == ".conllu"
     options = {"kind": "conll", "words": words, "tags": tags, "comments": universal}
@@ -533,9 +529,9 @@ def tab_separated_columns(path: Path, errors: Errors = "strict") -> list[str]:
 
 def is_tagged(path: Path, errors: Errors = "strict") -> bool:
     """Whether a file has a word and tag per line, and empty lines between sentences."""
-    if _bare_suffix(path) in TAGGED_FORMATS:
+    if bare_suffix(path) in TAGGED_FORMATS:
         return True
-    if _bare_suffix(path) in (".csv", ".jsonl", ".ndjson", ".json"):
+    if bare_suffix(path) in (".csv", ".jsonl", ".ndjson", ".json"):
         return False
     lines = [line.strip() for line in read_text(path, errors).split("\n", 20_000)[:20_000]]
     rows = [re.split(r"[ \t]+", line) for line in lines if line and not line.startswith("-DOCSTART-")]

@@ -358,7 +358,22 @@ def text_column(table: Table, name: str) -> tuple[list[Any], bool]:
         message = f"the data have no column `{name}`; their columns are {', '.join(table)}"
         raise UserError(message, hint=f"Name a file with `{name}` too.")
     column = table[name]
-    if not isinstance(column, Lists):
-        return [str(text) for text in column], False
-    words, stops = [str(word) for word in column.values], column.lengths.cumsum().tolist()
-    return [words[stop - length : stop] for stop, length in zip(stops, column.lengths.tolist())], True
+    if isinstance(column, Lists):
+        words, stops = [as_text(word, name) for word in column.values], column.lengths.cumsum().tolist()
+        return [words[stop - length : stop] for stop, length in zip(stops, column.lengths.tolist())], True
+    if column.dtype.kind != "U" and any(isinstance(row, (list, tuple, np.ndarray)) for row in column):
+        lists = [row if isinstance(row, (list, tuple, np.ndarray)) else [None] for row in column]
+        return [[as_text(word, name) for word in words] for words in lists], True
+    if column.ndim > 1:
+        return [[as_text(word, name) for word in words] for words in column], True
+    return [as_text(text, name) for text in column], False
+
+
+def as_text(value: Any, column: str) -> str:
+    """Text of a string or a number; anything else in a column of texts is refused."""
+    if isinstance(value, (bytes, str)):
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    if isinstance(value, (bool, int, float, np.generic)):
+        return str(value)
+    message = f"the column `{column}` must hold texts or lists of words, but holds a {type(value).__name__}"
+    raise UserError(message, hint="All samples must have the same form.")

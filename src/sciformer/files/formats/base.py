@@ -45,6 +45,7 @@ class TableWriter:
     Columns are numbers or strings, arrays (n, ...) or `Lists`. A format refuses a column that it cannot hold.
     """
 
+    file: Any
     tabular = True
     """Whether a cell of the format usually holds a single value, not an array."""
 
@@ -56,8 +57,8 @@ class TableWriter:
         raise NotImplementedError
 
     def close(self, about: Mapping[str, Array]) -> None:
-        """Finish the file; `about` has arrays that describe the whole table."""
-        raise NotImplementedError
+        """Finish the file; `about` has arrays that describe the whole table (default: close `file`)."""
+        self.file.close()
 
     def stop(self) -> None:
         """Close the handles of an incomplete file after an error."""
@@ -97,9 +98,6 @@ class LineWriter(TableWriter):
     """Base class of writers of lines without a header; merging concatenates files."""
 
     file: TextIO
-
-    def close(self, about: Mapping[str, Array]) -> None:
-        self.file.close()
 
     @classmethod
     def merge(cls, path: Path, parts: Sequence[TablePart]) -> None:

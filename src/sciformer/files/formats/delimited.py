@@ -8,7 +8,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -55,11 +55,15 @@ class Grid:
         return len(self.rows[0]) if self.rows else 0
 
 
+def bare_suffix(path: Path) -> str:
+    """Suffix of a file name in lower case, without .gz."""
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
+
+
 def form_of(path: Path, text: str) -> str:
     """Format of a text file, from its suffix or its first lines; "" for plain text."""
-    name = path.with_suffix("") if path.suffix == ".gz" else path
-    if name.suffix.lower() in DELIMITED_SUFFIXES:
-        return DELIMITED_SUFFIXES[name.suffix.lower()]
+    if found := DELIMITED_SUFFIXES.get(bare_suffix(path)):
+        return found
     lines = [line for line in text[:65536].split("\n")[:20] if line.strip()]
     if lines and all(line.startswith("{") for line in lines):
         return "jsonl"
@@ -261,9 +265,6 @@ class CSVWriter(TableWriter):
                 )
             )
         )
-
-    def close(self, about: Mapping[str, Array]) -> None:
-        self.file.close()
 
     @classmethod
     def merge(cls, path: Path, parts: Sequence[TablePart]) -> None:

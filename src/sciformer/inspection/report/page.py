@@ -27,6 +27,7 @@ from matplotlib.figure import Figure
 
 from ...errors import UserError
 from ...files.atomic import atomic_write, make_folder, write_text
+from ...metrics.bootstrap import TOO_FEW
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -130,7 +131,7 @@ class Page:
             if len(row) != len(head):
                 raise UserError(f"a row has {len(row)} cells, but the table has {len(head)} columns: {list(row)!r}")
         cells = [[_format_value(cell) for cell in row] for row in rows]
-        right = [bool(cells) and all(NUMBER_PATTERN.fullmatch(row[j]) for row in cells) for j in range(len(head))]
+        right = [bool(cells) and all(map(_is_numeric, column)) for column in zip(*cells)] or [False] * len(head)
         marks = [' class="number"' if number else "" for number in right]
         names = map(_format_value, head)
         top = "".join(f'<th scope="col"{mark}>{_escape_html(name)}</th>' for mark, name in zip(marks, names))
@@ -225,6 +226,11 @@ def _render_png(figure: Figure) -> bytes:
 
 def _escape_html(text: str) -> str:
     return html.escape(UNPRINTABLE_PATTERN.sub("\ufffd", str(text)), quote=True)
+
+
+def _is_numeric(cell: str) -> bool:
+    """Whether a cell is a number, empty, or stands for a number that is not known."""
+    return cell == TOO_FEW or NUMBER_PATTERN.fullmatch(cell) is not None
 
 
 def _format_value(value: object) -> str:

@@ -135,7 +135,9 @@ def _result(found: ReportData, along: AnswersAgainst | None) -> str:
     else:
         held = any(key.startswith("valid_") for record in records for key in record)
         text = f"The best model is from step {found.kept['step']} of {steps}"
+        few = found.numbers.get("parts", {}).get("valid", {}).get("too_few", ())
         order = [name for name in dict.fromkeys([found.run.recipe.train.best, *scores]) if name in scores]
+        order = [name for name in order if name not in few]
         text += ": " + ", ".join(f"{name_in_words(name)} {scores[name]:.4g}" for name in order[:3])
         text += " on the validation part" if held else " on training samples (there is no validation part)"
     if along is None or along.crossing is None:
@@ -183,14 +185,16 @@ def _training(page: Page, found: ReportData) -> None:
     keys = list(dict.fromkeys(key for record in records for key in record))
     single: list[str] = []  # curves of one point
     scores = {key: key.partition("_")[2] for key in keys}  # after the name of the part
+    few = {f"{part}_{name}" for part, one in found.numbers.get("parts", {}).items() for name in one.get("too_few", ())}
 
-    def history(columns: dict[str, str], ylabel: str, caption: str = "") -> None:
-        columns = {key: name for key, name in columns.items() if key in keys}
+    def history(columns: dict[str, str], ylabel: str, caption: str = "", prefix: str = "") -> None:
+        columns = {key: name for key, name in columns.items() if key in keys and key not in few}
         points = {key: [record for record in records if key in record] for key in columns}
         if columns and max(map(len, points.values())) == 1:
-            single.extend(
-                f"{name} {one[key]:.4g} (step {one['step']})" for key, name in columns.items() for one in points[key]
-            )
+            for key, name in columns.items():
+                (one,) = points[key]
+                bound = "≥ " * (scores[key] in one.get("bounds", ()))
+                single.append(f"{prefix}{name} {bound}{one[key]:.4g} (step {one['step']})")
         elif columns:
             words = caption or f"{ylabel.capitalize()} against step."
             figure = curves.draw_history(records, columns, ylabel=ylabel, bounds=scores)
@@ -202,7 +206,7 @@ def _training(page: Page, found: ReportData) -> None:
     history(shares, "score", "Scores against step.")
     for group in found.objective.score_groups(scores.values()):
         lines = {key: group.labels[name] for key, name in scores.items() if name in group.labels}
-        history(lines, group.title, f"{group.plural} against step.")
+        history(lines, group.title, f"{group.plural} against step.", f"{group.title} at ")
     for key, name in measured.items():
         if key not in shares:
             words = name_in_words(name)
@@ -258,7 +262,7 @@ def _scores(page: Page, found: ReportData) -> None:
         pair, classes = (outputs["probabilities"], outputs["label"]), found.objective.classes
         draw["Confusion matrix"] = lambda: curves.draw_confusion(confusion(*pair), classes)
         draw["Reliability diagram"] = lambda: curves.draw_reliability(reliability(*pair))
-        if len(classes) == 2:
+        if len(classes) == 2 and not too_few_samples(outputs, ["auc"]):
             draw["ROC curve"] = lambda: curves.draw_roc(roc(*pair))
     elif "std" in outputs:
         for i, name in enumerate(found.objective.targets[:4]):

@@ -186,6 +186,14 @@ def test_entries_that_are_not_finite_and_samples_without_any(tmp_path):
     assert rows_of(part(kept)) == 35
     assert sum(data.aligned(paths).sizes) == 35
     assert sum(data.read(paths).sizes) == 35 - empty
+    every = data.with_empty(paths)
+    assert sum(every.sizes) == 35
+    assert data.empty_rows(whole(every)).sum() == empty
+    assert any(note.startswith(f"{empty} of 35 samples") and "NaN" in note for note in every.notes)
+    keeping = section(*paths, split=ALL, empty="keep").want(["part_px", "jet_pt"])
+    assert keeping.empty_rows(whole(keeping.with_empty(paths))) is None
+    chosen = section(*paths, split=ALL, select="jet_pt > 50").want(["part_px", "part_py", "jet_pt"])
+    assert sum(chosen.with_empty(paths).sizes) == np.sum(np.concatenate([columns["jet_pt"], bare["jet_pt"]]) > 50)
     np.testing.assert_array_equal(
         whole(data.aligned(paths))["jet_pt"], np.concatenate([columns["jet_pt"], bare["jet_pt"]])
     )

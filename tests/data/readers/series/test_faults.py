@@ -57,6 +57,10 @@ def test_all_that_may_be_wrong_with_points(tmp_path):
     assert table["id"].tolist() == ["a"]
     assert "3 of 4 objects have fewer than 2 points: left out." in notes
     assert rows_of(whole(section().aligned([path]))) == 4
+    data = section(min_points=2)
+    found = data.with_empty([path])
+    assert data.empty_rows(whole(found)).tolist() == [False, True, True, True]
+    assert "3 of 4 objects have fewer than 2 points: their predictions are NaN." in found.notes
     assert section().read([path]).notes == read(path)[1]
 
 

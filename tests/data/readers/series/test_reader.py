@@ -179,8 +179,7 @@ def test_the_index_of_a_frame_names_objects(tmp_path):
     assert set(found) == {"time", "value", "id"}
 
 
-def test_names_are_located(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_names_are_located(tmp_path, here):
     examples.write_lists(tmp_path / "a.parquet", ROWS)
     data = section("A:a.parquet", objects="meta.csv").absolute_paths()
     assert data.files == [f"A:{tmp_path.resolve()}/a.parquet"]

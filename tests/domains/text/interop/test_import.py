@@ -7,6 +7,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from sciformer.errors import UserError
 from sciformer.interop import import_model
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
@@ -123,6 +124,9 @@ def test_files_of_pytorch_give_weights_or_nothing(tmp_path):
     assert difference(import_model(path, tmp_path / "run"), model) < 1e-5
     torch.save({"wte": Trap()}, path / "pytorch_model.bin")
     refused(path, file=path / "pytorch_model.bin", hint="safetensors")
+    with pytest.raises(UserError) as refusal:
+        import_model(path, tmp_path / "other")
+    assert "weights_only" not in str(refusal.value)  # no advice to open the file without protection
     (path / "pytorch_model.bin").write_bytes(pickle.dumps(Trap(), 2))
     refused(path, file=path / "pytorch_model.bin", hint="safetensors")
 

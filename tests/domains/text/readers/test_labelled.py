@@ -140,8 +140,7 @@ def test_broken_files_name_the_line(tmp_path, name, text, expected):
     refused((mentions, fields if "key" in fields else {**fields, "file": path}), path)
 
 
-def test_a_file_for_each_class(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_file_for_each_class(tmp_path, here, monkeypatch):
     for part, count in {"train": 30, "test": 4}.items():
         for label in ("neg", "pos"):
             write(tmp_path / f"{part}.{label}.gz", "".join(f"a {label} text of {part} {i} \n\n" for i in range(count)))

@@ -154,8 +154,7 @@ def test_files_that_are_not_there(tmp_path, monkeypatch):
             opened(["shakespeare.txt"], split=Split(by="author"), documents=documents)
 
 
-def test_names_with_marks_and_files_meant_twice(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_names_with_marks_and_files_meant_twice(tmp_path, here, monkeypatch):
     for name in ("a[1].txt", "b.txt", "c.txt"):
         write(tmp_path / name, name * 9)
     assert [path.name for path in find_files(["a[1].txt"])] == ["a[1].txt"]
@@ -173,8 +172,7 @@ def test_a_part_without_a_character_is_no_part(tmp_path):
 
 
 @pytest.mark.parametrize("documents", ["file", "line", "paragraph"])
-def test_parts_in_files_of_their_own(tmp_path, monkeypatch, documents):
-    monkeypatch.chdir(tmp_path)
+def test_parts_in_files_of_their_own(tmp_path, here, monkeypatch, documents):
     for name in ("train", "valid", "test", "odd"):
         write(tmp_path / f"{name}.txt", "".join(f"{name} {i}\n\n" for i in range(10)))
     given = {"valid": ["valid.txt"], "test": ["test.txt"], "extra_parts": {"odd": ["odd.txt"]}}

@@ -105,8 +105,7 @@ def test_parts_are_drawn_by_sentence(tmp_path):
     assert len(set.union(*kept.values())) == 20
 
 
-def test_files_of_their_own_and_files_without_tags(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_files_of_their_own_and_files_without_tags(tmp_path, here):
     write(tmp_path / "a.conll", "a O\n\nb O\n")
     write(tmp_path / "b.conll", "b O\n\nc O\n")
     given = ("valid", "later")

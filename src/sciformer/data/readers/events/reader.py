@@ -90,7 +90,8 @@ class EventFiles(FileSet):
     reweight: Reweight | None = None
     """Reweighting of all classes to a common spectrum in two columns; multiplies `weight` (default: none)."""
     empty: Literal["drop", "keep"] = "drop"
-    """Treatment of samples whose lists are all empty: drop or keep (default: drop)."""
+    """Treatment of samples whose lists are all empty: drop or keep. With drop, their predictions are NaN
+    (default: drop)."""
     most: int | None = Field(default=None, ge=1)
     """Maximum number of list entries per sample, in file order (default: all)."""
     chunk_size: int = Field(default=16384, ge=16)
@@ -149,7 +150,7 @@ class EventFiles(FileSet):
             bool(self.weight or self.reweight),
             extra,
             self.most,
-            self.empty == "keep",
+            self.empty,
             training,
             positive=tuple(self.state.get("positive", ())),
         )
@@ -162,9 +163,14 @@ class EventFiles(FileSet):
         for key, what in (("dropped", "not finite"), ("negative", below)):
             if found := counts[key]:
                 notes.append(f"{found:,} of {found + entries:,} entries of lists{whose} are {what}: left out.")
-        if counts["empty"]:
-            notes.append(f"{counts['empty']:,} of {total:,} samples{whose} have no entries: left out.")
+        for key, what in (("empty", "left out"), ("marked", "their predictions are NaN")):
+            if found := counts[key]:
+                notes.append(f"{found:,} of {total:,} samples{whose} have no entries: {what}.")
         return notes
+
+    def empty_rows(self, table: Table) -> Array | None:
+        lists = [column.lengths for column in table.values() if isinstance(column, Lists)]
+        return np.max(lists, 0) == 0 if lists and self.empty == "drop" else None
 
     def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
         """Refuse a part if all files or all samples of a class are left out."""
@@ -224,7 +230,7 @@ class Plan(FilePlan):
     weighs     whether there is a column `weight`
     extra      formulas for the split and the reweighting, by the name of the result
     most       maximum number of list entries
-    empty      whether samples without entries are kept
+    empty      samples without entries: drop, keep, or mark (keep and count)
     strict     whether every sample must have a class
     learned    fitted reweighting
     positive   columns of lists whose negative entries are left out
@@ -241,7 +247,7 @@ class Plan(FilePlan):
     weighs: bool = False
     extra: dict[str, Formula] = field(default_factory=dict)
     most: int | None = None
-    empty: bool = False
+    empty: Literal["drop", "keep", "mark"] = "drop"
     strict: bool = True
     learned: Weights | None = None
     positive: tuple[str, ...] = ()
@@ -271,12 +277,13 @@ class Plan(FilePlan):
         counts["entries"] += int(max((lengths.sum() for lengths in lists), default=0))
         counts["dropped"] += dropped
         counts["negative"] += negative
-        if lists and not self.empty:
+        if lists and self.empty != "keep":
             hollow = kept & (np.max(lists, 0) == 0)
-            counts["empty"] += int(hollow.sum())
-            kept &= ~hollow
-            if LABEL in own and LABEL in table:
-                counts.update(("emptied", str(name)) for name in np.unique(np.asarray(table[LABEL])[hollow]))
+            counts["empty" if self.empty == "drop" else "marked"] += int(hollow.sum())
+            if self.empty == "drop":
+                kept &= ~hollow
+                if LABEL in own and LABEL in table:
+                    counts.update(("emptied", str(name)) for name in np.unique(np.asarray(table[LABEL])[hollow]))
         rows = np.flatnonzero(kept)
         if TRUE_CLASSES in table and self.strict:
             self._one_class(table, rows, start, path)
@@ -289,7 +296,10 @@ class Plan(FilePlan):
         return Seen(rows, found, lengths_of(made, rows), set(table))
 
     def aligned(self) -> Plan:
-        return replace(self, chosen=None, empty=True)
+        return replace(self, chosen=None, empty="keep")
+
+    def with_empty(self) -> Plan:
+        return replace(self, empty="keep" if self.empty == "keep" else "mark")
 
     def without(self, names: Collection[str]) -> Plan:
         kept = super().without(names)

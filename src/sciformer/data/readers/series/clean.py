@@ -199,9 +199,11 @@ def describe_cleaning(found: Counts, objects: int, kept: int, rules: Rules, whos
     without = {key[1]: count for key, count in found.items() if isinstance(key, tuple) and key[0] == "without"}
     share = f"of {objects:,} objects{whose} have"
     notes += [f"{number:,} {share} no `{name}`: left out." for name, number in without.items() if number]
+    what = "no points" if rules.min_points == 1 else f"fewer than {rules.min_points:,} points"
     if short := objects - kept - sum(without.values()):
-        what = "no points" if rules.min_points == 1 else f"fewer than {rules.min_points:,} points"
         notes.append(f"{short:,} {share} {what}: left out.")
+    if found["short"]:
+        notes.append(f"{found['short']:,} {share} {what}: their predictions are NaN.")
     known = sorted(key[1] for key in found if isinstance(key, tuple) and key[0] == "band" and found[key])
     there = f"the bands are {', '.join(known) or 'none'}"
     lost = [band for band in rules.bands if band not in known]

@@ -11,6 +11,7 @@ import numpy as np
 
 from ....errors import UserError
 from ....files.formats.base import Format, Kind, Layout, TableFile, all_formats, open_file, opened, recognise
+from ....files.formats.delimited import bare_suffix
 from ....files.formats.memory import MemoryTable, words
 from ...columns import Array, Lists
 from .clean import Column
@@ -38,9 +39,8 @@ def form_of(path: Path) -> Format:
     if b"\0" in begin or begin.lstrip().startswith(MARKUP):
         raise UserError(f"{path} is not {FORMS}: it begins with {begin[:12]!r}", file=path)
     known = {one.name: one for one in all_formats()}
-    ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     for name in FORMATS:
-        if ending in known[name].suffixes:
+        if bare_suffix(path) in known[name].suffixes:
             hint = "Check that the file is complete and its suffix correct."
             raise UserError(f"{path} is not a {name} file: it begins with {begin[:12]!r}", hint=hint, file=path)
     return known["CSV"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ....errors import UserError, nearest
+from ....errors import UserError, list_names, nearest
 from ....files.formats.base import Kind
 
 NONE = "none"  # value of a key that disables a column
@@ -183,9 +183,8 @@ def _text_column_error(name: str, role: str, path: Path | str) -> UserError:
 
 def _unclear_role_error(role: str, found: Sequence[str], names: Iterable[str], path: Path | str) -> UserError:
     """Error for several columns, or no column, with a common name of a role."""
-    known = list(names)
-    shown = ", ".join(known[:12]) + (f" and {len(known) - 12:,} more" if len(known) > 12 else "")
-    message = f"{path} has no column with a common name for {WORDS[role]}: its columns are {shown or 'none'}"
+    shown = list_names(names) or "none"
+    message = f"{path} has no column with a common name for {WORDS[role]}: its columns are {shown}"
     if found:
         message = f"{path} has several columns of {WORDS[role]}: {', '.join(found)}"
     return column_error(path, message, f"Choose one: --data.{role} NAME", f"data.{role}")

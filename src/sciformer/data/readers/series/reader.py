@@ -176,6 +176,10 @@ class SeriesFiles(FileSet):
         plan = plan.without(note_missing_columns(scans, self.meta, notes, but="limit"))
         return replace(plan, limits=any("limit" in scan.has for scan in scans))
 
+    def empty_rows(self, table: Table) -> Array | None:
+        time = table.get("time")
+        return time.lengths < self.min_points if isinstance(time, Lists) else None
+
     def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
         groups = known_columns(scans, split.by or "id", "objects")
         if not split.by and (again := len(groups) - len(np.unique(groups))):
@@ -199,6 +203,7 @@ class Plan(FilePlan):
     objects  separate table of objects
     truth    columns that every object must have; objects without them are left out
     limits   whether to return the column `limit`, also for files without it
+    marks    whether curves with too few points are kept and counted
     """
 
     given: Names
@@ -210,6 +215,7 @@ class Plan(FilePlan):
     layout: Layout = LAYOUT
     truth: tuple[str, ...] = ()
     limits: bool = False
+    marks: bool = False
     keeps_files: ClassVar[bool] = True
 
     def load(self, scan: Scan, rows: Rows) -> Table:
@@ -228,6 +234,9 @@ class Plan(FilePlan):
         time = table["time"]
         assert isinstance(time, Lists)
         keep = time.lengths >= self.rules.min_points
+        if self.marks:
+            counts["short"] += int((~keep).sum())
+            keep[:] = True
         for name in self.truth:
             without = keep & _is_missing(table[name])
             counts["without", name] += int(without.sum())
@@ -242,6 +251,9 @@ class Plan(FilePlan):
 
     def aligned(self) -> Plan:
         return replace(self, rules=replace(self.rules, min_points=0))
+
+    def with_empty(self) -> Plan:
+        return replace(self, marks=True)
 
     def _table(self, file: CurveFile, tag: str, start: int, stop: int, counts: Counts) -> dict[str, Column]:
         more = self._further_columns(file, tag)

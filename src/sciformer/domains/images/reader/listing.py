@@ -13,10 +13,10 @@ import numpy as np
 from ....data.columns import Array
 from ....data.fileset import split_tag
 from ....data.readers.part_names import group_by_part, name_words, part_of
-from ....data.source import find_files
+from ....data.source import expand_glob, find_files
 from ....errors import UserError, one_of
 from ....files.formats.base import Layout, open_file
-from ....files.formats.delimited import DELIMITED_SUFFIXES, measured, read_rows
+from ....files.formats.delimited import DELIMITED_SUFFIXES, bare_suffix, measured, read_rows
 from ....files.formats.parquet import PARQUET
 from .arrays import ARRAY_SUFFIXES
 from .decode import PICTURE_SUFFIXES
@@ -56,9 +56,7 @@ def list_image_files(names: Sequence[str | Path], notes: list[str]) -> list[Imag
 
 def _match_files(name: str, notes: list[str]) -> list[ImageFile]:
     """List the files of a path or glob; matched folders are parts or classes."""
-    path = Path(name).expanduser()
-    glob = str(path.relative_to(path.anchor) if path.anchor else path)
-    paths = [path] if path.exists() else sorted(Path(path.anchor or ".").glob(glob))
+    paths = expand_glob(Path(name).expanduser())
     if paths and all(path.is_dir() for path in paths):
         if parts := _folders_of_parts(paths):
             return [e._replace(part=parts[path]) for path in parts for e in _list_folder(path, notes)]
@@ -89,7 +87,7 @@ def _list_folder(folder: Path, notes: list[str]) -> list[ImageFile]:
     if files:
         return [ImageFile(path, _part_of_idx_file(path)) for path in files]
     if not below:
-        counts = Counter(_bare_suffix(path) or "none" for path in inside if path.is_file())
+        counts = Counter(bare_suffix(path) or "none" for path in inside if path.is_file())
         there = ", ".join(f"{count:,} files {end}" for end, count in counts.most_common(4)) or "no files"
         kinds = ", ".join((*PICTURE_SUFFIXES, *ARRAY_SUFFIXES))
         raise UserError(f"folder {folder} has no images ({kinds}): it has {there}", file=folder)
@@ -121,13 +119,9 @@ def _images_below(folder: Path) -> list[Path]:
 # File types by name
 
 
-def _bare_suffix(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
-
-
 def is_table(path: Path) -> bool:
     """Whether the file name has the suffix of a table."""
-    return _bare_suffix(path) in TABLE_SUFFIXES
+    return bare_suffix(path) in TABLE_SUFFIXES
 
 
 def is_picture(path: Path) -> bool:
@@ -137,7 +131,7 @@ def is_picture(path: Path) -> bool:
 
 def is_image(path: Path) -> bool:
     """Whether the file name has the suffix of a picture or array format."""
-    return _bare_suffix(path) in (*PICTURE_SUFFIXES, *ARRAY_SUFFIXES) or "-ubyte" in path.name
+    return bare_suffix(path) in (*PICTURE_SUFFIXES, *ARRAY_SUFFIXES) or "-ubyte" in path.name
 
 
 # Tables of image files: CSV, TSV, JSON lines, Parquet
@@ -194,7 +188,7 @@ def _path_column(columns: Mapping[str, Array]) -> str:
 
 
 def _table_columns(path: Path) -> dict[str, Array]:
-    if _bare_suffix(path) in (".parquet", ".pq"):
+    if bare_suffix(path) in (".parquet", ".pq"):
         file = open_file(path, Layout(), PARQUET)
         flat = [name for name, kind in file.kinds.items() if not kind.listed]
         columns = file.read(flat, 0, file.rows)

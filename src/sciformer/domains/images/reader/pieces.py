@@ -8,7 +8,7 @@ import numpy as np
 
 from ....data.columns import Array, Lists, Table
 from ....data.random import key, mix
-from ....errors import UserError
+from ....errors import UserError, list_names
 from .decode import Resizer
 from .sets import BadFiles, ImageSet, common_dtype
 
@@ -130,10 +130,9 @@ class ImageChunks:
             flat[odd] = self.form.blank
             return
         rows = np.unique(np.searchsorted(lengths.cumsum(), np.flatnonzero(odd.any(1)), side="right"))
-        first = str(self._column("file", some)[rows[0]])
-        more = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
-        message = f"{int(odd.sum()):,} of {odd.size:,} pixels are not finite, in {first}{more}"
-        raise UserError(message, hint="Set a value for them: --data.blank 0", key="data.blank", file=first)
+        files = self._column("file", some)[rows]
+        message = f"{int(odd.sum()):,} of {odd.size:,} pixels are not finite, in {list_names(files, 1)}"
+        raise UserError(message, hint="Set a value for them: --data.blank 0", key="data.blank", file=str(files[0]))
 
 
 def _ordered_pieces(rows: Sequence[Array], piece: int) -> list[Piece]:

@@ -96,6 +96,9 @@ class ImageFiles(FileSet):
     def aligned(self, files: Sequence[str | Path]) -> Source:
         return self.read(files)
 
+    def with_empty(self, files: Sequence[str | Path]) -> Source:
+        return self.read(files)
+
     def plan(self, training: bool) -> ReadOptions:
         wanted = (*self.state.get("truth", ()), *self.meta, self.split.by, self.split.stratify)
         words, deep = tuple(filter(None, wanted)), self.bad_files == "skip"

@@ -1,1 +1,1 @@
-"""Simulated images: galaxies, gravitational lenses, shapes with textures."""
+"""Simulated images: galaxies, lenses, shapes with textures, scenes with captions."""

@@ -40,6 +40,7 @@ class Cues(SimulatedImages):
 
     rows_per_chunk: ClassVar[int] = 256
     known_classes: ClassVar[tuple[str, ...]] = CLASSES
+    further_parts: ClassVar[tuple[str, ...]] = ("agree",)
 
     size: int = Field(default=64, ge=24, le=512)
     """Image size in pixels; at least 24 to resolve the textures (default: 64)."""

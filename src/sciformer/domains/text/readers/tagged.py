@@ -20,7 +20,7 @@ from ....data.readers.text_parts import Parts, read_lines, strings
 from ....data.source import Memory, Source, Splits, find_files
 from ....data.token_labels import END, LINE, START
 from ....errors import UserError
-from ....files.formats.delimited import DELIMITED_SUFFIXES
+from ....files.formats.delimited import DELIMITED_SUFFIXES, bare_suffix
 from .labelled import Lines
 from .roles import NAMES
 from .words import Range, WordRule
@@ -28,10 +28,6 @@ from .words import Range, WordRule
 DOCUMENT_MARK = "-DOCSTART-"
 BLANKS = " \t\u3000"
 TAGGED_SUFFIXES = (".conll", ".conllu", ".iob", ".iob2", ".bio")
-
-
-def _bare_suffix(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
 class Sentence(NamedTuple):
@@ -149,7 +145,7 @@ class Columns(Parts):
             )
             raise UserError(message, hint=hint, key="data.kind", file=path)
         tagged, found, start = tags < width and tags != place, list[Sentence](), 0
-        if tagged and not training and self.form == "auto" and _bare_suffix(path) not in TAGGED_SUFFIXES:
+        if tagged and not training and self.form == "auto" and bare_suffix(path) not in TAGGED_SUFFIXES:
             tagged = not self._known_tags or self._are_tags(row[tags] for row in rows)
         for size in sizes:
             some = rows[start : start + size]
@@ -168,7 +164,7 @@ class Columns(Parts):
         learned = self.state.get("learned", {}).get("words")
         rule = WordRule.from_json(learned) if learned else WordRule()
         texts: Iterable[tuple[int, str]] = enumerate(read_lines(path, self.errors), 1)
-        if _bare_suffix(path) in DELIMITED_SUFFIXES:
+        if bare_suffix(path) in DELIMITED_SUFFIXES:
             table = self._texts(path)
             texts = zip(table["line"].tolist(), table["text"].tolist())
         split = [(number, text, rule.split(text)) for number, text in texts]
@@ -190,9 +186,9 @@ class Columns(Parts):
         """Whether a file for prediction has a word per line, by the rule of `form`."""
         if self.form != "auto":
             return self.form == "columns"
-        if _bare_suffix(path) in TAGGED_SUFFIXES:
+        if bare_suffix(path) in TAGGED_SUFFIXES:
             return True
-        if DELIMITED_SUFFIXES.get(_bare_suffix(path), "tsv") != "tsv":
+        if DELIMITED_SUFFIXES.get(bare_suffix(path), "tsv") != "tsv":
             return False
         lines, tabbed = self._cells(path)
         rows = [cells for _, cells in lines if cells]
