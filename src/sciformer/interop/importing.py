@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..assembly import Assembly
-from ..errors import UserError
+from ..errors import UserError, list_names
 from ..files.packages import reading
 from ..recipe import Recipe
 from ..recipe.field import extensions
@@ -27,7 +27,7 @@ from ..training.resume import absolute_paths
 from ..training.weights import load_into, save_weights
 from .config import Config
 from .reading import is_weights_file, read_config, read_weights
-from .weight_map import MAX_LISTED_NAMES, sort_classes
+from .weight_map import sort_classes
 
 Changes = Mapping[str, Any] | None
 FOLDER_HINT = "Name the folder of a Hugging Face model."
@@ -139,7 +139,7 @@ def name_classes(made: Imported, classes: Sequence[str]) -> None:
 
 def _unknown_weights(source: Path) -> UserError:
     """Error for a file of weights that no importer recognises."""
-    names = ", ".join(sorted(read_weights(source))[:MAX_LISTED_NAMES]) or "none"
+    names = list_names(sorted(read_weights(source))) or "none"
     hint = "`sciformer import --help` lists the supported models."
     message = f"the weights of {source} are of no supported model; their names are {names}"
     return UserError(message, hint=hint, file=source)
