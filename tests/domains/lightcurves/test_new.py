@@ -100,6 +100,20 @@ def test_a_table_of_objects_beside_the_curves(tmp_path, names):
         new("lightcurves", ["labels.csv"])
 
 
+def test_a_folder_for_each_class(tmp_path):
+    """Files of two classes may have the same name: they are different objects."""
+    for name in ("EC", "RRAB"):
+        (tmp_path / "all" / name).mkdir(parents=True)
+        for number in range(12):
+            lines = [f"{time},{15 + number},0.02" for time in range(12)]
+            (tmp_path / "all" / name / f"{number}.csv").write_text("\n".join(["MJD,mag,mag_err", *lines]))
+    recipe, page = written("lightcurves", ["all"])
+    assert recipe.data.files == ["EC:all/EC/*.csv", "RRAB:all/RRAB/*.csv"]
+    assert recipe.objective.kind == "classify"
+    assert "EC (12), RRAB (12)" in page
+    assert "another curve" not in page
+
+
 def test_bad_files_are_left_out_and_named(tmp_path):
     write_stars(tmp_path / "stars", 24)
     (tmp_path / "stars" / "star99.csv").write_text("MJD,mag,mag_err\n")

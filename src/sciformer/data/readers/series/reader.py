@@ -181,14 +181,14 @@ class SeriesFiles(FileSet):
         return time.lengths < self.min_points if isinstance(time, Lists) else None
 
     def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
-        groups = known_columns(scans, split.by or "id", "objects")
+        groups = known_columns(scans, split.by, "objects") if split.by else _object_ids(scans)
         if not split.by and (again := len(groups) - len(np.unique(groups))):
             share = f"{again:,} of {len(groups):,} curves"
             notes.append(f"{share} are of objects with another curve: they stay in one part.")
         return groups, known_columns(scans, split.stratify, "objects") if split.stratify else None
 
     def overlaps(self, scans: Mapping[str, Sequence[Scan]]) -> list[str]:
-        return note_overlaps({part: known_columns(some, "id") for part, some in scans.items()}, "objects")
+        return note_overlaps({part: _object_ids(some) for part, some in scans.items()}, "objects")
 
 
 @dataclass(frozen=True)
@@ -309,6 +309,13 @@ class Plan(FilePlan):
             hint += "; or give the class with the files, CLASS:FILE, or in a table of objects, --data.objects"
         message = f"{file.path} has no column with {WORDS[name]} for {why}: it has {', '.join(known[:16])}"
         return file.error(message, hint, f"data.{name}")
+
+
+def _object_ids(scans: Sequence[Scan]) -> Array:
+    """Ids of all objects; for a file per object with its class, so that RRAB/1.csv and EC/1.csv differ."""
+    ids = known_columns(scans, "id", "objects")
+    tags = np.repeat([scan.tag if scan.file.single else "" for scan in scans], [len(scan.kept) for scan in scans])
+    return np.char.add(np.char.add(tags, "/"), ids) if (tags != "").any() else ids
 
 
 def _key(why: str) -> str | None:
