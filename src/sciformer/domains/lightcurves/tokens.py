@@ -136,6 +136,11 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return {"time": "shift", **own, **unread}
 
     @property
+    def can_hide(self) -> bool:
+        """Whether no feature comes from all values of the series."""
+        return not (self.periods or self.summary)
+
+    @property
     def grid_shape(self) -> None:
         return None
 

@@ -102,6 +102,9 @@ class SeriesFiles(FileSet):
     bad_errors: BadErrors = "drop"
     """Treatment of points whose error is missing, not finite or not positive. drop: leave them out; keep: keep them
     with the error NaN. Upper limits are always kept (default: drop)."""
+    missing_values: list[float] = Field(default_factory=list)
+    """Numbers that mean a missing measurement, [-99, 99.999]: points with such a value are left out, and such an error
+    counts as missing (default: none)."""
     labels_per_class: int | None = Field(default=None, ge=1)
     """Number of training objects of each class, drawn with split.seed. A larger number includes the objects of a
     smaller number (default: all objects)."""
@@ -125,12 +128,13 @@ class SeriesFiles(FileSet):
             same_time=self.same_time,
             bad_errors=self.bad_errors,
             bands=self.bands,
+            missing_values=self.missing_values,
         )
 
     @property
     def rules(self) -> Rules:
         """Rules for cleaning observations."""
-        return Rules(self.min_points, self.same_time, self.bad_errors, tuple(self.bands))
+        return Rules(self.min_points, self.same_time, self.bad_errors, tuple(self.bands), tuple(self.missing_values))
 
     def plan(self, training: bool) -> Plan:
         names, wishes = wanted_columns(self.state, self.meta, "data.meta", training)
