@@ -214,7 +214,8 @@ class Written(Classes):
         return FOLDS
 
     def groups(self, options: argparse.Namespace) -> list[Group]:
-        return [("20", "new", way) for way in ("before", "now")]
+        both = ("before", "now")
+        return [("20", "new", way) for way in both if way in options.ways or not {*both} & {*options.ways}]
 
     def prefix(self, group: Group) -> str:
         return f"asas_new.{group[0]}.{group[2]}"
