@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from lightcurves_data import FOLDS, confusion, judged, keep, prepare
 from lightcurves_tasks import TINY, Group, Part, Scores, calibrated, classes, files, settings, values
@@ -36,12 +37,11 @@ BEFORE = {  # keys of the recipe of `sciformer new` in version 0.1.0, where it d
     "model.dropout": 0.1,
     "model.mlp_ratio": 4,
     "model.position": "auto",
-    "model.periods": None,
     "model.pool": "auto",
-    "train.steps": 880,
+    "train.steps": 800,
     "train.batch": 8,
-    "train.warmup": 88,
-    "train.evaluate_every": 44,
+    "train.warmup": 80,
+    "train.evaluate_every": 40,
     "train.min_lr_ratio": 0.1,
     "train.betas": [0.9, 0.95],
     "train.weight_decay": 0.1,
@@ -227,7 +227,11 @@ class Written(Classes):
         new("lightcurves", told["data.files"], path, changes={"data.test": told["data.test"]}, overwrite=True)
         changes = {"train.seed": task["seed"], "train.learning_rate": task["rate"], "train.workers": task["workers"]}
         changes |= ({"train.device": task["device"]} if task["device"] else {}) | (TINY if task["tiny"] else {})
-        return Recipe.load(str(path), (BEFORE if way == "before" else {}) | changes)
+        values = yaml.safe_load(path.read_text("utf-8"))
+        if way == "before":
+            del values["model"]["periods"]
+            changes = BEFORE | changes
+        return Recipe.from_dict(values, changes)
 
 
 class StripeEightyTwo(Part):
