@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...data.columns import Array, Lists, Table
+from ...data.fileset import find_tagged_files
 from ...data.readers.series.curves import CurveFile, Objects, open_curves
-from ...data.readers.series.names import LABEL, QUALITY, Names, hits, plain
+from ...data.readers.series.names import LABEL, NONE, QUALITY, Names, hits, plain
 from ...data.readers.series.reader import SeriesFiles
 from ...data.source import Splits
 from ...errors import UserError
@@ -23,7 +24,8 @@ from .periods import PeriodSearch, find_periods
 from .roles import MAX_CLASSES, describe_possible_classes, guess_label, guess_objects, missing_values_of, read_headers
 
 SIZES: guess.Sizes = {0: (32, 2, 4), 500: (64, 3, 4), 20_000: (128, 4, 8)}
-EPOCHS, BATCHES = 40, {0: 8, 320: 32, 20_000: 128}
+BATCHES = {0: 8, 320: 32, 20_000: 128}
+EPOCHS, DROPOUT, WEIGHT_DECAY = {0: 15, 1000: 40}, {0: 0.3, 1000: 0.1}, {0: 0.3, 1000: 0.05}
 TARGET_NAMES = (
     *("redshift", "z", "hostgalz", "zspec", "period", "logg", "numax", "teff", "metallicity", "feh", "target", "y"),
 )
@@ -45,11 +47,6 @@ SCALES = {
     True: ("learned", "the same for all curves: keeps amplitudes"),
     False: ("deviation", "deviation of each window: fluxes vary widely"),
 }
-TRAINING = (
-    Found("train.min_lr_ratio", 0.01, "final learning rate over the highest"),
-    Found("train.betas", [0.9, 0.99], "of Adam"),
-    Found("train.weight_decay", 0.05),
-)
 CLASS_HINT = "Name one with --data.label, or a table of objects with --data.objects, or tag the files: RRAB:rr/*.fits"
 COLUMN_REASONS = {
     "id": "column with the name of the object",
@@ -125,11 +122,15 @@ def guess_lightcurves(names: list[str], paths: list[Path], given: Given) -> Page
         *periodic.found,
         Found("tokens.extra", [], f"columns added as tokens{_other_columns(seen, ask)}"),
         Found("model.kind", "encoder"),
-        *guess.model(seen.samples, "objects", SIZES),
+        *guess.model(seen.samples, "objects", SIZES, guess.at_count(DROPOUT, seen.samples)),
         *_position_keys(seen),
         *ask.found,
-        *guess.training(seen.samples, EPOCHS, BATCHES, "macro_f1" if label else "loss", parts),
-        *TRAINING,
+        *guess.training(
+            seen.samples, guess.at_count(EPOCHS, seen.samples), BATCHES, "macro_f1" if label else "loss", parts
+        ),
+        Found("train.min_lr_ratio", 0.01, "final learning rate over the highest"),
+        Found("train.betas", [0.9, 0.99], "of Adam"),
+        Found("train.weight_decay", guess.at_count(WEIGHT_DECAY, seen.samples), "larger for few objects"),
         Found("train.packed", True, "curves are concatenated: no padding"),
     ]
     title, amount = f"{QUESTION_WORDS[ask.kind]} of light curves", f"{seen.samples:,} objects"
@@ -173,20 +174,17 @@ def inspect_files(names: Sequence[str], given: Given, objects: str = "") -> Foun
     some = [names[place] for place in places]
     fixed = {"files": some, "objects": objects, "split": guess.NO_SPLIT, "labels_per_class": None}
     section = given.section(SeriesFiles, {"kind": "series"}, **fixed, valid=[], test=[], extra_parts={})
+    guessed = list[str]()
+    if "data.id" not in given and (name := _objects_column(section)):
+        section = section.model_copy(update={"id": name})
+        guessed.append(f"`{name}` tells objects apart, by its contents. If it does not: --data.id none.")
     opened, skips = guess.open_readable(section)
     file, files = _first_file(opened), [scan.file for scan in _source(opened).scans.values()]
-    added, guessed, headers = dict[str, Any](), list[str](), dict[str, Array]()
-    if file.single and "data.id" not in given and (name := guess_objects(file)):
-        added["id"] = name
-        guessed.append(f"`{name}` tells objects apart, by its contents. If it does not: --data.id none.")
-    elif file.single:
-        headers = read_headers(files)
-        tagged = any(scan.tag for scan in _source(opened).scans.values())
-        if not (tagged or objects or file.names.label or "data.label" in given) and (name := guess_label(headers)):
-            added["label"] = name
-            guessed.append(f"`{name}` of the file headers has the classes.")
-    if added:
-        section = section.model_copy(update=added)
+    headers = read_headers(files) if file.single else {}
+    tagged = any(scan.tag for scan in _source(opened).scans.values())
+    if not (tagged or objects or file.names.label or "data.label" in given) and (name := guess_label(headers)):
+        section = section.model_copy(update={"label": name})
+        guessed.append(f"`{name}` of the file headers has the classes.")
         opened, skips = guess.open_readable(section)
     table = _source(opened).load(0)
     if "data.missing_values" not in given and (codes := _missing_values(table, file)):
@@ -201,6 +199,15 @@ def inspect_files(names: Sequence[str], given: Given, objects: str = "") -> Foun
         told = ["If a file has several objects, name the column that tells them apart: --data.id COLUMN.", *told]
     guess.check_count(count, "objects", [*told, *opened.notes])
     return FoundCurves(table, count, file, opened, _points(table, "time").lengths, skips, section, headers, guessed)
+
+
+def _objects_column(section: Any) -> str:
+    """Column that tells the objects of the first file apart, if no column has a common name for them."""
+    with suppress(UserError):
+        path = find_tagged_files(section.files[:1], section.what)[0][1]
+        file = section.model_copy(update={"label": NONE}).plan(True).open(path)
+        return guess_objects(file) if file.single else ""
+    return ""
 
 
 def _source(opened: Splits) -> Any:
