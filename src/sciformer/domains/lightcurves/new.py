@@ -107,6 +107,7 @@ def guess_lightcurves(names: list[str], paths: list[Path], given: Given) -> Page
         *ask.notes,
         *periodic.notes,
         *seen.opened.notes,
+        *_pretraining(seen, ask, window),
     ]
     found = [
         Found("data.kind", "series"),
@@ -342,6 +343,27 @@ def _position_keys(seen: FoundCurves) -> list[Found]:
         Found("model.position", "rotary", "attention depends on differences of times"),
         Found("model.periods", [shortest, longest], "of the rotations, in days"),
         Found("model.pool", "mean", "over the points"),
+    ]
+
+
+def _pretraining(seen: FoundCurves, ask: guess.Question, window: int) -> list[str]:
+    """Commands for a pretraining on simulated stars, if there are few stars of each class, in magnitudes."""
+    told = {one.key: one.value for one in [*_value_keys(seen), *_period_keys(seen, ask).found, *_position_keys(seen)]}
+    alike = told["tokens.magnitudes"] and told.get("tokens.periods") and "error" in seen.table
+    several = "limit" in seen.table or ("band" in seen.table and len(np.unique(_points(seen.table, "band").values)) > 1)
+    if ask.kind != "classify" or not alike or several:
+        return []
+    classes = len(np.unique(seen.table[ask.column].astype(str)))  # type: ignore[union-attr]
+    if seen.samples >= FEW_LABELS * classes:
+        return []
+    dim, depth, heads = guess.at_count(SIZES, seen.samples)
+    low, high = told["model.periods"]
+    return [
+        f"Fewer than {FEW_LABELS} objects per class: pretraining on simulated stars may help. RECIPE is this file.",
+        f"  sciformer train lightcurves/folded --data.number 30000 --tokens.window {window} --tokens.summary true "
+        f"--model.dim {dim} --model.depth {depth} --model.heads {heads} --model.periods [{low:g},{high:g}] "
+        "--run runs/simulated",
+        "  sciformer finetune RECIPE --from runs/simulated --train.learning_rate 1e-4 --train.head_lr_scale 10",
     ]
 
 
