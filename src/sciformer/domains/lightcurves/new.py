@@ -92,7 +92,7 @@ def guess_lightcurves(names: list[str], paths: list[Path], given: Given) -> Page
     parts = given.parts(names)
     seen = inspect_files(parts["train"], given, objects)
     ask = _find_question(seen, given)
-    periodic = _period_keys(seen, ask)
+    periodic = _period_keys(seen, ask, given)
     label = ask.column if ask.kind == "classify" else ""
     window = int(min(MAX_WINDOW, max(16, -(-np.quantile(seen.lengths, 0.99) // 8) * 8)))
     file, middle = seen.file, int(np.median(seen.lengths))
@@ -107,7 +107,6 @@ def guess_lightcurves(names: list[str], paths: list[Path], given: Given) -> Page
         *ask.notes,
         *periodic.notes,
         *seen.opened.notes,
-        *_pretraining(seen, ask, window),
     ]
     found = [
         Found("data.kind", "series"),
@@ -134,6 +133,9 @@ def guess_lightcurves(names: list[str], paths: list[Path], given: Given) -> Page
         Found("train.weight_decay", guess.at_count(WEIGHT_DECAY, seen.samples), "larger for few objects"),
         Found("train.packed", True, "curves are concatenated: no padding"),
     ]
+    if ask.kind == "classify":
+        classes: Any = seen.headers[ask.column] if ask.column in seen.headers else seen.table[ask.column]
+        notes += _pretraining(seen, {one.key: one.value for one in found}, len(np.unique(classes.astype(str))))
     title, amount = f"{QUESTION_WORDS[ask.kind]} of light curves", f"{seen.samples:,} objects"
     aim = {"target": ask.column} if ask.column not in ("", "label", columns["label"]) else {}
     roles, unused = columns | aim, _without_role(file, (columns | aim).values())
@@ -346,23 +348,22 @@ def _position_keys(seen: FoundCurves) -> list[Found]:
     ]
 
 
-def _pretraining(seen: FoundCurves, ask: guess.Question, window: int) -> list[str]:
-    """Commands for a pretraining on simulated stars, if there are few stars of each class, in magnitudes."""
-    told = {one.key: one.value for one in [*_value_keys(seen), *_period_keys(seen, ask).found, *_position_keys(seen)]}
-    alike = told["tokens.magnitudes"] and told.get("tokens.periods") and "error" in seen.table
-    several = "limit" in seen.table or ("band" in seen.table and len(np.unique(_points(seen.table, "band").values)) > 1)
-    if ask.kind != "classify" or not alike or several:
-        return []
-    classes = len(np.unique(seen.table[ask.column].astype(str)))  # type: ignore[union-attr]
-    if seen.samples >= FEW_LABELS * classes:
+def _pretraining(seen: FoundCurves, keys: dict[str, Any], classes: int) -> list[str]:
+    """Commands for a pretraining on simulated stars, if there are few stars of each class.
+
+    Simulated stars have the same features only if the curves are magnitudes with errors, in one band, with periods.
+    """
+    bands = len(np.unique(_points(seen.table, "band").values)) if "band" in seen.table else 1
+    alike = keys["tokens.magnitudes"] and keys.get("tokens.periods") and "error" in seen.table
+    if not alike or bands > 1 or "limit" in seen.table or seen.samples >= FEW_LABELS * classes:
         return []
     dim, depth, heads = guess.at_count(SIZES, seen.samples)
-    low, high = told["model.periods"]
+    low, high = keys["model.periods"]
     return [
         f"Fewer than {FEW_LABELS} objects per class: pretraining on simulated stars may help. RECIPE is this file.",
-        f"  sciformer train lightcurves/folded --data.number 30000 --tokens.window {window} --tokens.summary true "
-        f"--model.dim {dim} --model.depth {depth} --model.heads {heads} --model.periods [{low:g},{high:g}] "
-        "--run runs/simulated",
+        f"  sciformer train lightcurves/folded --data.number 30000 --tokens.window {keys['tokens.window']} "
+        f"--tokens.summary true --model.dim {dim} --model.depth {depth} --model.heads {heads} "
+        f"--model.periods [{low:g},{high:g}] --run runs/simulated",
         "  sciformer finetune RECIPE --from runs/simulated --train.learning_rate 1e-4 --train.head_lr_scale 10",
     ]
 
@@ -374,14 +375,14 @@ def _longest_span(table: Table) -> float:
     return max(spans, default=0.0)
 
 
-def _period_keys(seen: FoundCurves, ask: guess.Question) -> Periodic:
+def _period_keys(seen: FoundCurves, ask: guess.Question, given: Given) -> Periodic:
     """Phases and statistics as features, if the objective allows them and the curves are periodic."""
     if ask.kind == "masked":
         return Periodic([], ["Periods are not used: they would tell the hidden points."])
     summary = Found("tokens.summary", True, "statistics of the whole curve as features: help with few labels")
     thin = Found("tokens.augment", ["thin"], "random points are left out in training")
     span = _longest_span(seen.table)
-    if not span > 0:
+    if not span > 0 or "tokens.periods" in given:
         return Periodic([summary, thin], [])
     shortest = max(PeriodSearch.shortest, float(f"{PeriodSearch.oversampling * span / MAX_FREQUENCIES:.2g}"))
     periodic, count = _count_periodic(seen.table, shortest)
