@@ -292,14 +292,13 @@ def _find_question(seen: FoundCurves, given: Given) -> guess.Question:
 def _varied(seen: FoundCurves, name: str) -> str:
     """An object with several values in a column, and its values."""
     file = seen.file
-    columns = file.table.read([file.names.id, name], 0, file.table.rows) if file.names.id else {}
-    ids, values = (np.asarray(column).astype(str) for column in columns.values()) if columns else (np.zeros(0),) * 2
-    pairs = np.unique(np.stack([ids, values], 1), axis=0) if len(ids) else np.zeros((0, 2), "U1")
-    again = np.flatnonzero(pairs[1:, 0] == pairs[:-1, 0]) if len(pairs) else []
-    if not len(again):
+    if not file.names.id:
         return ""
-    one = pairs[again[0], 0]
-    return f", {one}: {guess.list_names(pairs[pairs[:, 0] == one, 1])}"
+    columns = file.table.read([file.names.id, name], 0, file.table.rows)
+    pairs = np.unique(np.stack([np.asarray(columns[one]).astype(str) for one in (file.names.id, name)], 1), axis=0)
+    again = np.flatnonzero(pairs[1:, 0] == pairs[:-1, 0])
+    own = pairs[pairs[:, 0] == pairs[again[0], 0]]
+    return f", {own[0, 0]}: {guess.list_names(own[:, 1])}"
 
 
 def _is_real(column: Array) -> bool:
