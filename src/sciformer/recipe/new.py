@@ -108,7 +108,7 @@ def _matching_folders(file: str) -> list[str]:
     path = Path(file).expanduser()
     if path.exists() or split_tag(file)[0] or not any(mark in file for mark in GLOB_CHARACTERS):
         return [file]
-    hits = _hits(path)
+    hits = expand_glob(path)
     return [str(hit) for hit in hits] if hits and all(hit.is_dir() for hit in hits) else [file]
 
 
@@ -121,18 +121,13 @@ def _class_names(folders: Sequence[Path]) -> dict[Path, str]:
     return dict(zip(folders, names))
 
 
-def _hits(path: Path) -> list[Path]:
-    """Files and folders that match a glob."""
-    return sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
-
-
 def _expand_glob(name: str) -> list[str]:
     """Replace a glob by its files if their names belong to different parts."""
     tag, rest = split_tag(name)
     path = Path(rest).expanduser()
     if path.exists() or not any(mark in rest for mark in GLOB_CHARACTERS):
         return [name]
-    hits = _hits(path)
+    hits = expand_glob(path)
     told = len(set(parts_of([str(hit) for hit in hits]))) > 1 and len({hit.is_dir() for hit in hits}) == 1
     return [f"{tag}:{hit}" if tag else str(hit) for hit in hits] if told else [name]
 

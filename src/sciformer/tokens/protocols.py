@@ -114,7 +114,7 @@ class Maskable(Ability):
 
     @property
     def can_hide(self) -> bool:
-        """Whether the options allow hiding; if False, `mask_out` raises a `UserError` (default: True)."""
+        """Whether tokens can be hidden; if False, `mask_out` raises a `UserError` (default: True)."""
         return True
 
     @abstractmethod

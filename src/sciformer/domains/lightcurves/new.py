@@ -47,7 +47,9 @@ SCALES = {
     True: ("learned", "the same for all curves: keeps amplitudes"),
     False: ("deviation", "deviation of each window: fluxes vary widely"),
 }
-CLASS_HINT = "Name one with --data.label, or a table of objects with --data.objects, or tag the files: RRAB:rr/*.fits"
+CLASS_HINT = (
+    "Set a class column (--data.label) or a table of objects (--data.objects), or tag the files: RRAB:rr/*.fits"
+)
 COLUMN_REASONS = {
     "id": "column with the name of the object",
     "time": "in days, kept in double precision",
@@ -68,8 +70,15 @@ class Periodic(NamedTuple):
 
 
 class FoundCurves(NamedTuple):
-    """Columns, classes and statistics found in files of light curves.
+    """Content of files of light curves, as found by `inspect_files`.
 
+    table    samples of the training part
+    samples  number of objects
+    file     first file, with its columns and their roles
+    opened   parts of the data
+    lengths  number of points of each sample
+    skips    whether unreadable files are left out
+    section  `data:` section with the guessed roles
     headers  keywords of files with one object each
     guessed  notes on roles that were guessed from the contents
     """

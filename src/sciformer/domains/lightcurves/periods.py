@@ -32,14 +32,14 @@ def feature_names(number: int) -> list[str]:
 
 
 def period_search(tokens: Observations) -> PeriodSearch:
-    """Options of the search; periods of regular series are at least two steps long."""
+    """Options of the period search; for patches, periods are at least two time steps."""
     made = PeriodSearch(tokens.periods, tokens.shortest, tokens.longest)
     step = 2 * tokens.spacing
     return replace(made, shortest=max(made.shortest, step)) if tokens.patch > 1 else made
 
 
 def refuse_hidden_values(tokens: Observations) -> None:
-    """Refuse features of the whole series with objectives that hide values."""
+    """Refuse features of the whole series for objectives with hidden values."""
     for name, value in {"periods": tokens.periods, "summary": tokens.summary}.items():
         if value:
             raise UserError(
@@ -100,7 +100,7 @@ def add_phases(stream: Stream, tokens: Observations) -> Stream:
 
 
 def learn_period(points: Points, search: PeriodSearch) -> list[float]:
-    """Mean and standard deviation of ln(period) of the first series."""
+    """Mean and standard deviation of ln(period) over the first series."""
     period = cached_periods(points, search, MAX_FITTED_SERIES)[0]
     logs = np.log(period[np.isfinite(period)])
     return [float(logs.mean()), float(max(logs.std(), 0.1))] if len(logs) else [0.0, 1.0]

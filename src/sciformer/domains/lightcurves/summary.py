@@ -42,7 +42,7 @@ def summary_names(periods: bool) -> list[str]:
 
 
 def add_summary(stream: Stream, tokens: Observations) -> Stream:
-    """Add the column `summary` (T, S) with raw features, if `tokens.summary` is set; NaN if unknown."""
+    """Add the column `summary` (T, S) of raw features, if `tokens.summary` is set; NaN if unknown."""
     if not tokens.summary:
         return stream
     found = summaries(visible_points(stream, tokens), tokens)[stream.sample]

@@ -103,7 +103,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     shortest: float = Field(default=0.05, gt=0)
     """Shortest period of the period search, in units of the column `time` (default: 0.05)."""
     longest: float | None = Field(default=None, gt=0)
-    """Longest period of the search, in units of the column `time` (default: the span of the series)."""
+    """Longest period of the period search, in units of the column `time` (default: the span of the series)."""
     summary: bool = False
     """Add statistics of the whole series to the features of each token: deviation, skewness, kurtosis, percentiles and
     roughness; with `periods` also harmonics and shape of the curve folded with the first period and with its double.
@@ -289,7 +289,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return Stream(columns, stream.lengths + more)
 
     def truncate(self, stream: Stream, limit: float) -> Stream:
-        """Keep the beginning of each series; periods and summary come from this part only."""
+        """Keep the beginning of each series, with periods and summary of this part only."""
         return self._describe_series(super().truncate(stream, limit))
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
@@ -402,7 +402,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return ObservationReadout(dim, self.patch, self.gaussian, noisy and self.usual_error is not None)
 
     def maskable(self, stream: Stream) -> Array:
-        """Mask of tokens with a value, except limits and the only point of a series."""
+        """Mask of tokens with a value, except upper limits and the only point of a series."""
         refuse_hidden_values(self)
         columns = stream.columns
         may = np.isfinite(columns["value"].reshape(-1, self.patch)).any(1)
@@ -425,7 +425,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     # Edits by a person
 
     def refresh(self, stream: Stream) -> Stream:
-        """Sort by time, and find periods and summary again."""
+        """Sort the measurements by time, and find periods and summary again."""
         order = np.lexsort((stream.columns["at"], stream.position >= self.prefix_tokens))
         return self._describe_series(stream.reorder(order))
 
