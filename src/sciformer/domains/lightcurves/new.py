@@ -35,6 +35,7 @@ MAX_INSPECTED_FILES = 20  # training files that are inspected
 MAX_PERIOD_CURVES = 40  # inspected curves in which periods are looked for
 MIN_PERIODIC_SHARE = 0.2  # share of curves with a significant period that makes periods worth their time
 MIN_CYCLES, MAX_FALSE_ALARM = 3, 1e-3  # of a significant period
+MIN_LEAD = 0.02  # share of the variance that it explains beyond the best slow period
 MAX_FREQUENCIES = 1_000_000  # of a search; a longer series of the other files may need four times as many
 FEW_LABELS = 100  # objects per class below which pretraining is proposed
 LONGEST_ATTENTION_PERIOD, ATTENTION_RANGE = 1000.0, 20_000  # days; longest over shortest period of the positions
@@ -411,7 +412,8 @@ def _count_periodic(table: Table, shortest: float) -> tuple[int, int]:
     """Number of curves with a significant period, and number of curves inspected.
 
     A sine of the period explains a share p of the variance of n points. For noise, one of M independent frequencies
-    reaches it with a probability of at most M (1 - p)^((n - 3) / 2) (arXiv 0901.2573).
+    reaches it with a probability of at most M (1 - p)^((n - 3) / 2) (arXiv 0901.2573). A slow trend explains as much as
+    its alias of about a day, so the period must explain more than any slow one.
     """
     time, value = _points(table, "time"), _points(table, "value")
     error, band = table.get("error"), table.get("band")
@@ -422,10 +424,14 @@ def _count_periodic(table: Table, shortest: float) -> tuple[int, int]:
         errors = error.values[here] if isinstance(error, Lists) else np.full(time.lengths[row], np.nan)
         bands = np.unique(band.values[here], return_inverse=True)[1] if isinstance(band, Lists) else None
         span = float(np.ptp(time.values[here])) if time.lengths[row] else 0.0
-        periods = find_periods(time.values[here], value.values[here], errors, bands, PeriodSearch(1, shortest))
-        period, power = float(periods.period[0]), float(periods.power[0])
+        curve = time.values[here], value.values[here], errors, bands
+        best, slow = (
+            find_periods(*curve, PeriodSearch(1, low)) for low in (shortest, max(shortest, span / MIN_CYCLES))
+        )
+        period, power = float(best.period[0]), float(best.power[0])
         alarm = span / shortest * (1 - min(power, 1.0)) ** ((time.lengths[row] - 3) / 2)
-        found += bool(period * MIN_CYCLES < span and alarm < MAX_FALSE_ALARM)
+        repeats = period * MIN_CYCLES < span and power > float(slow.power[0]) + MIN_LEAD
+        found += bool(repeats and alarm < MAX_FALSE_ALARM)
     return found, len(rows)
 
 
