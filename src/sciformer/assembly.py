@@ -66,7 +66,7 @@ def _memory_errors() -> Iterator[None]:
 
 
 def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
-    """Stream cut into windows, as {name: tokens}; {} if samples are not cut."""
+    """The stream that is cut into windows, as {name: tokens}; {} if samples are not cut."""
     kinds = {name: one for name, one in tokens.items() if isinstance(one, Windowed)}
     alone = len(tokens) == 1
     found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
@@ -262,7 +262,7 @@ class Assembly:
         return tokens.make_windows(lookahead, stride, "tail" if whole else "full")
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Number of samples of each part, and of windows if samples are cut into windows."""
+        """Number of samples of each part; if samples are cut, also the number of windows."""
         datasets = {part: self.dataset(part) for part in self.parts()}
         windows = {part: len(dataset) for part, dataset in datasets.items() if len(dataset) != dataset.samples}
         found = {"samples": {part: dataset.samples for part, dataset in datasets.items()}}

@@ -99,7 +99,7 @@ def nearest(value: str, names: Iterable[str], most: int = 8) -> str:
 
 
 def list_names(names: Iterable[object], most: int = 12, separator: str = ", ") -> str:
-    """First names of a list, and the number of the others: a, b and 3 more."""
+    """List the first names, then the number of further names: a, b and 3 more."""
     known = [str(name) for name in names]
     return separator.join(known[:most]) + (f" and {len(known) - most:,} more" if len(known) > most else "")
 

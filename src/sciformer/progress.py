@@ -101,7 +101,7 @@ class ProgressBar:
             self.bar.stop()
 
     def add(self, count: int) -> None:
-        """Increase the count of finished steps."""
+        """Add `count` to the number that is done."""
         self.update(self.done + count)
 
     def update(self, done: int, total: int | None = None, figures: str = "") -> None:

@@ -389,7 +389,7 @@ def _readout(case: Case) -> Problems:
 
 
 def hidden_tokens(case: Case, poison: bool = False) -> Stream:
-    """Stream with half of its tokens hidden; `poison` first changes the hidden values."""
+    """Stream in which half of the tokens are hidden; `poison` first changes the hidden values."""
     tokens, stream = case.tokens, case.seen
     names, rng = {"tokens": tokens}, SampleRandom(SEED, 0, np.arange(len(stream)))
     objective = Masked(kind="masked", mask_ratio=0.5)

@@ -109,7 +109,7 @@ def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
-    """Print rows with equal keys as a table; an empty list prints nothing."""
+    """Print rows that have equal keys as a table; an empty list prints nothing."""
     if not rows:
         return
     cells = [[f"{value:.4f}" if isinstance(value, float) else f"{value}" for value in row.values()] for row in rows]
@@ -118,7 +118,7 @@ def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
 
 
 def show_run(run: Run, console: Console) -> None:
-    """Print the scores and the report path of a finished training, and a next command."""
+    """Print scores and report path of a finished training, and a command to run next."""
     from ..metrics import AtLeast
 
     kept = run.folder.scores()

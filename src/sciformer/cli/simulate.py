@@ -119,7 +119,7 @@ def build(kind: type[Simulation], name: str, given: Mapping[str, Any]) -> Simula
 
 
 def write_files(section: Simulation, out: Path | None, by_class: Path | None, overwrite: bool, show: bool) -> None:
-    """Write the samples to one file, or to one file per class in a folder."""
+    """Write the samples to a file, or to a folder with a file for each class."""
     from ..data.readers.simulation import write_simulation
     from ..files.tables import check_table
 

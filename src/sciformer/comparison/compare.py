@@ -181,7 +181,7 @@ def format_figure(figure: Figure, whole: bool = False) -> str:
 
 
 def table_caption(found: Comparison) -> str:
-    """Caption of the comparison table, with the evaluated part and the meaning of ±."""
+    """Caption of the comparison table; it names the evaluated part and the meaning of ±."""
     parts = sorted({trial.part for row in found.rows for trial in row.done})
     over = f"{found.folds} folds and all seeds" if found.folds else "seeds"
     text = f"Scores on the part {' or '.join(parts) or 'test'}: mean ± sample standard deviation over {over}."

@@ -66,7 +66,7 @@ def rivals(recipe: Recipe, log: Callable[[str], None] = log_nothing) -> list[Rec
 
 
 def _field_of(recipe: Recipe) -> str:
-    """Field of the tokens of a recipe; "" for several streams or tokens of a plugin."""
+    """Field that the tokens of a recipe belong to; "" for several streams or tokens of a plugin."""
     kinds = [tokens.kind for tokens in recipe.streams.values()]
     found = [name for name, field in fields().items() if len(kinds) == 1 and kinds[0] in field.tokens]
     return found[0] if found else ""

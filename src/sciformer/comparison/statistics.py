@@ -53,7 +53,7 @@ class Figure:
 
 @dataclass
 class Trial:
-    """One run: recipe, grid point, seed, number of labels, fold, and its results."""
+    """A run of a comparison: recipe, grid point, seed, number of labels, fold, and results."""
 
     recipe: str
     point: Point
@@ -112,7 +112,7 @@ class Row:
         return replace(figure, too_few=not valid and any(metric in trial.too_few for trial in self.done))
 
     def summarize(self, name: str) -> Figure:
-        """Mean and spread of a numeric field over the runs with a finite value."""
+        """Mean and spread of a numeric field, over the runs whose value is finite."""
         values = [float(getattr(trial, name)) for trial in self.done]
         return Figure.from_values([value for value in values if math.isfinite(value)])
 
@@ -135,7 +135,7 @@ class Comparison:
 
     @property
     def chosen(self) -> list[Row]:
-        """Compared rows: for a grid, the best point of each recipe by validation score."""
+        """Rows to compare: for a grid, the row of each recipe with the best validation score."""
         return [row for row in self.rows if row.chosen]
 
     @property
@@ -309,7 +309,7 @@ def _find_differences(planned: Sequence[tuple[Trial, Recipe]], found: Comparison
 
 
 def _irrelevant_keys(recipe: Recipe) -> list[str]:
-    """Keys of data, tokens and objective allowed to differ between compared recipes.
+    """Keys of data, tokens and objective that may differ between compared recipes.
 
     These keys belong to the model or change no score.
     """

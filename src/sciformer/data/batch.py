@@ -107,7 +107,7 @@ class Batch:
         return self.streams[stream_name(self.streams)]
 
     def with_columns(self, stream: Stream | None = None, name: str = "", /, **samples: Array) -> Batch:
-        """Copy with a replaced stream (default: the only stream), or more sample columns."""
+        """Copy with a replaced stream (default: the only stream), or with more sample columns."""
         new = {} if stream is None else {stream_name(self.streams, name): stream}
         return replace(self, streams={**self.streams, **new}, samples={**self.samples, **samples})
 
@@ -128,7 +128,7 @@ class Batch:
         return sum(int(stream.lengths.sum()) for stream in self.streams.values())
 
     def widest(self, packed: bool = False) -> int:
-        """Largest number of tokens in a sample (if `packed`: in all samples of a stream)."""
+        """Number of tokens in the longest sample; if `packed`, in all samples of a stream together."""
         lengths = [stream.lengths for stream in self.streams.values()]
         return max((int(some.sum() if packed else some.max()) for some in lengths if len(some)), default=0)
 
@@ -222,7 +222,7 @@ def describe(samples: Mapping[str, Array]) -> dict[str, str]:
 
 
 def _shorten(text: str) -> str:
-    """Shorten a long string to its end, or a path to its file name."""
+    """Shorten a long string to its last part, or a path to its file name."""
     if len(text) <= MAX_SHOWN_LETTERS:
         return text
     name = text.rpartition("/")[2]

@@ -67,7 +67,7 @@ class ModelInputs:
         return self.placed(iter(_copy_to_device(list(self.tensors()), device)))
 
     def placed(self, moved: Iterator[Tensor]) -> ModelInputs:
-        """Copy with the tensors `moved` in place of `tensors()`, in the same order."""
+        """Copy with the tensors `moved` instead of the tensors that `tensors()` lists."""
         views = {}
         for name, view in self.streams.items():
             columns, valid = {key: next(moved) for key in view.columns}, view.valid
@@ -101,7 +101,7 @@ class ModelInputs:
         return loss if self.real is None else loss.masked_fill(~self.real, 0)
 
     def gathered(self, rows: Tensor) -> tuple[Tensor, slice]:
-        """Rows (B, ...) of all ranks, with gradients, and the slice of this rank's rows."""
+        """Rows (B, ...) of all ranks, with gradients, and a slice of the rows of this rank."""
         if self.real is not None:
             rows = rows[self.real]
         return gather_rows(rows) if self.divided else (rows, slice(0, len(rows)))

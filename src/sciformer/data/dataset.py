@@ -142,7 +142,7 @@ class Dataset:
 
     @property
     def whole_lengths(self) -> Array:
-        """Number of tokens of every uncut sample.
+        """Number of tokens in every sample before it is cut.
 
         Tokens are counted in the stream cut into windows, or without windows in the longest stream.
         """
@@ -151,7 +151,7 @@ class Dataset:
         return np.concatenate([index.whole_lengths for index in self.indices.values()])
 
     def _token_counts(self, which: int) -> Array:
-        """Number of tokens per sample: in all streams (`which` 0) or the longest (1)."""
+        """Number of tokens per sample: in all streams (`which` 0) or in the longest stream (1)."""
         if self.waits:
             counts = next(iter(self.tokens.values())).count_tokens(partial(known_column, self.source))
             if counts is not None:
@@ -240,7 +240,7 @@ class Dataset:
             pool.shutdown(cancel_futures=True)
 
     def expect(self, pieces: Iterable[int]) -> None:
-        """Let the thread load the pieces needed next, and cancel all other pieces."""
+        """Let the thread load the pieces that are needed next, and cancel the loading of other pieces."""
         if self.pool is None:
             return
         wanted = [piece for piece in pieces if piece not in self.kept][:PIECES_AHEAD]

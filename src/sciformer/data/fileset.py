@@ -223,7 +223,7 @@ class FilePlan:
         raise NotImplementedError
 
     def scan_rows(self, file: Any, tag: str, start: int, stop: int, counts: Counts) -> Seen:
-        """Scan the rows start .. stop - 1; count the samples left out in `counts`."""
+        """Scan the rows start .. stop - 1; add the samples that are left out to `counts`."""
         raise NotImplementedError
 
     def load(self, scan: Any, rows: Rows) -> Table:
@@ -530,14 +530,14 @@ class FilePieces:
 
     @property
     def rows(self) -> Array | None:
-        """Rows of the samples in a table in memory, if it has a row for each sample."""
+        """Rows of the samples, if they are in a table in memory with a row for each sample."""
         scans = list(self.scans.values())
         if len(scans) != 1 or not isinstance(scans[0].path, MemoryFile) or scans[0].path.rows != scans[0].rows:
             return None
         return np.concatenate([rows.numbers for piece in self.pieces for rows in piece])
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
-        """Classes of all samples, or list lengths, from the scans; None if unknown."""
+        """Classes of all samples, or lengths of their lists, if the scans know them; else None."""
         sides = {path: scan.lengths if lists else scan.columns for path, scan in self.scans.items()}
         if (not lists and name != LABEL) or any(name not in side for side in sides.values()):
             return None
@@ -574,7 +574,7 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def _split_group(group: Sequence[Part], count: int, longest: int) -> list[list[Rows]]:
-    """Divide a group into `count` nearly equal shares that end at nearby file edges."""
+    """Divide a group into `count` nearly equal shares, which end at the edges of files if possible."""
     *firsts, total = accumulate((len(rows) for _, rows in group), initial=0)
     ends = [0]
     for number in range(1, count):

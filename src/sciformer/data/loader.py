@@ -45,7 +45,7 @@ MIN_WARNED_SECONDS = 60.0  # remaining preparation time that is worth a message
 
 
 class Fetch:
-    """Pure function from a step to the prepared batch of one rank: `fetch[step]`."""
+    """Function from a step to the prepared batch of a rank: `fetch[step]`; it has no side effects."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class _LostWorker(Exception):
 
 
 class _Parcel(NamedTuple):
-    """A batch sent by a worker, with its array data in shared memory."""
+    """A batch that a worker sends, whose arrays are in shared memory."""
 
     form: bytes
     sizes: list[int]
@@ -234,7 +234,7 @@ def _work(fetch: Fetch, pipe: Connection, parent: Connection) -> None:
 
 
 def _sendable(error: Exception) -> Exception:
-    """Exception with the worker's traceback as a note.
+    """Exception with the worker's traceback, added as a note.
 
     An exception that cannot be pickled becomes a RuntimeError.
     """

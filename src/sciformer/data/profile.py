@@ -170,7 +170,7 @@ def find_codes(values: Array) -> list[float]:
 
 
 def _frequent_codes(values: Array) -> list[float]:
-    """Codes within the range of sorted values that otherwise seldom repeat."""
+    """Codes of missing values that repeat often among sorted values that otherwise seldom repeat."""
     if not len(values):
         return []
     ends = np.flatnonzero(np.diff(values, append=np.nan) != 0)

@@ -68,7 +68,7 @@ class BatchSampler:
         return 1 if self.lengths is None else len(np.unique(rounded(self.lengths, multiple)))
 
     def widest(self) -> int:
-        """Step with the longest sample in the first epoch (0 for batches of one width)."""
+        """Step of the first epoch whose batch has the longest sample (0 if all batches have the same width)."""
         return 0
 
     def at(self, step: int) -> tuple[int, int]:
@@ -76,7 +76,7 @@ class BatchSampler:
         return divmod(step, self.batches)
 
     def runs(self, first: int, last: int) -> Iterator[range]:
-        """Split the steps first .. last - 1 into runs with the same pieces of data."""
+        """Split the steps first .. last - 1 into runs of steps that need the same pieces."""
         while first < last:
             stop = first + 1
             if len(self.chunks) > 1:
@@ -87,7 +87,7 @@ class BatchSampler:
             first = stop
 
     def ahead(self, epoch: int, step: int) -> Integers:
-        """Pieces to load for a step: its group, then the next group; [] for one piece."""
+        """Pieces to load for a step: its group, then the next group; [] for data in one piece."""
         if len(self.chunks) == 1:
             return self.chunks[:0]
         group = self._group(epoch, step)

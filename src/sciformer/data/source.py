@@ -39,7 +39,7 @@ class Source(Protocol):
 
 
 def known_column(source: Source, name: str, lists: bool = False) -> Array | None:
-    """A column of all samples, or its list lengths, from metadata; None if unknown."""
+    """A column of all samples, or the lengths of its lists, from metadata; None if unknown."""
     asked = getattr(source, "known_column", None)
     return None if asked is None else asked(name, lists)
 
@@ -149,7 +149,7 @@ class Data(Section):
         return twin
 
     def with_tables(self, tables: Mapping[str, MemoryFile]) -> Self:
-        """Copy that reads tables in memory, by part, in the place of its files."""
+        """Copy that reads tables in memory, one for each part, instead of its files."""
         if not tables:
             return self
         if not self.reads_tables:
@@ -224,7 +224,7 @@ class Data(Section):
         return self.read(files)
 
     def empty_rows(self, table: Table) -> Array | None:
-        """Mask of samples that are too empty to be predicted; None if any sample can be."""
+        """Mask of samples that are too empty to be predicted; None if every sample can be predicted."""
         return None
 
 

@@ -62,7 +62,7 @@ class Stepper:
         self.cache: Any = None
 
     def remember(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """Mark tokens ids (B, N) as seen, except `pads` (B,) padding tokens at the start."""
+        """Mark tokens ids (B, N) as used, except the first `pads` (B,) tokens, which are padding."""
         if self.seen is not None:
             there = torch.ones_like(ids, dtype=torch.bool)
             if pads is not None:
@@ -76,7 +76,7 @@ class Stepper:
         self.uniform[: len(uniform)] = uniform
 
     def begin(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """Read ids (B, N) with `pads` (B,) padding tokens first; choose the next token."""
+        """Read ids (B, N), of which the first `pads` (B,) are padding; choose the next token."""
         if self.capacity is None or self.cache is None:
             self.cache = self.model.trunk.cache(*([] if self.capacity is None else [self.capacity]))
         else:
@@ -230,7 +230,7 @@ def write(
 
 
 def read_late(blocks: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
-    """Copy blocks of tokens to the host; on CUDA, only after the next block is queued."""
+    """Copy blocks of tokens to the host; on CUDA, only after the next block has been queued."""
     copies = (AsyncTensors({"ids": block}) for block in blocks)
     for arriving in one_behind(copies) if device.type == "cuda" else copies:
         yield arriving.read()["ids"]

@@ -162,7 +162,7 @@ class Author:
         return [*first, *ids, *last]
 
     def _line_break(self) -> list[int]:
-        """Ids of a line break, or of a substitute if the vocabulary has no line break."""
+        """Ids of a line break; of a substitute if the vocabulary has no line break."""
         for letter in "\n ":
             ids: list[int] = self.tokens.encode(letter).tolist()
             if ids and self.tokens.specials.get("unknown", -1) not in ids:

@@ -311,7 +311,7 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") ->
 
 
 def draw_matrices(recorded: AttentionMaps, assembly: Assembly, row: int, other: str = "") -> Figure:
-    """Draw attention matrices of one sample, for each head of some blocks.
+    """Draw the attention matrices of a sample, for each head of some blocks.
 
     other  stream of the keys (default: the stream of the queries)
     """

@@ -57,7 +57,7 @@ class WeightMap:
         return whole.to(torch.promote_types(whole.dtype, torch.float32)).contiguous()
 
     def to_theirs(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Convert a weight of Sciformer to weights of the other library, by name."""
+        """Convert the weight `ours` of Sciformer to weights of the other library, by name."""
         if self.ours not in ours and not self.zeros:
             raise UserError(f"the run has no weight `{self.ours}`")
         whole = ours.get(self.ours, torch.zeros(sum(self.rows)))

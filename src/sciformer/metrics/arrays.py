@@ -82,7 +82,7 @@ def numbers(*outputs: Floats) -> bool:
 
 
 def demand_numbers(what: str, output: Floats) -> None:
-    """Refuse non-finite model outputs, for results without a nan.
+    """Refuse non-finite model outputs if a result cannot be nan.
 
     what   the result, for the error: `the ROC curve`
     """

@@ -32,7 +32,7 @@ class Roc(NamedTuple):
 
 @metric("higher", CLASSES, "share of samples with the correct class")
 def accuracy(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Share of samples with the correct predicted class: Σ w [argmax p = label] / Σ w."""
+    """Fraction of samples whose predicted class is correct: Σ w [argmax p = label] / Σ w."""
     p, truth = classes(probabilities, label)
     w = weights(weight, len(p))
     return float(np.average(p.argmax(axis=1) == truth, weights=w)) if numbers(p) else NAN

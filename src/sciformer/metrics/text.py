@@ -40,7 +40,7 @@ def perplexity(loss: ArrayLike, count: ArrayLike) -> float:
 
 @metric("higher", ("correct", "count"), "share of correct tokens")
 def token_accuracy(correct: ArrayLike, count: ArrayLike) -> float:
-    """Share of correct tokens, Σ correct / Σ count; nan if no token was counted."""
+    """Fraction of correct tokens, Σ correct / Σ count; nan if no token was counted."""
     rights, counts = _sums("correct", correct, count)
     if (rights < 0).any() or (rights > counts).any():
         message = "`correct` must be from 0 to `count`, but a sample has a value outside this range"

@@ -20,7 +20,7 @@ __all__ = ["Entrance", "Model", "Network", "ReadoutLayer", "parameters", "single
 
 
 class TrunkChoice(TrunkOptions):
-    """Model keys of every trunk; the keys of the chosen trunk are added."""
+    """Model keys that every trunk has; the keys of the chosen trunk are added."""
 
     choices: ClassVar[Mapping[str, str]] = {"trunk": "trunk"}
 

@@ -214,7 +214,7 @@ class Block(nn.Module):
         return self.attention_out_norm(y)
 
     def join(self, x: Tensor, y: Tensor, norm: nn.Module, ragged: Ragged | None = None) -> Tensor:
-        """Residual sum x + y with a branch y, normalised for post-norm.
+        """Residual sum x + y with a branch y; normalised if the block is post-norm.
 
         Without residual connections the sum is only y.
         """

@@ -171,7 +171,7 @@ class Objective(Section):
         return self.kind
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss, and outputs per sample for the metrics if `outputs` is true."""
+        """Summed loss; if `outputs` is true, also outputs per sample for the metrics."""
         raise NotImplementedError
 
     def carried(self, tokens: Mapping[str, Tokens]) -> dict[str, Carried]:

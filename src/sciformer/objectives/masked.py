@@ -138,7 +138,7 @@ class Masked(Objective):
 
 
 def first_of(stream: Stream) -> Array:
-    """Index (T,) of the first token of each token's word.
+    """For each token: index (T,) of the first token of its word.
 
     A token without a word gets its own index.
     """

@@ -148,7 +148,7 @@ class Tag(Objective):
         return {**found, "scores": scores.amax(-1, keepdim=True), "tag": scores.argmax(-1)}
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Scores and tag numbers as lists, one entry per word; NaN outside of this window."""
+        """Scores and tag numbers as lists with an entry per word; NaN for words outside of the window."""
         found = dict(outputs)
         items = found.pop("item").astype(np.int64)
         for name in ("scores", "tag"):

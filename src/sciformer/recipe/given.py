@@ -97,7 +97,7 @@ class Given(Mapping[str, Any]):
         return found.model_copy(update=fixed)
 
     def check_kind(self, section: str, kind: str) -> None:
-        """Refuse the user's `kind` of a section if the files need another kind."""
+        """Refuse a `kind` of a section that the user has set, if the files need another kind."""
         key = f"{section}.kind"
         if (given := self.get(key, kind)) not in names(section):
             find(section, given)  # refuses an unknown kind

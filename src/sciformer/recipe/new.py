@@ -78,7 +78,7 @@ def new(
 
 
 def _expand_folders(files: Sequence[str]) -> list[str]:
-    """Replace folders by globs of their files; several folders are classes, CLASS:GLOB."""
+    """Replace folders by globs of their files; several folders are classes (CLASS:GLOB)."""
     names = [one for file in files for one in _matching_folders(file)]
     folders = [Path(name).expanduser() for name in names]
     classes = _class_names(folders) if all(folder.is_dir() for folder in folders) else {}

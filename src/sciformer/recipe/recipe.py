@@ -78,7 +78,7 @@ class Recipe:
         return replace(_validate(self.source, {**(changes or {}), **more}, where), tables=self.tables)
 
     def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
-        """Copy with values from `below` for all keys not set in this recipe.
+        """Copy that takes the values of `below` for all keys that this recipe does not set.
 
         label   origin of the values in error messages
         """

@@ -243,7 +243,7 @@ class Windowed(Ability):
         return Windows(size, stride, "even" if even else rule, self.prefix_tokens)
 
     def sample_shapes(self, stream: Stream) -> Array:
-        """Sizes (B, A) of whole samples along each axis; tokens are in row-major order."""
+        """Sizes (B, A) of uncut samples along each axis; their tokens are in row-major order."""
         return np.maximum(0, stream.lengths - self.prefix_tokens)[:, None]
 
     def shift_windows(self, stream: Stream, starts: Array) -> Stream:
@@ -465,7 +465,7 @@ class Textual(Windowed):
         return True
 
     def same_vocabulary(self, other: Tokens) -> bool:
-        """Whether `other` has the same settings, so that both can share one vocabulary."""
+        """Whether `other` has the same settings, so that both can share a vocabulary."""
         return False
 
 

@@ -264,7 +264,7 @@ class Engine:
         return part, found
 
     def evaluated_part(self) -> tuple[str, int | None]:
-        """Data part for selecting the best model, and its number of samples (None: all)."""
+        """Part of the data that selects the best model, and its number of samples (None: all)."""
         return ("valid", None) if "valid" in self.assembly.parts() else ("train", 1024)
 
     def evaluate(self, part: str, limit: int | None) -> Evaluation:
@@ -305,7 +305,7 @@ class Engine:
         return had
 
     def _is_better(self, scores: dict[str, float]) -> bool:
-        """Whether these scores are the best so far; ties are decided by the loss."""
+        """Whether these scores are the best so far; the loss decides between equal scores."""
         name, before = self.settings.best, self.best.get("scores")
         if not before or math.isnan(before[name]):
             return not before or not math.isnan(scores[name])
@@ -383,7 +383,7 @@ class Engine:
             checkpoint.save_shards(folder, self.number, own, state, self.ranks, keep=keep, also=self.sound)
 
     def _own_part(self, name: str, value: Tensor) -> Tensor:
-        """Shard of a carried tensor for this rank, on the device of the rank."""
+        """Shard that this rank holds of a carried tensor, on the device of the rank."""
         if self.declared[name].divided:
             value = value.tensor_split(self.ranks.world)[self.ranks.rank]
         return value.to(self.ranks.device)

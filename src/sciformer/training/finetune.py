@@ -124,7 +124,7 @@ class Pretrained:
         }
 
     def _check_same_body(self, own: Mapping[str, Tensor], recipe: Recipe) -> None:
-        """Refuse a recipe with another embedding or trunk; the error lists the keys."""
+        """Refuse a recipe with another embedding or trunk; the error lists the keys that differ."""
         ours, theirs = ({name: tuple(weight.shape) for name, weight in side.items()} for side in (own, self.weights))
         body = [name for name in {**ours, **theirs} if not is_answer(name)]
         optional = {name for name in ours.keys() ^ theirs.keys() if name.startswith(OPTIONAL_WEIGHTS)}

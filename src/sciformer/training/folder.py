@@ -89,7 +89,7 @@ def remove(path: Path) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process with this id runs on this host, other than this process."""
+    """Whether another process with this id runs on this host."""
     if pid == os.getpid():
         return False
     if sys.platform == "win32":
@@ -175,7 +175,7 @@ class Folder:
 
     @property
     def is_run(self) -> bool:
-        """Whether the folder is from a run, according to its manifest or its run.json."""
+        """Whether the folder belongs to a run, according to its manifest or its run.json."""
         return "files" in self.peek(MANIFEST) or "sciformer" in self.peek("run.json")
 
     @contextmanager
@@ -298,7 +298,7 @@ class Folder:
         self.signature = text
 
     def owner(self) -> dict[str, Any] | None:
-        """Process with the lock of the folder, or None.
+        """Process that has locked the folder, or None.
 
         The keys are `pid`, `host`, `since` and the job, as far as they are known.
         """

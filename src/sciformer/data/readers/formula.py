@@ -168,7 +168,7 @@ class Formula:
         return found
 
     def _apply(self, operation: Operation, values: list[Value], node: ast.expr, numbers: bool = False) -> Value:
-        """Apply an operation elementwise; a number per sample is broadcast along its list."""
+        """Apply an operation elementwise; a number per sample applies to its whole list."""
         lengths = next((value.lengths for value in values if isinstance(value, Lists)), None)
         plain: list[Any] = values
         if lengths is not None:
@@ -223,7 +223,7 @@ class Formula:
         return found / np.where(filled, lengths, np.nan) if name == "mean" else found
 
     def _entry(self, value: Value, index: int, node: ast.expr) -> Array:
-        """Entry of each list at an index; negative indices count from the end."""
+        """Entry of each list at an index; a negative index counts from the end."""
         if isinstance(value, np.ndarray) and value.ndim == 2:
             if not -value.shape[1] <= index < value.shape[1]:
                 raise error_at(f"the index must be below {value.shape[1]}, not {index}", node, self.text)

@@ -67,7 +67,7 @@ class Simulation(Data):
         return Arrays(kind="arrays")
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Map the output file of each class to a section for this class only."""
+        """For each class: output file, and a section that simulates only this class."""
         raise NotImplementedError
 
     def read(self, files: Sequence[str | Path]) -> Source:
@@ -250,7 +250,7 @@ class SimulatedSequence(Simulation):
             yield self.make(min(self.rows_per_write, self.number - first), first)
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Map the output file of each class to a section with its share of samples."""
+        """For each class: output file, and a section that simulates its share of the samples."""
         names = [self.class_names()[number] for number in self.class_numbers()]
         if self.number < len(names):
             message = f"number must be at least {len(names)}, one for each class, not {self.number}"

@@ -77,7 +77,7 @@ class Parts(TaggedFiles):
         raise NotImplementedError
 
     def group(self, table: Table) -> Array | None:
-        """Key of each sample; samples of equal key stay in one part (default: no keys)."""
+        """Key of each sample; samples with equal keys stay in the same part (default: no keys)."""
         return None
 
     def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:

@@ -217,7 +217,7 @@ def _group_column(flat: dict[str, Array], count: int) -> str:
 
 
 def find_question(flat: dict[str, Array], count: int, given: Given, along: bool = False) -> guess.Question:
-    """Choose the objective: classify, regress, or reconstruct masked patches.
+    """Choose the objective: classification, regression, or reconstruction of masked patches.
 
     along   whether to plot the predictions against a column of values, such as a temperature
     """

@@ -78,7 +78,7 @@ class TokenPairs:
         self.count = others.clamp(min=1)[:, None]
 
     def pair_values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (P, ...) of both tokens of each pair; arbitrary for padding pairs."""
+        """Values (P, ...) of both tokens of each pair; arbitrary for pairs with padding."""
         if self.packed:
             return take(first, self.left), take(second, self.right)
         batch, n = self.layout.rows.shape
@@ -86,7 +86,7 @@ class TokenPairs:
         return left.expand(batch, n, n, -1).flatten(0, 2), right.expand(batch, n, n, -1).flatten(0, 2)
 
     def gathered(self, values: Tensor) -> Tensor:
-        """Sum pair values (P, ...) over j -> (T, ...); padding pairs must have zeros."""
+        """Sum pair values (P, ...) over j -> (T, ...); pairs with padding must have zeros."""
         if self.packed:
             return values.new_zeros(self.layout.total, *values.shape[1:]).index_add(0, self.left, values)
         batch, n = self.layout.rows.shape

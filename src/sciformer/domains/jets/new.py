@@ -243,7 +243,7 @@ def _readable_files(paths: Sequence[Path], keys: EventFiles) -> tuple[list[Path]
 
 
 def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
-    """Sample rows at the start, middle and end: files may be sorted by class."""
+    """Rows at the start, middle and end of a file, because files may be sorted by class."""
     real = {name: file.need(name, f"as in the first of the files, {name}") for name in names}
     starts = sorted({int(start) for start in np.linspace(0, max(0, file.rows - ROWS_PER_SAMPLE), SAMPLES_PER_FILE)})
     if len(starts) > 1 and starts[1] < ROWS_PER_SAMPLE:
@@ -267,7 +267,7 @@ def _file_layout(path: Path, keys: EventFiles) -> Layout:
 
 
 def _find_tree(path: Path, given: Layout) -> str:
-    """Name of the tree: the given or only one, or the first of TREE_NAMES."""
+    """Name of the tree: the given tree, the only tree, or the first of TREE_NAMES."""
     try:
         opened(path, given)
     except UserError as error:
@@ -510,7 +510,7 @@ def _rank_prefix(stem: str) -> int:
 
 
 def find_objects(kinds: ColumnKinds) -> list[Objects]:
-    """Ways to divide the particles of an event among its jets by index; large jets first.
+    """Ways to assign the particles of an event to its jets by an index; large jets first.
 
     NanoAOD has a column FatJetPFCands_jetIdx, and FatJetPFCands_pFCandsIdx if the particles themselves are in PFCands_.
     """
@@ -638,7 +638,7 @@ def find_class_flags(table: Table) -> dict[str, str]:
 
 
 def find_partial_flags(table: Table, only: str = "") -> tuple[dict[str, str], str]:
-    """Classes of columns of 0 and 1 and of the jets without any of them, and the name of this last class.
+    """Columns of 0 and 1 as classes, with a further class for jets without any flag, and its name.
 
     {"Top": "Jet_isTop", "other": "1 - Jet_isTop"}, "other"
 
@@ -687,7 +687,7 @@ def find_observers(table: Table, but: Iterable[str]) -> list[str]:
 
 
 def tag_by_class(names: Sequence[str]) -> list[str]:
-    """Tag files with classes from their names (CLASS:NAME); empty for a single class."""
+    """Add class tags to files by the classes in their names (CLASS:NAME); empty for a single class."""
     stems = {name: re.sub(r"[_.-]?\d+$", "", Path(name).name.partition(".")[0]) for name in names}
     told = all(re.fullmatch(r"[A-Za-z]\w*", stem) for stem in stems.values())
     return [f"{stem}:{name}" for name, stem in stems.items()] if told and len(set(stems.values())) > 1 else []

@@ -46,7 +46,7 @@ class Rejection(NamedTuple):
 
 
 class Sculpting(NamedTuple):
-    """Background spectrum before and after a cut, as shares of samples per bin."""
+    """Background spectrum before and after a cut, as fractions of the samples in each bin."""
 
     edges: Floats  # (bins + 1,)
     before: Floats  # (bins,) all samples

@@ -255,7 +255,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # Embedding, masking and readout
 
     def width(self, dim: int) -> int:
-        """Width of the embedded tokens: `dim`, or the number of features if not embedded."""
+        """Width of the tokens: `dim`, or the number of features if they are not embedded."""
         return len(self.feature_list) if self.embed == "features" else dim
 
     def embedding(self, dim: int) -> nn.Module:
@@ -296,7 +296,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return columns
 
     def _about_jet(self, vector: Array, stream: Stream) -> dict[str, Array]:
-        """Jet momenta as sums of the particles, and angles of particles to the jet axis."""
+        """Jet momenta as sums of the particles, and angles of the particles to the jet axis."""
         jet = sum_jet_momenta(vector, stream.lengths)[stream.sample]
         return {"jet": jet, "plane": relative_kinematics(vector, jet)[:, 1:]}
 

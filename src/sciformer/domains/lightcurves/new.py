@@ -165,7 +165,7 @@ def _without_role(file: CurveFile, used: Iterable[str]) -> list[str]:
 
 
 def separate_object_table(names: list[str], given: Given) -> tuple[list[str], str]:
-    """Separate the file names of light curves from a table of objects (without times)."""
+    """Separate file names of light curves from the name of a table of objects, which has no times."""
     if objects := given.get("data.objects"):
         return [name for name in names if name != objects], str(objects)
     for name in names if len(names) <= MAX_INSPECTED_FILES else (names[0], names[-1]):
@@ -215,7 +215,7 @@ def inspect_files(names: Sequence[str], given: Given, objects: str = "") -> Foun
 
 
 def _objects_column(section: Any) -> str:
-    """Column that tells the objects of the first file apart, if no column has a common name for them."""
+    """Column that identifies the objects of the first file, if no column has a usual name for it."""
     with suppress(UserError):
         path = find_tagged_files(section.files[:1], section.what)[0][1]
         file = section.model_copy(update={"label": NONE}).plan(True).open(path)
@@ -239,7 +239,7 @@ def _points(table: Table, name: str) -> Lists:
 
 
 def _missing_values(table: Table, file: CurveFile) -> list[float]:
-    """Codes of missing values among values and errors; refused if nothing else is there."""
+    """Codes of missing values among values and errors; refuse a column with only codes."""
     value = _points(table, "value").values
     found = missing_values_of(value, _points(table, "error").values if "error" in table else None)
     if found and np.isin(value, np.array(found, np.float32)).all():

@@ -289,7 +289,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return Stream(columns, stream.lengths + more)
 
     def truncate(self, stream: Stream, limit: float) -> Stream:
-        """Keep the beginning of each series, with periods and summary of this part only."""
+        """Cut each series to its beginning, and compute periods and summary from this part only."""
         return self._describe_series(super().truncate(stream, limit))
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:

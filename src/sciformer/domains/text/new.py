@@ -313,7 +313,7 @@ def describe_contents(one: Contents) -> str:
 
 
 def _may_be_classes(one: Contents) -> bool:
-    """Whether the values of a column may be classes: few different, repeated values."""
+    """Whether the values of a column may be classes: they are few, and they repeat."""
     return 2 <= one.different <= min(guess.MAX_CLASSES, max(2, one.count // 2))
 
 

@@ -289,14 +289,14 @@ class TableFile:
 
     @cached_property
     def _ends(self) -> dict[str, list[str]]:
-        """Full names of the columns, grouped by the last part of the name."""
+        """Full names of the columns that share the last part of their name."""
         ends: dict[str, list[str]] = {}
         for full in self.columns:
             ends.setdefault(full.rpartition(".")[2], []).append(full)
         return ends
 
     def find(self, name: str) -> str | None:
-        """Full name of a column, from its name or its unique last part; None if unknown."""
+        """Full name of a column, found by this name or by its last part if unique; None if unknown."""
         if name in self.columns:
             return name
         found = self._ends.get(name.rpartition("/")[2], [])

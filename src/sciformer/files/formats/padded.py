@@ -59,7 +59,7 @@ class PaddedFile(TableFile):
         return max(counts, key=lambda rows: (counts[rows], rows), default=0)
 
     def _mask(self, name: str) -> str:
-        """Name of the mask or count of an array; "" if there is none."""
+        """Name of the array that is the mask, or the count, of an array; "" if there is none."""
         if self.layout.mask:
             return self.layout.mask
         before = name.rpartition(".")[0]

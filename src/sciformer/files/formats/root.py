@@ -176,7 +176,7 @@ def _headless(raw: Array, starts: Array, header: int) -> Array:
 
 
 def _map(work: Any, items: Sequence[Any]) -> list[Any]:
-    """Apply `work` to each item, in threads (in a worker process without threads)."""
+    """Apply `work` to each item in threads; in a worker process, one after the other."""
     count = min(MAX_THREADS, os.cpu_count() or 1, len(items))
     if count < 2 or parent_process() is not None:
         return [work(item) for item in items]

@@ -229,7 +229,7 @@ def _escape_html(text: str) -> str:
 
 
 def _is_numeric(cell: str) -> bool:
-    """Whether a cell is a number, empty, or stands for a number that is not known."""
+    """Whether a cell is a number, is empty, or says that a number is not known."""
     return cell == TOO_FEW or NUMBER_PATTERN.fullmatch(cell) is not None
 
 

@@ -264,7 +264,7 @@ def _trace_raw(one: StreamInputs, used: Sequence[str]) -> bytes:
 
 
 class _ChosenColumns(nn.Module):
-    """Preprocessing with only the columns in `names` (column -> name of the output)."""
+    """Preprocessing that returns only the columns in `names` (column -> name of the output)."""
 
     def __init__(self, module: nn.Module, names: dict[str, str]) -> None:
         super().__init__()

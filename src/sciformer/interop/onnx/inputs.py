@@ -60,7 +60,7 @@ def input_name(run: Run, stream: str, column: str) -> str:
 
 
 def export_files(run: Run) -> dict[str, str]:
-    """Texts of additional files of the tokens, by name; for example a vocabulary."""
+    """Further files that the tokens export, as {name: text}; for example a vocabulary."""
     return {
         input_name(run, stream, name): text
         for stream, tokens in run.assembly.tokens.items()

@@ -1,4 +1,4 @@
-"""Linformer: attention to a few mixtures of keys and values, in linear time."""
+"""Linformer: attention to a few learned mixtures of keys and values, in linear time."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ PREFIX = re.compile(r".*[_.]")
 
 
 class Objects(BaseModel):
-    """Objects in lists, each of which becomes a sample."""
+    """Objects in the lists of events, such as jets; each object becomes a sample."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -38,7 +38,7 @@ class Objects(BaseModel):
     """Column, beside `index`, with the place of each member in the lists of `members` (default: the same place)."""
 
     def view(self, file: TableFile) -> TableFile:
-        """The file with a row for each object instead of each event."""
+        """View of the file with a row for each object instead of each event."""
         return ObjectFile(file, self)
 
 
@@ -117,7 +117,7 @@ class ObjectFile(TableFile):
         return made
 
     def _owners(self, table: Table, first: int, start: int, stop: int) -> tuple[Array, Array, Array]:
-        """Members of the objects start .. stop - 1 in order, event of each member, lengths of the lists."""
+        """Members of the objects start .. stop - 1 in order, the event of each member, and list lengths."""
         column = table[self.objects.index]
         assert isinstance(column, Lists)
         number, events = self._integers("index", column), np.repeat(np.arange(len(column)), column.lengths)
@@ -134,7 +134,7 @@ class ObjectFile(TableFile):
         return order, events, np.bincount(owner[order] - start, minlength=stop - start).astype(np.int64)
 
     def _flat(self, name: str, column: Lists, table: Table, events: Array, first: int) -> Array:
-        """Place of each member in the values of a column."""
+        """Index of each member's entry in the values of a column."""
         index, at = table[self.objects.index], table.get(self.objects.at)
         assert isinstance(index, Lists)
         if at is None or (name.startswith(self.beside) and not name.startswith(self.members)):

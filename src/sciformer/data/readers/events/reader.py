@@ -114,7 +114,7 @@ class EventFiles(FileSet):
         return {*self.observers, *(name for text in texts if text for name in Formula(text).names)}
 
     def with_columns(self, columns: Mapping[str, str]) -> Self:
-        """Copy for renamed columns, without their formulas.
+        """Copy of the section for files with renamed columns, whose formulas are dropped.
 
         It has no `classes` if the column `label` is renamed.
         """
@@ -173,7 +173,7 @@ class EventFiles(FileSet):
         return np.max(lists, 0) == 0 if lists and self.empty == "drop" else None
 
     def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
-        """Refuse a part if all files or all samples of a class are left out."""
+        """Refuse a part in which all files, or all samples of a class, are left out."""
         if LABEL not in self.state.get("truth", ()):
             return
         found = [words for scan in scans if isinstance(words := scan.columns.get(LABEL), Words)]

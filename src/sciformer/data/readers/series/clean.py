@@ -173,7 +173,7 @@ def numbers(values: Array, kind: Any) -> Array:
 
 
 def truths(values: Any) -> Array:
-    """Convert flags to booleans; nonzero numbers and `<`, `true`, `yes`, ... are true."""
+    """Convert flags to booleans: nonzero numbers and words such as `<`, `true`, `yes` become True."""
     values = np.asarray(values)
     if values.dtype.kind in "biuf":
         return np.nan_to_num(values) != 0

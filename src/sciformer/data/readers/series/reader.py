@@ -261,7 +261,7 @@ class Plan(FilePlan):
         return clean(raw, self.rules, file.path, counts)
 
     def _further_columns(self, file: CurveFile, tag: str) -> dict[str, str]:
-        """Further columns to return, with their names in the file ("" if in `objects`)."""
+        """Names of further columns to return, with their names in the file ("" if in `objects`)."""
         kinds, roles = file.kinds, {*file.names.used(), *file.header_roles, "id"}
         outside = self.objects.columns if self.objects is not None else {}
         if tag or (self.objects is not None and self.objects.label):

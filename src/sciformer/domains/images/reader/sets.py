@@ -66,7 +66,7 @@ class BadFiles(list[tuple[str, UserError]]):
         return [f"left out {reason.rstrip('.')}." for reason in self.reasons()] + rest
 
     def error(self, total: int, training: bool = True) -> UserError:
-        """Error with a list of the unreadable files; for a single file, its own error."""
+        """Error that lists the unreadable files; for a single file, the error of this file."""
         if len(self) == 1:
             ((_, error),) = self
             hint = "Or skip unreadable files: --data.bad_files skip" if training else "Or predict without this file."

@@ -232,7 +232,7 @@ class Translation:
     # Columns and formulas
 
     def column(self, name: Any, where: str) -> str:
-        """Name of a column or new variable in the recipe; "" if not translatable."""
+        """Name that a column or new variable has in the recipe; "" if it cannot be translated."""
         name = str(name)
         if name not in self.new or self.new[name] == name:
             return self.file_name(name)

@@ -97,7 +97,7 @@ def _find_detected(
 
 
 def leaves_trace(pt: Floats, eta: Floats, charged: Floats, rng: np.random.Generator) -> Floats:
-    """Mask of detected particles: all neutral particles, and a share of the tracks.
+    """Mask of detected particles: all neutral particles, and a fraction of the charged particles.
 
     A track is detected with `TRACK_EFFICIENCY` if it is inside the acceptance.
     """

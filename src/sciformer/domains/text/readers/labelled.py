@@ -206,7 +206,7 @@ class Lines(Parts):
         raise UserError(message, hint=f"Choose it with --data.{what} NAME.", key=f"data.{what}", file=path)
 
     def _guessed(self, rows: Sequence[Sequence[str]], path: Path) -> list[str]:
-        """Guess the columns of a file without header: labels have few different values."""
+        """Guess the columns of a file without a header: a label has few different values."""
         width = len(rows[0]) if rows else 1
         if width == 1:
             return ["text"]

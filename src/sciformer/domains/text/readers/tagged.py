@@ -39,7 +39,7 @@ def _as_lists(column: Any) -> Any:
 
 
 def _list_column(columns: Mapping[str, Any], role: str) -> str:
-    """Column of lists of strings with a usual name of a role, else ""."""
+    """Column of lists of strings that has a usual name for a role; else ""."""
     usual = (role, *NAMES[role.removesuffix("s")][0].split())
     listed = [name for name, one in columns.items() if isinstance(one, Lists) and one.values.dtype.kind in "UO"]
     return next((name for word in usual for name in listed if name.lower() == word), "")
@@ -237,7 +237,7 @@ class Columns(Parts):
             raise error.with_fields(hint=hint, key=None) from error
 
     def _has_columns(self, path: Path) -> bool:
-        """Whether a file for prediction has a word per line, by the rule of `form`."""
+        """Whether a file for prediction has a word on each line, by the rule of `form`."""
         if self.form != "auto":
             return self.form == "columns"
         if bare_suffix(path) in TAGGED_SUFFIXES:

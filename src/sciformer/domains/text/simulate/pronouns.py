@@ -96,7 +96,7 @@ def inflect_adjective(stem: str, determiner: str, gender: str) -> str:
 
 
 def make_sentence(groups: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Draw a sentence pair with `groups` groups of words between noun and «it»."""
+    """Draw a pair of sentences, with `groups` groups of words between the noun and «it»."""
     drawn = iter(rng.random(16 + 2 * groups).tolist())
 
     def one(of: Sequence[Any]) -> Any:
