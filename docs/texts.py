@@ -77,7 +77,7 @@ def errors(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
         elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2].lower().endswith("error"):
             message, *others = [text for one in node.args if (text := shown(one, known))] or [""]
             hints = [shown(one.value, known) for one in node.keywords if one.arg == "hint"]
-            hint = next(iter([*hints, *others]), "")
+            hint = next(iter([*hints, *(text for text in others if " " in text)]), "")
             for used in ast.walk(node):
                 if isinstance(used, ast.Name):
                     known.pop(used.id, "")

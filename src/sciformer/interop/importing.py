@@ -141,7 +141,7 @@ def _unknown_weights(source: Path) -> UserError:
     """Error for a file of weights that no importer recognises."""
     names = list_names(sorted(read_weights(source))) or "none"
     hint = "`sciformer import --help` lists the supported models."
-    message = f"the weights of {source} are of no supported model; their names are {names}"
+    message = f"the weights of {source} do not belong to a supported model; their names are {names}"
     return UserError(message, hint=hint, file=source)
 
 

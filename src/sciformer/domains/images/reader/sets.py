@@ -303,7 +303,7 @@ def _array_sets(path: Path, options: ReadOptions) -> list[tuple[str, ImageSet]]:
     made = find_image_arrays(file, options)
     if any(one.single for _, one in made):
         if isinstance(path, MemoryFile):
-            message = f"the images of {path} must be an array (n, height, width) or (n, height, width, channels)"
+            message = f"{path} is a single image, not an array (n, height, width) or (n, height, width, channels)"
             raise UserError(message, hint="For a single image: array[None]. Other orders: --data.axes")
         return []
     for _, one in made:
