@@ -26,7 +26,7 @@ from ..recipe import Recipe
 from ..recipe.estimator import Purpose, Starter, choose_recipe
 from ..run import Run, train
 
-MIN_VALIDATION_SAMPLES = 40  # fewer samples are all used for training
+MIN_VALIDATION_SAMPLES, MIN_CLASS_SAMPLES = 40, 5  # with fewer samples, all are used for training
 NOT_PICKLED = ("checkpoints", "report.html", "metrics.jsonl", "lock")  # parts of a run folder
 
 
@@ -39,7 +39,8 @@ class Transformer(BaseEstimator):
     learning_rate  largest learning rate (default: as in the recipe)
     dim            width of the model (default: as in the recipe)
     depth          number of blocks (default: as in the recipe)
-    validation     share of the samples held out to choose the best model (default: 0.1; none below 40 samples)
+    validation     share of the samples held out to choose the best model (default: 0.1; none below 40 samples in
+                   all, or 5 samples in a class)
     random_state   seed of weights, order and validation samples (default: 0)
     run            run folder (default: a temporary folder, removed with the estimator)
     warm_start     resume an interrupted training in `run`, instead of starting anew (default: False)
@@ -78,11 +79,17 @@ class Transformer(BaseEstimator):
         self.accept_drift = accept_drift
         self.show = show
 
-    def _train(self, samples: Any, more: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
-        """Train on the columns of X and the further columns `more`."""
+    def _train(
+        self, samples: Any, more: Mapping[str, Any], changes: Mapping[str, Any], smallest: int = 1 << 62
+    ) -> None:
+        """Train on the columns of X and the further columns `more`.
+
+        smallest  number of samples of the rarest class
+        """
         starter = self._starter(samples)
         table = {**starter.columns(samples), **more}
         count = len(next(iter(table.values())))
+        holds_out = count >= MIN_VALIDATION_SAMPLES and smallest >= MIN_CLASS_SAMPLES
         seed = self._seed()
         values = {
             "train.steps": self.steps,
@@ -100,7 +107,7 @@ class Transformer(BaseEstimator):
                 **{key: value for key, value in values.items() if value is not None},
                 "train.seed": seed,
                 "data.split.seed": seed,
-                "data.split.valid": self.validation if count >= MIN_VALIDATION_SAMPLES else 0.0,
+                "data.split.valid": self.validation if holds_out else 0.0,
                 "data.split.test": 0.0,
             }
         )
@@ -168,6 +175,10 @@ class Transformer(BaseEstimator):
         table = self._table(samples)
         with notes_as_warnings():
             found: dict[str, Any] = self.run_.predict(table, accept_drift=self.accept_drift)
+        count, expected = len(next(iter(found.values()))), len(next(iter(table.values())))
+        if count != expected:
+            message = f"X has {expected} samples, but the recipe leaves out {expected - count} of them"
+            raise UserError(message, hint="Remove data.select from the recipe, or select the samples before.", key="X")
         return found
 
     def __getstate__(self) -> dict[str, Any]:

@@ -24,7 +24,6 @@ class TransformerClassifier(ClassifierMixin, Transformer):
 
     classes_   sorted classes of y
     run_       the trained `Run`: `run_.report()`, `run_.model`
-
     """
 
     purpose = "classify"
@@ -48,12 +47,14 @@ class TransformerClassifier(ClassifierMixin, Transformer):
             if not more[WEIGHT].any():
                 raise UserError("sample_weight has only zeros", key="sample_weight")
             changes["objective.weight"] = WEIGHT
-        self._train(samples, more, changes)
+        self._train(samples, more, changes, smallest=int(np.bincount(codes).min()))
         return self
 
     def predict_proba(self, X: Any) -> Any:
         """Probabilities (n, classes), in the order of `classes_`."""
-        return self._class_columns(X, "probabilities")
+        found = self._predict(X)["probabilities"].astype(np.float64)
+        places = [self.run_.classes.index(name) for name in self._names]
+        return found[:, places] / found.sum(1, keepdims=True)
 
     def predict(self, X: Any) -> Any:
         """Most probable class of each sample."""
@@ -63,15 +64,6 @@ class TransformerClassifier(ClassifierMixin, Transformer):
     def predict_log_proba(self, X: Any) -> Any:
         """Logarithm of the probabilities (n, classes)."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
-
-    def _class_columns(self, samples: Any, name: str) -> Any:
-        """Probabilities of all classes in y; 0 for a class without training samples."""
-        found = self._predict(samples)[name].astype(np.float64)
-        places = {name: i for i, name in enumerate(self.run_.classes)}
-        known = [i for i, name in enumerate(self._names) if name in places]
-        made = np.zeros((len(found), len(self._names)))
-        made[:, known] = found[:, [places[self._names[i]] for i in known]]
-        return made / made.sum(1, keepdims=True)
 
 
 class TransformerRegressor(RegressorMixin, Transformer):

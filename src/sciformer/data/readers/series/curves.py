@@ -47,15 +47,18 @@ def form_of(path: Path) -> Format:
     return known["CSV"]
 
 
-def open_curves(path: Path, given: Names, layout: Layout = LAYOUT) -> CurveFile:
-    """Open the first table with times and values in a file of any format."""
+def open_curves(path: Path, given: Names, layout: Layout = LAYOUT, optional: Sequence[str] = ()) -> CurveFile:
+    """Open the first table with times and values in a file of any format.
+
+    optional   roles whose column, named by the recipe, may be missing in the file
+    """
     if isinstance(path, MemoryFile):
-        return CurveFile(path.open_table(layout, observations=True), given)
+        return CurveFile(path.open_table(layout, observations=True), given, optional)
     form, trouble = form_of(path), list[UserError]()
     file = opened(path, layout) if form.name == "Parquet" else open_file(path, layout, form)
     for table in file.tables():
         try:
-            return CurveFile(table, given)
+            return CurveFile(table, given, optional)
         except UserError as error:
             trouble.append(error)
     raise trouble[0]
@@ -102,7 +105,7 @@ class CurveFile:
     edges    objects at which reading can start without decompressing earlier objects
     """
 
-    def __init__(self, table: TableFile, given: Names) -> None:
+    def __init__(self, table: TableFile, given: Names, optional: Sequence[str] = ()) -> None:
         self.path, self.layout, self.columns, self._header = table.path, table.layout, table.kinds, table.header
         self._memory = table if isinstance(table, MemoryTable) else None
         if not table.rows:
@@ -113,6 +116,8 @@ class CurveFile:
         header = {role: find(name, table.header) for role, name in asked.items() if not find(name, table.kinds)}
         self.header_roles = {role: found[0] for role, found in header.items() if found}
         """Roles given by the file header: role -> name of the header value."""
+        missing = [role for role in optional if not find(getattr(given, role), [*table.kinds, *table.header])]
+        given = replace(given, **{role: NONE for role in missing if getattr(given, role)})
         try:
             self.names = resolve(table.kinds, replace(given, **dict.fromkeys(self.header_roles, NONE)), table.path)
         except UserError as error:

@@ -132,6 +132,7 @@ class SeriesFiles(FileSet):
             Objects(find_files([self.objects], "a table of objects")[0], given) if there else None,
             replace(LAYOUT, tree=self.table, names=tuple(self.columns), renames=self.state.get("renames", {})),
             tuple(self.state.get("truth", ())) if training else (),
+            optional=() if training else ("label",),
         )
 
     def rows_per_scan(self) -> int:
@@ -191,6 +192,7 @@ class Plan(FilePlan):
     truth    columns that every object must have; objects without them are left out
     limits   whether to return the column `limit`, also for files without it
     marks    whether curves with too few points are kept and counted
+    optional roles whose column, named by the recipe, may be missing
     """
 
     given: Names
@@ -203,6 +205,7 @@ class Plan(FilePlan):
     truth: tuple[str, ...] = ()
     limits: bool = False
     marks: bool = False
+    optional: tuple[str, ...] = ()
     keeps_files: ClassVar[bool] = True
 
     def load(self, scan: Scan, rows: Rows) -> Table:
@@ -214,7 +217,7 @@ class Plan(FilePlan):
         return table if rows.kept is None else select(table, rows.kept)
 
     def open(self, path: Path) -> CurveFile:
-        return open_curves(path, self.given, self.layout)
+        return open_curves(path, self.given, self.layout, self.optional)
 
     def scan_rows(self, file: CurveFile, tag: str, start: int, stop: int, counts: Counts) -> Seen:
         table = self._table(file, tag, start, stop, counts)
