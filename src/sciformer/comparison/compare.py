@@ -163,7 +163,7 @@ def table_cells(found: Comparison, rows: list[Row]) -> tuple[list[str], list[lis
 
 
 def format_figure(figure: Figure, whole: bool = False) -> str:
-    """Format a figure as mean ± spread, with two digits of the spread."""
+    """Write a mean and its spread as mean ± spread, with two digits of the spread."""
     if not math.isfinite(figure.mean):
         return "–"
     if figure.too_few:

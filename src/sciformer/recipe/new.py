@@ -113,7 +113,7 @@ def _matching_folders(file: str) -> list[str]:
 
 
 def _class_names(folders: Sequence[Path]) -> dict[Path, str]:
-    """Class of each folder; {} for parts, and for names that differ only in digits (sector1, sector2)."""
+    """Class of each folder; {} if folders are parts, or their names differ only in digits (sector1, sector2)."""
     names = [folder.resolve().name for folder in folders]
     other = any(part_of(name) or NO_CLASS.search(name) for name in names)
     if other or len({re.sub(r"\d+", "", name) for name in names}) < 2:

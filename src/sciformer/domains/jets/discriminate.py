@@ -147,7 +147,7 @@ class Discriminate(Classify):
         return not _is_rejection(name) and super().lower_is_better(name)
 
     def headline(self, names: Iterable[str]) -> list[str]:
-        """Metrics of the summary line, without rejections if there are more than two."""
+        """Names of the scores in the one-line summary; without rejections if there are more than two."""
         shown = super().headline(names)
         hidden = [name for name in shown if _is_rejection(name)]
         return shown if len(hidden) <= MAX_SHOWN_REJECTIONS else [name for name in shown if name not in hidden]

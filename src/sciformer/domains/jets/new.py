@@ -70,7 +70,7 @@ class FoundJets(NamedTuple):
         return found
 
     def guess_unit(self) -> tuple[str, str]:
-        """Unit of the momenta, and the reason."""
+        """Guess the unit of the momenta; also return the reason."""
         table = dict(self.table)
         for name, formula in momentum_formulas(self.particles.parts).items():
             table[name] = Formula(formula).of(self.table)
@@ -254,7 +254,7 @@ def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array 
 
 
 def _file_layout(path: Path, keys: EventFiles) -> Layout:
-    """Layout of a file: tree, names for the last axis of arrays, jets of events."""
+    """Layout of a file: its tree, names of the last axis of arrays, and jets of events."""
     given = Layout(keys.tree, keys.mask, keys.axes, keys.label)
     given = replace(given, tree=_find_tree(path, given))
     file = opened(path, given)
@@ -380,7 +380,7 @@ def _find_classes(table: Table, names: list[str], parts: dict[str, list[str]], k
 
 
 def _rejection_keys(names: Sequence[str], table: Table, usual: str = "") -> list[Found]:
-    """Keys of the objective; `usual` is the background if no class has its name."""
+    """Keys of the objective `discriminate`; `usual` is the background if no class name means one."""
     lower = {name.lower(): name for name in names}
     background = next((lower[name] for name in BACKGROUND_NAMES if name in lower and len(names) > 1), usual)
     mass = next((name for name in MASS_NAMES if name in table), None) if background else None
@@ -622,7 +622,7 @@ def _values_of_jets(table: Table) -> dict[str, Array]:
 
 
 def _flags(table: Table) -> dict[str, Array]:
-    """Columns of 0 and 1."""
+    """Columns of jets that have only the values 0 and 1, by name."""
     flags = {name: flag for name, flag in _values_of_jets(table).items() if flag.dtype.kind in "biuf"}
     return {name: flag for name, flag in flags.items() if np.isin(flag, (0, 1)).all()}
 

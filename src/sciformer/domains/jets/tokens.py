@@ -201,7 +201,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return stream if (kept == lengths).all() else stream.cut(stream.starts, kept)
 
     def describe_data(self, profile: Mapping[str, Any]) -> DataFindings:
-        """Unit of the momenta, and a note if another unit is likely."""
+        """State the unit of the momenta, and add a note if another unit is likely."""
         levels = [profile["columns"].get(name, {}).get("level") for name in self.vector[:2]]
         counts = next(iter(profile["tokens"].values()), None)
         if counts is None or None in levels:

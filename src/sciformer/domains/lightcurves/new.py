@@ -64,7 +64,7 @@ COLUMN_REASONS = {
 
 
 class Periodic(NamedTuple):
-    """Keys and notes on periods."""
+    """Guessed recipe keys of the period features, and notes on them."""
 
     found: list[Found]
     notes: list[str]
@@ -300,7 +300,7 @@ def _find_question(seen: FoundCurves, given: Given) -> guess.Question:
 
 
 def _varied(seen: FoundCurves, name: str) -> str:
-    """An object with several values in a column, and its values."""
+    """Describe an object that has several values in a column; empty if the files have no column of ids."""
     file = seen.file
     if not file.names.id:
         return ""
@@ -345,7 +345,7 @@ def _value_keys(seen: FoundCurves) -> list[Found]:
 
 
 def _position_keys(seen: FoundCurves) -> list[Found]:
-    """Rotary positions of real time, with periods from the cadence to the span."""
+    """Guess keys of rotary positions in real time, with periods from the cadence to the span."""
     span = _longest_span(seen.table)
     longest = min(LONGEST_ATTENTION_PERIOD, float(f"{span:.1g}")) if span > 0 else LONGEST_ATTENTION_PERIOD
     shortest = float(f"{longest / ATTENTION_RANGE:.3g}")
@@ -385,7 +385,7 @@ def _longest_span(table: Table) -> float:
 
 
 def _period_keys(seen: FoundCurves, ask: guess.Question, given: Given) -> Periodic:
-    """Phases and statistics as features, if the objective allows them and the curves are periodic."""
+    """Guess keys of features from phases and statistics, if the objective and the curves allow them."""
     if ask.kind == "masked":
         return Periodic([], ["Periods are not used: they would tell the hidden points."])
     summary = Found("tokens.summary", True, "statistics of the whole curve as features: help with few labels")

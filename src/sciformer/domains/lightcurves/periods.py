@@ -68,7 +68,7 @@ class Points(NamedTuple):
 
 
 def visible_points(stream: Stream, tokens: Observations) -> Points:
-    """All values of each sample except limits."""
+    """Times, values and errors of the points of all series, without upper limits."""
     columns = stream.columns
     value, error = (columns[name].reshape(-1, tokens.patch) for name in ("value", "error"))
     there = np.isfinite(value)

@@ -79,7 +79,7 @@ def read_headers(files: Iterable[CurveFile]) -> dict[str, Array]:
 
 
 def is_class(column: Array) -> bool:
-    """Whether words repeat, as classes do."""
+    """Whether a column has words that repeat, as names of classes do."""
     if column.dtype.kind not in "OUS":
         return False
     count = len(np.unique(column.astype(str)))
@@ -102,7 +102,7 @@ def describe_possible_classes(columns: Mapping[str, Array]) -> str:
 
 
 def missing_values_of(*columns: Array | None) -> list[float]:
-    """Codes of missing values (-99, 99.999) in columns of numbers."""
+    """Codes that stand for missing values (-99, 99.999) in columns of numbers."""
     found: set[float] = set()
     for column in columns:
         if column is not None:

@@ -138,7 +138,7 @@ def _folded(t: Array, z: Array, w: Array, frequency: float) -> list[float]:
 
 
 def describe_summary(tokens: Observations) -> str:
-    """Definition of the features, for programs without this library."""
+    """Define the summary features in words, for programs without this library."""
     return (
         "; summary: features of the whole series without limits, each band minus its mean, in units of the deviation: "
         "moments, percentiles minus the median, ln of the mean square difference of neighbours (roughness), ln of the "

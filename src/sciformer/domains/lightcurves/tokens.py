@@ -137,7 +137,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def can_hide(self) -> bool:
-        """Whether no feature comes from all values of the series."""
+        """Whether tokens can be hidden: not if features come from all values of a series."""
         return not (self.periods or self.summary)
 
     @property

@@ -184,7 +184,7 @@ class View(Protocol):
     """View of a table file, such as a row for each object in lists instead of each event."""
 
     def view(self, file: TableFile) -> TableFile:
-        """The file as it is to be read."""
+        """Return the file in the form in which a reader should see it."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Objects(BaseModel):
 
 
 def prefix_of(name: str) -> str:
-    """Beginning of a column name up to its last underscore or dot."""
+    """Prefix of a column name, up to its last underscore or dot."""
     match = PREFIX.match(name)
     return match[0] if match else ""
 
