@@ -115,7 +115,7 @@ class LightCurves(SimulatedSequence):
             one_of("bands", band, supernovae.BANDS, key="data.bands")
         low, high = self.snr
         if not 0 < low <= high < 1e4:
-            message = f"snr must be a range LOW HIGH with 0 < LOW <= HIGH < 10,000, not {low} {high}"
+            message = f"snr must be a range LOW HIGH with 0 < LOW <= HIGH < 10,000, not {low} to {high}"
             raise UserError(message, key="data.snr")
 
     def _options(self) -> str:
