@@ -82,7 +82,7 @@ class ShardFolder:
                 plan = parse_object(file.read(), PLAN)
         except (OSError, Unsound) as error:
             message = f"{self.path} is not a folder of shards: {error}"
-            hint = "Predict them first: sciformer predict RUN FILES --shards 64 --out FOLDER"
+            hint = "Write the shards first: sciformer predict RUN FILES --shards 64 --out FOLDER"
             raise UserError(message, hint=hint, file=self.path) from error
         if plan.get("format") != FORMAT:
             message = f"{self.path / PLAN} has format {plan.get('format')}, but this Sciformer reads format {FORMAT}"

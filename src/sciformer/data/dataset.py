@@ -63,14 +63,17 @@ class Dataset:
         self.source, self.tokens, self.near, self.labels = source, dict(tokens), near, labels
         self.until, self.asked = until, asked
         if until is not None and labels:
-            message = f"truncated samples cannot be evaluated: `{labels[0]}` has a list of labels for each sample"
+            message = (
+                f"truncated samples (`--until`) cannot be evaluated: `{labels[0]}` has a list of labels for each sample"
+            )
             raise UserError(message)
         if windows and len(windows) > 1:
             raise UserError(f"only one stream of tokens can be cut into windows, not {', '.join(windows)}")
         self.windowed: str = next(iter(windows), "") if windows else ""
         self.windows = windows[self.windowed] if windows else None
         if until is not None and self.windows is not None and len(self.windows.size) > 1:
-            raise UserError("truncated samples cannot be evaluated with windows on several axes")
+            message = "samples truncated at a time (`--until`) cannot be evaluated if windows have several axes"
+            raise UserError(message, hint="Evaluate without --until, or with tokens.window: null.", key="tokens.window")
         self.kept: OrderedDict[int, Batch] = OrderedDict()
         self.found: dict[int, tuple[Array, Array]] = {}  # per piece: lengths and widths of its samples
         self.indices: dict[int, WindowIndex] = {}  # per piece: its windows

@@ -155,12 +155,12 @@ class Scan:
     rows      number of samples in the file
     kept      row numbers of the samples to use
     edges     rows at which reading can start
-    columns   columns needed before loading: the class, and columns for the split and the weights
+    columns   columns needed before loading: the class column, and columns for the split and the weights
     counts    number of samples and entries left out, by reason
     lacks     optional columns that are missing
     has       columns that are present
     lengths   list lengths of each sample, by column
-    file      the open file, if the plan keeps files
+    file      open file; None if the file is opened again for each piece
     """
 
     path: Path

@@ -45,7 +45,10 @@ def known_column(source: Source, name: str, lists: bool = False) -> Array | None
 
 
 class Memory:
-    """Source of a table in memory, with notes on its files."""
+    """Source whose samples are in memory, as one table.
+
+    notes   notes for the user, for example on samples that were left out
+    """
 
     def __init__(self, table: Table, notes: Sequence[str] = ()) -> None:
         self.notes = list(notes)

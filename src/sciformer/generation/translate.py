@@ -110,7 +110,7 @@ class Writer:
         raise NotImplementedError
 
     def step(self, ids: Tensor, *memory: Any) -> Tensor:
-        """Read ids (R, N); return logits (R, V) of the next token."""
+        """Read ids (R, N) of R hypotheses; return logits (R, V) of the next token."""
         hidden = self.model.decode(StreamView({"ids": ids}, None), *memory, cache=self.cache)
         return self.model.readout(hidden[:, -1])
 

@@ -40,7 +40,7 @@ def run_as_html(run: Run) -> str:
 
 
 def recipe_as_html(recipe: Recipe) -> str:
-    """Recipe as YAML, without comments on its keys."""
+    """HTML that shows the recipe as YAML, without comments on its keys."""
     from ..recipe import document
 
     values = {name: section for name, section in recipe.to_dict().items() if section}

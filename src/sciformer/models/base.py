@@ -90,7 +90,7 @@ class Model(TrunkChoice, Section):
         return self.build_trunk(self.token_form(tokens, leading), causal)
 
     def token_form(self, tokens: Tokens, leading: int = 0) -> TokenForm:
-        """Width and positions of tokens, as the trunk needs them."""
+        """Width of the tokens and axes of their positions, to build the trunk."""
         width = tokens.width(self.dim)
         if self.keeps_width and width != self.dim:
             others = ", ".join(name for name in names("trunk") if not find("trunk", name).keeps_width)

@@ -189,7 +189,7 @@ def read_delimited(path: Path, layout: Layout) -> MemoryTable:
     """Read a text table with column names in its first line.
 
     Cells are separated by commas, semicolons, tabs, bars or blanks. Lines that begin with # are comments, but the last
-    comment before the numbers may hold the column names. A file without names uses the names of the layout.
+    comment before the numbers may hold the column names. A file without names uses `layout.names`.
     """
     text = read_text(path)
     needed = text.count("\n") * BYTES_PER_ROW + sum(map(text.count, ",;\t| ")) * BYTES_PER_CELL

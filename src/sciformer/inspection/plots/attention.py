@@ -136,7 +136,9 @@ def _panels(weights: Numbers | Mapping[str, Numbers], across: int) -> list[list[
     shape, hint = "(H, N, M)", "Take one sample: weights[0]."
     if isinstance(weights, Mapping):
         if not weights:
-            raise UserError("there are no weights to draw", hint="Pass the Watch to the forward pass of the model.")
+            raise UserError(
+                "there are no attention weights to draw", hint="Pass the Watch to the forward pass of the model."
+            )
         blocks = {name: to_matrix(heads, 3, f"weights of {name!r}", shape, hint) for name, heads in weights.items()}
         return [[(f"{name}, head {h + 1}", w) for h, w in enumerate(heads)] for name, heads in blocks.items()]
     panels = [(f"head {h + 1}", w) for h, w in enumerate(to_matrix(weights, 3, "weights", shape, hint))]

@@ -33,9 +33,9 @@ class Compress(nn.Module):
             nn.init.normal_(weight, std=self.whole**-0.5)  # mixtures have the variance of keys and values
 
     def forward(self, k: Tensor, v: Tensor, at: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mixtures (B, G, count, E) of keys and values (B, G, N, E).
+        """Project keys and values (B, G, N, E) along the tokens to (B, G, count, E).
 
-        Here E is the width of a head, and G is the number of key-value heads.
+        Here E is the width of a head, G the number of key-value heads, and `count` the number of projected tokens.
 
         at     (B or 1, N, A) coordinates of the tokens on A axes
         valid  (B, N) mask of real tokens; None means that all are real

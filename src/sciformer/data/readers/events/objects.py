@@ -49,9 +49,9 @@ def prefix_of(name: str) -> str:
 
 
 class ObjectFile(TableFile):
-    """View of a file of events with a row for each object.
+    """View of an event file as a table with one row per object, for example per jet.
 
-    The columns `row` and `object` hold the number of the event in the file, and of the object in its event.
+    `row` is the number of the event in the file. `object` is the number of the object in its event.
     """
 
     def __init__(self, inner: TableFile, objects: Objects) -> None:
@@ -64,7 +64,7 @@ class ObjectFile(TableFile):
         counted = [name for name, kind in inner.columns.items() if kind == "list" and name.startswith(objects.of)]
         if not counted:
             collections = {prefix_of(name) for name, kind in inner.columns.items() if kind == "list"} - {""}
-            message = f"data.objects.of is {objects.of!r}, but no list of {self.path} begins so"
+            message = f"data.objects.of is {objects.of!r}, but no column of lists in {self.path} has this prefix"
             raise self.error(message, nearest(objects.of, sorted(collections)), "data.objects.of")
         lists = inner.read(counted[:1], 0, inner.rows)[counted[0]]
         assert isinstance(lists, Lists)
@@ -125,8 +125,8 @@ class ObjectFile(TableFile):
         if (wrong := number >= np.diff(firsts)[events]).any():
             event = int(events[wrong.argmax()])
             have = int(firsts[event + 1] - firsts[event])
-            message = f"`{self.objects.index}` has the number {number[wrong.argmax()]} in event {first + event} of"
-            words = f"{message} {self.path}, which has {have} objects {self.objects.of}..."
+            message = f"`{self.objects.index}` refers to object {number[wrong.argmax()]} in event {first + event} of"
+            words = f"{message} {self.path}, but the event has only {have} objects (columns {self.objects.of}...)"
             raise self.error(words, key="data.objects.index")
         owner = np.where(number >= 0, firsts[events] + number, -1)
         order = np.argsort(owner, kind="stable")

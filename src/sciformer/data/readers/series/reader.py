@@ -71,18 +71,18 @@ class SeriesFiles(FileSet):
     """Column of the object id. For this and the next keys: `none` if there is no column, `outer.inner` for a nested
     column (default: the column with a common name)."""
     time: str = ""
-    """Column of the times (default: by common names)."""
+    """Column of the times (default: a column with a common name)."""
     value: str = ""
-    """Column of the magnitudes or fluxes (default: by common names)."""
+    """Column of the magnitudes or fluxes (default: a column with a common name)."""
     error: str = ""
-    """Column of the uncertainties of the values (default: by common names)."""
+    """Column of the uncertainties of the values (default: a column with a common name)."""
     band: str = ""
-    """Column of the bands: a name for each point, a string with a letter for each point, or a name for the object
-    (default: by common names)."""
+    """Column of the bands: the band of each point, a string with one letter per point, or one band for the object
+    (default: a column with a common name, such as `band` or `filter`)."""
     limit: str = ""
-    """Column of flags, true for upper limits (default: by common names)."""
+    """Column of flags, true for upper limits (default: a column with a common name)."""
     label: str = ""
-    """Column of the class of an object (default: by common names)."""
+    """Column of the class of an object (default: a column with a common name)."""
     quality: str = ""
     """Column of quality flags: points with a flag other than 0 are left out (default: none)."""
     meta: list[str] = Field(default_factory=list)

@@ -1,7 +1,7 @@
-"""Reading of scenes: things from the pixels of a picture.
+"""Detection of the things (objects) of a scene from its pixels.
 
-Of all shapes, colours, sizes and places, the thing with the least relative mismatch is taken and its light removed,
-until no thing fits (matching pursuit, Mallat and Zhang, IEEE Trans. Signal Process. 41, 1993):
+Matching pursuit (Mallat and Zhang, IEEE Trans. Signal Process. 41, 1993): find the thing (shape, colour, size, place)
+with the smallest relative mismatch, subtract it from the picture, and repeat until no thing fits:
 
     mismatch = sum over the mask and a border around it of (picture - thing)^2 / sum of thing^2
 
@@ -9,7 +9,8 @@ where the background counts as zero. The border tells a small disc from the insi
 touch do not disturb each other, so pictures of `rendering` are read exactly. Noise, blur and wrong colours of generated
 pictures are tolerated within limits.
 
-The correlations with all masks are computed once, by Fourier transforms; those of a removed thing are known in advance.
+The correlations with all masks are computed once, by Fourier transforms. The change of these
+correlations by the subtraction of a thing is known in advance.
 """
 
 from __future__ import annotations

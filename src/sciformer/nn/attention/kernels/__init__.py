@@ -39,7 +39,7 @@ class Kernel(Protocol):
         """Reason why this kernel does not support the request, or None."""
 
     def run(self, request: Request) -> Tensor:
-        """Compute the heads (B, H, N, E)."""
+        """Attention outputs of all heads (B, H, N, E); E is the head width."""
 
 
 KERNELS: dict[str, Kernel] = {  # in the order of the choice

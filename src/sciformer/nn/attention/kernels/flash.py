@@ -41,7 +41,7 @@ def saves(request: Request) -> bool:
 
 
 def run(request: Request) -> Tensor:
-    """Compute the heads (1, H, T, E)."""
+    """Attention outputs of all heads (1, H, T, E); E is the head width."""
     from torch.nn.attention.varlen import varlen_attn
 
     request = request.prepare()

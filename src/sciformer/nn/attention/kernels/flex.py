@@ -50,7 +50,7 @@ def saves(request: Request) -> bool:
 
 
 def run(request: Request) -> Tensor:
-    """Compute the heads (B, H, N, E)."""
+    """Attention outputs of all heads (B, H, N, E); E is the head width."""
     request = request.prepare()
     q, k, v, sight = request.q, request.k, request.v, request.sight
     (_, heads, n, _), (_, kv_heads, m, _) = q.shape, k.shape

@@ -68,7 +68,7 @@ def _uneven(ragged: Ragged) -> bool:
 
 
 def run(request: Request) -> Tensor:
-    """Compute the heads (1, H, T, E)."""
+    """Attention outputs of all heads (1, H, T, E); E is the head width."""
     qkv, heads, scale, dropout = request.join(), request.q.shape[1], request.scale, request.dropout
     sight, ragged = request.sight, _layout(request)
     lengths = sight.once("lengths", ragged.lengths.tolist)
