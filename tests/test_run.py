@@ -224,6 +224,28 @@ def test_tables_give_the_numbers_of_files(from_files):
         assert not run.recipe.data.files
 
 
+@pytest.mark.parametrize("kind", ["jets", "series", "pictures", "lines"])
+def test_the_command_line_gives_the_numbers_of_a_frame(kind, tmp_path, monkeypatch):
+    """`sciformer train` and `sciformer predict` on files, against Python on a frame."""
+    pytest.importorskip("pandas")
+    monkeypatch.setattr("sciformer.run.Run.report", lambda run: run.folder.write("report.html", ""))
+    sections, tables = KINDS[kind](tmp_path)
+    (file,), frame = sections["data"]["files"], tables["pandas"]()
+    write(tmp_path / "recipe.yaml", recipe_of(sections).to_yaml())
+    words = ["train", str(tmp_path / "recipe.yaml"), "--run", str(tmp_path / "files"), "--quiet"]
+    assert main([*words, "--train.seed", "3", "--model.depth", "2"]) == 0
+    own = recipe_of({**sections, "data": {**sections["data"], "files": []}})
+    own = own.change({"train.seed": 3, "model.depth": 2})
+    run, other = sf.train(own, tmp_path / "frame", data=frame, **QUIET), sf.Run(tmp_path / "files")
+    assert curve(run) == curve(other)
+    assert all(map(torch.equal, run.model.state_dict().values(), other.model.state_dict().values()))
+    assert main(["predict", str(other.path), file, "--out", str(tmp_path / "found.parquet"), "--quiet"]) == 0
+    written, found = pq.read_table(tmp_path / "found.parquet"), sf.predict(run.path, frame)
+    assert written["class"].to_pylist() == list(found["class"])
+    for name in run.classes:
+        assert written[f"score_{name}"].to_pylist() == found[f"score_{name}"].tolist(), name
+
+
 @pytest.fixture(scope="module")
 def jet_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("jets")

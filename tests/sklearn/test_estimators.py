@@ -19,6 +19,7 @@ import sciformer as sf
 from sciformer.data.readers.simulation import write_simulation
 from sciformer.domains.jets.simulate.jets import Jets
 from sciformer.sklearn import TransformerClassifier, TransformerEmbedder, TransformerRegressor
+from tests.data.readers.series.examples import objects, write_lists
 from tests.errors import refuses
 
 SMALL = {"dim": 16, "depth": 1, "learning_rate": 0.01, "changes": {"model.heads": 2, "train.warmup": 2}}
@@ -108,6 +109,23 @@ def test_frames_of_jets_with_a_recipe(tmp_path):
     run = trained_on_files(found, files=[str(tmp_path / "jets.parquet")])
     assert same_weights(found.run_, run)
     assert np.isfinite(cross_val_score(jets, frame, labels, cv=2)).all()
+
+
+def test_frames_of_light_curves_with_a_recipe(tmp_path):
+    """A row for each star with lists of observations, and the numbers of a training on files."""
+    pandas = pytest.importorskip("pandas")
+    write_lists(tmp_path / "stars.parquet", objects(60))
+    frame = pandas.DataFrame(pq.read_table(tmp_path / "stars.parquet").to_pydict())
+    labels = frame.pop("type")
+    changes = {"data": {"kind": "series", "time": "mjd"}, "tokens.window": 16, "train.warmup": 1}
+    changes |= {"model.heads": 2, "train.device": "cpu"}
+    stars = TransformerClassifier("lightcurves/transformer", steps=2, dim=16, depth=1, changes=changes)
+    found = clone(stars).fit(frame, labels)
+    assert found.predict_proba(frame.iloc[:5]).shape == (5, 2)
+    run = trained_on_files(found, files=[str(tmp_path / "stars.parquet")])
+    assert same_weights(found.run_, run)
+    assert found.predict(frame).tolist() == run.predict(tmp_path / "stars.parquet")["class"].tolist()
+    assert np.isfinite(cross_val_score(stars, frame, labels, cv=2)).all()
 
 
 def test_values_with_their_deviation():
