@@ -19,7 +19,7 @@ import sciformer as sf
 from sciformer.data.readers.simulation import write_simulation
 from sciformer.domains.jets.simulate.jets import Jets
 from sciformer.sklearn import TransformerClassifier, TransformerEmbedder, TransformerRegressor
-from tests.data.readers.series.examples import objects, write_lists
+from tests.data.readers.series.examples import long, objects, write_lists
 from tests.errors import refuses
 
 SMALL = {"dim": 16, "depth": 1, "learning_rate": 0.01, "changes": {"model.heads": 2, "train.warmup": 2}}
@@ -126,6 +126,18 @@ def test_frames_of_light_curves_with_a_recipe(tmp_path):
     assert same_weights(found.run_, run)
     assert found.predict(frame).tolist() == run.predict(tmp_path / "stars.parquet")["class"].tolist()
     assert np.isfinite(cross_val_score(stars, frame, labels, cv=2)).all()
+
+
+def test_rows_that_are_no_samples():
+    """A row for each observation, where scikit-learn expects an answer for each row."""
+    pandas = pytest.importorskip("pandas")
+    table = long(objects(60))
+    frame, changes = pandas.DataFrame(table), {"data": {"kind": "series", "time": "mjd"}, "tokens.window": 16}
+    labels = frame.pop("type")
+    options = {"steps": 1, "dim": 16, "depth": 1, "changes": {**changes, "model.heads": 2}}
+    found = TransformerClassifier("lightcurves/transformer", **options).fit(frame, labels)
+    with refuses(len(frame), 60, key="X"):
+        found.predict(frame)
 
 
 def test_values_with_their_deviation():

@@ -168,6 +168,7 @@ class Transformer(BaseEstimator):
         table = self._table(samples)
         with notes_as_warnings():
             found: dict[str, Any] = self.run_.predict(table, accept_drift=self.accept_drift)
+        check_every_row(table, len(next(iter(found.values()))))
         return found
 
     def __getstate__(self) -> dict[str, Any]:
@@ -195,6 +196,14 @@ class Transformer(BaseEstimator):
         tags.input_tags.three_d_array = True
         tags.input_tags.string = True
         return tags
+
+
+def check_every_row(table: Mapping[str, Any], count: int) -> None:
+    """Check that there is an answer for each row of X, as scikit-learn expects."""
+    rows = len(next(iter(table.values())))
+    if count != rows:
+        hint = "Each row must be a sample: observations of an object are lists in one row. Select samples before."
+        raise UserError(f"X has {rows} rows, but the recipe makes {count} samples of them", hint=hint, key="X")
 
 
 def columns_of_table(samples: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_consistent_length
 from ..errors import UserError
 from ..evaluation.embed import embed
 from ..run import Run
-from .base import Transformer, notes_as_warnings
+from .base import Transformer, check_every_row, notes_as_warnings
 
 LABEL, TARGET, WEIGHT = "label", "value_to_predict", "sample_weight"  # names of the columns that are added to X
 
@@ -127,7 +127,9 @@ class TransformerEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Tra
         """Vectors (n, dim) of samples."""
         table = self._table(X)
         with notes_as_warnings():
-            return embed(self.run_, table, accept_drift=self.accept_drift).vectors
+            vectors = embed(self.run_, table, accept_drift=self.accept_drift).vectors
+        check_every_row(table, len(vectors))
+        return vectors
 
 
 def _check_lengths(samples: Any, y: Any) -> None:
