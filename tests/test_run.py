@@ -424,6 +424,43 @@ def test_wrong_tables_of_other_readers(make, wrong, mentions, tmp_path):
         sf.train(recipe_of(sections), tmp_path / "run", data=wrong, **QUIET)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "mentions", "key"),
+    [
+        (lambda frame: frame.drop(columns="part_px"), ["part_px"], None),
+        (lambda frame: frame.assign(part_px=frame.jet_pt), ["part_px"], None),
+        (lambda frame: frame.assign(part_px="a"), ["part_px"], None),
+        (lambda frame: frame.assign(part_px=[object()] * 80), ["part_px", "object"], None),
+        (lambda frame: frame.assign(part_px=[[1.0, "a"]] * 80), ["part_px"], None),
+        (lambda frame: frame.assign(jet_pt=[[1.0]] * 80), ["data.select"], None),
+        (lambda frame: frame.iloc[:0], ["rows"], "data"),
+    ],
+)
+def test_wrong_frames_of_new_samples(jet_run, wrong, mentions, key):
+    pandas = pytest.importorskip("pandas")
+    with refuses(*mentions, key=key):
+        jet_run.run.predict(wrong(pandas.DataFrame(jet_run.tables["lists"]())))
+
+
+def test_dtypes_of_a_frame_change_nothing(tmp_path):
+    """Narrow, nullable and arrow-backed columns, categories, and objects with the same values."""
+    pandas = pytest.importorskip("pandas")
+    sections, tables = series(tmp_path)
+    sections["data"]["files"] = []
+    frame = pandas.DataFrame(tables["arrays"]()).round({"mjd": 0, "mag": 0})
+    known = sf.train(recipe_of(sections), tmp_path / "run", data=frame, **QUIET)
+    for number, dtypes in enumerate(
+        (
+            {"mjd": "int32", "mag": "float16", "class": "category", "star": "category"},
+            {"mjd": "Int64", "mag": "Float32", "class": "string"},
+            {"mjd": "float64[pyarrow]", "mag": object, "class": "string[pyarrow]"},
+        )
+    ):
+        run = sf.train(recipe_of(sections), tmp_path / f"{number}", data=frame.astype(dtypes), **QUIET)
+        assert curve(run) == curve(known), dtypes
+        assert run.predict(frame.astype(dtypes)).equals(known.predict(frame)), dtypes
+
+
 def test_strings_are_texts_where_they_cannot_be_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sections, tables = lines(tmp_path)

@@ -82,7 +82,7 @@ class Transformer(BaseEstimator):
         """Train on the columns of X and `more` columns."""
         starter = self._starter(samples)
         table = {**starter.columns(samples), **more}
-        count = len(next(iter(table.values())))
+        count = count_rows(table)
         seed = self._seed()
         values = {
             "train.steps": self.steps,
@@ -135,6 +135,8 @@ class Transformer(BaseEstimator):
     def _validated(self, samples: Any, fitting: bool = False) -> Any:
         """Arrays of numbers, checked by scikit-learn; texts and other tables as they are."""
         self._check_samples(samples)
+        if _is_table(samples) and not count_rows(samples):
+            raise UserError("X has no rows", key="X")
         if _is_table(samples) and (self.recipe is not None or not _has_only_numbers(samples)):
             return samples
         if _is_texts(samples):
@@ -200,15 +202,22 @@ class Transformer(BaseEstimator):
 
 def check_every_row(table: Mapping[str, Any], count: int) -> None:
     """Check that there is an answer for each row of X, as scikit-learn expects."""
-    rows = len(next(iter(table.values())))
+    rows = count_rows(table)
     if count != rows:
         hint = "Each row must be a sample: observations of an object are lists in one row. Select samples before."
         raise UserError(f"X has {rows} rows, but the recipe makes {count} samples of them", hint=hint, key="X")
 
 
 def columns_of_table(samples: Any) -> dict[str, Any]:
-    """Columns of a table in memory."""
-    return dict(MemoryFile(samples).columns)
+    """Columns of a table in memory, with the columns that cannot be read, for the reader's error."""
+    contents = MemoryFile(samples).contents
+    named = samples if hasattr(samples, "keys") else {}
+    return {**contents.columns, **{name: named[name] for name in contents.others if name in named.keys()}}
+
+
+def count_rows(samples: Any) -> int:
+    """Number of samples of an array, a list or a table."""
+    return len(next(iter(samples.values()), ())) if isinstance(samples, Mapping) else len(samples)
 
 
 def _is_table(samples: Any) -> bool:
