@@ -88,6 +88,8 @@ class Assembly:
     """Profile of the training data; None if unknown, as for an imported model."""
     profile_notes: Sequence[str] = ()
     """Notes on the columns of newly opened data."""
+    data_facts: Mapping[str, str] = {}
+    """Assumptions of the tokens on newly opened data, such as units, in words."""
 
     def __init__(self, recipe: Recipe, splits: Splits | None) -> None:
         self.recipe, self.splits = recipe, splits
@@ -146,7 +148,9 @@ class Assembly:
         with self._watched("train", watch) as train:
             self.objective.fit(train)
         self.profile = builder.finish(sum(train.source.sizes))
-        self.profile_notes = describe_profile(self.profile)
+        found = [tokens.describe_data(self.profile) for tokens in self.tokens.values()]
+        self.data_facts = {name: words for one in found for name, words in one.facts.items()}
+        self.profile_notes = describe_profile(self.profile) + [note for one in found for note in one.notes]
         self.profile_notes += (
             [f"{note} The model was pretrained on other data." for note in earlier.notes] if earlier else []
         )

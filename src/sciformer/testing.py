@@ -11,6 +11,7 @@ first the core, then a group for each protocol that the kind declares. A failed 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import traceback
@@ -313,6 +314,11 @@ def _pairs(case: Case) -> Problems:
 def _hiding(case: Case) -> Problems:
     """Check that a change of hidden values does not change the model's input."""
     tokens, raw = case.tokens, case.seen.columns
+    if not tokens.can_hide:
+        with contextlib.suppress(UserError):
+            tokens.mask_out(case.seen, np.ones(int(case.seen.lengths.sum()), bool))
+            yield "`can_hide` is False, but mask_out hides tokens"
+        return
     if not tokens.hides:
         yield "the tokens are Maskable, but `hides` is empty"
     for name in tokens.hides:
@@ -354,6 +360,8 @@ def _masks(case: Case) -> Problems:
 
 def _readout(case: Case) -> Problems:
     """Check loss, total and predictions of the readout for hidden tokens."""
+    if not case.tokens.can_hide:
+        return
     tokens = case.tokens
     readout: protocols.Readout = case.fixed().readout(case.dim, tokens.embedding(case.dim))
     view = Batch({"tokens": tokens.normalise(hidden_tokens(case))}).inputs(packed=True).stream

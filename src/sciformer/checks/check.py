@@ -127,6 +127,8 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
     shown = [f"{name} ({about.partition(',')[0]})" for name, about in files.items()]
     checked.fact("Data", "from", list_names(shown, 4))
     checked.notes += [*assembly.splits.notes, *assembly.profile_notes]
+    for name, words in assembly.data_facts.items():
+        checked.fact("Data", name, words)
     parts = assembly.parts()
     for part in parts:
         dataset = assembly.dataset(part)

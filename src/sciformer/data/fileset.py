@@ -472,7 +472,7 @@ class FileSet(TaggedFiles):
                 if self.bad_files == "stop":
                     hint = f"{error.hint} Or skip unreadable files: --data.bad_files skip".strip()
                     raise error.with_fields(hint=hint if len(files) > 1 else error.hint) from error
-                notes.append(f"left out {path}: {error.message}.")
+                notes.append(f"left out {path}: {error}" + "." * (not error.hint))
         if not scans:
             raise UserError(f"no file of the part {part} can be read", hint=" ".join(notes[:4]))
         self._note_counts(scans, notes, f" for {part}", "" if part == "train" else f" of {part}")

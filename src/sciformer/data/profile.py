@@ -35,6 +35,8 @@ LEVEL_MARGIN = math.log(3)  # a level this far (ln) outside the range in trainin
 DRIFT_MARGIN, MIN_LEVEL_DRIFT = 0.25, math.log(1.5)  # margins of a drift: share of the range in training; ln of levels
 UNIT_FACTORS = (100, 255, 1440, 3600, 65535, 86400, *(10**power for power in range(3, 19)))
 MIN_SHIFT_FACTOR = 1000  # smallest factor for columns without an origin, because spans vary more than levels
+MIN_CODES, MIN_SHARE_OF_CODE = 10, 0.005  # least number and share of a code within the range of the other values
+MIN_SHARE_DIFFERENT = 0.25  # least number of different values per value of a column without rounded values
 SCALE, SHIFT, NONE = "scale", "shift", ""  # invariances of tokens
 
 
@@ -164,7 +166,19 @@ def find_codes(values: Array) -> list[float]:
                 break
         else:
             break
-    return found
+    return found + _frequent_codes(values)
+
+
+def _frequent_codes(values: Array) -> list[float]:
+    """Codes within the range of sorted values that otherwise seldom repeat."""
+    if not len(values):
+        return []
+    ends = np.flatnonzero(np.diff(values, append=np.nan) != 0)
+    counts = np.diff(ends, prepend=-1)
+    if len(counts) < MIN_SHARE_DIFFERENT * len(values):
+        return []
+    often = counts >= max(MIN_CODES, MIN_SHARE_OF_CODE * len(values))
+    return [float(value) for value in values[ends[often]] if is_code(value, MIN_CODES)]
 
 
 def is_code(value: Any, count: int) -> bool:

@@ -15,6 +15,7 @@ from ..files.packages import reading
 from .config import Config
 
 SAFETENSORS_FILE, PICKLED_FILE = "model.safetensors", "pytorch_model.bin"
+WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth")
 POOL_NAMES = {"mean": "mean", "cls": "first"}
 
 
@@ -67,6 +68,11 @@ def _read_shards(index: Path, read: Any) -> dict[str, Tensor]:
     if lost := sorted(places.keys() - found.keys()):
         raise UserError(f"the files of {index} lack the weights {', '.join(lost[:4])}", file=index)
     return found
+
+
+def is_weights_file(path: Path) -> bool:
+    """Whether the suffix of a file is that of weights."""
+    return path.suffix in WEIGHT_SUFFIXES and not path.is_dir()
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -7,8 +7,8 @@ library knows the meaning of the tokens. A class can declare optional abilities:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -36,6 +36,13 @@ else:
             if instance is None:  # hidden from the class, so that pydantic allows a field of this name
                 raise AttributeError(self.make.__name__)
             return self.make(instance)
+
+
+class DataFindings(NamedTuple):
+    """Assumptions on the data in words, by name, and notes if they are doubtful."""
+
+    facts: Mapping[str, str] = {}
+    notes: Sequence[str] = ()
 
 
 class Tokens(Section):
@@ -91,6 +98,10 @@ class Tokens(Section):
 
     def fit(self, tables: Iterable[Table]) -> None:
         """Learn vocabularies, scales etc. from training data, and store them in `state`."""
+
+    def describe_data(self, profile: Mapping[str, Any]) -> DataFindings:
+        """Assumptions on the training data, such as units, from their profile (default: none)."""
+        return DataFindings()
 
     def absolute_paths(self) -> Self:
         """This section with absolute file names (default: unchanged)."""

@@ -112,6 +112,11 @@ class Maskable(Ability):
     has_mask_vector: ClassVar[bool] = True
     """True: masked tokens get a learned mask vector; False: `mask_out` inserts a mask token."""
 
+    @property
+    def can_hide(self) -> bool:
+        """Whether tokens can be hidden; if False, `mask_out` raises a `UserError` (default: True)."""
+        return True
+
     @abstractmethod
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
         """Readout from hidden vectors to the columns of `hides`."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, Protocol, TextIO
 
 import numpy as np
 
@@ -180,6 +180,13 @@ def as_text(column: Array) -> Array:
     return made
 
 
+class View(Protocol):
+    """View of a table file, such as a row for each object in lists instead of each event."""
+
+    def view(self, file: TableFile) -> TableFile:
+        """The file as it is to be read."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """User settings for reading a file with an ambiguous layout.
@@ -192,6 +199,7 @@ class Layout:
     names         column names of a text file without a header
     usual_names   column names to assume if neither the file nor `names` gives names
     renames       aliases of columns, {alias: name in the file}
+    objects       view with a row for each object in lists (default: none)
     """
 
     tree: str = ""
@@ -202,9 +210,10 @@ class Layout:
     names: tuple[str, ...] = ()
     usual_names: tuple[str, ...] = ()
     renames: dict[str, str] = field(default_factory=dict)
+    objects: View | None = None
 
     def __hash__(self) -> int:
-        return hash((self.tree, self.mask, str(self.axes), self.words, str(self.renames)))
+        return hash((self.tree, self.mask, str(self.axes), self.words, str(self.renames), self.objects))
 
 
 class Kind(NamedTuple):
@@ -346,6 +355,7 @@ def open_file(path: Path, layout: Layout, form: Format | None = None) -> TableFi
     assert form.reader is not None
     with reading(path, form.name):
         opened = form.reader(path, layout)
+        opened = opened if layout.objects is None else layout.objects.view(opened)
         for table in opened.tables() if layout.renames else ():
             table.rename(layout.renames)
     if not opened.rows:

@@ -15,6 +15,7 @@ from ....files.formats.base import Column, Layout, TableFile, opened
 from ...columns import Array, Lists, Table, rows_of, select
 from ...fileset import (
     FOR_OBJECTIVE,
+    FOR_TOKENS,
     LABEL,
     MAX_PIECES_IN_MEMORY,
     Counts,
@@ -32,6 +33,7 @@ from ...fileset import (
 )
 from ...split import Split
 from ..formula import Formula
+from .objects import Objects
 from .reweight import Reweight, Weights
 
 ENTRY, FILE, WEIGHT = "entry", "file", "weight"  # columns computed by the reader
@@ -66,6 +68,10 @@ class EventFiles(FileSet):
     axes: dict[str, list[str]] = Field(default_factory=dict)
     """Column names for the last axis of an array: {points: [x, y, z]} for a shape (n, m, 3) or (n, 3)
     (default: NAME_0, NAME_1, ...)."""
+    objects: Objects | None = None
+    """Objects in lists that become samples, with their members by index, as in NanoAOD: {of: FatJet_, index:
+    FatJetPFCands_jetIdx, members: PFCands_, at: FatJetPFCands_pFCandsIdx}. The new columns `row` and `object` hold the
+    numbers of the event and of the object in it (default: each row is a sample)."""
     new: dict[str, str] = Field(default_factory=dict)
     """New columns by formulas, which may use each other: {pt: "hypot(px, py)"} (default: none)."""
     select: str = ""
@@ -126,7 +132,14 @@ class EventFiles(FileSet):
         if self.split.by and training:
             extra[BY] = Formula(self.split.by)
         return Plan(
-            Layout(self.tree, self.mask, self.axes, self.label, renames=self.state.get("renames", {})),
+            Layout(
+                self.tree,
+                self.mask,
+                self.axes,
+                self.label,
+                renames=self.state.get("renames", {}),
+                objects=self.objects,
+            ),
             names,
             wishes,
             {name: Formula(text) for name, text in self.new.items()},
@@ -176,6 +189,12 @@ class EventFiles(FileSet):
         return (known_columns(scans, BY) if split.by else None), None
 
     def learn(self, plan: Plan, scans: Sequence[Scan], train: Array, notes: list[str]) -> Plan:
+        own = next((key for key in ("label", "classes") if getattr(self, key)), "")
+        if own and plan.names is not None and LABEL not in self.state.get("truth", ()):
+            notes.append(
+                f"The classes of data.{own} are not used, because the objective needs none. To classify, write the "
+                "recipe again with `sciformer new`, or change `base` and objective.kind."
+            )
         if self.reweight is not None:
             if any(LABEL not in scan.columns for scan in scans):
                 message = "data.reweight needs classes, but the data have none"
@@ -362,7 +381,8 @@ class Plan(FilePlan):
             return
         if name in (ENTRY, FILE) and file.find(name) is None:
             return
-        raw[name] = file.need(name, why, CLASSES if name == LABEL and why == FOR_OBJECTIVE else "")
+        hint = f"If it follows from other columns: --data.new.{name} FORMULA" if why == FOR_TOKENS else ""
+        raw[name] = file.need(name, why, CLASSES if name == LABEL and why == FOR_OBJECTIVE else hint)
 
     # Classes and weights
 

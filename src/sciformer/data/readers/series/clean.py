@@ -35,6 +35,7 @@ class Rules:
     same_time: SameTime = "mean"
     bad_errors: BadErrors = "drop"
     bands: tuple[str, ...] = ()
+    missing_values: tuple[float, ...] = ()
 
 
 def clean(table: Mapping[str, Column], rules: Rules, where: Path | str, counts: Counts) -> dict[str, Column]:
@@ -74,6 +75,10 @@ def _filter_points(
     made = {"time": numbers(points["time"], np.float64), "value": numbers(points["value"], np.float32)}
     keep = np.isfinite(made["time"]) & np.isfinite(made["value"])
     counts["not finite"] += int((~keep).sum())
+    codes = np.array(rules.missing_values, np.float32)
+    missing = keep & np.isin(made["value"], codes)
+    counts["missing"] += int(missing.sum())
+    keep &= ~missing
     if "quality" in points:
         flagged = keep & (np.nan_to_num(numbers(points["quality"], np.float64)) != 0)
         counts["flagged"] += int(flagged.sum())
@@ -93,7 +98,7 @@ def _filter_points(
         made["limit"] = truths(points["limit"])
     if "error" in points:
         made["error"] = error = numbers(points["error"], np.float32)
-        bad = keep & ~(np.isfinite(error) & (error > 0))
+        bad = keep & ~(np.isfinite(error) & (error > 0) & ~np.isin(error, codes))
         error[bad] = np.nan
         bad &= ~made.get("limit", np.zeros(len(bad), bool))
         counts["bad errors"] += int(bad.sum())
@@ -180,6 +185,10 @@ def truths(values: Any) -> Array:
     return np.array([one in TRUE_WORDS for one in lower], bool)[place]
 
 
+def _listed(codes: tuple[float, ...]) -> str:
+    return ", ".join(f"{code:.7g}" for code in codes)
+
+
 def describe_cleaning(found: Counts, objects: int, kept: int, rules: Rules, whose: str = "") -> list[str]:
     """Notes on points and objects left out, sorted or merged."""
     points = found["points"]
@@ -187,6 +196,7 @@ def describe_cleaning(found: Counts, objects: int, kept: int, rules: Rules, whos
     errors = "left out" if rules.bad_errors == "drop" else "kept, the error unknown (NaN)"
     of = {
         "not finite": "have a time or value that is not finite: left out",
+        "missing": f"have a value of data.missing_values, {_listed(rules.missing_values)}: left out",
         "flagged": "are flagged: left out",
         "nameless": "have no band: left out",
         "other bands": "have a band that is not in data.bands: left out",

@@ -47,6 +47,7 @@ def read_series(
     same_time: SameTime = "mean",
     bad_errors: BadErrors = "drop",
     bands: Sequence[str] = (),
+    missing_values: Sequence[float] = (),
 ) -> Table:
     """Convert light curves to a table of samples.
 
@@ -59,7 +60,7 @@ def read_series(
             object each), a pandas or pyarrow table, or a mapping. `time`, `value`, `error`, `band`, `limit`, `id` and
             `label` are column names (default: common names), `meta` is a list of column names.
     """
-    rules = Rules(min_points, same_time, bad_errors, tuple(bands))
+    rules = Rules(min_points, same_time, bad_errors, tuple(bands), tuple(missing_values))
     if is_frame(what) or (isinstance(what, (list, tuple)) and what and all(map(is_frame, what))):
         given = {"time": time, "value": value, "error": error, "band": band, "limit": limit, "id": id, "label": label}
         for role, name in given.items():

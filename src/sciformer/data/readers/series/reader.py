@@ -102,6 +102,9 @@ class SeriesFiles(FileSet):
     bad_errors: BadErrors = "drop"
     """Treatment of points whose error is missing, not finite or not positive. drop: leave them out; keep: keep them
     with the error NaN. Upper limits are always kept (default: drop)."""
+    missing_values: list[float] = Field(default_factory=list)
+    """Numbers that mean a missing measurement, [-99, 99.999]: points with such a value are left out, and such an error
+    counts as missing (default: none)."""
     labels_per_class: int | None = Field(default=None, ge=1)
     """Number of training objects of each class, drawn with split.seed. A larger number includes the objects of a
     smaller number (default: all objects)."""
@@ -114,7 +117,7 @@ class SeriesFiles(FileSet):
     @property
     def rules(self) -> Rules:
         """Rules for cleaning observations."""
-        return Rules(self.min_points, self.same_time, self.bad_errors, tuple(self.bands))
+        return Rules(self.min_points, self.same_time, self.bad_errors, tuple(self.bands), tuple(self.missing_values))
 
     def plan(self, training: bool) -> Plan:
         names, wishes = wanted_columns(self.state, self.meta, "data.meta", training)
@@ -165,14 +168,14 @@ class SeriesFiles(FileSet):
         return time.lengths < self.min_points if isinstance(time, Lists) else None
 
     def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
-        groups = known_columns(scans, split.by or "id", "objects")
+        groups = known_columns(scans, split.by, "objects") if split.by else _object_ids(scans)
         if not split.by and (again := len(groups) - len(np.unique(groups))):
             share = f"{again:,} of {len(groups):,} curves"
             notes.append(f"{share} are of objects with another curve: they stay in one part.")
         return groups, known_columns(scans, split.stratify, "objects") if split.stratify else None
 
     def overlaps(self, scans: Mapping[str, Sequence[Scan]]) -> list[str]:
-        return note_overlaps({part: known_columns(some, "id") for part, some in scans.items()}, "objects")
+        return note_overlaps({part: _object_ids(some) for part, some in scans.items()}, "objects")
 
 
 @dataclass(frozen=True)
@@ -293,6 +296,13 @@ class Plan(FilePlan):
             hint += "; or give the class with the files, CLASS:FILE, or in a table of objects, --data.objects"
         message = f"{file.path} has no column with {WORDS[name]} for {why}: it has {', '.join(known[:16])}"
         return file.error(message, hint, f"data.{name}")
+
+
+def _object_ids(scans: Sequence[Scan]) -> Array:
+    """Ids of all objects; for a file per object with its class, so that RRAB/1.csv and EC/1.csv differ."""
+    ids = known_columns(scans, "id", "objects")
+    tags = np.repeat([scan.tag if scan.file.single else "" for scan in scans], [len(scan.kept) for scan in scans])
+    return np.char.add(np.char.add(tags, "/"), ids) if (tags != "").any() else ids
 
 
 def _key(why: str) -> str | None:
