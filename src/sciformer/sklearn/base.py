@@ -211,8 +211,8 @@ def check_every_row(table: Mapping[str, Any], count: int) -> None:
 def columns_of_table(samples: Any) -> dict[str, Any]:
     """Columns of a table in memory, with the columns that cannot be read, for the reader's error."""
     contents = MemoryFile(samples).contents
-    named = samples if hasattr(samples, "keys") else {}
-    return {**contents.columns, **{name: named[name] for name in contents.others if name in named.keys()}}
+    known = set(samples.keys()) if hasattr(samples, "keys") else set()
+    return {**contents.columns, **{name: samples[name] for name in contents.others if name in known}}
 
 
 def count_rows(samples: Any) -> int:

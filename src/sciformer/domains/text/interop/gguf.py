@@ -65,9 +65,9 @@ def read_gguf(path: Path) -> ForeignModel:
 
 def _open(path: Path) -> Any:
     """Open a file; an array longer than the file is an error, where the library would count to its end."""
-    library = require("gguf", ".gguf files")
+    base: Any = require("gguf", ".gguf files").GGUFReader
 
-    class Reader(library.GGUFReader):  # type: ignore[misc]
+    class Reader(base):  # type: ignore[misc]
         def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **named: Any) -> Any:
             if offset + np.dtype(dtype).itemsize * int(count) > len(self.data):
                 raise ValueError(f"a value at byte {offset:,} is beyond the end, {len(self.data):,}")
