@@ -67,7 +67,7 @@ def _open(path: Path) -> Any:
     """Open a file; an array longer than the file is an error, where the library would count to its end."""
     base: Any = require("gguf", ".gguf files").GGUFReader
 
-    class Reader(base):  # type: ignore[misc]
+    class Reader(base):
         def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **named: Any) -> Any:
             if offset + np.dtype(dtype).itemsize * int(count) > len(self.data):
                 raise ValueError(f"a value at byte {offset:,} is beyond the end, {len(self.data):,}")
