@@ -24,6 +24,7 @@ from tests.data.readers.series.examples import long, objects, write_lists
 from tests.errors import refuses
 
 SMALL = {"dim": 16, "depth": 1, "learning_rate": 0.01, "changes": {"model.heads": 2, "train.warmup": 2}}
+NEEDS_LEARNING = ("check_classifiers_train", "check_classifiers_classes", "check_regressors_train")  # compare scores
 NOT_APPLICABLE = {
     "check_sample_weight_equivalence_on_dense_data": "a sample of weight 0 is still in a batch, whose order is random",
 }
@@ -38,13 +39,15 @@ def one_thread():
     [
         TransformerClassifier(steps=25, **SMALL),
         TransformerRegressor(steps=25, **SMALL),
-        TransformerEmbedder(steps=3, **SMALL),
+        TransformerEmbedder(steps=2, **SMALL),
     ],
     expected_failed_checks=lambda estimator: NOT_APPLICABLE,
 )
 @pytest.mark.filterwarnings("ignore")
 def test_checks_of_scikit_learn(estimator, check):
-    check(estimator)
+    """Its own checks; most of them only ask for a fit, not for a good fit."""
+    name = check.func.__name__
+    check(estimator if name in NEEDS_LEARNING else estimator.set_params(steps=2))
 
 
 def digits(number=80):
