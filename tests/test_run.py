@@ -224,6 +224,28 @@ def test_tables_give_the_numbers_of_files(from_files):
         assert not run.recipe.data.files
 
 
+@pytest.mark.parametrize("kind", ["jets", "series", "pictures", "lines"])
+def test_the_command_line_gives_the_numbers_of_a_frame(kind, tmp_path, monkeypatch):
+    """`sciformer train` and `sciformer predict` on files, against Python on a frame."""
+    pytest.importorskip("pandas")
+    monkeypatch.setattr("sciformer.run.Run.report", lambda run: run.folder.write("report.html", ""))
+    sections, tables = KINDS[kind](tmp_path)
+    (file,), frame = sections["data"]["files"], tables["pandas"]()
+    write(tmp_path / "recipe.yaml", recipe_of(sections).to_yaml())
+    words = ["train", str(tmp_path / "recipe.yaml"), "--run", str(tmp_path / "files"), "--quiet"]
+    assert main([*words, "--train.seed", "3", "--model.depth", "2"]) == 0
+    own = recipe_of({**sections, "data": {**sections["data"], "files": []}})
+    own = own.change({"train.seed": 3, "model.depth": 2})
+    run, other = sf.train(own, tmp_path / "frame", data=frame, **QUIET), sf.Run(tmp_path / "files")
+    assert curve(run) == curve(other)
+    assert all(map(torch.equal, run.model.state_dict().values(), other.model.state_dict().values()))
+    assert main(["predict", str(other.path), file, "--out", str(tmp_path / "found.parquet"), "--quiet"]) == 0
+    written, found = pq.read_table(tmp_path / "found.parquet"), sf.predict(run.path, frame)
+    assert written["class"].to_pylist() == list(found["class"])
+    for name in run.classes:
+        assert written[f"score_{name}"].to_pylist() == found[f"score_{name}"].tolist(), name
+
+
 @pytest.fixture(scope="module")
 def jet_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("jets")
@@ -400,6 +422,43 @@ def test_wrong_tables_of_other_readers(make, wrong, mentions, tmp_path):
     sections, _ = make(tmp_path)
     with refuses(*mentions):
         sf.train(recipe_of(sections), tmp_path / "run", data=wrong, **QUIET)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mentions", "key"),
+    [
+        (lambda frame: frame.drop(columns="part_px"), ["part_px"], None),
+        (lambda frame: frame.assign(part_px=frame.jet_pt), ["part_px"], None),
+        (lambda frame: frame.assign(part_px="a"), ["part_px"], None),
+        (lambda frame: frame.assign(part_px=[object()] * 80), ["part_px", "object"], None),
+        (lambda frame: frame.assign(part_px=[[1.0, "a"]] * 80), ["part_px"], None),
+        (lambda frame: frame.assign(jet_pt=[[1.0]] * 80), ["data.select"], None),
+        (lambda frame: frame.iloc[:0], ["rows"], "data"),
+    ],
+)
+def test_wrong_frames_of_new_samples(jet_run, wrong, mentions, key):
+    pandas = pytest.importorskip("pandas")
+    with refuses(*mentions, key=key):
+        jet_run.run.predict(wrong(pandas.DataFrame(jet_run.tables["lists"]())))
+
+
+def test_dtypes_of_a_frame_change_nothing(tmp_path):
+    """Narrow, nullable and arrow-backed columns, categories, and objects with the same values."""
+    pandas = pytest.importorskip("pandas")
+    sections, tables = series(tmp_path)
+    sections["data"]["files"] = []
+    frame = pandas.DataFrame(tables["arrays"]()).round({"mjd": 0, "mag": 0})
+    known = sf.train(recipe_of(sections), tmp_path / "run", data=frame, **QUIET)
+    for number, dtypes in enumerate(
+        (
+            {"mjd": "int32", "mag": "float16", "class": "category", "star": "category"},
+            {"mjd": "Int64", "mag": "Float32", "class": "string"},
+            {"mjd": "float64[pyarrow]", "mag": object, "class": "string[pyarrow]"},
+        )
+    ):
+        run = sf.train(recipe_of(sections), tmp_path / f"{number}", data=frame.astype(dtypes), **QUIET)
+        assert curve(run) == curve(known), dtypes
+        assert run.predict(frame.astype(dtypes)).equals(known.predict(frame)), dtypes
 
 
 def test_strings_are_texts_where_they_cannot_be_files(tmp_path, monkeypatch):

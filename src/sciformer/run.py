@@ -311,7 +311,8 @@ class Run:
         if not reader.reads_tables:
             return Memory(read_frame(what, "the table").data)
         table = what if isinstance(what, MemoryFile) else MemoryFile(what)
-        return self.assembly.source([table], aligned, empty) if table.rows else Memory(table.columns)
+        table.check_rows()
+        return self.assembly.source([table], aligned, empty)
 
     def report(self) -> Path:
         """Write report.html; return its path."""

@@ -75,6 +75,16 @@ def test_all_shards_together_are_the_table_of_one_process(run, files, tmp_path, 
     assert max(rows) - min(rows) <= 2 * 16
 
 
+def test_more_shards_than_samples(run, tmp_path):
+    file, sharding = tmp_path / "new.npz", Sharding(7)
+    np.savez(file, image=np.random.default_rng(1).normal(size=(3, 4, 4)).astype(np.float32))
+    assert write_predictions(run, [file], tmp_path / "whole.parquet") == 3
+    assert predict_shards(run, [file], tmp_path / "shards", sharding).missing() == []
+    assert len(list((tmp_path / "shards").glob("*.parquet"))) == 7
+    assert merge(tmp_path / "shards", tmp_path / "merged.parquet") == (3, [])
+    assert (tmp_path / "merged.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
 def test_blocks_depend_only_on_the_number_of_samples(run):
     for sizes in ([1], [15], [16], [17, 0, 3], [1000], [100_000], [4096] * 1000, [3_000_000]):
         found = divide(run.assembly, SimpleNamespace(sizes=sizes))

@@ -121,16 +121,16 @@ def test_signal_to_one_rank(tmp_path, texts):
     assert_near(go(recipe, tmp_path / "run"), reference, 1e-6)
 
 
-def lose(tmp_path, recipe, number, patience):
-    """Message of the first of two ranks, and its delay, after an uncaught signal to the second."""
-    with at_step(6, send(number), rank=1):
+def lose(tmp_path, recipe, number, patience, rank=1):
+    """Message of the other of two ranks, and its delay, after an uncaught signal to one of them."""
+    with at_step(6, send(number), rank=rank):
         began = time.monotonic()
-        first, second = start_ranks(lambda: go(recipe, tmp_path / "run"), tmp_path, SCIFORMER_PATIENCE=patience)
-        assert fate(first) == 1
+        ranks = start_ranks(lambda: go(recipe, tmp_path / "run"), tmp_path, SCIFORMER_PATIENCE=patience)
+        assert fate(ranks[1 - rank]) == 1
     seconds = time.monotonic() - began
-    os.kill(second, signal.SIGKILL)
-    assert fate(second) == -signal.SIGKILL
-    return (tmp_path / "rank-0").read_text(), seconds
+    os.kill(ranks[rank], signal.SIGKILL)
+    assert fate(ranks[rank]) == -signal.SIGKILL
+    return (tmp_path / f"rank-{1 - rank}").read_text(), seconds
 
 
 @fault("one of two ranks killed", "the other names it and ends; the same command continues from the last save")
@@ -171,10 +171,11 @@ def test_restart_by_torchrun(tmp_path, texts):
 @fault(
     "one of two ranks silent (stopped, hanging)", "named and abandoned after SCIFORMER_PATIENCE seconds (default: 1800)"
 )
-def test_silent_rank(tmp_path, texts):
-    said, seconds = lose(tmp_path, texts[0], signal.SIGSTOP, "2")
+@pytest.mark.parametrize("rank", [0, 1])  # the first one answers for the store too
+def test_silent_rank(tmp_path, texts, rank):
+    said, seconds = lose(tmp_path, texts[0], signal.SIGSTOP, "2", rank)
     assert said.startswith("UserError: ")
-    assert "rank 1 of the 2 processes" in said
+    assert f"rank {rank} of the 2 processes" in said
     assert "0:00:02" in said
     assert seconds < 30
 

@@ -115,6 +115,21 @@ def test_parquet_gaps_and_what_is_no_number(tmp_path):
         read(path)
 
 
+def test_parquet_with_fewer_rows_than_none(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": np.arange(7)}), path)
+    raw = bytearray(path.read_bytes())
+    place = raw.rindex(b"\x16\x0e", 0, raw.index(b"ARROW:schema"))  # the last count of 7, that of the group
+    raw[place + 1] = 0x0F  # -8
+    path.write_bytes(raw)
+    assert pq.ParquetFile(path).metadata.row_group(0).num_rows == -8
+    with refuses("-8", file=path):
+        open_file(path, Layout())
+
+
 def write_h5(path, arrays):
     with h5py.File(path, "w") as file:
         for name, array in arrays.items():

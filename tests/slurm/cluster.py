@@ -193,7 +193,7 @@ class Slurm:
         time.sleep(2)  # else the nodes take it for the old one
         self.run("scontrol", "update", f"JobId={number}", "StartTime=now")
 
-    def end_of(self, number, seconds=120):
+    def end_of(self, number, seconds=300):
         """State in which a job ends. A job that was put back into the queue need not wait its two minutes."""
 
         def ended():

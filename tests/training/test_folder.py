@@ -55,6 +55,15 @@ def kill(child):
     os.waitpid(child, 0)
 
 
+@pytest.mark.parametrize("damaged", [{"crossing": 1.5}, {"crossing": 1.5, "column": 3}, {"crossing": "a"}, [1]])
+def test_scores_with_a_damaged_entry_are_none(folder, damaged):
+    good = {"parts": {"test": {"scores": {"loss": 0.5}}}, "along": {"crossing": 1.5, "column": "x"}}
+    folder.write("scores.json", json.dumps(good))
+    assert folder.scores() == good
+    folder.write("scores.json", json.dumps({**good, "along": damaged}))
+    assert folder.scores() == {}
+
+
 def test_the_files_of_a_run(tmp_path):
     folder = Folder(str(tmp_path / "a" / "b"))
     folder.create()

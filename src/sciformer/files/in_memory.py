@@ -67,6 +67,11 @@ class MemoryFile(AnyPath):
         """Make a plain path: pathlib calls this for paths derived from this path, such as its folder."""
         return Path(*segments)
 
+    def check_rows(self) -> None:
+        """Refuse a table without rows, as readers do with a file."""
+        if not self.rows:
+            raise UserError(f"{self} has no rows", key="data" if self.part == "train" else self.part)
+
     @property
     def key(self) -> str:
         """Key of the table in the fingerprint of the data."""
@@ -179,8 +184,7 @@ def memory_files(data: Any, valid: Any = None, test: Any = None, parts: str = ""
             raise UserError(f"the part {part} is given twice: by `{part}` and by the column `{parts}`", key="parts")
         found[part] = MemoryFile(table, part, _name_of(part))
     for table in found.values():
-        if not table.rows:
-            raise UserError(f"{table} has no rows", key="data" if table.part == "train" else table.part)
+        table.check_rows()
     if "train" not in found:
         raise UserError(f"no row of `{parts}` is train: it has {', '.join(found)}", key="parts")
     return found

@@ -88,7 +88,7 @@ class Transformer(BaseEstimator):
         """
         starter = self._starter(samples)
         table = {**starter.columns(samples), **more}
-        count = len(next(iter(table.values())))
+        count = count_rows(table)
         holds_out = count >= MIN_VALIDATION_SAMPLES and smallest >= MIN_CLASS_SAMPLES
         seed = self._seed()
         values = {
@@ -142,6 +142,8 @@ class Transformer(BaseEstimator):
     def _validated(self, samples: Any, fitting: bool = False) -> Any:
         """Let scikit-learn check arrays of numbers; return texts and other tables unchanged."""
         self._check_samples(samples)
+        if _is_table(samples) and not count_rows(samples):
+            raise UserError("X has no rows", key="X")
         if _is_table(samples) and (self.recipe is not None or not _has_only_numbers(samples)):
             return samples
         if _is_texts(samples):
@@ -175,10 +177,7 @@ class Transformer(BaseEstimator):
         table = self._table(samples)
         with notes_as_warnings():
             found: dict[str, Any] = self.run_.predict(table, accept_drift=self.accept_drift)
-        count, expected = len(next(iter(found.values()))), len(next(iter(table.values())))
-        if count != expected:
-            message = f"X has {expected} samples, but the recipe leaves out {expected - count} of them"
-            raise UserError(message, hint="Remove data.select from the recipe, or select the samples before.", key="X")
+        check_every_row(table, len(next(iter(found.values()))))
         return found
 
     def __getstate__(self) -> dict[str, Any]:
@@ -208,9 +207,24 @@ class Transformer(BaseEstimator):
         return tags
 
 
+def check_every_row(table: Mapping[str, Any], count: int) -> None:
+    """Check that there is an answer for each row of X, as scikit-learn expects."""
+    rows = count_rows(table)
+    if count != rows:
+        hint = "Each row must be a sample: observations of an object are lists in one row. Select samples before."
+        raise UserError(f"X has {rows} rows, but the recipe makes {count} samples of them", hint=hint, key="X")
+
+
 def columns_of_table(samples: Any) -> dict[str, Any]:
-    """Columns of a table in memory."""
-    return dict(MemoryFile(samples).columns)
+    """Columns of a table in memory, with the columns that cannot be read, for the reader's error."""
+    contents = MemoryFile(samples).contents
+    known = set(samples.keys()) if hasattr(samples, "keys") else set()
+    return {**contents.columns, **{name: samples[name] for name in contents.others if name in known}}
+
+
+def count_rows(samples: Any) -> int:
+    """Number of samples of an array, a list or a table."""
+    return len(next(iter(samples.values()), ())) if isinstance(samples, Mapping) else len(samples)
 
 
 def _is_table(samples: Any) -> bool:

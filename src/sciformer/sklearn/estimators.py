@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +13,7 @@ from sklearn.utils.validation import check_consistent_length
 from ..errors import UserError
 from ..evaluation.embed import embed
 from ..run import Run
-from .base import Transformer, notes_as_warnings
+from .base import Transformer, check_every_row, count_rows, notes_as_warnings
 
 LABEL, TARGET, WEIGHT = "label", "value_to_predict", "sample_weight"  # names of the columns that are added to X
 
@@ -119,11 +118,13 @@ class TransformerEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Tra
         """Vectors (n, dim) of samples."""
         table = self._table(X)
         with notes_as_warnings():
-            return embed(self.run_, table, accept_drift=self.accept_drift).vectors
+            vectors = embed(self.run_, table, accept_drift=self.accept_drift).vectors
+        check_every_row(table, len(vectors))
+        return vectors
 
 
 def _check_lengths(samples: Any, y: Any) -> None:
-    count = len(next(iter(samples.values()))) if isinstance(samples, Mapping) else len(samples)
+    count = count_rows(samples)
     if count != len(y):
         raise UserError(f"X has {count} samples, but y has {len(y)}: inconsistent numbers of samples", key="y")
 

@@ -7,6 +7,7 @@ import datetime
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
@@ -28,6 +29,7 @@ PATIENCE_SECONDS = 1800.0  # timeout of a silent rank; SCIFORMER_PATIENCE overri
 LOST_RANK_ERROR = re.compile("gloo|nccl|connection (closed|reset)|timed out", re.IGNORECASE)
 JOINED_HERE: list[Any] = []  # store of the process group, if this module and not the caller joined it
 ROLL_CALL_SECONDS = 5.0  # time that the other ranks have to answer after an error
+MIN_ANSWER_SECONDS = 0.1  # time for the answer of a rank after that
 Made = TypeVar("Made")
 
 
@@ -172,19 +174,28 @@ class Ranks:
         """Ranks without a response; empty for a process group made by the caller."""
         if not JOINED_HERE:
             return []
-        store, absent = JOINED_HERE[-1], []
-        end = time.monotonic() + ROLL_CALL_SECONDS
+        absent: list[int] = []
+        call = threading.Thread(target=_call_roll, args=(JOINED_HERE[-1], self.rank, self.world, absent), daemon=True)
+        call.start()
+        call.join(2 * ROLL_CALL_SECONDS + MIN_ANSWER_SECONDS * self.world)
+        # The first process holds the store. If it is silent, the store's client waits for its answer without end.
+        return [0] if call.is_alive() else absent
+
+
+def _call_roll(store: Any, rank: int, world: int, absent: list[int]) -> None:
+    """Announce this rank in the store, and add the ranks that do not to `absent`."""
+    end = time.monotonic() + ROLL_CALL_SECONDS
+    try:
+        store.set(f"sciformer/present/{rank}", "")
+    except RuntimeError:  # the first process holds the store
+        absent.append(0)
+        return
+    for other in range(world):
+        left = max(MIN_ANSWER_SECONDS, end - time.monotonic())
         try:
-            store.set(f"sciformer/present/{self.rank}", "")
-        except RuntimeError:  # the first process holds the store
-            return [0]
-        for rank in range(self.world):
-            left = max(0.1, end - time.monotonic())
-            try:
-                store.wait([f"sciformer/present/{rank}"], datetime.timedelta(seconds=left))
-            except RuntimeError:
-                absent.append(rank)
-        return absent
+            store.wait([f"sciformer/present/{other}"], datetime.timedelta(seconds=left))
+        except RuntimeError:
+            absent.append(other)
 
 
 def _leave() -> None:

@@ -121,6 +121,8 @@ def are_scores(value: dict[str, Any]) -> bool:
     parts, along = value.get("parts", {}), value.get("along") or {}
     if type(parts) is not dict or type(along) is not dict:
         return False
+    if along.get("crossing") is not None and type(along.get("column")) is not str:
+        return False
     numbers = [along.get(name) for name in ("crossing", "error", "reference")]
     for part in parts.values():
         if type(part) is not dict or type(part.get("scores", {})) is not dict:

@@ -96,7 +96,7 @@ def as_column(values: Any) -> Column | None:
 def unmasked(values: Any) -> Array:
     """Convert a masked array to a plain array, with NaN or "" for masked values."""
     mask = np.asarray(getattr(values, "mask", False))
-    data = np.asarray(getattr(values, "unmasked", getattr(values, "data", values)))
+    data = np.asarray(getattr(values, "unmasked", values.data if isinstance(values, np.ma.MaskedArray) else values))
     if not mask.any():
         return data
     if data.dtype.kind in "biuf":

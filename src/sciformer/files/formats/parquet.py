@@ -30,6 +30,8 @@ class ParquetFile(TableFile):
         super().__init__(path, layout)
         self.file = arrow_package().parquet.ParquetFile(path, memory_map=True)
         groups = [self.file.metadata.row_group(number).num_rows for number in range(self.file.num_row_groups)]
+        if min(groups, default=0) < 0:
+            raise ValueError(f"a row group has {min(groups):,} rows")
         self.edges = np.concatenate([[0], np.cumsum(groups)]).astype(np.int64)
         self.rows = int(self.edges[-1])
         self.tops = {field.name: field.type for field in self.file.schema_arrow}

@@ -188,6 +188,26 @@ def _long(rows):
     ]
 
 
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
+def test_lists_beside_single_values(tmp_path, order):
+    points = {"name": ["a", "b", "a", "b"][order], "mjd": [1.0, 2.0, 3.0, 4.0], "mag": [1.0] * 4}
+    path = write(tmp_path / "long.parquet", {**points, "odd": [[1.0, 2.0]] * 4})
+    for role in ("value", "error", "band", "limit", "id", "label", "quality"):
+        with refuses("`odd`", key=f"data.{role}", file=path):
+            read(path, **{role: "odd"})
+    with refuses("`odd`", "`mjd`", file=path):
+        list(pieces(section(meta=["odd"]).want(["time", "value"]).read([path])))
+    assert "odd" not in read(path)[0]
+    lists = {"name": ["a", "b"], "mjd": [[1.0], [2.0, 3.0]], "mag": [[1.0], [1.0, 1.0]], "odd": [1.0, 2.0]}
+    path = write(tmp_path / "lists.parquet", lists)
+    for role in ("value", "error", "limit", "quality"):
+        with refuses("`odd`", key=f"data.{role}", file=path):
+            read(path, **{role: "odd"})
+    for role in ("id", "label"):
+        with refuses("`mag`", key=f"data.{role}", file=path):
+            read(path, value="mjd", time="mjd", **{role: "mag"})
+
+
 def test_files_that_are_no_light_curves(tmp_path):
     good = examples.write_lists(tmp_path / "good.parquet", objects(20))
     raw = (tmp_path / "good.parquet").read_bytes()

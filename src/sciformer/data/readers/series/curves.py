@@ -224,6 +224,9 @@ class CurveFile:
         """Read the columns with a role, and `more` columns, of objects start .. stop - 1."""
         used = self.names.used()
         wanted = list(dict.fromkeys([*used.values(), *(name for name in more if name in self.columns)]))
+        if not self.listed and (name := next((name for name in wanted if self.columns[name].listed), "")):
+            where = f"in each row of {self.path}"
+            raise self.error(f"`{name}` must have a value {where}, as `{self.names.time}` has, not a list")
         found = self.table.read(wanted, start, stop) if self.listed else self._read_long_table(wanted, start, stop)
         made = {role: found[name] for role, name in used.items()}
         made |= {name: found[name] for name in more if name in found}

@@ -116,13 +116,15 @@ def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
     beside = [name for name in beside if name not in named.values()]
     if "value" not in named:
         named["value"] = _value(beside, path)
-    for role in ("time", "value", "error"):
-        if role in named and kinds[named[role]].listed != listed:
-            forms = ("a number in each row", "a list in each row")
-            message = f"`{named[role]}` of {path} must have {forms[listed]}, as `{named['time']}` has, not "
-            raise column_error(path, message + forms[not listed], key=f"data.{role}")
-        if role in named and kinds[named[role]].words:
-            raise _text_column_error(named[role], role, path)
+    for role, name in named.items():
+        expected = listed and role in POINTS
+        if kinds[name].listed != expected and not (listed and role == "band"):
+            forms = ("a value in each row", "a list in each row")
+            like = f" as `{named['time']}` has," if role in POINTS else ""
+            message = f"`{name}` of {path} must have {forms[expected]},{like} not {forms[not expected]}"
+            raise column_error(path, message, key=f"data.{role}")
+        if role in ("time", "value", "error") and kinds[name].words:
+            raise _text_column_error(name, role, path)
     if "error" not in named.keys() | refused:
         named["error"] = error_of(named["value"], beside)
         texts = [name for name, kind in kinds.items() if kind.words and kind.listed == listed and _prefix(name) == nest]

@@ -44,10 +44,7 @@ def read_gguf(path: Path) -> ForeignModel:
     """Read a GGUF file and convert it to a Hugging Face model."""
     if not path.is_file():
         raise UserError(f"the file {path} does not exist", file=path)
-    try:
-        reader = require("gguf", ".gguf files").GGUFReader(path)
-    except (ValueError, IndexError, OSError, OverflowError) as error:
-        raise broken(path, ".gguf", error) from error
+    reader = _open(path)
     fields = {name: field.contents() for name, field in reader.fields.items()}
     kind = fields.get("general.architecture")
     if kind != "llama":
@@ -64,6 +61,22 @@ def read_gguf(path: Path) -> ForeignModel:
     notes = [f"weights were stored as {', '.join(sorted({tensor.tensor_type.name for tensor in reader.tensors}))}"]
     tokenizer = _tokenizer(fields, special, path)
     return ForeignModel(name, Config(config, path.name, path), tensors, tokenizer, special, notes=notes)
+
+
+def _open(path: Path) -> Any:
+    """Open a file; an array longer than the file is an error, where the library would count to its end."""
+    base: Any = require("gguf", ".gguf files").GGUFReader
+
+    class Reader(base):
+        def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **named: Any) -> Any:
+            if offset + np.dtype(dtype).itemsize * int(count) > len(self.data):
+                raise ValueError(f"a value at byte {offset:,} is beyond the end, {len(self.data):,}")
+            return super()._get(offset, dtype, count, *order, **named)
+
+    try:
+        return Reader(path)
+    except (ValueError, IndexError, OSError, OverflowError) as error:
+        raise broken(path, ".gguf", error) from error
 
 
 def _config(own: Config, tied: bool) -> dict[str, Any]:
