@@ -6,7 +6,7 @@ import json
 import socket
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -287,7 +287,21 @@ class Run:
         empty = self.recipe.data.empty_rows(table)
         return columns if empty is None else {**columns, EMPTY: empty}
 
-    def source(self, what: Any, aligned: bool = False, empty: bool = False) -> Source:
+    def translate(self, what: Any, *, beam: int | None = None, penalty: float | None = None) -> list[str]:
+        """Translations of texts, or texts about samples such as images, in their order.
+
+        what      list of texts; for sources that are not text: files, an array or a table
+        beam      number of hypotheses (default: `objective.beam` of the recipe)
+        penalty   length penalty (default: `objective.penalty` of the recipe)
+        """
+        from .generation.translate import translate
+
+        if isinstance(what, str):
+            message = "the samples to translate must be a list, not a string"
+            raise UserError(message, hint="Write [text], or [file].")
+        return translate(self, what, beam=beam, penalty=penalty)
+
+    def source(self, what: Any, aligned: bool = False, empty: bool = False, streams: Collection[str] = ()) -> Source:
         """Source of files, of samples in memory, or of an opened source.
 
         A string in a list is a file, except for a reader of texts where no file has this name and it does not look
@@ -295,6 +309,7 @@ class Run:
 
         aligned   keep every sample
         empty     keep empty samples
+        streams   streams whose columns are required (default: all)
         """
         if hasattr(what, "load") and hasattr(what, "sizes"):
             opened: Source = what
@@ -305,12 +320,12 @@ class Run:
         reader = self.recipe.data.table_reader()
         if isinstance(files, (list, tuple)) and files and all(isinstance(file, (str, Path)) for file in files):
             if not reader.reads_texts or are_files(files):
-                return self.assembly.source(files, aligned, empty)
+                return self.assembly.source(files, aligned, empty, streams)
             what = files
         if not reader.reads_tables:
             return Memory(read_frame(what, "the table").data)
         table = what if isinstance(what, MemoryFile) else MemoryFile(what)
-        return self.assembly.source([table], aligned, empty) if table.rows else Memory(table.columns)
+        return self.assembly.source([table], aligned, empty, streams) if table.rows else Memory(table.columns)
 
     def report(self) -> Path:
         """Write report.html and return its path."""

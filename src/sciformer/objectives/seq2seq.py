@@ -34,10 +34,11 @@ class Seq2Seq(Objective):
     penalty: float = Field(default=0.6, ge=0, allow_inf_nan=False)
     """Exponent a of the length penalty ((5 + length) / 6)^a, which divides the log probability (default: 0.6)."""
     more: int = Field(default=50, ge=0)
-    """Maximum number of output tokens beyond the length of the source (default: 50)."""
+    """Maximum number of output tokens beyond the length of a source text (default: 50). For other sources, such as
+    images, the maximum is the context of the target."""
     bleu: Literal["13a", "none", "intl", "char", "off"] = "13a"
-    """Tokenizer of sacreBLEU (default: 13a). none: split at spaces, for text that is already tokenized; off: compute
-    neither BLEU nor chrF."""
+    """Tokenizer of sacreBLEU (default: 13a). none: split at spaces, for text that is already tokenized; off: do not
+    generate texts, so that there is no BLEU, chrF or exact_match."""
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
         """Check that the tokens have the special tokens of `frame`; return no heads."""
@@ -52,7 +53,7 @@ class Seq2Seq(Objective):
         return "sciformer translate RUN FILE"
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
-        """BLEU and chrF of the generated texts of all samples."""
+        """BLEU, chrF and share of exact matches of the generated texts of all samples."""
         if self.bleu == "off":
             return {}
         from ..generation.translate import score_translations
