@@ -130,7 +130,7 @@ class ImageSet(Scan):
         """Texts from files beside the pictures, for the fingerprint of the data; empty if there are none."""
         texts = [""] * self.rows
         if not self.origin and self.options.beside in self.columns:
-            for row, text in zip(self.kept.tolist(), self.columns[self.options.beside]):
+            for row, text in zip(self.kept.tolist(), self.columns[self.options.beside][:]):
                 texts[row] = str(text)
         return texts
 
