@@ -103,8 +103,8 @@ class Translate(Seq2Seq, NextToken):
 
     coverage: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Weight a of the doubly stochastic penalty (default: 0; arXiv 1502.03044: 1). It adds a sum_j (1 - sum_i w_ij)^2
-    to the loss of a sample, where w is the attention of target token i to source token j. It needs a recurrent decoder
-    with attention."""
+    to the loss of a sample, where w is the attention of target token i to source token j. The decoder needs
+    attention to the source."""
 
     def asked_stream(self, streams: Iterable[str]) -> str:
         return TARGET
@@ -153,10 +153,9 @@ def coverage_penalty(record: Watch, source: StreamView, target: StreamView) -> T
         message = "objective.coverage cannot be used with train.packed: true"
         raise UserError(message, hint="Set train.packed: false.", key="objective.coverage")
     maps = [w for name, w in record.attention.items() if name == "decoder.attention" or name.endswith(".cross")]
-    if not maps or not all(weights.requires_grad for weights in maps if torch.is_grad_enabled()):
-        message = "objective.coverage needs attention weights with gradients"
-        hint = "Use a recurrent decoder with attention: --model.trunk lstm --model.score additive"
-        raise UserError(message, hint=hint, key="objective.coverage")
+    if not maps:
+        message = "objective.coverage needs a decoder with attention to the source"
+        raise UserError(message, hint="Set model.score: additive.", key="objective.coverage")
     weights = torch.cat(maps, 1).float()
     if target.valid is not None:
         weights = weights.masked_fill(~target.valid[:, None, :, None], 0)
