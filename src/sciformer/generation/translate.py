@@ -82,7 +82,7 @@ def translate_lines(
     penalty: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> list[str]:
-    """Like `translate`, for lines of text, a model and its assembly."""
+    """Translate lines of text like `translate`, with a model and its assembly instead of a run."""
     return translate_table(model, assembly, device, line_table(assembly, lines), beam, penalty, on_progress)
 
 
@@ -110,7 +110,7 @@ def translate_table(
     penalty: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> list[str]:
-    """Like `translate`, for the rows of a table, a model and its assembly."""
+    """Translate the rows of a table like `translate`, with a model and its assembly instead of a run."""
     check_translates(assembly)
     objective: Any = assembly.objective
     beam = objective.beam if beam is None else beam
@@ -141,7 +141,7 @@ def translate_table(
 
 
 class Writer:
-    """Base class of the two kinds of translators."""
+    """Base class of the two kinds of translators: encoder-decoder and decoder."""
 
     cache: Any
     """Keys and values of all earlier tokens."""
@@ -166,7 +166,7 @@ class Writer:
         raise NotImplementedError
 
     def step(self, ids: Tensor, *memory: Any) -> Tensor:
-        """Read ids (R, N); return logits (R, V) of the next token."""
+        """Read ids (R, N) of R hypotheses; return logits (R, V) of the next token."""
         hidden = self.model.decode(StreamView({"ids": ids}, None), *memory, cache=self.cache)
         return self.model.readout(hidden[:, -1])
 
@@ -179,7 +179,7 @@ class Writer:
         raise NotImplementedError
 
     def batches(self, rows: list[int], lengths: Array, beam: int) -> Iterator[list[int]]:
-        """Batches of rows with sources of similar length."""
+        """Yield batches of rows whose sources have similar lengths."""
         batch: list[int] = []
         for row in sorted(rows, key=lambda row: -lengths[row]):  # longest first: a lack of memory shows at once
             if batch and (len(batch) + 1) * lengths[batch[0]] * beam > MAX_BATCH_TOKENS:
@@ -222,7 +222,7 @@ def cut_to_window(tokens: Tokens, stream: Stream) -> Stream:
 
 
 class PromptWriter(Writer):
-    """Translation by a decoder; the prompt is the source and a separator."""
+    """Translation by a decoder, whose prompt is the source and a separator."""
 
     def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
         (tokens,) = assembly.tokens.values()

@@ -55,7 +55,7 @@ class Alignment(NamedTuple):
 
     @property
     def mean(self) -> Tensor:
-        """Mean over heads and blocks (T, S); rows sum to one."""
+        """Mean over heads and blocks (T, S); each row sums to 1."""
         total = torch.cat(list(self.maps.values())).mean(0)
         return total / total.sum(-1, keepdim=True).clamp(min=1e-12)
 
@@ -191,7 +191,7 @@ def _draw_source(found: Alignment, block: int | None) -> Figure:
 
 
 def draw_some(run: Run, samples: Sequence[str | Table]) -> Iterator[Picture]:
-    """Yield (name, drawing function, caption) for each sample short enough to draw."""
+    """Yield name, drawing function and caption for each sample that is short enough to draw."""
     for number, sample in enumerate(samples, 1):
         found = align(run, sample)
         draw = partial(draw_alignment, found)
@@ -216,5 +216,5 @@ def _stream(tokens: Any, *texts: str) -> Stream:
 
 
 def _without_last(stream: Stream) -> Stream:
-    """Drop the last token: the decoder predicts it and never reads it."""
+    """Drop the last target token, which the decoder predicts but never reads."""
     return stream.cut(np.zeros(1, np.int64), stream.lengths - 1)
