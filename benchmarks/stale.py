@@ -67,6 +67,7 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "fuzz.*": ("files", "data/readers", "interop", "recipe", "domains", "tests/fuzz"),
     "simulate_jets.*": ("domains/jets/simulate",),
     "simulate_lightcurves.*": ("domains/lightcurves/simulate",),
+    "captions.transformer.*": ("images/caption-transformer",),
     "simulate_scenes.*": ("domains/images/scenes", "domains/images/simulate/scenes.py"),
     "calibration.jets.*": ("jets/pfn",),
     "calibration.redshift.*": ("lightcurves/transformer",),

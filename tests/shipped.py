@@ -25,6 +25,7 @@ DATA = {
     "lightcurves": {"number": 60, "valid": 20, "test": 20},
     "images": {"files": ["{folder}/images.npz"], "split": {"valid": 0.2}},
     **{kind: {"number": 24, "valid": 8, "test": 8} for kind in ("galaxies", "lenses", "cues")},
+    "scenes": {"number": 24, "valid": 8, "test": 8},
 }
 # The images of these are small and grey; those of the others are of the size that their recipe asks for.
 GREY = {"digits": 8, "mnist": 28}
@@ -58,13 +59,14 @@ def small(name, folder):
 def short(recipe):
     """Few tokens at once, of few kinds."""
     parts = recipe.tokens if isinstance(recipe.tokens, dict) else {"": recipe.tokens}
+    scenes = recipe.data.kind == "scenes"  # of 64 pixels or more
     changes = {}
     for name, tokens in parts.items():
         key = f"tokens.{name}." if name else "tokens."
         if tokens.kind == "particles":
             changes |= {f"{key}max_tokens": 12, f"{key}widths": [8], f"{key}pair_widths": [8]}
         if tokens.kind == "patches" and recipe.data.kind != "lattices":
-            changes["data.size"] = 2 * tokens.patch if recipe.data.kind == "images" else 24
+            changes["data.size"] = 2 * tokens.patch if recipe.data.kind == "images" else 64 if scenes else 24
             changes |= {"model.compress": 3} if getattr(recipe.model, "compress", None) else {}
             if recipe.model.kind == "masked_autoencoder":
                 changes |= {"model.decoder_dim": 16, "model.decoder_depth": 1, "model.decoder_heads": 2}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,9 +35,12 @@ def log_nothing(text: str) -> None:
     """Discard a message."""
 
 
-def data_with_columns(recipe: Recipe) -> Data:
-    """Data section of a recipe, with the columns for its tokens and objective."""
-    tokens = recipe.streams.values()
+def data_with_columns(recipe: Recipe, streams: Collection[str] = ()) -> Data:
+    """Data section of a recipe, with the columns for its tokens and objective.
+
+    streams   streams whose columns are required (default: all)
+    """
+    tokens = [one for name, one in recipe.streams.items() if not streams or name in streams]
     names = {name for one in tokens for name in one.required_columns}
     wishes = {name for one in tokens for name in one.optional_columns}
     positive = {name for one in tokens for name in one.nonnegative_columns}
@@ -298,13 +301,20 @@ class Assembly:
             torch.manual_seed(self.recipe.train.seed)
             return self.objective.carried(self.tokens)
 
-    def source(self, files: Sequence[str | Path], aligned: bool = False, empty: bool = False) -> Source:
+    def source(
+        self,
+        files: Sequence[str | Path],
+        aligned: bool = False,
+        empty: bool = False,
+        streams: Collection[str] = (),
+    ) -> Source:
         """Open files in the format of the training data; only their sizes are read.
 
         aligned   keep every sample
         empty     keep empty samples
+        streams   streams whose columns are required (default: all)
         """
-        reader = data_with_columns(self.reading).with_columns(self.columns)
+        reader = data_with_columns(self.reading, streams).with_columns(self.columns)
         reader.state["learned"] = self.learned
         try:
             return reader.aligned(files) if aligned else reader.with_empty(files) if empty else reader.read(files)

@@ -6,7 +6,7 @@ import json
 import socket
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -288,7 +288,21 @@ class Run:
         empty = self.recipe.data.empty_rows(table)
         return columns if empty is None else {**columns, EMPTY: empty}
 
-    def source(self, what: Any, aligned: bool = False, empty: bool = False) -> Source:
+    def translate(self, what: Any, *, beam: int | None = None, penalty: float | None = None) -> list[str]:
+        """Translate texts, or write texts about samples such as images; the order is kept.
+
+        what      list of texts; for sources that are not text: files, an array or a table
+        beam      number of hypotheses (default: `objective.beam` of the recipe)
+        penalty   length penalty (default: `objective.penalty` of the recipe)
+        """
+        from .generation.translate import translate
+
+        if isinstance(what, str):
+            message = "the samples to translate must be a list, not a string"
+            raise UserError(message, hint="Write [text], or [file].")
+        return translate(self, what, beam=beam, penalty=penalty)
+
+    def source(self, what: Any, aligned: bool = False, empty: bool = False, streams: Collection[str] = ()) -> Source:
         """Source that reads files, samples in memory, or an opened source.
 
         Strings in a list are names of files. If the run reads texts, the strings are texts, unless a file with one of
@@ -296,6 +310,7 @@ class Run:
 
         aligned   keep every sample
         empty     keep empty samples
+        streams   streams whose columns are required (default: all)
         """
         if hasattr(what, "load") and hasattr(what, "sizes"):
             opened: Source = what
@@ -306,13 +321,13 @@ class Run:
         reader = self.recipe.data.table_reader()
         if isinstance(files, (list, tuple)) and files and all(isinstance(file, (str, Path)) for file in files):
             if not reader.reads_texts or are_files(files):
-                return self.assembly.source(files, aligned, empty)
+                return self.assembly.source(files, aligned, empty, streams)
             what = files
         if not reader.reads_tables:
             return Memory(read_frame(what, "the table").data)
         table = what if isinstance(what, MemoryFile) else MemoryFile(what)
         table.check_rows()
-        return self.assembly.source([table], aligned, empty)
+        return self.assembly.source([table], aligned, empty, streams)
 
     def report(self) -> Path:
         """Write report.html; return its path."""

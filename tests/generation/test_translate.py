@@ -17,7 +17,13 @@ from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.domains.text.tokens import Text
 from sciformer.generation.beam_search import beam_search, normalise_score
-from sciformer.generation.translate import EncoderDecoderWriter, PromptWriter, score_translations, translate
+from sciformer.generation.translate import (
+    EncoderDecoderWriter,
+    PromptWriter,
+    line_table,
+    score_translations,
+    translate,
+)
 from sciformer.inspection.alignment import align, draw_alignment
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
@@ -81,7 +87,7 @@ def test_it_learns_to_translate(runs, name):
     scores = runs[name].evaluate("test").scores
     assert scores["token_accuracy"] > (0.8 if name != "none" else 0.3)
     assert scores["bleu"] > 50 or name == "none"
-    assert {"loss", "perplexity", "token_accuracy", "bleu", "chrf"} <= set(scores)
+    assert {"loss", "perplexity", "token_accuracy", "bleu", "chrf", "exact_match"} <= set(scores)
 
 
 @pytest.mark.parametrize("name", ["transformer", "additive", "prompt"])
@@ -101,7 +107,7 @@ def test_a_greedy_translation_is_the_one_made_without_a_cache(runs, name):
     tokens = run.assembly.tokens.get("target") or next(iter(run.assembly.tokens.values()))
     prompted = "target" not in run.assembly.tokens
     writer = (PromptWriter if prompted else EncoderDecoderWriter)(model, run.assembly, run.device)
-    source = writer.encode(line).tolist()
+    source = writer.encode(line_table(run.assembly, [line])).columns["ids"].tolist()
     closed = torch.as_tensor(~np.asarray(tokens.writable))
     closed[tokens.specials["end"]] = False
     written = []

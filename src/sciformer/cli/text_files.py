@@ -1,18 +1,24 @@
-"""Translation and continuation of text files line by line, for the command line."""
+"""Translation and continuation of text files line by line, and texts about samples, for the command line."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..data.columns import Table, rows_of, select
 from ..errors import UserError
 from ..files.atomic import check_picture, check_writable, write_text
+from ..files.formats.base import as_text
 from ..progress import ProgressBar
 from .terminal import for_stdout, log
 
 if TYPE_CHECKING:
+    from ..data.source import Source
     from ..run import Run
 
 
@@ -39,14 +45,96 @@ def translate_file(
         write_text(out, "".join(f"{answer}\n" for answer in answers))
         log(f"wrote {len(answers):,} translations to {out}")
     if picture is not None:
-        from ..inspection.alignment import align, draw_alignment
-        from ..inspection.plots.style import ignore_missing_glyphs
-        from ..inspection.report.page import save_figure
-
-        with ignore_missing_glyphs():
-            found = align(run, lines[line - 1], answers[line - 1])
-            save_figure(draw_alignment(found), picture)
+        _write_alignment(run, lines[line - 1], answers[line - 1], picture)
         log(f"wrote {picture}: line {line} and its translation")
+
+
+def _write_alignment(run: Run, sample: str | Table, translation: str, picture: Path) -> None:
+    from ..inspection.alignment import align, draw_alignment
+    from ..inspection.plots.style import ignore_missing_glyphs
+    from ..inspection.report.page import save_figure
+
+    with ignore_missing_glyphs():
+        save_figure(draw_alignment(align(run, sample, translation)), picture)
+
+
+def translates_text(run: Run) -> bool:
+    """Whether the sources of a run are texts; runs that were not trained for translation are refused."""
+    from ..generation.translate import check_translates, source_tokens
+    from ..tokens.protocols import Textual
+
+    check_translates(run.assembly)
+    return isinstance(source_tokens(run.assembly), Textual)
+
+
+def translate_samples(
+    run: Run,
+    files: Sequence[Path],
+    out: Path | None,
+    overwrite: bool,
+    beam: int | None,
+    penalty: float | None,
+    picture: Path | None,
+    number: int,
+) -> None:
+    """Write a text about each sample of files, as lines or as a table; draw the attention of one sample."""
+    from ..data.source import pieces
+    from ..files.tables import check_table, create_table, table_suffixes
+    from ..generation.translate import columns_of, open_sources, translate
+
+    as_table = out is not None and out.suffix.lower() in table_suffixes()
+    if picture is not None:
+        check_picture(picture)
+    for place in filter(None, (out, picture)):
+        check_writable(place)
+    if out is not None and as_table:
+        check_table(out, overwrite=overwrite)
+    source = open_sources(run, list(files))
+    total = sum(source.sizes)
+    if picture is not None and not 1 <= number <= total:
+        raise UserError(f"--line must be between 1 and {total}, the number of samples, not {number}", key="--line")
+    for note in getattr(source, "notes", ()):
+        log(f"note: {note}")
+    with ProgressBar(total, "samples") as bar:
+        answers = translate(run, source, beam=beam, penalty=penalty, on_progress=bar.update)
+    if out is None:
+        for answer in answers:
+            print(for_stdout(answer))
+    elif as_table:
+        _, target = columns_of(run.assembly)
+        with create_table(out, overwrite) as file:
+            done = 0
+            for table in pieces(source):
+                count = rows_of(table)
+                file.add(_with_answers(table, target, answers[done : done + count]))
+                done += count
+    else:
+        write_text(out, "".join(f"{answer}\n" for answer in answers))
+    if out is not None:
+        log(f"wrote {len(answers):,} texts to {out}")
+    if picture is not None:
+        _write_alignment(run, _sample(source, number - 1), answers[number - 1], picture)
+        log(f"wrote {picture}: sample {number} and its text")
+
+
+def _sample(source: Source, row: int) -> Table:
+    """One sample of a source, as a table with one row."""
+    piece = 0
+    while row >= source.sizes[piece]:
+        row, piece = row - source.sizes[piece], piece + 1
+    return select(source.load(piece), np.array([row]))
+
+
+def _with_answers(table: Table, target: str, answers: list[str]) -> Table:
+    """Columns of the samples with a number or text each, then their texts in the column `target`."""
+    plain = {
+        name: as_text(column)
+        for name, column in table.items()
+        if isinstance(column, np.ndarray) and column.ndim == 1 and not isinstance(column[:1].tolist(), np.ndarray)
+    }
+    plain = {name: column for name, column in plain.items() if column.dtype.kind in "biufU"}
+    renamed = {f"{name}_of_file" if name == target else name: column for name, column in plain.items()}
+    return {**renamed, target: np.array(answers, str)}
 
 
 def check_prompts(prompt: str | None, file: Path | None, out: Path | None) -> None:

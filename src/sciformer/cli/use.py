@@ -14,6 +14,7 @@ from .app import AcceptDrift, MapColumns, Overwrite, Plugins, Quiet, RunName, ap
 from .terminal import console, for_stdout, log, say, suggest_argument
 
 Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standard input
+Sources = Annotated[tuple[Path, ...], Parameter(allow_leading_hyphen=True)]
 
 
 @app.command(sort_key=6, help_epilogue="")
@@ -158,37 +159,48 @@ def predict(
 @app.command(sort_key=7, help_epilogue="")
 def translate(
     run: RunName,
-    file: Lines,
+    files: Sources,
     /,
     *,
     out: Path | None = None,
+    overwrite: Overwrite = False,
     beam: int | None = None,
     penalty: float | None = None,
     alignment: Path | None = None,
     line: int = 1,
     plugin: Plugins = (),
 ) -> None:
-    """Translate a file line by line; the output keeps the order of the lines.
+    """Translate a file line by line, or write a text about each sample, such as an image.
+
+    The output keeps the order of the lines or samples.
 
     Parameters
     ----------
-    file
-        Text file with one sentence per line, plain or .gz; - reads the standard input.
+    files
+        Text file with one sentence per line, plain or .gz; - reads the standard input. For sources that are not text:
+        files or folders in the format of the training data.
     out
-        File to write (default: standard output).
+        File to write, with one translation per line (default: standard output). For sources that are not text also a
+        table (.csv, .jsonl, .parquet, ...) with the columns of the samples.
     beam
         Beam size (default: `objective.beam` of the recipe).
     penalty
         Exponent of the length penalty (default: `objective.penalty` of the recipe).
     alignment
-        Figure of the attention alignment of one sentence: .png, .pdf or .svg.
+        Figure of the attention alignment of one sentence or sample: .png, .pdf or .svg.
     line
-        Number of the sentence to draw (default: 1).
+        Number of the sentence or sample to draw (default: 1).
     """
     opened = open_run(run, plugin)
-    from .text_files import translate_file
+    from .text_files import translate_file, translate_samples, translates_text
 
-    translate_file(opened, file, out, beam, penalty, alignment, line)
+    if not translates_text(opened):
+        translate_samples(opened, files, out, overwrite, beam, penalty, alignment, line)
+        return
+    if len(files) > 1:
+        message = f"a text file is translated at a time, not {len(files)}"
+        raise UserError(message, hint="Join them: cat FILES | sciformer translate RUN -", key="FILES")
+    translate_file(opened, files[0], out, beam, penalty, alignment, line)
 
 
 @app.command(sort_key=7.5, help_epilogue="")

@@ -1,15 +1,17 @@
 """Translation by an encoder-decoder or by a prompted decoder.
 
-A prompted decoder is trained on `source <sep> target`.
+A prompted decoder is trained on `source <sep> target`. The source of an encoder-decoder may be any kind of tokens: a
+model of patches and words writes captions.
 
     translate(Run("runs/translation"), ["Two dogs play in the snow."])
+    translate(Run("runs/captions"), images)
 
-Lines are translated in batches of similar length; the translations are returned in the order of the lines.
+Samples are translated in batches of similar length; the translations are returned in the order of the samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,15 +20,16 @@ from torch import Tensor
 
 from ..assembly import Assembly
 from ..data.batch import Batch, Stream, StreamView
-from ..data.columns import Lists
+from ..data.columns import Array, Lists, Table, rows_of
 from ..data.dataset import Dataset
 from ..data.readers.text_parts import strings
-from ..data.source import pieces
+from ..data.source import Source, pieces
 from ..errors import UserError
-from ..metrics.text import bleu, chrf
+from ..metrics.text import bleu, chrf, exact_match
 from ..models.encoder_decoder import SOURCE, TARGET
 from ..run import Run
-from ..tokens.protocols import Textual
+from ..tokens.base import Tokens
+from ..tokens.protocols import Textual, Windowed
 from .beam_search import beam_search
 
 MAX_BATCH_TOKENS = 8192  # tokens of sources in a batch, padding included
@@ -35,23 +38,42 @@ OnProgress = Callable[[int, int], None]
 
 def translate(
     run: Run,
-    lines: Sequence[str],
+    what: Any,
     *,
     beam: int | None = None,
     penalty: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> list[str]:
-    """Translations of lines, in their order; an empty line stays empty.
+    """Translations of lines or of samples, in their order; an empty line stays empty.
 
+    what           list of lines; for sources that are not text: files, a table, an array or an opened source
     beam           number of hypotheses (default: `objective.beam` of the recipe)
     penalty        length penalty (default: `objective.penalty` of the recipe)
-    on_progress    called with the numbers of finished lines and of all lines
+    on_progress    called with the numbers of finished samples and of all samples
     """
-    return translate_with(run.model, run.assembly, run.device, lines, beam, penalty, on_progress)
+    choices = beam, penalty
+    if isinstance(source_tokens(run.assembly), Textual):
+        return translate_lines(run.model, run.assembly, run.device, what, *choices, on_progress)
+    opened = open_sources(run, what)
+    answers: list[str] = []
+    total = sum(opened.sizes)
+    on_progress(0, total)
+    for table in pieces(opened):
+
+        def tell(now: int, rows: int, done: int = len(answers)) -> None:
+            on_progress(done + now, total)
+
+        answers += translate_table(run.model, run.assembly, run.device, table, *choices, tell)
+    return answers
 
 
-@torch.inference_mode()
-def translate_with(
+def open_sources(run: Run, what: Any) -> Source:
+    """Source of samples to translate; their targets need not be known."""
+    check_translates(run.assembly)
+    return run.source(what, streams=(SOURCE,))
+
+
+def translate_lines(
     model: Any,
     assembly: Assembly,
     device: torch.device,
@@ -60,11 +82,37 @@ def translate_with(
     penalty: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> list[str]:
-    """Translate like `translate`, with a model and its assembly instead of a run."""
-    objective: Any = assembly.objective
+    """Translate lines of text like `translate`, with a model and its assembly instead of a run."""
+    return translate_table(model, assembly, device, line_table(assembly, lines), beam, penalty, on_progress)
+
+
+def line_table(assembly: Assembly, lines: Sequence[str]) -> Table:
+    """Table of lines as source columns of an encoder-decoder, or as the first column of a prompted decoder."""
+    names = source_tokens(assembly).source_columns
+    return dict.fromkeys(names if SOURCE in assembly.tokens else names[:1], strings(list(lines)))
+
+
+def check_translates(assembly: Assembly) -> None:
+    """Refuse runs that were not trained for translation."""
+    objective = assembly.objective
     if not hasattr(objective, "penalty"):
         message = f"the run was not trained for translation: its recipe has `objective.kind: {objective.kind}`"
         raise UserError(message, hint=f"Use `{objective.usage}`.", key="objective.kind")
+
+
+@torch.inference_mode()
+def translate_table(
+    model: Any,
+    assembly: Assembly,
+    device: torch.device,
+    table: Table,
+    beam: int | None = None,
+    penalty: float | None = None,
+    on_progress: OnProgress = lambda done, total: None,
+) -> list[str]:
+    """Translate the rows of a table like `translate`, with a model and its assembly instead of a run."""
+    check_translates(assembly)
+    objective: Any = assembly.objective
     beam = objective.beam if beam is None else beam
     penalty = objective.penalty if penalty is None else penalty
     if beam < 1:
@@ -76,18 +124,20 @@ def translate_with(
     writer = (EncoderDecoderWriter if SOURCE in assembly.tokens else PromptWriter)(model, assembly, device)
     allowed = torch.as_tensor(np.asarray(writer.tokens.writable))
     options: dict[str, Any] = {"beam": beam, "penalty": penalty, "allowed": allowed}
-    sources = {row: writer.encode(line) for row, line in enumerate(lines) if line.strip()}
-    answers = {row: "" for row in range(len(lines)) if row not in sources}
-    on_progress(len(answers), len(lines))
-    for rows in writer.batches(list(sources), sources, beam):
-        first = writer.begin([sources[row] for row in rows]).float().log_softmax(-1)
-        longest = torch.tensor([writer.longest(sources[row], objective.more) for row in rows])
+    answers, rows = [""] * rows_of(table), writer.rows(table)
+    sources = writer.encode(table)
+    told = len(answers) - len(rows)
+    on_progress(told, len(answers))
+    for some in writer.batches(rows, sources.lengths, beam):
+        first = writer.begin(sources.take(np.array(some))).float().log_softmax(-1)
+        longest = torch.tensor([writer.longest(int(sources.lengths[row]), objective.more) for row in some])
         found = beam_search(writer.next_logits, writer.cache.reorder, first, writer.end, longest, **options)
-        for row, (best, *_) in zip(rows, found):
+        for row, (best, *_) in zip(some, found):
             answers[row] = " ".join(writer.tokens.decode(best.ids).splitlines())  # one line
-        on_progress(len(answers), len(lines))
+        told += len(some)
+        on_progress(told, len(answers))
     model.train(was)
-    return [answers[row] for row in range(len(lines))]
+    return answers
 
 
 class Writer:
@@ -98,15 +148,21 @@ class Writer:
 
     def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
         self.model, self.device, self.assembly = model, device, assembly
-        self.tokens = _target_tokens(assembly)
+        self.source, self.tokens = source_tokens(assembly), _target_tokens(assembly)
         self.end = self.tokens.special_id("end")
 
-    def encode(self, line: str) -> Any:
-        """Ids of a source line, in the form that the model reads."""
+    def rows(self, table: Table) -> list[int]:
+        """Rows to translate: all samples, but no blank texts."""
+        if not isinstance(self.source, Textual):
+            return list(range(rows_of(table)))
+        return [row for row, text in enumerate(texts_of(table, self.source.source_columns[0])) if text.strip()]
+
+    def encode(self, table: Table) -> Stream:
+        """Tokens of the sources as input of the model."""
         raise NotImplementedError
 
-    def begin(self, sources: list[Any]) -> Tensor:
-        """Read the source lines; return logits (B, V) of the first target token."""
+    def begin(self, sources: Stream) -> Tensor:
+        """Read the sources; return logits (B, V) of the first token."""
         raise NotImplementedError
 
     def step(self, ids: Tensor, *memory: Any) -> Tensor:
@@ -118,15 +174,15 @@ class Writer:
         """Logits (R, V) of the next token, after the last tokens (R,)."""
         return self.step(last[:, None])
 
-    def longest(self, source: Any, more: int) -> int:
-        """Maximum number of tokens of the translation."""
+    def longest(self, length: int, more: int) -> int:
+        """Maximum number of tokens of the translation of a source of `length` tokens."""
         raise NotImplementedError
 
-    def batches(self, rows: list[int], sources: Mapping[int, Any], beam: int) -> Iterator[list[int]]:
+    def batches(self, rows: list[int], lengths: Array, beam: int) -> Iterator[list[int]]:
         """Yield batches of rows whose sources have similar lengths."""
         batch: list[int] = []
-        for row in sorted(rows, key=lambda row: -len(sources[row])):  # longest first: a lack of memory shows at once
-            if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > MAX_BATCH_TOKENS:
+        for row in sorted(rows, key=lambda row: -lengths[row]):  # longest first: a lack of memory shows at once
+            if batch and (len(batch) + 1) * lengths[batch[0]] * beam > MAX_BATCH_TOKENS:
                 yield batch
                 batch = []
             batch.append(row)
@@ -137,23 +193,32 @@ class Writer:
 class EncoderDecoderWriter(Writer):
     """Translation by an encoder-decoder; the target begins with the begin token."""
 
-    def encode(self, line: str) -> Any:
-        source: Any = self.assembly.tokens[SOURCE]
-        stream = source.tokenize({name: strings([line]) for name in source.source_columns})
-        return stream.columns["ids"][: source.window].astype(np.int64)
+    def encode(self, table: Table) -> Stream:
+        return self.source.normalise(cut_to_window(self.source, self.source.tokenize(table)))
 
-    def longest(self, source: Any, more: int) -> int:
-        return min(len(source) + more, self.tokens.window - 1)  # positions beyond the window may not exist
+    def longest(self, length: int, more: int) -> int:
+        most = self.tokens.window - 1  # positions beyond the window may not exist
+        return min(length + more, most) if isinstance(self.source, Textual) else most
 
-    def begin(self, sources: list[Any]) -> Tensor:
-        lengths = np.array([len(source) for source in sources], np.int64)
-        padded = Batch({SOURCE: Stream({"ids": np.concatenate(sources)}, lengths)}).inputs(self.device).stream
+    def begin(self, sources: Stream) -> Tensor:
+        batch = Batch({SOURCE: sources}, aside={SOURCE: self.source.host_columns})
         self.cache = self.model.cache()
         start = torch.full((len(sources), 1), self.tokens.special_id("begin"), device=self.device)
-        return super().step(start, self.model.encode(padded))
+        return super().step(start, self.model.encode(batch.inputs(self.device).stream))
 
     def step(self, ids: Tensor, *memory: Any) -> Tensor:
         return super().step(ids, None)  # the cache holds the source
+
+
+def cut_to_window(tokens: Tokens, stream: Stream) -> Stream:
+    """Truncate samples to the window of their tokens, as in training; windows of several axes are refused."""
+    shape = tokens.window_shape if isinstance(tokens, Windowed) else None
+    if shape is None:
+        return stream
+    if len(shape) > 1:
+        message = f"samples that are cut into windows cannot be translated (tokens.{SOURCE}.window)"
+        raise UserError(message, hint="Train without this key.", key=f"tokens.{SOURCE}.window")
+    return stream.cut(stream.starts, np.minimum(stream.lengths, shape[0]))
 
 
 class PromptWriter(Writer):
@@ -166,32 +231,39 @@ class PromptWriter(Writer):
             raise UserError(message, key="tokens.column")
         super().__init__(model, assembly, device)
 
-    def encode(self, line: str) -> Any:
+    def encode(self, table: Table) -> Stream:
         begin = [self.tokens.special_id("begin")] if self.tokens.has_marker("begin") else []
-        ids = self.tokens.encode(line)[: max(1, self.tokens.window // 2 - 2)]  # leave room for the translation
-        return np.concatenate([begin, ids, [self.tokens.special_id("separator")]]).astype(np.int64)
+        most = max(1, self.tokens.window // 2 - 2)  # leave room for the translation
+        ends = [self.tokens.special_id("separator")]
+        texts = texts_of(table, self.tokens.source_columns[0])
+        prompts = [np.concatenate([begin, self.tokens.encode(text)[:most], ends]) for text in texts]
+        ids = np.concatenate([np.zeros(0), *prompts]).astype(np.int64)
+        return Stream({"ids": ids}, np.array([len(prompt) for prompt in prompts], np.int64))
 
-    def batches(self, rows: list[int], sources: Mapping[int, Any], beam: int) -> Iterator[list[int]]:
-        """Yield batches of prompts of equal length, because padding would shift positions."""
+    def batches(self, rows: list[int], lengths: Array, beam: int) -> Iterator[list[int]]:
+        """Batches of prompts of equal length, because padding would shift positions."""
         same: dict[int, list[int]] = {}
         for row in rows:
-            same.setdefault(len(sources[row]), []).append(row)
+            same.setdefault(int(lengths[row]), []).append(row)
         for length in sorted(same, reverse=True):
-            yield from super().batches(same[length], sources, beam)
+            yield from super().batches(same[length], lengths, beam)
 
-    def begin(self, sources: list[Any]) -> Tensor:
+    def begin(self, sources: Stream) -> Tensor:
         self.cache = self.model.trunk.cache()
-        return self.step(torch.as_tensor(np.stack(sources), device=self.device))
+        return self.step(torch.as_tensor(sources.columns["ids"].reshape(len(sources), -1), device=self.device))
 
-    def longest(self, source: Any, more: int) -> int:
-        return max(0, min(len(source) + more, self.tokens.window - len(source) - 1))
+    def longest(self, length: int, more: int) -> int:
+        return max(0, min(length + more, self.tokens.window - length - 1))
 
 
 # Scores
 
 
 class Translated(NamedTuple):
-    """Sources, translations and references of a data set, with their BLEU and chrF."""
+    """Sources, translations and references of a data set, with their scores.
+
+    Sources that are not text are the numbers of the samples.
+    """
 
     source: list[str]
     translation: list[str]
@@ -201,34 +273,50 @@ class Translated(NamedTuple):
 
 def score_translations(model: Any, assembly: Assembly, dataset: Dataset, device: torch.device) -> Translated:
     """Translate a data set and compare the translations with its references."""
-    names = columns_of(assembly)
-    texts: list[list[str]] = [[], []]
+    name, target = columns_of(assembly)
+    source: list[str] = []
+    reference: list[str] = []
+    translation: list[str] = []
+    written = isinstance(source_tokens(assembly), Textual)
     for table in pieces(dataset.source):
-        for name, found in zip(names, texts):
-            if name not in table:
-                raise UserError(
-                    f"the data have no column `{name}` with texts or references; their columns are {', '.join(table)}"
-                )
-            column = table[name]
-            if isinstance(column, Lists):
-                split = np.split(column.values, column.lengths.cumsum() - column.lengths)[1:]
-                found += [" ".join(map(str, words)) for words in split]
-            else:
-                found += map(str, column)
-    source, reference = texts
-    translation = translate_with(model, assembly, device, source)
+        reference += texts_of(table, target)
+        if written:
+            source += texts_of(table, name)
+        else:
+            translation += translate_table(model, assembly, device, table)
+    if written:
+        translation = translate_lines(model, assembly, device, source)
+    source = source or list(map(str, range(len(translation))))
     objective: Any = assembly.objective
     if _target_tokens(assembly).lower:
         reference = [text.lower() for text in reference]
     scores = {"bleu": bleu(translation, reference, objective.bleu), "chrf": chrf(translation, reference)}
+    scores["exact_match"] = exact_match(translation, reference)
     return Translated(source, translation, reference, scores)
+
+
+def texts_of(table: Table, name: str) -> list[str]:
+    """Texts of a column; lists of words are joined by spaces."""
+    if name not in table:
+        raise UserError(
+            f"the data have no column `{name}` with texts or references; their columns are {', '.join(table)}"
+        )
+    column = table[name]
+    if not isinstance(column, Lists):
+        return list(map(str, column))
+    split = np.split(column.values, column.lengths.cumsum() - column.lengths)[1:]
+    return [" ".join(map(str, words)) for words in split]
 
 
 def columns_of(assembly: Assembly) -> tuple[str, str]:
     """Names of the source column and of the target column."""
-    tokens = assembly.tokens
-    source, target = (tokens.get(stream, next(iter(tokens.values()))).source_columns for stream in (SOURCE, TARGET))
-    return str(source[0]), str(target[0 if TARGET in tokens else -1])
+    source, target = source_tokens(assembly).source_columns, _target_tokens(assembly).source_columns
+    return str(source[0]), str(target[0 if TARGET in assembly.tokens else -1])
+
+
+def source_tokens(assembly: Assembly) -> Tokens:
+    """Tokens of the source: the stream `source`, or the only stream."""
+    return assembly.tokens.get(SOURCE, next(iter(assembly.tokens.values())))
 
 
 def _target_tokens(assembly: Assembly) -> Textual:

@@ -124,17 +124,14 @@ def generate(
     return "".join(generate_text(_run(run), prompt, length, stop=stop, beam=beam, seed=seed, **choices))
 
 
-def translate(run: AnyRun, texts: Sequence[str], *, beam: int | None = None, penalty: float | None = None) -> list[str]:
-    """Translate texts; return the translations in the same order.
+def translate(run: AnyRun, what: Any, *, beam: int | None = None, penalty: float | None = None) -> list[str]:
+    """Translate texts, or write texts about samples such as images; the order is kept.
 
+    what      list of texts; for sources that are not text: files, an array or a table
     beam      number of hypotheses (default: `objective.beam` of the recipe)
     penalty   length penalty (default: `objective.penalty` of the recipe)
     """
-    from ..generation.translate import translate as translate_lines
-
-    if isinstance(texts, str):
-        raise UserError("the texts to translate must be a list of strings, not a string", hint="Write [text].")
-    return translate_lines(_run(run), list(texts), beam=beam, penalty=penalty)
+    return _run(run).translate(what, beam=beam, penalty=penalty)
 
 
 def new(

@@ -178,6 +178,14 @@ def chrf(translation: Sequence[str], reference: Sequence[str]) -> float:
     return _corpus(_sacrebleu().CHRF(), translation, reference)
 
 
+@metric("higher", ("translation", "reference"), "share of texts equal to the reference")
+def exact_match(translation: Sequence[str], reference: Sequence[str]) -> float:
+    """Share of texts equal to their reference; the width of white space does not count."""
+    _check_pairs(translation, reference)
+    same = [str(text).split() == str(right).split() for text, right in zip(translation, reference)]
+    return float(np.mean(same))
+
+
 def signature(tokenize: str = "13a") -> str:
     """Signature of sacreBLEU, which states its version and options."""
     metric = _bleu(tokenize)
@@ -191,12 +199,16 @@ def _bleu(tokenize: str) -> Any:
 
 
 def _corpus(metric: Any, translation: Sequence[str], reference: Sequence[str]) -> float:
+    _check_pairs(translation, reference)
+    return float(metric.corpus_score([str(text) for text in translation], [[str(text) for text in reference]]).score)
+
+
+def _check_pairs(translation: Sequence[str], reference: Sequence[str]) -> None:
     if len(translation) != len(reference) or not len(reference):
         raise UserError(
             "there must be one reference for each translation, and at least one translation, but there are "
             f"{len(translation)} translations and {len(reference)} references"
         )
-    return float(metric.corpus_score([str(text) for text in translation], [[str(text) for text in reference]]).score)
 
 
 def _sacrebleu() -> Any:

@@ -77,7 +77,9 @@ class EncoderDecoderNetwork(nn.Module):
             raise UserError(message, key="model.trunk")
         places = source.window if isinstance(source, Windowed) and isinstance(source.window, int) else None
         self.decoder = writes.build_decoder(writes.token_form(target), self.encoder.dim, places)  # type: ignore[arg-type]
-        self.last = LastPool(reads.reads_both_ways) if isinstance(self.decoder, RecurrentDecoder) else None
+        self.recurrent = isinstance(self.decoder, RecurrentDecoder)
+        # A recurrent decoder begins with the last state of a recurrent encoder, or with the mean of other encoders.
+        self.last = LastPool(reads.reads_both_ways) if self.recurrent and reads.recurrent else None
         self.dim = writes.dim
         self.heads = nn.ModuleDict(objective.heads(self.dim, target))
         written = Maskable.require(target, f"`objective.kind: {objective.kind}`")
@@ -85,10 +87,11 @@ class EncoderDecoderNetwork(nn.Module):
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
         """Encode the source."""
-        at = view.columns.get("at")
-        return Encoded(
-            self.encoder(self.source(view), view.valid, at=at, watch=inner_watch(watch, "encoder")), view.valid
-        )
+        more: dict[str, Any] = {
+            name: view.columns[name] for name in getattr(self.encoder, "columns", ()) if name in view.columns
+        }
+        more |= {"at": view.columns.get("at"), "watch": inner_watch(watch, "encoder")}
+        return Encoded(self.encoder(self.source(view), view.valid, **more), view.valid)
 
     def decode(self, view: StreamView, memory: Encoded | None, watch: Watch | None = None, cache: Any = None) -> Tensor:
         """Hidden states (B, N, D) of the target, from its earlier tokens and the source.
@@ -100,7 +103,7 @@ class EncoderDecoderNetwork(nn.Module):
             more |= {"memory": memory.x, "memory_valid": memory.valid}
             if self.last is not None:
                 more["start"] = self.last(memory.x, memory.valid)
-        if self.last is None and (at := view.columns.get("at")) is not None:
+        if not self.recurrent and (at := view.columns.get("at")) is not None:
             more["at"] = at
         return self.decoder(self.target(view), view.valid, watch=inner_watch(watch, "decoder"), **more)
 

@@ -13,6 +13,7 @@ from ..data.batch import Batch, ModelInputs, StreamView
 from ..data.dataset import Dataset
 from ..data.random import SampleRandom
 from ..errors import UserError
+from ..nn import Watch
 from ..nn.losses import disagreement
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
@@ -34,10 +35,11 @@ class Seq2Seq(Objective):
     penalty: float = Field(default=0.6, ge=0, allow_inf_nan=False)
     """Exponent a of the length penalty ((5 + length) / 6)^a, which divides the log probability (default: 0.6)."""
     more: int = Field(default=50, ge=0)
-    """Maximum number of output tokens beyond the length of the source (default: 50)."""
+    """Maximum number of output tokens beyond the length of a source text (default: 50). For other sources, such as
+    images, the maximum is the context of the target."""
     bleu: Literal["13a", "none", "intl", "char", "off"] = "13a"
-    """Tokenizer of sacreBLEU (default: 13a). none: split at spaces, for text that is already tokenized; off: compute
-    neither BLEU nor chrF."""
+    """Tokenizer of sacreBLEU (default: 13a). none: split at spaces, for text that is already tokenized; off: do not
+    generate texts, so that there is no BLEU, chrF or exact_match."""
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
         """Check that the tokens have the special tokens of `frame`; return no heads."""
@@ -52,7 +54,7 @@ class Seq2Seq(Objective):
         return "sciformer translate RUN FILE"
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
-        """BLEU and chrF of the generated texts of all samples."""
+        """BLEU, chrF and share of exact matches of the generated texts of all samples."""
         if self.bleu == "off":
             return {}
         from ..generation.translate import score_translations
@@ -99,6 +101,11 @@ class Translate(Seq2Seq, NextToken):
     """Weight a of R-Drop (default: 0; arXiv 2106.14448: 5). Each sample passes the model twice with different dropout,
     and the loss is (L1 + L2) / 2 + a / 4 (KL(p1 | p2) + KL(p2 | p1))."""
 
+    coverage: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Weight a of the doubly stochastic penalty (default: 0; arXiv 1502.03044: 1). It adds a sum_j (1 - sum_i w_ij)^2
+    to the loss of a sample, where w is the attention of target token i to source token j. The decoder needs
+    attention to the source."""
+
     def asked_stream(self, streams: Iterable[str]) -> str:
         return TARGET
 
@@ -111,8 +118,18 @@ class Translate(Seq2Seq, NextToken):
         view = inputs.streams[TARGET]
         if self.agreement and model.training and not outputs:
             return self._r_drop_loss(model, inputs), {}
-        hidden = model.translate(inputs.streams[SOURCE], view)
-        return ask_tokens(model.readout, hidden, view, outputs, self.smoothing)
+        source, record = inputs.streams[SOURCE], Watch(hidden=False) if self.coverage and not outputs else None
+        hidden = model.translate(source, view, record)
+        loss, found = ask_tokens(model.readout, hidden, view, outputs, self.smoothing)
+        if record is not None:
+            loss = loss + self.coverage * coverage_penalty(record, source, view)
+        return loss, found
+
+    def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
+        if self.coverage and self.agreement:
+            message = "objective.coverage and objective.agreement cannot be used together"
+            raise UserError(message, hint="Set one of them to 0.", key="objective.coverage")
+        return super().heads(dim, tokens)
 
     def _r_drop_loss(self, model: Any, inputs: ModelInputs) -> Tensor:
         """Loss of R-Drop: each sample is in the batch twice, with different dropout."""
@@ -125,6 +142,27 @@ class Translate(Seq2Seq, NextToken):
             assert isinstance(target.valid, Tensor)
             apart = apart.masked_fill(~target.valid.flatten().chunk(2)[0], 0)
         return loss / 2 + self.agreement / 4 * apart.sum()
+
+
+def coverage_penalty(record: Watch, source: StreamView, target: StreamView) -> Tensor:
+    """Doubly stochastic penalty: sum over real source tokens j of (1 - sum_i w_ij)^2, mean over maps and heads.
+
+    record   attention weights (B, H, N, M) of a decoder to the source, with gradients
+    """
+    if isinstance(source.valid, Ragged) or isinstance(target.valid, Ragged):
+        message = "objective.coverage cannot be used with train.packed: true"
+        raise UserError(message, hint="Set train.packed: false.", key="objective.coverage")
+    maps = [w for name, w in record.attention.items() if name == "decoder.attention" or name.endswith(".cross")]
+    if not maps:
+        message = "objective.coverage needs a decoder with attention to the source"
+        raise UserError(message, hint="Set model.score: additive.", key="objective.coverage")
+    weights = torch.cat(maps, 1).float()
+    if target.valid is not None:
+        weights = weights.masked_fill(~target.valid[:, None, :, None], 0)
+    off = (1 - weights.sum(2)) ** 2  # (B, H, M)
+    if source.valid is not None:
+        off = off.masked_fill(~source.valid[:, None], 0)
+    return off.mean(1).sum()
 
 
 def _doubled(view: StreamView) -> StreamView:

@@ -22,7 +22,7 @@ METRICS = {
     "metrics.classification": "accuracy auc balanced_accuracy efficiency_1 log_loss macro_f1",
     "metrics.regression": "coverage_68 coverage_95 mae negative_log_likelihood noise_left overlap quantile_error rmse "
     "scatter",
-    "metrics.text": "bleu chrf entity_f1 entity_precision entity_recall perplexity token_accuracy",
+    "metrics.text": "bleu chrf entity_f1 entity_precision entity_recall exact_match perplexity token_accuracy",
 }
 """Modules and their functions, whose names are the names of the metrics."""
 # The library's own objects, imported when their name is used. Fields add theirs: see `field.py`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,12 @@ import numpy as np
 from ...data.batch import describe
 from ...data.columns import Array, Lists, rows_of
 from ...data.readers.arrays import Arrays
+from ...data.source import Splits
 from ...errors import UserError
 from ...recipe import guess
 from ...recipe.given import Given
 from ...recipe.page import Found, Page
-from .reader.listing import is_image, is_table, list_image_files, lists_images
+from .reader.listing import captions_beside, is_image, is_table, list_image_files, lists_images, table_in_folder
 from .reader.pieces import ImageChunks
 from .reader.reader import ImageFiles
 from .reader.sets import is_missing
@@ -31,6 +32,10 @@ TARGET_TOKENS = 64  # approximate number of patches of an image
 MAX_INTEGER_CLASSES = 20  # columns with more distinct integers are values
 IDENTIFIER_NAMES = ("id", "index", "number", "row", "object", "objid", "object_id", "dr7objid", "sourceid", "source_id")
 IMAGE_NAMES = ("image", "images", "img", "picture", "pictures", "pixels", "spins", "map", "x", "array")
+CAPTION_NAMES = ("caption", "captions", "sentence", "description", "text", "title")
+SHIPPED = "images/caption-transformer"
+MIN_RARE_CAPTIONS = 5000  # captions from which words that occur once are unknown
+CAPTION = "caption"  # column of texts beside the pictures
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "phase", "type", "y", "target", "truth")
 VALUE_NAMES = ("target", "targets", "value", "y", "label")
 GROUP_NAMES = ("chain", "group", "object", "patient", "subject", "source", "series", "run", "field", "id")
@@ -48,8 +53,10 @@ AUTOENCODER_KEYS = (
 
 def guess_images(names: list[str], paths: list[Path], given: Given) -> Page:
     """Guess a recipe of a vision transformer for image files."""
-    parts = given.parts(names)
+    parts = given.parts([_table_of_captions(name) or name for name in names])
     section = given.section(ImageFiles, {"kind": "images"}, **guess.part_fields(parts), labels_per_class=None)
+    beside = any(captions_beside(entry.path) for entry in list_image_files(section.files, []) if is_image(entry.path))
+    section = section.want(["image", CAPTION]) if beside else section
     opened, skips = guess.open_readable(section)
     source = opened.sources["train"]
     assert isinstance(source, ImageChunks)
@@ -58,12 +65,11 @@ def guess_images(names: list[str], paths: list[Path], given: Given) -> Page:
     shapes, varying = np.concatenate([form.fit.output_shapes(one.shapes) for one in source.sets]), form.varying
     known = {name: source.known_column(name) for name in source.columns if name not in ("file", "entry")}
     flat = {name: _class_or_value_column(name, column) for name, column in known.items() if column is not None}
+    caption = _caption_column(flat, given)
     flat = {name: column for name, column in flat.items() if column.dtype.kind != "U" or not _too_many_classes(column)}
+    if caption:
+        return _guess_captions(caption, known, opened, names, parts, skips, count, given)
     ask = find_question(flat, max(count, 5 * MAX_INTEGER_CLASSES), given)
-    side = _target_side(shapes, varying)
-    height, width, channels = (int(length) for length in shapes[0])
-    sides = (side, side) if side else (height, width)
-    differ = "sizes differ: scaled and cropped to a square; remove the key to keep the sizes"
     label = ask.column if ask.kind == "classify" else ""
     where = "" if label == "label" else f" in `{label}`"
     notes = [
@@ -76,17 +82,104 @@ def guess_images(names: list[str], paths: list[Path], given: Given) -> Page:
     found = [
         Found("data.kind", "images"),
         *guess.files(parts, skips),
-        Found("data.size", side, differ if varying else "large images are scaled down"),
-        Found("data.channels", channels if channels in CHANNEL_REASONS else None, CHANNEL_REASONS.get(channels, "")),
-        Found("data.blank", 0.0 if _has_blank_pixels(source) else None, "value for pixels that are not finite"),
+        *_reading_keys(source, shapes),
         *guess.split(opened.sources, count, "images", "identical images", stratify=label),
-        *vision_keys(sides, count, "images", ask.kind, opened.sources),
+        *vision_keys(_sides(shapes, varying), count, "images", ask.kind, opened.sources),
         *ask.found,
         *(AUTOENCODER_KEYS if ask.kind == "masked" else ()),
     ]
     files, roles = [Path(name) for name in names], {"label" if label else "target": ask.column}
     unused = [name for name in known if name != ask.column]
     return Page("vision transformer", files, f"{count:,} images", notes, "images/vit-tiny", found, roles, unused)
+
+
+def _sides(shapes: Array, varying: bool) -> tuple[int, int]:
+    """Height and width of the images of the model."""
+    side = _target_side(shapes, varying)
+    return (side, side) if side else (int(shapes[0, 0]), int(shapes[0, 1]))
+
+
+def _reading_keys(source: ImageChunks, shapes: Array) -> list[Found]:
+    """Recipe keys for the reading of images: size, channels, blank pixels."""
+    varying, channels = source.form.varying, int(shapes[0, 2])
+    differ = "sizes differ: scaled and cropped to a square; remove the key to keep the sizes"
+    return [
+        Found("data.size", _target_side(shapes, varying), differ if varying else "large images are scaled down"),
+        Found("data.channels", channels if channels in CHANNEL_REASONS else None, CHANNEL_REASONS.get(channels, "")),
+        Found("data.blank", 0.0 if _has_blank_pixels(source) else None, "value for pixels that are not finite"),
+    ]
+
+
+def _table_of_captions(name: str | Path) -> str:
+    """Name of the only table of images in a folder, if it has captions; otherwise an empty string."""
+    table = table_in_folder(Path(name).expanduser())
+    return str(table) if table is not None and any(word in table.columns for word in CAPTION_NAMES) else ""
+
+
+def _caption_column(flat: dict[str, Array], given: Given) -> str:
+    """Name of the column with captions, or an empty string."""
+    if given.get("objective.kind") not in (None, "translate"):
+        return ""
+    column = given.get("tokens.target.column")
+    texts = [name for name, found in flat.items() if found.dtype.kind == "U"]
+    named = [name for word in ([column] if column else CAPTION_NAMES) for name in texts if name.lower() == word.lower()]
+    return next((name for name in named if column or any(" " in text for text in flat[name])), "")
+
+
+def _guess_captions(
+    caption: str,
+    known: Mapping[str, Array | None],
+    opened: Splits,
+    names: list[str],
+    parts: dict[str, list[str]],
+    skips: bool,
+    count: int,
+    given: Given,
+) -> Page:
+    """Guess a recipe that writes a caption about each image."""
+    source = opened.sources["train"]
+    assert isinstance(source, ImageChunks)
+    shapes = np.concatenate([source.form.fit.output_shapes(one.shapes) for one in source.sets])
+    column = known[caption]
+    assert column is not None
+    words = [len(text.split()) for text in column.tolist()]
+    different = len({word for text in column.tolist() for word in text.split()})
+    longest = max(words)
+    sides, varying = _sides(shapes, source.form.varying), source.form.varying
+    patch = patch_side(*sides)
+    tokens = math.prod(-(-length // patch) for length in sides)
+    why = f"captions in `{caption}`; for classes: --objective.kind classify"
+    empty = int((column == "").sum())
+    lacking = [f"{empty:,} images have no caption: left out."] if empty else []
+    found = [
+        Found("data.kind", "images"),
+        *guess.files(parts, skips),
+        *_reading_keys(source, shapes),
+        *guess.split(opened.sources, count, "images", "identical images"),
+        Found("tokens.source.kind", "patches", "a token is a square of pixels"),
+        Found("tokens.source.patch", patch, f"cuts {sides[0]} x {sides[1]} pixels into {tokens} tokens"),
+        Found("tokens.target.kind", "text"),
+        Found("tokens.target.unit", "words", f"captions have {different:,} different words"),
+        Found("tokens.target.column", caption, "column of the captions"),
+        Found("tokens.target.minimum", 2 if count > MIN_RARE_CAPTIONS else 1, "rarer words are unknown"),
+        Found("tokens.target.begin", True),
+        Found("tokens.target.end", True),
+        Found("tokens.target.context", longest + 2, f"the longest caption has {longest} words; longer ones are cut"),
+        Found("model.kind", "encoder_decoder"),
+        Found("model.position", "learned"),
+        *guess.model(count, "images", SIZES),
+        Found("objective.kind", "translate", why),
+        *guess.training(count, EPOCHS, BATCHES, "loss", opened.sources),
+    ]
+    notes = [
+        f"Found: {count:,} captions of images to train on, {_describe_images(shapes, varying)}.",
+        f"Captions have {min(words)} to {longest} words. Each caption of an image makes a sample.",
+        *lacking,
+        *opened.notes,
+    ]
+    unused = [name for name in known if name != caption]
+    files = [Path(name) for name in names]
+    return Page("captions", files, f"{count:,} images", notes, SHIPPED, found, {"caption": caption}, unused)
 
 
 def vision_keys(sides: tuple[int, int], count: int, unit: str, kind: str, parts: Collection[str] = ()) -> list[Found]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...assembly import Assembly, log_nothing
+from ...data.columns import Table, rows_of, select
 from ...data.source import pieces
 from ...errors import UserError
+from ...tokens.protocols import Textual
 from .. import alignment, attention, distance, faithfulness, masked, positions
 from ..attention import Picture, even_steps, sample_ids, sample_name
 from ..attribution import has_single_answer
@@ -61,7 +63,7 @@ def _attention_figures(
     numbers   receives distances and similarities of positions for scores.json
     """
     if hasattr(data.objective, "penalty"):  # translation: draw the attention to the source
-        yield from alignment.draw_some(run, _short_sources(data, part, samples))
+        yield from alignment.draw_some(run, _some_sources(data, part, samples))
     else:
         yield from _by_stream(data, numbers, partial(_stream_figures, run, data, part, samples, log))
 
@@ -182,7 +184,7 @@ def attention_section(page: Page, found: ReportData) -> None:
     except UserError as error:  # a translation without attention
         page.text(f"Not shown: {error}")
     if hasattr(found.objective, "penalty"):
-        page.text("For other sentences: sciformer translate RUN FILE --alignment PICTURE")
+        page.text("For other samples: sciformer translate RUN FILE --alignment PICTURE")
     else:
         page.text("For every head and more samples: sciformer inspect RUN")
     if hidden:
@@ -204,11 +206,16 @@ def reasons_section(page: Page, found: ReportData) -> None:
         page.text("Not shown: attribution takes too long for a report. Run: sciformer inspect RUN")
 
 
-def _short_sources(data: Assembly, part: str, count: int) -> list[str]:
-    from ...generation.translate import columns_of
+def _some_sources(data: Assembly, part: str, count: int) -> Sequence[str | Table]:
+    """Some samples to align: short lines of text, or tables with one row."""
+    from ...generation.translate import columns_of, source_tokens
 
+    source = data.dataset(part).source
+    if not isinstance(source_tokens(data), Textual):
+        piece = source.load(0)
+        return [select(piece, np.array([row])) for row in sample_ids(rows_of(piece), count)]
     name, _ = columns_of(data)
-    texts = (str(text) for table in pieces(data.dataset(part).source) for text in np.asarray(table[name]))
+    texts = (str(text) for table in pieces(source) for text in np.asarray(table[name]))
     found = [text for text in texts if 8 < len(text) < 120]
     return [found[i] for i in even_steps(len(found), count)] if found else []
 

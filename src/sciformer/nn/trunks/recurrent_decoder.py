@@ -27,9 +27,13 @@ class RecurrentDecoder(nn.Module):
         a_i = softmax_j(score(s_i-1, m_j));   c_i = sum_j a_ij m_j;   s_i = cell([y_i; c_i], s_i-1)   (arXiv 1409.0473)
         out_i = tanh(W [s_i; c_i])                                                                   (arXiv 1508.04025)
 
+    With `gate`, c_i <- sigmoid(w s_i-1 + b) c_i; with `deep`, out_i = y_i + W_s s_i + W_c c_i (arXiv 1502.03044).
+
     score   content, additive, location, general, dot or scaled_dot; None means no attention: the memory is used only
             for the initial state
     depth   number of stacked cells; the state s of the top cell is the query
+    gate    whether a gate in [0, 1], made of the state, scales the context c
+    deep    whether the output is the sum of the input and of maps of state and context
     """
 
     def __init__(
@@ -43,9 +47,11 @@ class RecurrentDecoder(nn.Module):
         length: int = 512,
         dropout: float = 0.0,
         forget_bias: float = 0.0,
+        gate: bool = False,
+        deep: bool = False,
     ) -> None:
         super().__init__()
-        self.dim, self.kind = dim, kind
+        self.dim, self.kind, self.deep = dim, kind, deep
         memory_dim = dim if memory_dim is None else memory_dim
         self.score = None if score is None else make_score(score, dim, 1, length)
         adapted = score is not None and memory_dim != dim
@@ -55,6 +61,7 @@ class RecurrentDecoder(nn.Module):
         self.begin = nn.Linear(memory_dim, depth * dim * (2 if kind == "lstm" else 1))  # an LSTM also has a cell state
         self.out = nn.Linear(dim + context, dim)
         self.dropout = nn.Dropout(dropout)
+        self.gate = nn.Linear(dim, 1) if gate and score is not None else None
 
     def cache(self) -> RecurrentCache:
         """Empty cache for step-by-step decoding; pass it to every call."""
@@ -122,12 +129,13 @@ class RecurrentDecoder(nn.Module):
         context, seen, above = [], None, []
         if self.score is not None and asked is not None:
             c, seen = asked(states[-1][0], watched)
-            context = [c]
+            context = [c if self.gate is None else torch.sigmoid(self.gate(states[-1][0])) * c]
         x = torch.cat([y, *context], -1)
         for i, cell in enumerate(self.cells):
             above.append(cell(self.dropout(x) if i else x, states[i]))
             x = above[-1][0]
-        return torch.tanh(self.out(torch.cat([self.dropout(x), *context], -1))), above, seen
+        out = self.out(torch.cat([self.dropout(x), *context], -1))
+        return (y + out if self.deep else torch.tanh(out)), above, seen
 
 
 class Memory:
@@ -167,12 +175,21 @@ class RecurrentDecoderOptions(RecurrentOptions):
     score: Literal["none", "content", "additive", "location", "general", "dot", "scaled_dot"] = "additive"
     """Alignment score of the attention to the source (default: additive). none: no attention; only the initial state of
     the decoder depends on the source."""
+    gate: bool = False
+    """Gate of the context: a number in [0, 1] for each step, made of the state of the decoder, multiplies the attended
+    source (default: false; arXiv 1502.03044)."""
+    deep_output: bool = False
+    """Deep output: the sum of the embedded last token, of a map of the state and of a map of the context, without tanh
+    (default: false; arXiv 1502.03044)."""
     longest: int = Field(default=512, ge=1)
     """Maximum number of source tokens for `score: location` (default: 512)."""
 
     def build_decoder(self, form: TokenForm, memory_dim: int, memory_window: int | None) -> RecurrentDecoder:
         if not self.depth:
             raise UserError("model.depth must be 1 or more for a recurrent decoder, not 0", key="model.depth")
+        if self.gate and self.score == "none":
+            message = "model.gate needs attention to the source, but model.score is none"
+            raise UserError(message, hint="Set model.score: additive.", key="model.gate")
         if self.score == "location" and (memory_window or 0) > self.longest:
             raise UserError(
                 f"model.longest must be at least {memory_window} (the context of the source), not {self.longest}",
@@ -187,4 +204,6 @@ class RecurrentDecoderOptions(RecurrentOptions):
             length=self.longest,
             dropout=self.dropout,
             forget_bias=getattr(self, "forget_bias", 0.0),
+            gate=self.gate,
+            deep=self.deep_output,
         )

@@ -13,6 +13,7 @@ import numpy as np
 from ....data.columns import Array, Lists
 from ....data.fileset import split_tag
 from ....data.readers.part_names import group_by_part, name_words, part_of
+from ....data.readers.text_parts import read_lines
 from ....data.source import expand_glob, find_files
 from ....errors import UserError, one_of
 from ....files.formats.base import Layout, as_text, open_file
@@ -25,6 +26,7 @@ from .decode import PICTURE_SUFFIXES
 FILE_KIND = "images"
 PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img", "name")
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "target", "targets", "y", "type", "morphology")
+CAPTION_SUFFIX = ".txt"  # of a text file beside a picture, with the same name
 TABLE_SUFFIXES = (*DELIMITED_SUFFIXES, ".parquet", ".pq")
 
 
@@ -120,6 +122,12 @@ def _images_below(folder: Path) -> list[Path]:
     return found
 
 
+def captions_beside(path: Path) -> list[str]:
+    """Captions in the text file beside a picture, one per line: `photo.txt` belongs to `photo.png`."""
+    file = path.with_suffix(CAPTION_SUFFIX)
+    return [line.strip() for line in read_lines(file) if line.strip()] if file.is_file() else []
+
+
 # File types by name
 
 
@@ -187,6 +195,23 @@ def lists_images(path: Path) -> bool:
     name = _path_column(columns)
     first = path.parent / str(columns[name][0]).strip() if name else path
     return is_image(first) and first.exists()
+
+
+class ImageTable(NamedTuple):
+    """Path of a table of images, and its columns."""
+
+    path: Path
+    columns: Collection[str]
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+def table_in_folder(folder: Path) -> ImageTable | None:
+    """Only table of images in a folder of images; None if there is none, or several."""
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    tables = [path for path in inside if path.is_file() and is_table(path) and lists_images(path)]
+    return ImageTable(tables[0], [*_table_columns(tables[0])]) if len(tables) == 1 else None
 
 
 def _path_column(columns: Mapping[str, Array]) -> str:

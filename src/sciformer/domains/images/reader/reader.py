@@ -22,6 +22,7 @@ from .listing import is_picture, list_image_files
 from .pieces import ImageChunks, ImageFormat
 from .sets import Axes, BadFiles, ImageSet, ReadOptions, gather_image_sets
 
+IMAGE = "image"
 Side = Annotated[int, Field(ge=1, le=1 << 16)]
 LABEL_HINT = (
     "Classes come from folders (FOLDER/CLASS/*.png), from a name before the files (CLASS:FILES), from a table of "
@@ -39,6 +40,8 @@ class ImageFiles(FileSet):
     become colours, transparency is dropped. Grey pictures keep 16 bits; colour pictures are read with 8 bits. Grey TIFF
     pages of one size become channels; otherwise only the first page is read. Only the first frame of an animation is
     read. Tables (CSV, TSV, JSON lines, Parquet) have a column `path` or `file` with file names relative to the table.
+    Captions are also read from text files beside the pictures: `photo.txt` belongs to `photo.png`, and each of its
+    lines makes a sample. Images with a missing or empty caption are left out.
     Arrays are read from NPY, NPZ, HDF5, FITS and the idx files of MNIST, with the labels stored beside them.
 
     Pixels are read in chunks; before the training only headers are read. Identical images are kept in the same part.
@@ -102,7 +105,13 @@ class ImageFiles(FileSet):
     def plan(self, training: bool) -> ReadOptions:
         wanted = (*self.state.get("truth", ()), *self.meta, self.split.by, self.split.stratify)
         words, deep = tuple(filter(None, wanted)), self.bad_files == "skip"
-        return ReadOptions(self.image, self.label, self.axes, self.pixels, deep, words, self.channels)
+        beside = next(iter(self._further), "")
+        return ReadOptions(self.image, self.label, self.axes, self.pixels, deep, words, self.channels, beside)
+
+    @property
+    def _further(self) -> list[str]:
+        """Columns that the tokens need besides the images, such as captions."""
+        return [name for name in self.state.get("names", ()) if name not in (IMAGE, LABEL)]
 
     def scan(self, plan: ReadOptions, log: Any, notes: list[str]) -> dict[str, list[ImageSet]]:  # type: ignore[override]
         """Find the images of each part: by recipe key, folder name or array name."""
@@ -119,7 +128,7 @@ class ImageFiles(FileSet):
             if both := [other for other in STANDARD_PARTS[1:] if part == "train" and other in sets and other in given]:
                 message = f"the part {both[0]} is defined twice: by data.{both[0]} and in data.files"
                 raise UserError(message, key=f"data.{both[0]}")
-        truth = self.state.get("truth", ())
+        truth = [*self.state.get("truth", ()), *self._further]
         for part, some in sets.items():
             for name in truth:
                 _require_column(name, some, notes)
@@ -128,7 +137,9 @@ class ImageFiles(FileSet):
         return sets
 
     def scan_others(self, plan: ReadOptions, files: Sequence[str | Path], notes: list[str]) -> list[ImageSet]:  # type: ignore[override]
-        return [one for _, one in self._gather(plan, files, notes)]
+        sets = [one for _, one in self._gather(plan, files, notes)]
+        known = [[name for name in self._further if name in one.columns] for one in sets]
+        return [one.with_values_of(names) for one, names in zip(sets, known)]
 
     def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
         return [f"{count:,} of {total:,} images{whose} have no `{name}`: left out." for name, count in counts.items()]
@@ -158,14 +169,16 @@ class ImageFiles(FileSet):
     def fingerprint(self, scans: Sequence[Any]) -> dict[str, str]:
         """Fingerprint of each table and array file, and of all pictures together."""
         found = fingerprint_files([path for one in scans for path in one.origin])
-        pictures = sorted(row for one in scans for row in zip(one.paths, one.bytes, one.groups.tolist()))
+        pictures = sorted(
+            row for one in scans for row in zip(one.paths, one.bytes, one.groups.tolist(), one.texts_beside)
+        )
         if pictures:
-            folders = {os.path.dirname(path) for path, _, _ in pictures}
+            folders = {os.path.dirname(path) for path, *_ in pictures}
             top = os.path.commonpath([os.path.realpath(folder) for folder in folders])
             hashed = hashlib.sha256()
-            for path, size, digest in pictures:
-                hashed.update(f"{os.path.relpath(path, top)} {size} {digest}\n".encode())
-            total = sum(size for _, size, _ in pictures)
+            for path, size, digest, text in pictures:
+                hashed.update(f"{os.path.relpath(path, top)} {size} {digest}\n{text}".encode())
+            total = sum(size for _, size, *_ in pictures)
             found[top] = f"{len(pictures):,} pictures, {total:,} bytes, {hashed.hexdigest()[:16]}"
         return found
 
@@ -219,5 +232,5 @@ def _require_column(name: str, sets: Sequence[ImageSet], notes: Sequence[str] = 
             known = [*one.columns]
             if one.paths and not is_picture(first := Path(one.paths[0])):
                 known += open_arrays(first).header
-            hint = " ".join([*notes, *one.notes, LABEL_HINT]) if name == "label" else nearest(name, known)
+            hint = " ".join([*notes, *one.notes, *([LABEL_HINT] if name == "label" else [nearest(name, known)])])
             raise UserError(f"the images of {one.path} have no column `{name}`", hint=hint, file=one.path)

@@ -40,6 +40,7 @@ class ReadOptions:
 
     wanted  header keywords to read
     deep    whether to decode every picture
+    beside  column of texts in files beside the pictures, if there is no table
     """
 
     image: str = ""
@@ -49,6 +50,7 @@ class ReadOptions:
     deep: bool = False
     wanted: tuple[str, ...] = ()
     channels: int | None = None
+    beside: str = ""
     alone: bool = False
     """Whether each array file has a single image; a short stack of planes is then read as its channels."""
 
@@ -122,6 +124,15 @@ class ImageSet(Scan):
         kept = np.flatnonzero(~np.any(list(missing.values()), 0))
         columns: dict[str, Array | Words] = {name: column[kept] for name, column in self.columns.items()}
         return replace(self, kept=kept, columns=columns, counts=counts)
+
+    @property
+    def texts_beside(self) -> list[str]:
+        """Texts from files beside the pictures, for the fingerprint of the data; empty if there are none."""
+        texts = [""] * self.rows
+        if not self.origin and self.options.beside in self.columns:
+            for row, text in zip(self.kept.tolist(), self.columns[self.options.beside][:]):
+                texts[row] = str(text)
+        return texts
 
     def column(self, name: str, rows: Array) -> Array:
         """Values of a column in some rows; the column `file` has the file names."""
@@ -236,7 +247,15 @@ def _run_set(entries: Sequence[ImageFile], options: ReadOptions, bad: BadFiles) 
             message = f"{bare} has no class, but other images have one"
             hint = "Put the image into the folder of its class, or name it as CLASS:FILE."
             raise UserError(message, hint=hint, file=bare)
-    return _file_set(entries[0].path, [entry.path for entry in entries], columns, options, bad)
+    paths = [entry.path for entry in entries]
+    if options.beside:
+        texts = [listing.captions_beside(path) or [""] for path in paths]
+        if any(some != [""] for some in texts):
+            rows = np.repeat(np.arange(len(paths)), [len(some) for some in texts])
+            columns = {name: column[rows] for name, column in columns.items()}
+            columns[options.beside] = np.array([text for some in texts for text in some])
+            paths = [paths[row] for row in rows.tolist()]
+    return _file_set(paths[0], paths, columns, options, bad)
 
 
 def _table_set(path: Path, options: ReadOptions, bad: BadFiles) -> ImageSet:
