@@ -31,10 +31,11 @@ def prepare(
 ) -> Batch:
     """Augment, mix, corrupt and normalise a batch.
 
-    counted  whether to compute `count`, the divisor of the loss
+    counted  whether the loss is computed: without it (predictions) there is no `count`, its divisor, and no second view
     other    partner samples for mixup, as many as in the batch, with their random numbers
     """
-    batch = objective.augment(batch, tokens, rng, training)
+    if counted:
+        batch = objective.augment(batch, tokens, rng, training)
     if other is not None:
         partner, share = augmented(other[0], tokens, other[1]), shares(objective.mixing, rng)
         streams = {

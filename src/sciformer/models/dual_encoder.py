@@ -50,13 +50,15 @@ class DualEncoderNetwork(nn.Module):
 
     def __init__(self, section: DualEncoder, tokens: Mapping[str, Tokens], objective: Any) -> None:
         super().__init__()
-        objective.stream_heads(dict.fromkeys(tokens, 1), tokens)  # refuses other objectives
         encoders = {}
         for name, one in tokens.items():
             own = section.for_stream(name)
-            encoders[name] = EncoderNetwork(own, *own.make_parts({name: one}, objective))
+            encoders[name] = encoder = EncoderNetwork(own, *own.make_parts({name: one}, objective))
+            encoder.heads = nn.ModuleDict()  # the heads of both streams are made together
         self.encoders = nn.ModuleDict(encoders)
         self.dim: int = section.dim
+        dims = {name: encoder.dim for name, encoder in encoders.items()}
+        self.heads = nn.ModuleDict(objective.stream_heads(dims, tokens))
 
     def _parts(self, name: str) -> nn.ModuleDict:
         return nn.ModuleDict({stream: getattr(one, name) for stream, one in self.encoders.items()})
@@ -75,11 +77,6 @@ class DualEncoderNetwork(nn.Module):
     def pooling(self) -> nn.ModuleDict:
         """Pooling of each stream."""
         return self._parts("pooling")
-
-    @property
-    def heads(self) -> nn.ModuleDict:
-        """Projection of each stream."""
-        return nn.ModuleDict({name: one.heads["project"] for name, one in self.encoders.items()})  # type: ignore[index]
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
         """Encode one stream; the other stream is not read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..data.batch import Batch, ModelInputs, StreamView, stream_name
 from ..data.columns import Array
 from ..data.dataset import Dataset
-from ..data.prepare import VIEW, augmented
+from ..data.prepare import VIEW
 from ..data.random import SampleRandom
 from ..errors import UserError
 from ..metrics.retrieval import ranks
@@ -182,14 +182,6 @@ class Contrast(Objective):
         """Projected vectors of the stream of the objective."""
         view = inputs.view(self.asked_stream(inputs.streams))
         return {"vector": self.vectors(model, view)}
-
-    def check_predicts(self) -> None:
-        refuse_predictions(self)
-
-
-def refuse_predictions(objective: Objective) -> NoReturn:
-    message = f"`objective.kind: {objective.kind}` compares samples and makes no predictions for single samples"
-    raise UserError(f"`predict` cannot be used: {message}", hint=f"Use `{objective.usage}`.", key="objective.kind")
 
 
 def nt_xent(first: Tensor, second: Tensor, scale: Tensor | float, views: bool) -> tuple[Tensor, Tensor]:

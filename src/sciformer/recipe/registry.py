@@ -46,6 +46,7 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
         "root": "sciformer.files.formats.root:ROOT",
     },
     "model": {
+        "contrastive_captioner": "sciformer.models.contrastive_captioner:ContrastiveCaptioner",
         "decoder": "sciformer.models.decoder:Decoder",
         "dual_encoder": "sciformer.models.dual_encoder:DualEncoder",
         "encoder": "sciformer.models.encoder:Encoder",
@@ -94,6 +95,7 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
     "objective": {
         "classify": "sciformer.objectives.classify:Classify",
         "contrast": "sciformer.objectives.contrast:Contrast",
+        "contrast_and_caption": "sciformer.objectives.contrast_and_caption:ContrastAndCaption",
         "denoise": "sciformer.objectives.denoise:Denoise",
         "masked": "sciformer.objectives.masked:Masked",
         "next_token": "sciformer.objectives.next_token:NextToken",
