@@ -24,7 +24,7 @@ DATA = {
     "jets": {"number": 60, "valid": 20, "test": 20},
     "lightcurves": {"number": 60, "valid": 20, "test": 20},
     "images": {"files": ["{folder}/images.npz"], "split": {"valid": 0.2}},
-    **{kind: {"number": 24, "valid": 8, "test": 8} for kind in ("galaxies", "lenses", "cues")},
+    **{kind: {"number": 24, "valid": 8, "test": 8} for kind in ("galaxies", "lenses", "cues", "scenes")},
 }
 # The images of these are small and grey; those of the others are of the size that their recipe asks for.
 GREY = {"digits": 8, "mnist": 28}
@@ -64,7 +64,8 @@ def short(recipe):
         if tokens.kind == "particles":
             changes |= {f"{key}max_tokens": 12, f"{key}widths": [8], f"{key}pair_widths": [8]}
         if tokens.kind == "patches" and recipe.data.kind != "lattices":
-            changes["data.size"] = 2 * tokens.patch if recipe.data.kind == "images" else 24
+            if recipe.data.kind != "scenes":  # the smallest scenes have 64 pixels
+                changes["data.size"] = 2 * tokens.patch if recipe.data.kind == "images" else 24
             changes |= {"model.compress": 3} if getattr(recipe.model, "compress", None) else {}
             if recipe.model.kind == "masked_autoencoder":
                 changes |= {"model.decoder_dim": 16, "model.decoder_depth": 1, "model.decoder_heads": 2}

@@ -145,6 +145,12 @@ class Contrast(Objective):
         """Projection of a stream."""
         return model.heads[stream if stream in model.heads else "project"]
 
+    def scale(self, model: Any, names: tuple[str, str]) -> Tensor:
+        """Factor 1 / t of the similarities between two streams."""
+        first, second = (self.head(model, name).log_scale for name in names)
+        found: Tensor = ((first + second) / 2).exp().clamp(max=max(MAX_SCALE, 1 / self.temperature))
+        return found
+
     def vectors(self, model: Any, view: StreamView) -> Tensor:
         """Unit vectors (B, projection) of a stream or view."""
         projected: Tensor = self.head(model, view.name)(model.pool(model.encode(view)))
@@ -161,10 +167,8 @@ class Contrast(Objective):
         """Summed loss of the pairs of vectors (B, projection) of all ranks, and outputs of this rank."""
         first, mine = inputs.gathered(one)
         second, _ = inputs.gathered(other)
-        scales = [self.head(model, name).log_scale for name in names]
-        scale = ((scales[0] + scales[1]) / 2).exp().clamp(max=max(MAX_SCALE, 1 / self.temperature))
         with torch.autocast(first.device.type, enabled=False):
-            loss, matched = nt_xent(first, second, scale.to(first.dtype), views=names[1].startswith(VIEW))
+            loss, matched = nt_xent(first, second, self.scale(model, names), views=names[1].startswith(VIEW))
         if not outputs:
             return loss.sum(), {}
         found = {"loss": loss[mine], "matched": matched[mine], "first": first[mine], "second": second[mine]}

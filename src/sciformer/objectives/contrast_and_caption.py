@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..data.batch import Batch, ModelInputs, Stream, StreamView
 from ..data.columns import Array
@@ -47,6 +47,10 @@ class ContrastAndCaption(Contrast, Seq2Seq):
     @property
     def usage(self) -> str:
         return "sciformer translate RUN FILE"
+
+    def stream_heads(self, dims: Mapping[str, int], tokens: Mapping[str, Tokens]) -> dict[str, nn.Module]:
+        Seq2Seq.heads(self, dims[TARGET], tokens[TARGET])  # checks the special tokens
+        return super().stream_heads(dims, tokens)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Add the next token of each target token; no next token is asked of the last token."""
