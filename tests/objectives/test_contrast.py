@@ -8,9 +8,12 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
+from sciformer.checks.check import check
 from sciformer.data.prepare import VIEW, prepare
 from sciformer.data.random import SampleRandom
 from sciformer.evaluation.embed import embed
+from sciformer.inspection.report.figures import inspect_run
+from sciformer.interop.export import export_model
 from sciformer.objectives.base import Step
 from sciformer.objectives.contrast import nt_xent
 from sciformer.recipe import Recipe
@@ -252,3 +255,47 @@ def test_a_batch_of_text_has_no_views(tmp_path):
     )
     with refuses("contrast", "text", key="tokens.kind"):
         go(made, tmp_path / "never")
+
+
+def test_predictions_have_no_views(tmp_path):
+    made = Assembly.open(views(tmp_path))
+    raw = made.dataset("valid").batch(np.arange(2))
+    batch = prepare(raw, made.tokens, made.objective, SampleRandom(0, -1, raw.ids), False, counted=False)
+    plain = made.tokens["tokens"].normalise(raw.streams["tokens"])
+    assert list(batch.streams) == ["tokens"]
+    assert np.array_equal(batch.streams["tokens"].columns["patch"], plain.columns["patch"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "stream", "vector", "summary"),
+    [("pairs", "", 6, 8), ("pairs", "caption", 6, 12), ("captions", "target", 6, 8)],
+)
+def test_an_encoder_as_a_graph(kind, stream, vector, summary, tmp_path):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    run = go(CASES[kind](tmp_path, train__steps=2), tmp_path / "run")
+    export_model(run, tmp_path / "graph", "onnx", stream=stream)  # compares the graph with the library
+    session = runtime.InferenceSession((tmp_path / "graph/model.onnx").read_bytes(), providers=["CPUExecutionProvider"])
+    assert {one.name: one.shape[1] for one in session.get_outputs()} == {"vector": vector, "summary": summary}
+    assert not any("." in one.name for one in session.get_inputs())  # of one stream only
+
+
+def test_a_graph_of_a_stream_that_is_not_there(tmp_path):
+    run = go(pairs(tmp_path, train__steps=2), tmp_path / "run")
+    with refuses("text", "caption"):
+        export_model(run, tmp_path / "graph", "onnx", stream="text")
+    with refuses(key="--stream"):
+        export_model(run, tmp_path / "graph", "huggingface", stream="caption")
+    with refuses("encoder", key="--stream"):
+        export_model(go(views(tmp_path, train__steps=2), tmp_path / "views"), tmp_path / "g", "onnx", stream="tokens")
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_it_is_inspected_and_checked(kind, tmp_path):
+    made = CASES[kind](tmp_path, train__steps=2)
+    run = go(made, tmp_path / "run")
+    written = {path.name for path in inspect_run(run, tmp_path / "pictures", samples=1)}
+    for name in run.assembly.tokens:
+        start = f"{name}-" if len(run.assembly.tokens) > 1 else ""
+        assert f"{start}sample-1.png" in written
+    assert check(made).notes == []

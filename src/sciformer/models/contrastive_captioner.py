@@ -57,7 +57,7 @@ class ClassTokenAtEnd(nn.Module):
 
     def append(self, x: Tensor, valid: Tensor | None, at: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
         """Append the class token to padded tokens (B, N, D), mask and coordinates; its own coordinate is 0."""
-        token = self.token.to(x.dtype).expand(len(x), 1, -1)
+        token = self.token.to(x.dtype).expand(x.shape[0], 1, -1)
         if at is None:
             at = torch.arange(x.shape[1], device=x.device)
         axis = 1 if at.dim() == 3 or (at.dim() == 2 and at.shape == x.shape[:2]) else 0

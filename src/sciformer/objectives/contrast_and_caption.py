@@ -72,7 +72,7 @@ class ContrastAndCaption(Contrast, Seq2Seq):
         caption, written = ask_tokens(model.readout, hidden, target, outputs, 0 if outputs else self.smoothing)
         asked = target.columns["asked"].bool()
         asked = asked if target.real is None else asked & target.real
-        samples = hidden.new_tensor(len(hidden)) if inputs.real is None else inputs.real.sum()
+        samples = hidden.new_tensor(hidden.shape[0]) if inputs.real is None else inputs.real.sum()
         caption, count, samples = sums(inputs, caption, asked.sum(), samples)
         scale = self.caption_weight * samples / count.clamp(min=1)  # the mean over tokens, for each sample
         loss = self.contrast_weight * contrast + scale * caption
