@@ -1,4 +1,4 @@
-"""Linformer: attention to a few mixtures of keys and values, in linear time."""
+"""Linformer: attention to a few learned mixtures of keys and values, in linear time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Compress(nn.Module):
 
 
 def compress_error(what: str) -> UserError:
-    """Error: `compress` cannot be combined with another option, named in `what`."""
+    """Error: the option `compress` cannot be combined with `what`."""
     return UserError(f"compress cannot be used with {what}", hint="Use full self-attention, or remove compress.")
 
 

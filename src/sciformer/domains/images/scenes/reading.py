@@ -58,14 +58,14 @@ def read_things(picture: Array) -> list[Thing]:
 
 
 class _Known(NamedTuple):
-    """Quantities of the M masks (shapes times sizes), for pictures of one size.
+    """Precomputed quantities of the M masks (shapes times sizes), for pictures of one size.
 
     flat       (M, P, P) masks
     energy     (C, M) squared light of each thing
     masks      spectra of the masks
     borders    spectra of the pixels of the masks and their borders
-    products   (M, M, 2 P - 1, 2 P - 1) correlations of each mask with each
-    within     (M, H, W) centres at which a mask lies within the picture
+    products   (M, M, 2 P - 1, 2 P - 1) correlations of all pairs of masks
+    within     (M, H, W) True at centres for which the mask lies within the picture
     """
 
     flat: Array
@@ -105,14 +105,14 @@ def _spectra(masks: Array, size: int) -> Array:
 
 
 def _correlate(images: Array, spectra: Array) -> Array:
-    """Correlate images (..., H, W) with all masks about each pixel."""
+    """Correlate images (..., H, W) with all masks, at each pixel."""
     size, side = spectra.shape[1], images.shape[-1]
     found: Array = np.fft.irfft2(np.fft.rfft2(images, (size, size)) * spectra, (size, size))[..., :side, :side]
     return found.astype(np.float32)
 
 
 def _window(x: int, y: int, reach: int, side: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """Pixels up to `reach` from a centre: in the picture, and on a grid about the centre."""
+    """Slices of the pixels at most `reach` from (x, y): in the picture, and in a grid about (x, y)."""
     low, high = (max(0, y - reach), max(0, x - reach)), (min(side, y + reach + 1), min(side, x + reach + 1))
     here = slice(low[0], high[0]), slice(low[1], high[1])
     part = slice(low[0] - y + reach, high[0] - y + reach), slice(low[1] - x + reach, high[1] - x + reach)

@@ -119,7 +119,7 @@ class LightCurves(SimulatedSequence):
             raise UserError(message, key="data.snr")
 
     def _options(self) -> str:
-        """Options as text, for fingerprints and for the names of cached chunks."""
+        """Keys as text, for fingerprints and for the names of cached chunks."""
         values = {name: getattr(self, name) for name in OPTIONS} | {"bands": tuple(self.bands)}
         return f"Options({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 

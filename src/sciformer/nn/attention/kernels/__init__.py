@@ -33,7 +33,7 @@ __all__ = ["KERNELS", "Kernel", "Request", "attend", "choose", "compute"]
 
 
 class Kernel(Protocol):
-    """Interface of a kernel: two functions of its module."""
+    """Interface of a kernel: the functions `supports` and `run` of its module."""
 
     def supports(self, request: Request) -> str | None:
         """Reason why this kernel does not support the request, or None."""

@@ -36,7 +36,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether this kernel is faster: for packed sequences or narrow windows on CPU."""
+    """Whether this kernel is faster than others: for packed sequences, or narrow windows on the CPU."""
     pattern = request.sight.pattern
     if isinstance(pattern, Documents) or request.q.is_cuda:
         return isinstance(pattern, Documents)
