@@ -24,8 +24,7 @@ DATA = {
     "jets": {"number": 60, "valid": 20, "test": 20},
     "lightcurves": {"number": 60, "valid": 20, "test": 20},
     "images": {"files": ["{folder}/images.npz"], "split": {"valid": 0.2}},
-    **{kind: {"number": 24, "valid": 8, "test": 8} for kind in ("galaxies", "lenses", "cues")},
-    "scenes": {"number": 24, "valid": 8, "test": 8},
+    **{kind: {"number": 24, "valid": 8, "test": 8} for kind in ("galaxies", "lenses", "cues", "scenes")},
 }
 # The images of these are small and grey; those of the others are of the size that their recipe asks for.
 GREY = {"digits": 8, "mnist": 28}

@@ -21,11 +21,12 @@ from tests.shipped import small, tiny
 
 ROOT = Path(__file__).parents[1]
 NAMES = recipes()
-COUNT = 82
+COUNT = 84
 WORDS = 33_278  # of WikiText-2
 # Parameters of the presets at full size, in millions.
 MILLIONS = {
     "images/caption-transformer": 1.894,
+    "images/coca": 2.330,
     "images/cues-cnn": 2.798,
     "images/cues-vit": 1.208,
     "images/digits-cnn": 0.3081,
@@ -43,6 +44,7 @@ MILLIONS = {
     "images/resnet-18": 11.18,
     "images/resnet-50": 23.53,
     "images/show-attend-tell": 0.6178,
+    "images/simclr": 2.452,
     "images/vit-base": 85.81,
     "images/vit-huge": 630.8,
     "images/vit-large": 303.3,

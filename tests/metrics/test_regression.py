@@ -110,13 +110,15 @@ OUTPUTS = {
     **dict.fromkeys(("residual", "noise", "inner", "power", "true_power"), np.ones(2)),
     "translation": ["the cat sat on the mat"],
     "reference": ["the cat sat on a mat"],
+    **dict.fromkeys(("rank", "reverse_rank", "matched"), np.ones(2)),
     "tags": [["B-a", "O"], ["O"]],
     "truth": [["B-a", "O"], ["B-a"]],
 }
 WORSE = OUTPUTS | {
     "probabilities": np.eye(2)[::-1],
     **dict.fromkeys(("mean", "loss", "residual"), np.full(2, 9.0)),
-    **dict.fromkeys(("correct", "inner"), np.zeros(2)),
+    **dict.fromkeys(("rank", "reverse_rank"), np.full(2, 9.0)),
+    **dict.fromkeys(("correct", "inner", "matched"), np.zeros(2)),
     "translation": ["a dog ran off"],
     "tags": [["O", "B-a"], ["O"]],
 }

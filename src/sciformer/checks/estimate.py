@@ -82,8 +82,10 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
 
 
 def _expected_loss(engine: Engine) -> float | None:
-    """Loss of random guessing: ln(number of classes) or ln(size of the vocabulary)."""
+    """Loss of random guessing: ln(number of classes) or ln(size of the vocabulary), or None if unknown."""
     objective: Any = engine.assembly.objective
+    if objective.whole_batch:  # the loss depends on the batch
+        return None
     if "classes" in objective.state:
         return math.log(len(objective.state["classes"]))
     model: Any = engine.step.model

@@ -78,7 +78,16 @@ def _import_data(source: Path, run: RunFolder | None, out: Path | None, overwrit
 
 
 @app.command(sort_key=13, help_epilogue="")
-def export(run: RunName, /, *, out: Path, format: str = "", overwrite: bool = False, plugin: Plugins = ()) -> None:
+def export(
+    run: RunName,
+    /,
+    *,
+    out: Path,
+    format: str = "",
+    overwrite: bool = False,
+    stream: str = "",
+    plugin: Plugins = (),
+) -> None:
     """Export the best model of a run to Hugging Face `transformers` or to ONNX.
 
     huggingface: config.json, model.safetensors and tokenizer.json. An encoder becomes a BERT; a decoder becomes a
@@ -87,8 +96,9 @@ def export(run: RunName, /, *, out: Path, format: str = "", overwrite: bool = Fa
     preprocessor_config.json. If no class of `transformers` fits, the error names the key that prevents it.
 
     onnx: model.onnx for any number of samples and tokens, preprocessing.json with its inputs, and README.md. It works
-    for encoders of any tokens that predict in one pass (classify, regress), and for the encoder of a masked
-    autoencoder, which gives one vector per sample. The predictions are compared with predictions of onnxruntime.
+    for encoders of any tokens that predict in one pass (classify, regress), for an encoder of a contrastive model, and
+    for the encoder of a masked autoencoder, which gives one vector per sample. The predictions are compared with
+    predictions of onnxruntime.
 
     Parameters
     ----------
@@ -98,10 +108,13 @@ def export(run: RunName, /, *, out: Path, format: str = "", overwrite: bool = Fa
         huggingface or onnx (default: huggingface).
     overwrite
         Replace an earlier export in that folder.
+    stream
+        Stream whose encoder is written, if each stream has an encoder; only for onnx (default: the stream of the
+        objective).
     """
     opened = open_run(run, plugin)
     from ..interop import export_model
 
-    for note in export_model(opened, out, format, overwrite):
+    for note in export_model(opened, out, format, overwrite, stream):
         log(note)
     say(f"wrote {out}")

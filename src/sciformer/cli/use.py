@@ -229,7 +229,8 @@ def embed(
         File to write (default: vectors.parquet): .npy with the vectors alone, or a table (.parquet, .npz, .h5, ...)
         with the id or number of each sample and its other columns.
     pool
-        Pooling of the tokens: mean, max, last or class_token (default: the pooling of the model).
+        Pooling of the tokens: mean, max, last or class_token (default: the pooling of the model). projection: the unit
+        vectors compared by a contrastive objective.
     unit
         Scale vectors to length 1, so that their dot products are cosines.
     stream

@@ -17,6 +17,8 @@ from .random import SampleRandom
 if TYPE_CHECKING:
     from ..objectives.base import Objective
 
+VIEW = "view of "  # prefix of the stream with the second view of a stream, for contrastive learning
+
 
 def prepare(
     batch: Batch,
@@ -27,30 +29,32 @@ def prepare(
     counted: bool = True,
     other: tuple[Batch, SampleRandom] | None = None,
 ) -> Batch:
-    """Augment (in training), mix, corrupt and normalise a batch.
+    """Augment, mix, corrupt and normalise a batch.
 
-    counted  whether to compute `count`, the divisor of the loss
+    counted  whether the loss is computed: without it (predictions) there is no `count`, its divisor, and no second view
     other    partner samples for mixup, as many as in the batch, with their random numbers
     """
-    if training:
-        batch = _varied(batch, tokens, rng)
+    if counted:
+        batch = objective.augment(batch, tokens, rng, training)
     if other is not None:
-        partner, share = _varied(other[0], tokens, other[1]), shares(objective.mixing, rng)
+        partner, share = augmented(other[0], tokens, other[1]), shares(objective.mixing, rng)
         streams = {
             name: Augmentable.require(tokens[name], "objective.mixup").mix(one, partner.streams[name], share)
             for name, one in batch.streams.items()
         }
         batch = objective.mixed(replace(batch, streams=streams), partner, share)
     batch = objective.corrupt(batch, tokens, rng)
-    streams = {name: tokens[name].normalise(stream) for name, stream in batch.streams.items()}
-    places = {name: np.prod(tokens[name].grid_shape or 0, dtype=int) for name in streams}
+    kinds = {name: tokens[name.removeprefix(VIEW)] for name in batch.streams}
+    streams = {name: kinds[name].normalise(stream) for name, stream in batch.streams.items()}
+    places = {name: np.prod(kinds[name].grid_shape or 0, dtype=int) for name in streams}
     most = {name: int(count) for name, count in places.items() if 0 < streams[name].lengths.max(initial=1) <= count}
-    aside = {name: tokens[name].host_columns for name in streams}
+    aside = {name: kinds[name].host_columns for name in streams}
     batch = replace(batch, streams=streams, sent=objective.sends, most=most, aside=aside)
     return replace(batch, count=objective.count(batch)) if counted else batch
 
 
-def _varied(batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
+def augmented(batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
+    """Augment the streams whose tokens support it."""
     kinds = {name: kind for name, kind in tokens.items() if isinstance(kind, Augmentable)}
     varied = {name: kinds[name].augment_stream(one, rng) for name, one in batch.streams.items() if name in kinds}
     return replace(batch, streams={**batch.streams, **varied})

@@ -63,6 +63,10 @@ class SampleRandom:
     def __init__(self, seed: int, epoch: int, ids: Any) -> None:
         self.seed, self.epoch, self.ids = seed, epoch, ids
 
+    def branch(self, name: str) -> SampleRandom:
+        """Further random numbers of the same samples, independent of these."""
+        return SampleRandom(int(key(self.seed, name)[0]), self.epoch, self.ids)
+
     @cached_property
     def words(self) -> Words:
         """One 64-bit word (B,) per sample."""

@@ -30,7 +30,7 @@ from .evaluate import concatenate_columns
 if TYPE_CHECKING:
     from ..run import Run
 
-POOLS = ("model", "mean", "max", "last", "class_token")
+POOLS = ("model", "mean", "max", "last", "class_token", "projection")
 NPY_SUFFIX = ".npy"
 
 
@@ -55,7 +55,8 @@ def embed(
 ) -> Embedded:
     """Embedding vectors of samples from files, a table of columns or a data frame.
 
-    pool    pooling of tokens: mean, max, last, class_token, or model (the pooling of the model; mean if it has none)
+    pool    pooling of tokens: mean, max, last, class_token, or model (the pooling of the model; mean if it has none);
+            projection: the unit vectors that a contrastive objective compares
     unit    scale vectors to length 1, so that their dot products are cosines
     stream  stream of tokens to pool (default: the stream that the model encodes, else the stream of the objective)
     accept_drift  embed even if the scale of a column differs from the training data
@@ -67,8 +68,8 @@ def embed(
     one_of("the pooling", pool, POOLS, key="--pool")
     model: Any = run.model
     tokens, alone = run.assembly.tokens, getattr(model, "encodes", "")
-    name = stream_name([alone] if alone else tokens, stream or alone or run.assembly.objective.stream)
-    if alone:
+    name = stream_name([alone] if alone else tokens, stream or alone or run.assembly.objective.asked_stream(tokens))
+    if alone or getattr(model, "separate", False):
         tokens = {name: tokens[name]}
     if not (hasattr(model, "encode") or len(tokens) == 1):
         message = f"`model.kind: {run.recipe.model.kind}` cannot compute embedding vectors: it has no encoder"
@@ -76,18 +77,22 @@ def embed(
     watch = run.assembly.compare(accept_drift)
     windows = {name: one.make_windows() for name, one in windowed_streams(tokens).items()}
     dataset = Dataset(run.source(what, aligned=True), tokens, windows=windows, watch=watch)
-    pooling = _pooling(model, pool, name)
-    found, lengths = [np.zeros((0, model.dim), np.float32)], [np.zeros(0, np.int64)]
+    pooling = _pooling(model, "model" if pool == "projection" else pool, name)
+    project = _projection(run.assembly.objective, model, name) if pool == "projection" else nn.Identity()
+    found, lengths = list[Array](), [np.zeros(0, np.int64)]
     columns: list[dict[str, Array]] = []
     for start in range(0, len(dataset), batch):
         raw = dataset.batch(np.arange(start, min(start + batch, len(dataset))))
         streams = {key: tokens[key].normalise(one) for key, one in raw.streams.items()}
         view = replace(raw, streams=streams).inputs(run.device).view(name)
-        found.append(_vectors(model, view, pooling).float().cpu().numpy())
+        found.append(project(_vectors(model, view, pooling)).float().cpu().numpy())
         lengths.append(streams[dataset.windowed or name].lengths)
         columns.append(raw.samples)
     vectors, samples = _merge_windows(
-        np.concatenate(found), np.concatenate(lengths), concatenate_columns(columns), pooling
+        np.concatenate(found or [np.zeros((0, model.dim), np.float32)]),
+        np.concatenate(lengths),
+        concatenate_columns(columns),
+        pooling,
     )
     for note in [*getattr(dataset.source, "notes", ()), *([] if watch is None else watch.notes)]:
         if log is None:
@@ -97,6 +102,14 @@ def embed(
     if unit:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return Embedded(vectors.astype(np.float32), samples)
+
+
+def _projection(objective: Any, model: Any, stream: str) -> nn.Module:
+    if not hasattr(objective, "head"):
+        message = f"--pool projection needs a contrastive objective, not `objective.kind: {objective.kind}`"
+        raise UserError(message, hint="Try --pool model.", key="--pool")
+    head: nn.Module = objective.head(model, stream)
+    return head
 
 
 def _pooling(model: Any, pool: str, stream: str) -> nn.Module:

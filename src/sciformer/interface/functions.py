@@ -228,15 +228,16 @@ def report(run: AnyRun) -> Path:
     return _run(run).report()
 
 
-def export(run: AnyRun, out: str | Path, format: str = "", *, overwrite: bool = False) -> list[str]:
+def export(run: AnyRun, out: str | Path, format: str = "", *, overwrite: bool = False, stream: str = "") -> list[str]:
     """Export the best model of a run to a folder; return notes.
 
     format      huggingface or onnx (default: the first format that supports the tokens of the run)
     overwrite   replace an earlier export in the folder
+    stream      stream whose encoder is written, if each stream has an encoder; only for onnx
     """
     from ..interop.export import export_model
 
-    return export_model(_run(run), out, format, overwrite)
+    return export_model(_run(run), out, format, overwrite, stream)
 
 
 def import_model(source: str | Path, run: str | Path, changes: Mapping[str, Any] | None = None) -> Run:

@@ -20,6 +20,7 @@ from ..run import Run
 from ..tokens.base import Tokens
 from ..training.folder import Folder
 from .onnx import export as onnx_export
+from .onnx.inputs import run_of_stream
 
 ONNX_FORMAT = "onnx"
 
@@ -52,12 +53,18 @@ def formats() -> tuple[str, ...]:
     return (*dict.fromkeys(one.format for one in extensions("exporters")), ONNX_FORMAT)
 
 
-def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = False) -> list[str]:
+def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = False, stream: str = "") -> list[str]:
     """Export the best model of a run to a folder, and return notes.
 
     format       one of `formats()` (default: the first format that supports the tokens of the run)
     overwrite    replace files of an earlier export in the folder
+    stream       stream whose encoder is written, for models with an encoder for each stream; only for onnx (default:
+                 the stream of the objective)
     """
+    if format == ONNX_FORMAT:
+        run = run_of_stream(run, stream)
+    elif stream:
+        raise UserError("--stream needs --format onnx", key="--stream")
     exporters: list[Exporter] = list(extensions("exporters"))
     if format:
         one_of("the format", format, formats(), key="--format")

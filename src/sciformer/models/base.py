@@ -48,6 +48,8 @@ class Model(TrunkChoice, Section):
     section = "model"
     streams: ClassVar[tuple[str, ...]] = ()
     """Streams with their own section, for example `source` for `model.source`."""
+    stream_options: ClassVar[type[StreamOptions]] = StreamOptions
+    """Class of the sections of the streams."""
 
     readout_layer: bool = False
     """Add a linear layer, an activation and a norm before the token readout, as in BERT (default: false)."""
@@ -63,7 +65,7 @@ class Model(TrunkChoice, Section):
         if not streams:
             return made
         shared = {key: value for key, value in values.items() if key not in streams}
-        fields = {key: with_choices(StreamOptions, {**shared, **own}, plain) for key, own in streams.items()}
+        fields = {key: with_choices(cls.stream_options, {**shared, **own}, plain) for key, own in streams.items()}
         return _with_streams(made, tuple(fields.items()))
 
     def for_stream(self, stream: str) -> Self:

@@ -52,12 +52,14 @@ class Encoded(NamedTuple):
     valid     mask or packed layout of these tokens
     states    input of the first block and outputs of all blocks, if the pooling needs them
     seen      the visible tokens (`Seen`), if the hidden tokens did not enter the encoder
+    stream    name of the stream, if each stream has an encoder
     """
 
     x: Tensor
     valid: Valid
     states: tuple[Tensor, ...] = ()
     seen: Any = None
+    stream: str = ""
 
 
 class EncoderNetwork(Network):

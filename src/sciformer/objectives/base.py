@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..data.batch import Batch, ModelInputs, stream_name
 from ..data.columns import Array, Lists, Table
 from ..data.dataset import Dataset
+from ..data.prepare import augmented
 from ..data.random import SampleRandom
 from ..errors import UserError, one_of
 from ..metrics import METRICS
@@ -148,6 +149,10 @@ class Objective(Section):
         """Mixup of the targets of two batches; `share` (B,) is the weight of `batch`."""
         raise NotImplementedError
 
+    def augment(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom, training: bool) -> Batch:
+        """Augment the samples (default: in training, by the augmentations of the tokens)."""
+        return augmented(batch, tokens, rng) if training else batch
+
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Hide tokens and add target columns, before normalisation (default: no change)."""
         return batch
@@ -159,6 +164,14 @@ class Objective(Section):
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
         """Output layers that read the pooled vector."""
         return {}
+
+    def stream_heads(self, dims: Mapping[str, int], tokens: Mapping[str, Tokens]) -> dict[str, nn.Module]:
+        """Output layers on the pooled vectors of several streams, by stream (default: refused).
+
+        dims   width of the pooled vector of each stream
+        """
+        message = f"`objective.kind: {self.kind}` takes one vector of a sample, not the vectors of {len(dims)} streams"
+        raise UserError(message, hint="Use objective.kind: contrast.", key="objective.kind")
 
     @property
     def answers(self) -> list[str]:

@@ -22,6 +22,8 @@ METRICS = {
     "metrics.classification": "accuracy auc balanced_accuracy efficiency_1 log_loss macro_f1",
     "metrics.regression": "coverage_68 coverage_95 mae negative_log_likelihood noise_left overlap quantile_error rmse "
     "scatter",
+    "metrics.retrieval": "mean_rank pair_accuracy recall_1 recall_5 reverse_mean_rank reverse_recall_1 "
+    "reverse_recall_5",
     "metrics.text": "bleu chrf entity_f1 entity_precision entity_recall exact_match perplexity token_accuracy",
 }
 """Modules and their functions, whose names are the names of the metrics."""
@@ -44,7 +46,9 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
         "root": "sciformer.files.formats.root:ROOT",
     },
     "model": {
+        "contrastive_captioner": "sciformer.models.contrastive_captioner:ContrastiveCaptioner",
         "decoder": "sciformer.models.decoder:Decoder",
+        "dual_encoder": "sciformer.models.dual_encoder:DualEncoder",
         "encoder": "sciformer.models.encoder:Encoder",
         "encoder_decoder": "sciformer.models.encoder_decoder:EncoderDecoder",
         "masked_autoencoder": "sciformer.models.masked_autoencoder:MaskedAutoencoder",
@@ -90,6 +94,8 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
     "metric": {name: f"sciformer.{module}:{name}" for module, some in METRICS.items() for name in some.split()},
     "objective": {
         "classify": "sciformer.objectives.classify:Classify",
+        "contrast": "sciformer.objectives.contrast:Contrast",
+        "contrast_and_caption": "sciformer.objectives.contrast_and_caption:ContrastAndCaption",
         "denoise": "sciformer.objectives.denoise:Denoise",
         "masked": "sciformer.objectives.masked:Masked",
         "next_token": "sciformer.objectives.next_token:NextToken",

@@ -62,8 +62,8 @@ def _attention_figures(
 
     numbers   receives distances and similarities of positions for scores.json
     """
-    if hasattr(data.objective, "penalty"):  # translation: draw the attention to the source
-        yield from alignment.draw_some(run, _some_sources(data, part, samples))
+    if hasattr(data.objective, "penalty") and not getattr(run.model, "separate", False):
+        yield from alignment.draw_some(run, _some_sources(data, part, samples))  # attention to the source
     else:
         yield from _by_stream(data, numbers, partial(_stream_figures, run, data, part, samples, log))
 

@@ -17,6 +17,7 @@ OUTPUT_MEANINGS = {
     "mean": "expected values, in the order of `answers`; value * `scale` + `shift` is in the units of the data",
     "std": "standard deviations of the mean; value * `scale` is in the units of the data",
     "quantiles": "quantiles of each value, in rising order; value * `scale` + `shift` is in the units of the data",
+    "vector": "unit vector of the contrast; the product of two vectors is their cosine",
     "summary": "pooled embedding of the sample, before the head",
 }
 CARD_TEMPLATE = """# {title}

@@ -192,6 +192,9 @@ class _Heads(nn.Module):
     def __getitem__(self, name: str) -> nn.Module:
         return self.parts[self.names.index(name)]
 
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
     def __len__(self) -> int:
         return len(self.names)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -26,6 +27,28 @@ VALID_NAME = "valid"
 PLACE_NAME = "at"
 CHECKED_SIZES = ((1, 1), (5, 17), (3, 128), (1, 17))  # numbers of samples and tokens to check a graph with
 CHECKED_SAMPLES = (1, 3, 17)  # numbers of samples if tokens fill a grid
+
+
+def run_of_stream(run: Run, stream: str = "") -> Run:
+    """Run with the tokens of a single stream, if the model encodes each stream alone.
+
+    stream   name of the stream (default: the stream of the objective)
+    """
+    tokens, objective = run.assembly.tokens, run.assembly.objective
+    if not getattr(run.model, "separate", False):
+        if stream:
+            stream_name(tokens, stream)
+            message = f"--stream cannot be used: `model.kind: {run.recipe.model.kind}` has no encoder for each stream"
+            raise UserError(message, key="--stream")
+        return run
+    name = stream_name(tokens, stream or objective.asked_stream(tokens))
+    own = objective.model_copy(update={"stream": ""})
+    own.restore(objective.state)
+    made, assembly = copy.copy(run), copy.copy(run.assembly)
+    assembly.tokens, assembly.objective = {name: tokens[name]}, own
+    made.assembly = assembly
+    made.data = run.data  # type: ignore[method-assign]  # opened with all streams
+    return made
 
 
 def grid_shape(run: Run, stream: str = "") -> tuple[int, int] | None:
@@ -138,6 +161,7 @@ def graph_inputs(run: Run) -> Inputs:
 def prepared(run: Run, dataset: Dataset, most: int) -> Batch:
     """Prepare the first samples of a dataset as input of a graph, without masking."""
     assembly, batch = run.assembly, dataset.batch(np.arange(min(most, len(dataset))))
+    batch = replace(batch, streams={name: batch.streams[name] for name in assembly.tokens})
     if assembly.objective.reads_out:
         streams = {name: assembly.tokens[name].normalise(one) for name, one in batch.streams.items()}
         return replace(batch, streams=streams)
