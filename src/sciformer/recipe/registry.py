@@ -48,6 +48,7 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
         "encoder": "sciformer.models.encoder:Encoder",
         "encoder_decoder": "sciformer.models.encoder_decoder:EncoderDecoder",
         "masked_autoencoder": "sciformer.models.masked_autoencoder:MaskedAutoencoder",
+        "multistream": "sciformer.models.multistream:Multistream",
     },
     "trunk": {
         "conformer": "sciformer.nn.trunks.conformer:ConformerOptions",
