@@ -225,8 +225,7 @@ def test_attention_is_recorded_by_stream_and_sums_to_one():
 )
 def test_keys_that_make_no_sense(changes, key, mentions):
     with refuses(*mentions, key=key):
-        made = Multistream(kind="multistream", dim=8, depth=1, heads=2, **changes)
-        made.build(*make("classify")[:2])
+        build(make("classify"), **changes)
 
 
 def test_one_stream_is_refused():

@@ -50,6 +50,7 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
         "masked_autoencoder": "sciformer.models.masked_autoencoder:MaskedAutoencoder",
         "multistream": "sciformer.models.multistream:Multistream",
     },
+    "tokens": {"scalars": "sciformer.tokens.scalars:Scalars"},
     "trunk": {
         "conformer": "sciformer.nn.trunks.conformer:ConformerOptions",
         "convolution": "sciformer.nn.trunks.convolution:ConvNetOptions",
