@@ -17,7 +17,18 @@ from sciformer.objectives.base import Step
 from sciformer.objectives.masked import PLACES, Masked
 from tests.errors import refuses
 from tests.models.sections import section
-from tests.objectives.examples import COUNT, OBJECTIVES, IMAGES, TEXTS, TRUTH, Dataset, Memory, as_table, make_tokens, shaken
+from tests.objectives.examples import (
+    COUNT,
+    IMAGES,
+    OBJECTIVES,
+    TEXTS,
+    TRUTH,
+    Dataset,
+    Memory,
+    as_table,
+    make_tokens,
+    shaken,
+)
 
 # Samples without an image, without words (text 1 is empty), and sample 1 without both.
 NO_IMAGE = np.array([1, 4])
@@ -130,7 +141,7 @@ def test_every_stream_matters_and_its_code_tells_it_from_the_others():
 @pytest.mark.parametrize("name", ["masked", "every stream"])
 def test_hidden_values_do_not_reach_the_model(name):
     parts = make(name)
-    tokens, objective, dataset = parts
+    tokens, objective, _ = parts
     model = shaken(build(parts)).eval()
     clean = ready(parts)
     asked = objective.predicted_streams(tokens)
@@ -164,7 +175,10 @@ def test_whole_streams_are_hidden_as_often_as_asked_and_never_all_of_them():
     n, rng = 4000, np.random.default_rng(0)
     lengths = {"image": np.where(rng.random(n) < 0.2, 0, 40), "words": np.where(rng.random(n) < 0.2, 0, 50)}
     streams = {
-        "image": Stream({"patch": np.ones((lengths["image"].sum(), 8)), "at": np.zeros((lengths["image"].sum(), 2))}, lengths["image"]),
+        "image": Stream(
+            {"patch": np.ones((lengths["image"].sum(), 8)), "at": np.zeros((lengths["image"].sum(), 2))},
+            lengths["image"],
+        ),
         "words": Stream({"ids": np.ones(lengths["words"].sum(), np.int32)}, lengths["words"]),
     }
     batch = replace(make("masked")[2].batch(np.arange(1)), streams=streams, samples={}, ids=np.arange(n))
@@ -204,7 +218,8 @@ def test_attention_is_recorded_by_stream_and_sums_to_one():
             torch.testing.assert_close(sum(one.sum(-1) for one in both), torch.ones(2, 2, 1))
         packed = Watch()
         torch.testing.assert_close(
-            model.pool(model.encode(batch.inputs(packed=True).view("image"), packed), packed), model.pool(model.encode(view))
+            model.pool(model.encode(batch.inputs(packed=True).view("image"), packed), packed),
+            model.pool(model.encode(view)),
         )
         torch.testing.assert_close(
             packed.attention["image to words.blocks.0.attention"], watch.attention["image to words.blocks.0.attention"]

@@ -47,7 +47,9 @@ def test_missing_numbers_are_not_asked_for():
     tokens = made()
     objective = Masked(kind="masked", mask_ratio=1.0)
     stream = objective.corrupt(
-        Batch({"tokens": tokens.tokenize(TABLE)}, ids=np.arange(3)), {"tokens": tokens}, SampleRandom(0, 0, np.arange(3))
+        Batch({"tokens": tokens.tokenize(TABLE)}, ids=np.arange(3)),
+        {"tokens": tokens},
+        SampleRandom(0, 0, np.arange(3)),
     ).stream
     assert stream.columns["asked"].tolist() == [True, True, True, False, True, True]
     assert not tokens.normalise(stream).columns["value"][stream.columns["hidden"]].std() > 1e3

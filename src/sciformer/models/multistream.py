@@ -12,7 +12,7 @@ from ..data.batch import StreamView
 from ..errors import UserError, one_of
 from ..nn import ClassToken, Ragged, Watch
 from ..nn.concatenation import Concatenation
-from ..nn.options import HeadForm, PositionOptions, TokenForm
+from ..nn.options import HeadForm, TokenForm
 from ..nn.positions import Position, add_positions
 from ..nn.transformer import TransformerOptions
 from ..recipe.registry import find
@@ -171,7 +171,9 @@ class MultistreamNetwork(EncoderNetwork):
         """
         first = weights.shape[2] - sum(layout.widths)
         front = slice(0, first)
-        places = {key: slice(first + layout.start(i), first + layout.start(i + 1)) for i, key in enumerate(self.entrance)}
+        places = {
+            key: slice(first + layout.start(i), first + layout.start(i + 1)) for i, key in enumerate(self.entrance)
+        }
         for query, own in places.items():
             rows = torch.cat([weights[:, :, front], weights[:, :, own]], 2)
             for key, there in places.items():

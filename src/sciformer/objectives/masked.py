@@ -64,7 +64,9 @@ class Masked(Objective):
         whole, places = self._draw_whole_streams(batch, names, rng), []
         for name in names:
             # Streams of a sample draw different random numbers; a single stream draws the same numbers as ever.
-            own = rng if len(names) == 1 else SampleRandom(rng.seed, rng.epoch, mix(rng.words ^ key(name)).view(np.int64))
+            own = (
+                rng if len(names) == 1 else SampleRandom(rng.seed, rng.epoch, mix(rng.words ^ key(name)).view(np.int64))
+            )
             domain = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`")
             stream = self._mask_stream(batch.streams[name], domain, whole.get(name), own)
             places.append(_places(stream, stream.columns["asked"]))

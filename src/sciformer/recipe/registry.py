@@ -31,6 +31,7 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
     "data": {
         "arrays": "sciformer.data.readers.arrays:Arrays",
         "events": "sciformer.data.readers.events.reader:EventFiles",
+        "join": "sciformer.data.readers.join:Join",
         "series": "sciformer.data.readers.series.reader:SeriesFiles",
     },
     "format": {

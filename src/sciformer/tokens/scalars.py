@@ -90,7 +90,7 @@ class Scalars(Maskable, Exportable, Editable):
 
     def distance(self, stream: Stream) -> None:
         """None: numbers have no places."""
-        return None
+        return
 
     def embedding(self, dim: int) -> nn.Module:
         return ScalarEmbedding(len(self.columns), dim)
@@ -142,8 +142,8 @@ class Scalars(Maskable, Exportable, Editable):
 class ScalarEmbedding(nn.Module):
     """Embedding of the number z with the index k.
 
-        known     x = E[k] + z S[k]
-        missing   x = E[k] + M[k]
+    known     x = E[k] + z S[k]
+    missing   x = E[k] + M[k]
     """
 
     def __init__(self, count: int, dim: int) -> None:
