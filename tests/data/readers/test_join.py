@@ -30,7 +30,9 @@ def test_every_object_keeps_its_row_and_its_own_streams(folder):
     source = opened(folder).read([folder / "objects.csv"])
     (table,) = pieces(source)
     assert table["name"].tolist() == [f"o{i}" for i in range(24)]
-    has = {name: np.array([i not in some for i in range(24)]) for name, some in (("image", NO_PICTURE), ("time", NO_CURVE))}
+    has = {
+        name: np.array([i not in some for i in range(24)]) for name, some in (("image", NO_PICTURE), ("time", NO_CURVE))
+    }
     np.testing.assert_array_equal(table["image"].lengths, 64 * has["image"])
     np.testing.assert_array_equal(table["image_shape"], 8 * np.stack([has["image"]] * 2, 1))
     np.testing.assert_array_equal(table["time"].lengths, (4 + np.arange(24) % 3) * has["time"])

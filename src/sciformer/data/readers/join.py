@@ -13,7 +13,7 @@ from ...errors import UserError, list_names, nearest, one_of
 from ...files.formats.base import Layout, as_text, open_file
 from ...files.in_memory import MemoryFile
 from ...recipe.registry import find, names
-from ..columns import Array, Lists, Table, concatenate, rows_of
+from ..columns import Array, Lists, Table, concatenate, rows_of, select
 from ..fileset import TaggedFiles
 from ..source import Chosen, Data, Memory, Source, Splits, find_files, fingerprint_files, locate, order_parts, pieces
 from .series.curves import form_of
@@ -159,7 +159,7 @@ class Join(TaggedFiles):
             notes.append(f"{lacking:,} of {len(rows):,} objects{whose} have no {stream}.")
         if gap is None and "learned" in self.state:
             self.state["learned"][stream] = _describe_gap(reader.with_gaps(found, np.array([-1])))
-        return reader.with_gaps(found, rows)
+        return reader.with_gaps(found, rows) if lacking else select(found, rows)
 
     def _check_unique(self, keys: Array, column: str, where: str) -> None:
         values, counts = np.unique(keys, return_counts=True)

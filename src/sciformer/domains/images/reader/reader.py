@@ -102,8 +102,6 @@ class ImageFiles(FileSet):
     def with_gaps(self, table: Table, rows: Array) -> Table:
         """Table with the given rows; a missing image (row -1) has no pixels and the shape (0, 0)."""
         gaps, image = rows < 0, table["image"]
-        if not gaps.any():
-            return super().with_gaps(table, rows)
         if not isinstance(image, Lists):
             count, shape = len(image), image.shape[1:3]
             shapes, pixels = np.tile(np.array(shape, np.int32), (count, 1)), np.prod(shape, dtype=np.int64)

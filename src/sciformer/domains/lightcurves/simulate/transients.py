@@ -18,6 +18,7 @@ from pydantic import Field
 from ....data.columns import Array, Table
 from ....data.readers.arrays import Arrays
 from ....data.source import Data
+from ...images.reader.reader import ImageFiles
 from ...images.simulate.base import SkyImages
 from ...images.simulate.galaxies import SEEING_RANGE, render_bands, render_neighbours
 from ...images.simulate.morphology import MAKERS
@@ -54,6 +55,11 @@ class Transients(SkyImages):
     """Image size in pixels; the field of view does not depend on it (default: 32)."""
     bands: int = Field(default=3, ge=1, le=20)
     """Number of bands of the image, from red to blue (default: 3)."""
+    missing: float = Field(default=0.0, ge=0, lt=1)
+    """Probability that the image is missing, and that the magnitude of the host is missing (default: 0)."""
+
+    def known_column(self, name: str, count: int, part: str) -> Array | None:
+        return None if self.missing and name == "image_shape" else super().known_column(name, count, part)
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
         n = len(label)
@@ -71,7 +77,12 @@ class Transients(SkyImages):
         light *= (snr / signal_to_noise(light)).astype(np.float32)[:, None, None, None]
         light += render_neighbours(seeing, self.size, self.bands, rng)
         seen = magnitude + MAGNITUDE_ERROR * rng.standard_normal(n)
-        return {"image": self.observe(light, rng), **curves, "host_magnitude": seen.astype(np.float32), "host": host}
+        image: Table = {"image": self.observe(light, rng)}
+        if self.missing:
+            image_is_missing, magnitude_is_missing = rng.random((2, n)) < self.missing
+            image = ImageFiles(kind="images").with_gaps(image, np.where(image_is_missing, -1, np.arange(n)))
+            seen[magnitude_is_missing] = np.nan
+        return {**image, **curves, "host_magnitude": seen.astype(np.float32), "host": host}
 
     def file_reader(self) -> Data:
         return Arrays(kind="arrays")
