@@ -35,14 +35,21 @@ def recipe(name: str, seed: int, number: int, steps: int) -> Recipe:
     """Recipe with the streams of a row."""
     base = Recipe.load("lightcurves/transient-multistream").to_dict()
     kept = {stream: base["tokens"][stream] for stream in STREAMS[name]}
-    model = {"dim": 48, "depth": 2, "heads": 4, "mlp_ratio": 2, "pool": "class_token", "dropout": 0.1}
+    model: dict[str, Any] = {"dim": 48, "depth": 2, "heads": 4, "mlp_ratio": 2, "pool": "class_token", "dropout": 0.1}
     if len(kept) > 1:
         model |= {"kind": "multistream", "host": {"position": "none"}}
     else:
         model |= {"kind": "encoder"}
     missing = MISSING if len(kept) > 1 else 0.0
     data = {"kind": "transients", "number": number, "valid": 200, "test": 0, "seed": seed, "missing": missing}
-    loop = {"steps": steps, "batch": 32, "warmup": 50, "learning_rate": 2e-3, "min_lr_ratio": 0.01, "seed": seed}
+    loop: dict[str, Any] = {
+        "steps": steps,
+        "batch": 32,
+        "warmup": 50,
+        "learning_rate": 2e-3,
+        "min_lr_ratio": 0.01,
+        "seed": seed,
+    }
     loop |= {"device": "cpu", "evaluate_every": steps, "save_every": steps}
     tokens: Any = kept if len(kept) > 1 else next(iter(kept.values()))
     return Recipe.from_dict(

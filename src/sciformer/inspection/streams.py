@@ -69,7 +69,7 @@ def draw_shares(found: Shares) -> Figure:
     """Plot the share of attention on each stream against the depth."""
     figure = Figure(figsize=(5.0, 3.0), layout="constrained")
     axes = figure.subplots()
-    places = np.arange(len(found.shares))
+    places = np.arange(len(found.shares), dtype=np.float64)
     style.quiet_frame(axes)
     for i, (stream, uniform) in enumerate(found.tokens.items()):
         style.draw_line(axes, places, np.array([one[stream] for one in found.shares.values()]), i, stream)

@@ -59,7 +59,7 @@ class Multistream(Encoder):
         for name in self.streams:
             one_of("a stream with its own keys in the model", name, tokens, key=f"model.{name}")
             own = self.for_stream(name)
-            known = {*OWN_KEYS, *find("position", own.position).model_fields}  # type: ignore[attr-defined]
+            known = {*OWN_KEYS, *find("position", own.position).model_fields}
             if strange := sorted(set(getattr(self, name).given()) - known):
                 message = f"model.{name}.{strange[0]} cannot differ between streams, because they share one trunk"
                 hint = f"Set model.{strange[0]}. A stream may have its own {', '.join(OWN_KEYS)}."
