@@ -8,6 +8,7 @@
     fewshot   fine-tuning of these with 20, 100 and all labels per class, against random weights and the published
               encoder of ASTROMER 1; pretrained models also with a tenth of the learning rate for the trunk, and with a
               frozen trunk (probe)
+    new       the recipe that `sciformer new` writes for 20 labels per class, as it is and as in version 0.1.0
     s82       RR Lyrae of Stripe 82 in five bands: class ab or c, and the period, against the peak of a periodogram
     ztf       redshift of supernovae in two bands, with uncertainty
     denoise   simulated transits and oscillators against median and biweight filters
@@ -26,7 +27,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lightcurves_real import WAYS, Asas, FewShot, Pretrain, StripeEightyTwo, Supernovae
+from lightcurves_real import WAYS, Asas, FewShot, Pretrain, StripeEightyTwo, Supernovae, Written
 from lightcurves_series import Denoise, Gravity, Signal
 from lightcurves_tasks import Part
 from pool import Result, Task
@@ -36,6 +37,7 @@ PARTS: dict[str, Part] = {
     "asas": Asas(),
     "pretrain": Pretrain(),
     "fewshot": FewShot(),
+    "new": Written(),
     "s82": StripeEightyTwo(),
     "ztf": Supernovae(),
     "denoise": Denoise(),

@@ -3,7 +3,8 @@
     forest          ten moments and percentiles of the magnitudes; no time, no period
     forest_period   the same and a Lomb-Scargle periodogram: periods, harmonics, the folded curve
 
-Both use the folds of `lightcurves.py asas`. The periodogram is that of `tokens.periods`
+Both use the folds of `lightcurves.py asas`, and with `--sizes 20` the labels and the fold of each seed of
+`lightcurves.py new --paired`. The periodogram is that of `tokens.periods`
 (`sciformer.domains.lightcurves.periods`), with periods from 1/15 d to 1000 d and five frequencies per peak width.
 """
 
@@ -11,12 +12,13 @@ from __future__ import annotations
 
 import argparse
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lightcurves_data import FOLDS, Array, asas, confusion, folds, judged
+from lightcurves_data import FOLDS, Array, asas, confusion, folds, judged, parts
 from measure import RESULTS, record
 from pool import seeds_row
 from sciformer.domains.lightcurves.periods import PeriodSearch, find_peaks, fit_harmonics, periodogram
@@ -101,21 +103,34 @@ def features(curves: list[tuple[Array, Array, Array]]) -> tuple[Array, Array, fl
 
 def forest(x: Array, labels: Array, seed: int, trees: int, jobs: int) -> Array:
     """Confusion matrix over all folds."""
-    from sklearn.ensemble import RandomForestClassifier
-
     classes, number = np.unique(labels, return_inverse=True)
     fold, answer = folds(labels), np.zeros(len(labels), np.int64)
     for one in range(FOLDS):
-        model = RandomForestClassifier(trees, random_state=seed, n_jobs=jobs)
-        model.fit(x[fold != one], number[fold != one])
-        answer[fold == one] = model.predict(x[fold == one])
+        answer[fold == one] = grown(x[fold != one], number[fold != one], seed, trees, jobs).predict(x[fold == one])
     return confusion(number, answer, len(classes))
+
+
+def few_labels(x: Array, labels: Array, seed: int, trees: int, jobs: int, size: str) -> Array:
+    """Confusion matrix of a forest on a few labels per class, in the fold of the seed."""
+    classes, number = np.unique(labels, return_inverse=True)
+    rows = parts(labels, seed % FOLDS)
+    some, test = rows[f"train-{size}"], rows["test"]
+    return confusion(number[test], grown(x[some], number[some], seed, trees, jobs).predict(x[test]), len(classes))
+
+
+def grown(x: Array, number: Array, seed: int, trees: int, jobs: int) -> Any:
+    """A fitted forest."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(trees, random_state=seed, n_jobs=jobs).fit(x, number)
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--asas", type=Path, required=True, help="the ASAS curves")
     parser.add_argument("--seeds", type=lambda text: [int(word) for word in text.split(",")], default=[0, 1, 2])
+    sizes = lambda text: text.split(",")  # noqa: E731
+    parser.add_argument("--sizes", type=sizes, default=["all", "20"], help="labels per class: all, 20 or 100")
     parser.add_argument("--trees", type=int, default=500)
     parser.add_argument("--jobs", type=int, default=1, help="trees grown at a time")
     parser.add_argument("--cache", type=Path, help="file .npz where features are kept for the next time")
@@ -136,19 +151,29 @@ def main(arguments: list[str] | None = None) -> None:
     from importlib.metadata import version
 
     classes = [str(name) for name in np.unique(labels)]
-    for name, x in {"forest": plain, "forest_period": np.concatenate([plain, more], 1)}.items():
-        matrices = [forest(x, labels, seed, options.trees, options.jobs) for seed in options.seeds]
+    inputs = {"forest": plain, "forest_period": np.concatenate([plain, more], 1)}
+    for size, (name, x) in product(options.sizes, inputs.items()):
+        ways = options.trees, options.jobs
+        if size == "all":
+            matrices = [forest(x, labels, seed, *ways) for seed in options.seeds]
+        else:
+            matrices = [few_labels(x, labels, seed, *ways, size) for seed in options.seeds]
         scores = [judged(matrix) for matrix in matrices]
         about: dict[str, Any] = {"features": x.shape[1], "trees": options.trees, "classes": classes}
         about |= {"confusion": np.mean(matrices, 0).round(1).tolist(), "scikit-learn": version("scikit-learn")}
         if name == "forest_period":
             about["periodogram_ms"] = round(took, 1)
         rows = []
-        for metric in ("macro_f1", "accuracy"):
-            more_said = about | ({"stated": STATED[metric]} if name == "forest" else {})
+        for metric in ("macro_f1", "accuracy") if size == "all" else ("macro_f1",):
+            more_said = about | (
+                {"paired": True} if size != "all" else {"stated": STATED[metric]} if name == "forest" else {}
+            )
             values = [score[metric] for score in scores]
             command = "python benchmarks/lightcurves_forest.py"
-            rows.append(seeds_row(f"asas.{name}.{metric}", values, "share", "higher", command, "cpu", **more_said))
+            about_size = "asas" if size == "all" else f"asas_new.{size}"
+            rows.append(
+                seeds_row(f"{about_size}.{name}.{metric}", values, "share", "higher", command, "cpu", **more_said)
+            )
             print(f"{rows[-1]['id']:32} {rows[-1]['value']:.4f} ± {rows[-1]['spread']}", flush=True)
         if not options.tiny:
             record(options.results, rows)

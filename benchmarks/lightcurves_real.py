@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from lightcurves_data import FOLDS, confusion, judged, keep, prepare
-from lightcurves_tasks import Group, Part, Scores, calibrated, classes, files, settings, values
+from lightcurves_tasks import TINY, Group, Part, Scores, calibrated, classes, files, settings, values
 from pool import Result, Task
 from sciformer.domains.lightcurves.periods import find_periods
 from sciformer.recipe import Recipe
+from sciformer.recipe.new import new
 from sciformer.run import Run
 
 BODY = "lightcurves/transformer"  # recipe of the pretrained model
@@ -23,6 +25,27 @@ HOWS = ("head", "probe")  # a body that learns at a tenth of the head's rate, on
 WAYS = BODIES | {f"{way}_{how}": body for way, body in BODIES.items() for how in HOWS}  # what was pretrained, and how
 WAYS |= {"folded_supervised": ("folded", "supervised")}
 HEADS = ("pretrained_head", "supervised_head", "folded_supervised")
+BEFORE = {  # keys of the recipe of `sciformer new` in version 0.1.0, where it differs from today's
+    "tokens.centre": "mean",
+    "tokens.times": "position",
+    "tokens.periods": 0,
+    "tokens.summary": False,
+    "tokens.augment": [],
+    "model.dim": 32,
+    "model.depth": 2,
+    "model.heads": 4,
+    "model.dropout": 0.1,
+    "model.mlp_ratio": 4,
+    "model.position": "auto",
+    "model.pool": "auto",
+    "train.steps": 800,
+    "train.batch": 8,
+    "train.warmup": 80,
+    "train.evaluate_every": 40,
+    "train.min_lr_ratio": 0.1,
+    "train.betas": [0.9, 0.95],
+    "train.weight_decay": 0.1,
+}
 NOT_ASTROMER = ("model.dim", "model.depth", "model.heads")  # fixed by its published weights
 
 
@@ -173,6 +196,42 @@ class FewShot(Classes):
     def known(self, group: Group) -> dict[str, str]:
         same = self.same(group)
         return {f"{self.prefix(group)}.macro_f1": f"asas.{same[1][1]}.macro_f1"} if same else {}
+
+
+class Written(Classes):
+    """The recipe that `sciformer new` writes for the labelled stars of a fold, as it is: nothing is tuned.
+
+    It splits its own validation part off these stars. `before` is the recipe of version 0.1.0.
+    """
+
+    metrics: tuple[str, ...] = ("macro_f1",)
+    rates: tuple[float, ...] = (1e-3,)  # that of the recipe
+
+    def prepare(self, options: argparse.Namespace) -> None:
+        Asas().prepare(options)
+
+    def folds(self, group: Group) -> int:
+        return FOLDS
+
+    def groups(self, options: argparse.Namespace) -> list[Group]:
+        both = ("before", "now")
+        return [("20", "new", way) for way in both if way in options.ways or not {*both} & {*options.ways}]
+
+    def prefix(self, group: Group) -> str:
+        return f"asas_new.{group[0]}.{group[2]}"
+
+    def recipe(self, task: Task) -> Recipe:
+        size, _, way = task["of"]
+        told = files(task, "asas", size)
+        path = Path(task["out"]) / "recipes" / f"{task['name']}.yaml"
+        new("lightcurves", told["data.files"], path, changes={"data.test": told["data.test"]}, overwrite=True)
+        changes = {"train.seed": task["seed"], "train.learning_rate": task["rate"], "train.workers": task["workers"]}
+        changes |= ({"train.device": task["device"]} if task["device"] else {}) | (TINY if task["tiny"] else {})
+        values = yaml.safe_load(path.read_text("utf-8"))
+        if way == "before":
+            del values["model"]["periods"]
+            changes = BEFORE | changes
+        return Recipe.from_dict(values, changes)
 
 
 class StripeEightyTwo(Part):

@@ -45,6 +45,8 @@ class Part:
     higher: bool = True
     judged: bool = True
     """Whether runs are removed after their evaluation; otherwise other parts use them."""
+    rates: tuple[float, ...] = ()
+    """Learning rates to try (default: --rates)."""
     pairs: bool = True
     """Whether --paired may give every seed its own fold; False if the folds are different tasks."""
 

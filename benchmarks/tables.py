@@ -236,6 +236,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "asas": tables_lightcurves.asas,
     "asas_confusion": tables_lightcurves.asas_confusion,
     "fewshot": tables_lightcurves.fewshot,
+    "new_curves": tables_lightcurves.new,
     "curves": tables_lightcurves.curves,
     "ragged": tables_lightcurves.ragged,
     "digits": tables_images.digits,

@@ -73,6 +73,21 @@ def fewshot() -> str:
     return markdown(["", "20 labels per class", "100", "all"], lines)
 
 
+NEW = {
+    "before": "recipe of `sciformer new`, version 0.1.0",
+    "now": "recipe of `sciformer new`, with periods and summary",
+    "forest": MODELS["forest"],
+    "forest_period": MODELS["forest_period"],
+}
+
+
+def new() -> str:
+    """Table of the recipe that `sciformer new` writes, against random forests."""
+    found = rows("lightcurves")
+    lines = [[name, share(found.get(f"asas_new.20.{way}.macro_f1"))] for way, name in NEW.items()]
+    return markdown(["20 labels per class", "macro F1"], lines)
+
+
 OTHERS = {
     "s82.accuracy": "RR Lyrae of Stripe 82: ab against c, accuracy",
     "s82.period_error": "period of these stars: root mean square error, days",

@@ -85,7 +85,8 @@ class Tuning:
         self.options, self.name, self.part, self.script = options, name, part, script
         self.groups = {"-".join(group): group for group in self.part.groups(options)}
         self.known = self.measured(RESULTS / f"{Path(script).stem}.json")
-        self.rates = options.rates[:1] if options.tiny or not self.part.judged else options.rates
+        rates: list[float] = list(self.part.rates) or options.rates
+        self.rates = rates[:1] if options.tiny or not self.part.judged else rates
         self.seeds = options.seeds if self.part.judged else options.seeds[:1]
         self.paired = options.paired and part.pairs
         self.found = defaultdict[str, list[Result]](list)

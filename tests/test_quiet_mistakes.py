@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.errors import one_of
+from sciformer.errors import nearest, one_of
 from sciformer.evaluation.evaluate import evaluate, predict
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
@@ -118,6 +118,13 @@ def test_no_part_to_choose_on_is_said(tmp_path):
         [made.recipe], 1, tmp_path / "runs", {"train.learning_rate": [1e-3, 1e-2]}, show=False, report=False
     )
     assert "There is no part `valid` to choose the grid point with." in found.warnings
+
+
+def test_names_that_share_only_their_collection_are_not_near():
+    momenta = ["part_px", "part_py", "part_pz"]
+    assert "part_py" in nearest("part_pyy", momenta)
+    assert not nearest("part_energy", momenta).startswith("Did you mean")
+    assert nearest("part_energy", [*momenta, "part_enrgy"]).startswith("Did you mean 'part_enrgy'")
 
 
 def test_the_nearest_name_is_found_whatever_its_letters():

@@ -278,6 +278,7 @@ BROKEN = {
     Maskable: {
         "`hides` names `mass`": {"hides": ("mass",)},
         "`hides` is empty": {"hides": ()},
+        "`can_hide` is False": {"can_hide": property(lambda self: False)},
         "mask_out changes `weight`": {
             "mask_out": lambda self, stream, tokens: {"weight": stream.columns["weight"] * 0}
         },

@@ -74,7 +74,7 @@ def _memory_errors() -> Iterator[None]:
 
 
 def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
-    """Stream cut into windows, as {name: tokens}; {} if samples are not cut."""
+    """The stream that is cut into windows, as {name: tokens}; {} if samples are not cut."""
     kinds = {name: one for name, one in tokens.items() if isinstance(one, Windowed)}
     alone = len(tokens) == 1
     found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
@@ -96,6 +96,8 @@ class Assembly:
     """Profile of the training data; None if unknown, as for an imported model."""
     profile_notes: Sequence[str] = ()
     """Notes on the columns of newly opened data."""
+    data_facts: Mapping[str, str] = {}
+    """Assumptions of the tokens on newly opened data, such as units, in words."""
 
     def __init__(self, recipe: Recipe, splits: Splits | None) -> None:
         self.recipe, self.splits = recipe, splits
@@ -154,7 +156,9 @@ class Assembly:
         with self._watched("train", watch) as train:
             self.objective.fit(train)
         self.profile = builder.finish(sum(train.source.sizes))
-        self.profile_notes = describe_profile(self.profile)
+        found = [tokens.describe_data(self.profile) for tokens in self.tokens.values()]
+        self.data_facts = {name: words for one in found for name, words in one.facts.items()}
+        self.profile_notes = describe_profile(self.profile) + [note for one in found for note in one.notes]
         self.profile_notes += (
             [f"{note} The model was pretrained on other data." for note in earlier.notes] if earlier else []
         )
@@ -180,7 +184,7 @@ class Assembly:
         dataset.watch = None
 
     def _fit_tokens(self, source: Source) -> None:
-        """Fit each stream; streams with a common vocabulary are fitted once."""
+        """Fit the tokens of each stream, or copy the state of fitted tokens with the same vocabulary."""
         fitted: list[Tokens] = []
         for tokens in self.tokens.values():
             text = tokens if isinstance(tokens, Textual) else None
@@ -193,7 +197,7 @@ class Assembly:
 
     @classmethod
     def from_state(cls, recipe: Recipe, state: Mapping[str, Any]) -> Assembly:
-        """Assemble from a stored state, without opening the data."""
+        """Build an assembly from its stored state, without opening the data."""
         made = cls(recipe, None)
         made.restore(state)
         return made
@@ -266,7 +270,7 @@ class Assembly:
         return tokens.make_windows(lookahead, stride, "tail" if whole else "full")
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Number of samples of each part, and of windows if samples are cut into windows."""
+        """Number of samples of each part; if samples are cut, also the number of windows."""
         datasets = {part: self.dataset(part) for part in self.parts()}
         windows = {part: len(dataset) for part, dataset in datasets.items() if len(dataset) != dataset.samples}
         found = {"samples": {part: dataset.samples for part, dataset in datasets.items()}}

@@ -11,13 +11,15 @@ from signal import Signals
 from typing import Any
 
 OUT_OF_MEMORY = re.compile("out of memory|allocate memory")  # of PyTorch, on a GPU or on the CPU
+PREFIX = re.compile(r"(.*[_.])?([^_.]*)", re.DOTALL)  # collection and last word of a name
+MIN_CLOSENESS = 0.5  # of the last words of two names that are alike
 DOTTED_KEY = re.compile(r"[a-z_]+(\.[a-z_]+)+")
 # Control characters, except line end and tab; changes of the direction of writing; halves of characters.
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    r"""Replace control characters, which could control a terminal: escape becomes \x1b."""
+    r"""Replace control characters, which could control a terminal, by visible text such as \x1b."""
     return UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
@@ -57,12 +59,12 @@ class UserError(ValueError):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Message and fields, as keyword arguments: `UserError(**error.fields)`."""
+        """Message and fields as keyword arguments, for `UserError(**error.fields)`."""
         names = ("message", "hint", "key", "file", "line")
         return {name: getattr(self, name) for name in names}
 
     def with_fields(self, **fields: Any) -> UserError:
-        """Return a copy with changed fields: `error.with_fields(hint="...")`."""
+        """Copy of the error with changed fields: `error.with_fields(hint="...")`."""
         return UserError(**{**self.fields, **fields})
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -89,20 +91,30 @@ def nearest(value: str, names: Iterable[str], most: int = 8) -> str:
     """Hint for an unknown name: similar known names, or else the first known names."""
     known = list(names)
     folded = {name.lower(): name for name in reversed(known)}
-    near = [folded[name] for name in difflib.get_close_matches(value.lower(), folded, n=3)]
+    close = difflib.get_close_matches(value.lower(), folded, n=3)
+    near = [folded[name] for name in close if _are_last_words_close(value.lower(), name)]
     if near:
         return f"Did you mean {' or '.join(repr(name) for name in near)}?"
     return f"There are {list_names(known, most)}." if known else ""
 
 
 def list_names(names: Iterable[object], most: int = 12, separator: str = ", ") -> str:
-    """First names of a list, and the number of the others: a, b and 3 more."""
+    """List the first names, then the number of further names: a, b and 3 more."""
     known = [str(name) for name in names]
     return separator.join(known[:most]) + (f" and {len(known) - most:,} more" if len(known) > most else "")
 
 
+def _are_last_words_close(one: str, other: str) -> bool:
+    """Whether two names of the same collection are also close without its name.
+
+    part_energy and part_py have only their collection in common.
+    """
+    (start, last), (begin, end) = (PREFIX.fullmatch(name).groups() for name in (one, other))  # type: ignore[union-attr]
+    return start != begin or not start or difflib.SequenceMatcher(None, last, end).ratio() >= MIN_CLOSENESS
+
+
 class Stopped(Exception):
-    """A training was stopped by a signal, after saving a checkpoint."""
+    """Exception: a signal has stopped the training, and a checkpoint was saved."""
 
     def __init__(self, signal: int, step: int) -> None:
         self.signal = signal

@@ -11,6 +11,7 @@ first the core, then a group for each protocol that the kind declares. A failed 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import traceback
@@ -77,7 +78,7 @@ def check_tokens(
 
 
 class Case:
-    """Tokens fitted on a table, and their stream."""
+    """Tokens fitted on a table, and the stream that they make from it."""
 
     def __init__(self, section: Tokens, table: Table, dim: int, missing: Collection[str]) -> None:
         fitted: Any = section.fresh()  # each check knows its protocol
@@ -106,7 +107,7 @@ class Case:
         return self.seen.take(np.array([int(self.seen.lengths.argmax())]))
 
     def fixed(self) -> Any:
-        """The tokens, with the random seed set for new weights."""
+        """Tokens, after the random seed for new weights was set."""
         torch.manual_seed(SEED)
         return self.tokens
 
@@ -313,6 +314,11 @@ def _pairs(case: Case) -> Problems:
 def _hiding(case: Case) -> Problems:
     """Check that a change of hidden values does not change the model's input."""
     tokens, raw = case.tokens, case.seen.columns
+    if not tokens.can_hide:
+        with contextlib.suppress(UserError):
+            tokens.mask_out(case.seen, np.ones(int(case.seen.lengths.sum()), bool))
+            yield "`can_hide` is False, but mask_out hides tokens"
+        return
     if not tokens.hides:
         yield "the tokens are Maskable, but `hides` is empty"
     for name in tokens.hides:
@@ -353,7 +359,9 @@ def _masks(case: Case) -> Problems:
 
 
 def _readout(case: Case) -> Problems:
-    """Check loss, total and predictions of the readout for hidden tokens."""
+    """Check loss, total and predictions of the readout of hidden tokens."""
+    if not case.tokens.can_hide:
+        return
     tokens = case.tokens
     readout: protocols.Readout = case.fixed().readout(case.dim, tokens.embedding(case.dim))
     view = Batch({"tokens": tokens.normalise(hidden_tokens(case))}).inputs(packed=True).stream
@@ -381,7 +389,7 @@ def _readout(case: Case) -> Problems:
 
 
 def hidden_tokens(case: Case, poison: bool = False) -> Stream:
-    """Stream with half of its tokens hidden; `poison` first changes the hidden values."""
+    """Stream in which half of the tokens are hidden; `poison` first changes the hidden values."""
     tokens, stream = case.tokens, case.seen
     names, rng = {"tokens": tokens}, SampleRandom(SEED, 0, np.arange(len(stream)))
     objective = Masked(kind="masked", mask_ratio=0.5)

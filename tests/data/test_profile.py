@@ -214,6 +214,15 @@ def test_codes_of_missing_values_are_found(code, share):
     np.testing.assert_allclose(find_codes(np.sort(values)), [code], rtol=1e-6)
 
 
+@pytest.mark.parametrize("code", [-99, 99.9])
+def test_a_code_among_the_values_is_found(code):
+    values = np.random.default_rng(0).normal(0, 100, 4000).astype(np.float32)
+    assert find_codes(np.sort(values)) == []
+    values[::20] = code
+    np.testing.assert_allclose(find_codes(np.sort(values)), [code], rtol=1e-6)
+    assert find_codes(np.sort(values.round())) == []  # rounded values repeat anyway
+
+
 def test_usual_values_are_no_codes():
     rng = np.random.default_rng(0)
     for values in (rng.normal(99, 3, 1000).round(), np.arange(100.0), np.repeat([-1.0, 1.0], 9), np.zeros(9), PIXELS):

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from sciformer.interop import import_model
 from sciformer.recipe.field import extensions
@@ -33,4 +35,7 @@ def test_the_hub_is_not_read(name, here):
 
 @pytest.mark.parametrize(("name", "count"), [("a.gguf", 1), ("a.npz", 1), ("a.safetensors", 1), ("a.txt", 0)])
 def test_a_source_is_recognised_by_one_field(name, count, tmp_path):
+    if name == "a.safetensors":
+        shown = {"patch_embed.proj.weight": torch.zeros(1), "blocks.0.norm1.weight": torch.zeros(1)}
+        save_file(shown, tmp_path / name)
     assert sum(one.recognises(tmp_path / name) for one in extensions("importers")) == count

@@ -145,8 +145,8 @@ CASES = {
     ),
     "objects": (
         "lightcurves a.csv",
-        lambda path: curves(path, ("ID_STAR", "type", "mjd", "mag")),
-        {"COLUMN": "ID_STAR"},
+        lambda path: curves(path, ("field", "type", "mjd", "mag")),
+        {"COLUMN": "field"},
     ),
     "encoding": ("text a.txt", make_text, {}),
     "columns": ("text a.csv", make_words, {"NAME": "shape"}),

@@ -120,6 +120,25 @@ def test_a_folder_stands_for_its_files(tmp_path):
         new("jets", ["empty"])
 
 
+def test_folders_of_classes_and_parts(tmp_path):
+    def files_of(*names):
+        section = Recipe.load(new("jets", names, "made.yaml", overwrite=True)).data
+        return section.files, section.test
+
+    for name in ("all/train/b", "all/train/h", "all/test/b", "all/test/h", "runs/run1", "runs/run2"):
+        (tmp_path / name).mkdir(parents=True)
+        for number in range(2):
+            made = Jets(number=30, seed=number, classes=["QCD", "Hbb"])
+            write_simulation(made, tmp_path / name / f"{number}.npz")
+    classes = ["b:all/train/b/*.npz", "h:all/train/h/*.npz"]
+    test = [name.replace("train", "test") for name in classes]
+    assert files_of("all") == (classes, test)
+    assert files_of("all/train") == files_of("all/train/*") == files_of("all/train/b", "all/train/h") == (classes, [])
+    assert files_of("all/train", "all/test") == (classes, test)
+    assert files_of("runs") == (["runs/run1/*.npz", "runs/run2/*.npz"], [])  # batches, not classes
+    assert files_of("all/train/b") == (["all/train/b/*.npz"], [])
+
+
 # Guesses of all fields
 
 

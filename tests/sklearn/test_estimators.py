@@ -108,6 +108,9 @@ def test_frames_of_jets_with_a_recipe(tmp_path):
     run = trained_on_files(found, files=[str(tmp_path / "jets.parquet")])
     assert same_weights(found.run_, run)
     assert np.isfinite(cross_val_score(jets, frame, labels, cv=2)).all()
+    selective = clone(jets).set_params(changes={**changes, "data.select": "jet_pt > 700"}).fit(frame, labels)
+    with refuses(60, key="X"):
+        selective.predict(frame)
 
 
 def test_values_with_their_deviation():
@@ -169,6 +172,13 @@ def test_weights_of_samples():
     even = TransformerClassifier(steps=2, **SMALL).fit(X, y, sample_weight=np.ones(60))
     uneven = TransformerClassifier(steps=2, **SMALL).fit(X, y, sample_weight=1 + 9.0 * y)
     assert even.predict_proba(X)[:, 1].mean() < uneven.predict_proba(X)[:, 1].mean()
+
+
+def test_a_rare_class_is_never_held_out():
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.repeat([0, 1, 2], [40, 19, 1])
+    found = TransformerClassifier(steps=2, **SMALL).fit(X, y)
+    assert found.predict_proba(X).shape == (60, 3)
+    assert found.run_.about["samples"] == {"train": 60}
 
 
 MISTAKES = {

@@ -1,8 +1,11 @@
-"""The commands import and export: models of other libraries."""
+"""Commands `import` and `export`: models of other libraries."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from ..errors import UserError
 from ..recipe.field import extensions
@@ -12,14 +15,20 @@ from .terminal import RECIPE_CHANGES, log, next_steps, say
 
 @app.command(name="import", sort_key=12, help_epilogue=CHANGES_HELP)
 def import_(
-    source: Path, /, *, run: RunFolder | None = None, out: Path | None = None, overwrite: Overwrite = False
+    source: Path,
+    /,
+    *,
+    run: RunFolder | None = None,
+    classes: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
+    out: Path | None = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Import a model of another library as a run.
 
     The run works with `generate`, `predict`, `embed`, `evaluate` and `finetune`. Weights are read from safetensors
-    files, or from .bin and .pth files as weights only: no foreign code is ever run. A model that cannot be represented
-    exactly is refused, with the name of the key or weight. `--data.files FILE` gives the run data for `inspect` and
-    `report`.
+    files, or from .bin, .pt and .pth files as weights only: no foreign code is ever run. A model that cannot be
+    represented exactly is refused, with the name of the key or weight. `--data.files FILE` gives the run data for
+    `inspect` and `report`.
 
     Parameters
     ----------
@@ -27,10 +36,13 @@ def import_(
         One of: a Hugging Face folder (config.json, model.safetensors, tokenizer.json) of the type bert, roberta, gpt2,
         gpt_neox, llama, mistral or qwen2, or (with preprocessor_config.json) vit or vit_mae; a .gguf file of the type
         llama; weights of a timm vision transformer (.safetensors, .pth, or a folder with its config.json); a weaver
-        checkpoint (.pt) of a Particle Transformer or a ParticleNet; weights of ASTROMER 1 (.npz, with the names of its
-        TensorFlow checkpoint); a weaver data file (.yaml), which becomes a recipe.
+        checkpoint (.pt or .safetensors) of a Particle Transformer or a ParticleNet; weights of ASTROMER 1 (.npz, with
+        the names of its TensorFlow checkpoint); a weaver data file (.yaml), which becomes a recipe.
     run
         Folder of the new run (default: runs/NAME).
+    classes
+        Class names, in the order of the outputs of the model (default: the names in the source, those of
+        `--data.classes`, or numbers).
     out
         Name of the recipe written for a weaver data file (default: NAME-recipe.yaml).
     """
@@ -45,7 +57,7 @@ def import_(
 
     name = source.resolve().name
     run = run or Path("runs") / (name.removesuffix(source.suffix) if source.is_file() else name)
-    made = import_model(source, run, dict(RECIPE_CHANGES), log)
+    made = import_model(source, run, dict(RECIPE_CHANGES), log, classes)
     model = made.recipe.model
     count = f"{made.about['parameters']:,} parameters"
     say(f"wrote {run}: {model.kind} of {model.depth} blocks of width {model.dim}, {count}")

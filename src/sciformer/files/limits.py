@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import UserError
 
 MAX_UNPACKED_BYTES = 4 << 30  # maximum size of a decompressed gzip file, which is held in memory
+MIN_CHECKED_BYTES = 1 << 20  # smaller parts always fit; the free memory is read from the system, which takes time
 MAX_RATIO, MIN_SUSPECT_BYTES = 1 << 16, 1 << 30  # compressed data never reach this ratio, except small arrays
 
 
@@ -34,7 +35,7 @@ def check_memory(path: Path, needed: int, what: str) -> None:
 
     what   noun for the part: "array `x`"
     """
-    if needed > (free := free_memory()):
+    if needed > MIN_CHECKED_BYTES and needed > (free := free_memory()):
         hint = "Use a machine with more memory, or divide the file. It may also be damaged: then write it again."
         raise UserError(f"{what} of {path} needs {needed:,} bytes, but {free:,} are free", hint=hint, file=path)
 

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..assembly import Assembly
-from ..errors import UserError
+from ..errors import UserError, list_names
 from ..files.packages import reading
 from ..recipe import Recipe
 from ..recipe.field import extensions
@@ -26,7 +26,8 @@ from ..training.provenance import describe_model
 from ..training.resume import absolute_paths
 from ..training.weights import load_into, save_weights
 from .config import Config
-from .reading import read_config
+from .reading import is_weights_file, read_config, read_weights
+from .weight_map import sort_classes
 
 Changes = Mapping[str, Any] | None
 FOLDER_HINT = "Name the folder of a Hugging Face model."
@@ -41,6 +42,8 @@ class Imported:
     config  original configuration
     files   additional files of the folder `model`, by name
     check   function that refuses tokens that do not match the weights
+    head    name of the output layer for classes, if there is one
+    outputs class names in the order of the original outputs
     """
 
     name: str
@@ -51,10 +54,12 @@ class Imported:
     notes: list[str]
     files: dict[str, str] = field(default_factory=dict)
     check: Callable[[Assembly], None] | None = None
+    head: str = ""
+    outputs: Sequence[str] = ()
 
 
 def imported_recipe(name: str, note: str, sections: Mapping[str, Mapping[str, Any]], changes: Changes) -> Recipe:
-    """Recipe of an imported model; keys with the value None are omitted."""
+    """Recipe of an imported model; keys whose value is None are left out."""
     given = {key: {name: one for name, one in keys.items() if one is not None} for key, keys in sections.items()}
     given["about"] = {"title": f"{name}, imported", "note": note, **given.get("about", {})}
     return Recipe.from_dict(given, changes, where="in changes of the imported recipe")
@@ -75,31 +80,69 @@ class Importer:
 
 
 def import_model(
-    source: str | Path, run: str | Path, changes: Changes = None, log: Callable[[str], object] | None = None
+    source: str | Path,
+    run: str | Path,
+    changes: Changes = None,
+    log: Callable[[str], object] | None = None,
+    classes: Sequence[str] = (),
 ) -> Run:
     """Import a model as a new run; `source` is a model folder or a file of weights.
 
     changes    changes of the recipe, such as {"model.heads": 8}
     log        function called with each note about the import
+    classes    names of the classes, in the order of the outputs of the model (default: its own names, or those of
+               data.classes)
     """
     source, run = Path(source).expanduser(), Path(run).expanduser()
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         message = f"the folder {run} of the new run exists and is not empty"
         raise UserError(message, hint="Name another folder with --run.", file=run)
     with reading(source, "model"):
+        if not source.exists():
+            raise _missing(source)
         importer = next((one for one in extensions("importers") if one.recognises(source)), None)
         if importer is None:
             if source.is_dir():
                 refuse_type(read_config(source))
-            if not source.exists():
-                raise _missing(source)
+            if is_weights_file(source):
+                raise _unknown_weights(source)
             raise UserError(f"{source} is a file, not a folder", hint=FOLDER_HINT, file=source)
         made = importer.read(source, run, changes)
+    name_classes(made, classes)
     write_run(run, made, source)
     if log is not None:
         for note in made.notes:
             log(note)
     return Run(run)
+
+
+def name_classes(made: Imported, classes: Sequence[str]) -> None:
+    """Name the classes of an imported model; the rows of its head are sorted like them.
+
+    Without `classes`, classes that are numbers get the names of `data.classes`.
+    """
+    key, outputs = "--classes", list(made.outputs)
+    if not classes and all(name.isdecimal() for name in outputs):
+        key, classes = "data.classes", list(getattr(made.recipe.data, "classes", {}))
+    if not classes:
+        return
+    if not outputs:
+        raise UserError("the model has no classes to name", key=key)
+    if len(classes) != len(outputs) or len(set(classes)) != len(outputs):
+        needed = f"{len(outputs)} different names, one for each output of the model"
+        message = f"{key} must have {needed}, not {', '.join(classes)}"
+        raise UserError(message, hint="Write them in the order of the outputs.", key=key)
+    state = made.state["objective"]
+    renamed = [classes[outputs.index(name)] for name in state["classes"]]
+    state["classes"] = sort_classes(made.weights, made.head, renamed)
+
+
+def _unknown_weights(source: Path) -> UserError:
+    """Error for a file of weights that no importer recognises."""
+    names = list_names(sorted(read_weights(source))) or "none"
+    hint = "`sciformer import --help` lists the supported models."
+    message = f"the weights of {source} do not belong to a supported model; their names are {names}"
+    return UserError(message, hint=hint, file=source)
 
 
 def _missing(source: Path) -> UserError:
@@ -114,7 +157,7 @@ def _missing(source: Path) -> UserError:
 
 
 def refuse_type(config: Config) -> NoReturn:
-    """Refuse a configuration by its `model_type`, and list the supported types."""
+    """Refuse the `model_type` of a configuration, and list the supported types."""
     kind = config.get("model_type", "", str)
     known = ", ".join(name for one in extensions("importers") for name in one.model_types)
     raise config.error(f"`model_type` in {config.where} is {kind!r}, but must be one of {known}")

@@ -105,7 +105,7 @@ class Position(nn.Module):
 
 
 def packed_places(position: Position, ragged: Ragged, device: torch.device) -> Tensor:
-    """Default coordinates of packed tokens: 0, 1, 2, ... in each sequence."""
+    """Default coordinates of packed tokens: 0, 1, 2, ... within each sequence."""
     places = position.place(ragged.longest, 0, device)
     if not len(places):
         return places.new_zeros(ragged.total, *places.shape[1:])
@@ -301,7 +301,7 @@ def angles(at: Tensor, dim: int, base: float, periods: Periods | None = None) ->
 
 
 def checked(periods: Periods | None) -> Periods | None:
-    """Return `periods`; raise an error unless 0 < shortest < longest."""
+    """Return `periods` if 0 < shortest < longest; else raise an error."""
     if periods is not None and not 0 < periods[0] < periods[1]:
         found = f"not {periods[0]:g} and {periods[1]:g}"
         raise UserError(f"the shortest and longest of `periods` must satisfy 0 < shortest < longest, {found}")

@@ -159,7 +159,7 @@ class Masked(Objective):
         return float(sum(batch.streams[name].columns["asked"].sum() for name in names))
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Loss of the masked tokens; the readout skips all other tokens."""
+        """Summed loss of the masked tokens; the readout skips all other tokens."""
         view, places = inputs.view(self.stream), inputs.samples[PLACES]
         encoded = model.encode(view)
         if places.dim() == 2:
@@ -193,7 +193,7 @@ class Masked(Objective):
 
 
 def first_of(stream: Stream) -> Array:
-    """Index (T,) of the first token of each token's word.
+    """For each token: index (T,) of the first token of its word.
 
     A token without a word gets its own index.
     """

@@ -7,6 +7,7 @@ The files are read by the same readers as in training, so unreadable files are r
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,8 @@ from .guess import Guess, schedule
 from .page import check_new_recipe
 from .registry import find, names
 from .yaml import parse_scalar
+
+NO_CLASS = re.compile(r"[:\\*?\[\]]")  # characters that cannot be in a class tag
 
 
 def new(
@@ -59,7 +62,7 @@ def new(
     files = files or list(chain(*keys.files().values()))
     if not files:
         raise UserError("the file names are missing", hint=f"Run `sciformer new {kind} FILE ...`.")
-    expanded = [one for file in files for one in _expand_folder(str(file), guess.tagged)]
+    expanded = _expand_folders([str(file) for file in files]) if guess.tagged else [str(file) for file in files]
     given = [one for name in expanded for one in _expand_glob(name)]
     found = (guess.find or find_files)([split_tag(name)[1] if guess.tagged else name for name in given])
     path = Path(out).expanduser() if out is not None else Path(f"{_recipe_name(files, found)}.yaml")
@@ -74,20 +77,48 @@ def new(
     return path
 
 
-def _expand_folder(file: str, tagged: bool) -> list[str]:
+def _expand_folders(files: Sequence[str]) -> list[str]:
+    """Replace folders by globs of their files; several folders are classes (CLASS:GLOB)."""
+    names = [one for file in files for one in _matching_folders(file)]
+    folders = [Path(name).expanduser() for name in names]
+    classes = _class_names(folders) if all(folder.is_dir() for folder in folders) else {}
+    return [one for name, folder in zip(names, folders) for one in _expand_folder(name, classes.get(folder, ""))]
+
+
+def _expand_folder(file: str, tag: str = "") -> list[str]:
     """Replace a folder by a glob of its most common file type.
 
-    If it has a subfolder for each part, there is a glob for each subfolder.
+    If it has no files, there is a glob for each subfolder. Subfolders are parts (train, valid, test) or classes.
     """
-    folder, name = Path(split_tag(file)[1]).expanduser(), file.rstrip("/")
-    if not tagged or not folder.is_dir():
+    own, name = split_tag(file)
+    tag, name, folder = tag or own, name.rstrip("/"), Path(name).expanduser()
+    if not folder.is_dir():
         return [file]
     inside = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     if endings := Counter(path.suffix for path in inside if path.is_file()):
-        return [f"{name}/*{endings.most_common(1)[0][0]}"]
-    if any(part_of(path.name) == "train" for path in inside):
-        return [one for path in inside for one in _expand_folder(f"{name}/{path.name}", tagged)]
-    return [file]
+        glob = f"{name}/*{endings.most_common(1)[0][0]}"
+        return [f"{tag}:{glob}" if tag else glob]
+    classes = {} if tag else _class_names(inside)
+    below = [(path, _expand_folder(f"{name}/{path.name}", tag or classes.get(path, ""))) for path in inside]
+    return [one for path, found in below for one in found if one != f"{name}/{path.name}"] or [file]
+
+
+def _matching_folders(file: str) -> list[str]:
+    """Folders that match a glob; the name itself if it is a file, a folder or a glob of files."""
+    path = Path(file).expanduser()
+    if path.exists() or split_tag(file)[0] or not any(mark in file for mark in GLOB_CHARACTERS):
+        return [file]
+    hits = expand_glob(path)
+    return [str(hit) for hit in hits] if hits and all(hit.is_dir() for hit in hits) else [file]
+
+
+def _class_names(folders: Sequence[Path]) -> dict[Path, str]:
+    """Class of each folder; {} if folders are parts, or their names differ only in digits (sector1, sector2)."""
+    names = [folder.resolve().name for folder in folders]
+    other = any(part_of(name) or NO_CLASS.search(name) for name in names)
+    if other or len({re.sub(r"\d+", "", name) for name in names}) < 2:
+        return {}
+    return dict(zip(folders, names))
 
 
 def _expand_glob(name: str) -> list[str]:
@@ -102,7 +133,7 @@ def _expand_glob(name: str) -> list[str]:
 
 
 def _recipe_name(files: Sequence[str | Path], found: Sequence[Path]) -> str:
-    """Recipe name from the first file, or from its folder."""
+    """Name of the recipe, from its first file or the folder of this file."""
     folder = Path(split_tag(str(files[0]))[1]).expanduser()
     name = folder.resolve().name if folder.is_dir() else found[0].name
     return name.partition(".")[0] or "recipe"

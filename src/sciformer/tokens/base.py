@@ -7,8 +7,8 @@ library knows the meaning of the tokens. A class can declare optional abilities:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -38,6 +38,13 @@ else:
             return self.make(instance)
 
 
+class DataFindings(NamedTuple):
+    """Assumptions on the data in words, by name, and notes if they are doubtful."""
+
+    facts: Mapping[str, str] = {}
+    notes: Sequence[str] = ()
+
+
 class Tokens(Section):
     """Section `tokens:` of a recipe, and base class of the kinds of tokens.
 
@@ -57,17 +64,17 @@ class Tokens(Section):
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Required columns of the table (default: `source_columns`)."""
+        """Columns that the table must have (default: `source_columns`)."""
         return tuple(self.source_columns)
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
-        """Further columns, read if the data have them."""
+        """Further columns that are read if the data have them."""
         return ()
 
     @property
     def nonnegative_columns(self) -> tuple[str, ...]:
-        """Columns of lists; their negative entries are invalid and become no tokens."""
+        """Columns of lists in which a negative entry is invalid and becomes no token."""
         return ()
 
     @property
@@ -92,8 +99,12 @@ class Tokens(Section):
     def fit(self, tables: Iterable[Table]) -> None:
         """Learn vocabularies, scales etc. from training data, and store them in `state`."""
 
+    def describe_data(self, profile: Mapping[str, Any]) -> DataFindings:
+        """Assumptions on the training data, such as units, from their profile (default: none)."""
+        return DataFindings()
+
     def absolute_paths(self) -> Self:
-        """This section with absolute file names (default: unchanged)."""
+        """Copy of the section with absolute file names (default: unchanged)."""
         return self
 
     @abstractmethod
@@ -106,7 +117,7 @@ class Tokens(Section):
 
     @property
     def axes(self) -> int:
-        """Number of coordinates of a token in its column `at` (default: 1)."""
+        """Number of coordinates that each token has in the column `at` (default: 1)."""
         return 1
 
     @property
@@ -126,7 +137,7 @@ class Tokens(Section):
 
     @property
     def distance_unit(self) -> str:
-        """Unit of distances, for axis labels."""
+        """Unit of the distances between tokens, for axis labels."""
         return ""
 
     # Embedding

@@ -18,7 +18,7 @@ from .progress import ProgressReporter
 
 
 def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Plugin]) -> dict[str, Any]:
-    """Metadata of a run: versions, device, data fingerprint, sizes."""
+    """Metadata of a run: versions, device, fingerprint of the data, sizes."""
     where = {"device": device_name(engine.ranks.device), "ranks": engine.ranks.world}
     length = {"batches": engine.order.batches, "steps": engine.total}
     return {**describe_model(assembly, engine.step), **where, "plugins": plugin.record_plugins(plugins), **length}
@@ -44,6 +44,8 @@ def announce(recipe: Recipe, assembly: Assembly, engine: Engine, reporter: Progr
     samples = ", ".join(f"{part} {assembly.dataset(part).count_in_words}" for part in assembly.parts())
     where = device_name(engine.ranks.device)
     reporter.log(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.length} on {where}")
+    for name, words in assembly.data_facts.items():
+        reporter.log(f"{name}: {words}")
     notes = [*assembly.splits.notes, *assembly.profile_notes] if assembly.splits is not None else []
     for text in [] if resumed else notes:
         reporter.log(f"note: {text}")

@@ -10,12 +10,15 @@ import pyarrow.parquet
 import pytest
 import uproot
 
+from sciformer.assembly import Assembly
 from sciformer.cli.main import main
 from sciformer.data.columns import Lists
+from sciformer.data.readers.formula import Formula
 from sciformer.domains.jets.new import (
     find_class_flags,
     find_label,
     find_observers,
+    find_partial_flags,
     find_particles,
     find_weight,
     group_momenta,
@@ -24,6 +27,7 @@ from sciformer.domains.jets.new import (
     tag_by_class,
 )
 from sciformer.domains.jets.simulate.jets import Jets
+from sciformer.files.formats.base import Layout, opened
 from sciformer.recipe import Recipe
 from sciformer.recipe.new import new
 from sciformer.run import train
@@ -34,6 +38,7 @@ from tests.recipe.written import TINY, written
 
 SHARED = DATA / "jets"
 SMALL = {"tokens.widths": [8], "tokens.pair_widths": [4], "train.batch": 8}
+FLAGS = {"Hbb": "label_Hbb", "other": "1 - label_Hbb"}
 SMALL_CLASSIFIER = {**SMALL, "model.class_depth": 1}
 
 
@@ -95,7 +100,9 @@ def test_momenta_in_other_words_and_a_column_with_the_class(simulated):
     recipe, page = classifier("a.parquet")
     assert recipe.data.new["part_px"] == "cand_pt * cos(cand_phi)"
     assert recipe.data.new["part_energy"] == "cand_energy"
-    assert (recipe.data.label, recipe.data.weight, recipe.objective.weight) == ("is_signal", "event_weight", "weight")
+    assert recipe.data.classes == {"signal": "is_signal", "background": "1 - is_signal"}
+    assert recipe.objective.background == "background"
+    assert (recipe.data.weight, recipe.objective.weight) == ("event_weight", "weight")
     assert recipe.tokens.features == "kin"
     assert "genpart_pt" in page
     assert inspect_files([Path("a.parquet")]).samples == 60
@@ -171,7 +178,7 @@ def test_of_several_trees_the_known_one(simulated):
 
 def test_what_is_no_jet_is_answered(tmp_path):
     write_root("a.root", {"x": np.arange(20.0), "Jet_pt": Lists(np.ones(40), np.full(20, 2))})
-    with refuses("px, py, pz and energy", "Jet_pt", hint="data.new"):
+    with refuses("px, py, pz", "Jet_pt", hint="data.new"):
         new("jets", ["a.root"])
     (tmp_path / "b.root").write_text("text")
     with refuses("b.root", "HDF5, NPZ, Parquet, ROOT"):
@@ -183,6 +190,178 @@ def test_what_is_no_jet_is_answered(tmp_path):
     with refuses("nothing.root"):
         new("jets", ["QCD:nothing.root"])
     assert list(tmp_path.glob("*.yaml")) == []
+
+
+def test_one_column_of_0_and_1_is_the_class(simulated):
+    bare = {name: column for name, column in simulated.items() if not name.startswith("label_")}
+    flag = simulated["label_Tbqq"].astype(bool)
+    write_root("a.root", bare | {"Jet_isTop": flag, "Jet_nsv": flag.astype(np.int32)})
+    recipe, _ = classifier("a.root")
+    assert recipe.data.classes == {"Top": "Jet_isTop", "other": "1 - Jet_isTop"}
+    assert (recipe.objective.kind, recipe.objective.background) == ("discriminate", "other")
+    assembly = Assembly.open(recipe)
+    assert assembly.objective.classes == ["Top", "other"]
+    given = Recipe.load(new("jets", ["a.root"], "given.yaml", changes={"data.label": "Jet_isTop"}))
+    assert (given.data.label, given.data.classes, given.objective.background) == ("Jet_isTop", {}, "False")
+
+
+def test_flags_that_exclude_each_other_leave_a_rest():
+    a, b, both = np.array([1, 0, 0]), np.array([0, 1, 0]), np.array([1, 1, 0])
+    found = find_partial_flags({"is_a": a, "is_b": b})
+    assert found == ({"a": "is_a", "b": "is_b", "other": "1 - is_a - is_b"}, "other")
+    assert find_partial_flags({"is_a": a, "is_c": both}) == ({}, "")
+    assert find_partial_flags({"isData": np.ones(3), "isolation": a, "Jet_nsv": a}) == ({}, "")
+    assert find_partial_flags({"is_signal_new": a})[0] == {"signal": "is_signal_new", "background": "1 - is_signal_new"}
+
+
+def test_classes_without_use_are_said(simulated):
+    write_root("a.root", {name: column for name, column in simulated.items() if not name.startswith("label_")})
+    recipe, _ = written("jets", ["a.root"], **SMALL)
+    assert recipe.objective.kind == "masked"
+    write_root("a.root", simulated)
+    for change, key in (({"data.label": "label_Hbb"}, "data.label"), ({"data.classes": FLAGS}, "data.classes")):
+        assert any(key in note for note in Assembly.open(recipe.change(change)).splits.notes)
+    assert Assembly.open(recipe).splits.notes == []
+
+
+def test_momenta_in_mev(simulated):
+    names = ["part_px", "part_py", "part_pz", "part_energy", "jet_pt", "jet_energy"]
+
+    def times(column):
+        return Lists(column.values * 1000, column.lengths) if isinstance(column, Lists) else column * 1000
+
+    write_root("gev.root", simulated)
+    write_root("mev.root", simulated | {name: times(simulated[name]) for name in names})
+    (gev, _), (mev, page) = classifier("gev.root"), classifier("mev.root")
+    assert (gev.tokens.unit, mev.tokens.unit) == ("GeV", "MeV")
+    assert "# The momenta are taken in MeV" in page
+    one, other = (Assembly.open(recipe) for recipe in (gev, mev))
+    assert "GeV" in one.data_facts["momenta"]
+    assert one.profile_notes == other.profile_notes
+    first, second = (made.dataset("train").all(8).streams["tokens"].columns for made in (one, other))
+    np.testing.assert_allclose(first["vector"], second["vector"], rtol=1e-5)
+    np.testing.assert_allclose(first["jet"], second["jet"], rtol=1e-5)
+    for recipe, right in ((mev.change({"tokens.unit": "GeV"}), "MeV"), (gev.change({"tokens.unit": "MeV"}), "GeV")):
+        assert any(f"--tokens.unit {right}" in note for note in Assembly.open(recipe).profile_notes)
+
+
+@pytest.fixture(scope="module")
+def in_events(simulated):
+    """The same jets in events of 0 to 2 jets, with shuffled particles that are found by index."""
+    rng, px, py, pz = np.random.default_rng(0), *(simulated[f"part_{axis}"] for axis in ("px", "py", "pz"))
+    pt = np.hypot(px.values, py.values)
+    columns = {"pt": pt, "eta": np.arcsinh(pz.values / pt), "phi": np.arctan2(py.values, px.values)}
+    counts = np.tile([2, 0, 1], 20)
+    event, number = np.repeat(np.arange(60), counts), np.concatenate([np.arange(count) for count in counts])
+    jet = np.repeat(np.arange(60), px.lengths)
+    order = np.lexsort((rng.random(len(jet)), event[jet]))
+    lengths = np.bincount(event[jet], minlength=60)
+    place = np.arange(len(jet)) - np.repeat(lengths.cumsum() - lengths, lengths)
+    back = np.lexsort((rng.random(len(jet)), event[jet]))
+    table = {f"PFCands_{name}": Lists(column[order].astype(np.float32), lengths) for name, column in columns.items()}
+    table["FatJetPFCands_jetIdx"] = Lists(number[jet[order]][back].astype(np.int32), lengths)
+    table["FatJetPFCands_pFCandsIdx"] = Lists(place[back].astype(np.int32), lengths)
+    for name in ("pt", "eta", "phi"):
+        table[f"FatJet_{name}"] = Lists(np.asarray(simulated[f"jet_{name}"], np.float32), counts)
+    table["FatJet_isTop"] = Lists(simulated["label_Tbqq"].astype(bool), counts)
+    return table | {"event": np.arange(60) + 100}
+
+
+def test_jets_of_events_by_index(simulated, in_events):
+    write_root("a.root", in_events)
+    recipe, page = classifier("a.root")
+    keys = {"of": "FatJet_", "index": "FatJetPFCands_jetIdx", "members": "PFCands_", "at": "FatJetPFCands_pFCandsIdx"}
+    assert recipe.data.objects.model_dump() == keys
+    assert recipe.data.classes == {"Top": "FatJet_isTop", "other": "1 - FatJet_isTop"}
+    assert recipe.data.split.by == "row"
+    assert "# Found: 60 jets" in page
+    file = opened(Path("a.root"), Layout(objects=recipe.data.objects))
+    found = file.read(["PFCands_pt", "FatJet_pt", "row", "object", "event"], 0, file.rows)
+    pt = np.hypot(simulated["part_px"].values, simulated["part_py"].values)
+    np.testing.assert_array_equal(found["PFCands_pt"].lengths, simulated["part_px"].lengths)
+    sample = np.repeat(np.arange(60), simulated["part_px"].lengths)
+    read = found["PFCands_pt"].values
+    np.testing.assert_allclose(read[np.lexsort((read, sample))], pt[np.lexsort((pt, sample))], rtol=1e-6)
+    np.testing.assert_allclose(found["FatJet_pt"], simulated["jet_pt"], rtol=1e-6)
+    assert found["row"][:4].tolist() == [0, 0, 2, 3]
+    assert found["object"][:4].tolist() == [0, 1, 0, 0]
+    assert (found["event"] == found["row"] + 100).all()
+    for start, stop in ((0, 1), (1, 5), (2, 3), (58, 60)):
+        some = file.read(["PFCands_pt"], start, stop)["PFCands_pt"]
+        np.testing.assert_array_equal(some.values, found["PFCands_pt"].take(np.arange(start, stop)).values)
+    train(recipe.change(TINY | SMALL_CLASSIFIER), "run", show=False, report=False)
+
+
+def test_particles_beside_their_index(in_events):
+    beside = {
+        name.replace("FatJetPFCands_", "JetPFCands_").replace("FatJet_", "Jet_").replace("PFCands_", "JetPFCands_")
+        if not name.startswith("FatJetPFCands")
+        else "JetPFCands_jetIdx": column
+        for name, column in in_events.items()
+        if name != "FatJetPFCands_pFCandsIdx"
+    }
+    write_root("a.root", beside)
+    recipe, _ = classifier("a.root")
+    assert recipe.data.objects.model_dump(exclude_defaults=True) == {"of": "Jet_", "index": "JetPFCands_jetIdx"}
+    sources = Assembly.open(recipe).splits.sources.values()
+    assert sum(sum(source.sizes) for source in sources) == 60
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "words"),
+    [
+        ({"FatJetPFCands_jetIdx": 7}, "data.objects.index", ("7", "2 objects")),
+        ({"FatJetPFCands_pFCandsIdx": -1}, "data.objects.at", ("-1", "entries")),
+    ],
+)
+def test_wrong_numbers_of_jets(in_events, change, key, words):
+    ((name, value),) = change.items()
+    values = in_events[name].values.copy()
+    values[0] = value
+    write_root("good.root", in_events)
+    recipe, _ = classifier("good.root")
+    write_root("good.root", in_events | {name: Lists(values, in_events[name].lengths)})
+    with refuses(*words, key=key, file="good.root"):
+        Assembly.open(recipe)
+    with refuses("Fat_", key="data.objects.of", hint="FatJet_"):
+        Assembly.open(recipe.change({"data.objects.of": "Fat_"}))
+    with refuses("idx", key="data.objects.index"):
+        Assembly.open(recipe.change({"data.objects.index": "idx"}))
+
+
+def test_charge_and_type_from_pdg_codes(simulated):
+    px, py, pz = (simulated[f"part_{axis}"] for axis in ("px", "py", "pz"))
+    pt = np.hypot(px.values, py.values)
+    codes = np.random.default_rng(0).choice([211, -211, 22, 130, 11, -13, 2212, -2112], len(pt))
+    rows = np.stack([pt, np.arcsinh(pz.values / pt), np.arctan2(py.values, px.values), codes], -1)
+    padded = np.zeros((60, int(px.lengths.max()), 4))
+    padded[np.arange(padded.shape[1]) < px.lengths[:, None]] = rows
+    np.savez("qg.npz", X=padded, y=simulated["label_QCD"].astype(float))
+    recipe, _ = classifier("qg.npz")
+    assert recipe.tokens.features == "kinpid"
+    assert (recipe.data.label, recipe.objective.background) == ("y", "0")
+    columns = {"part_pid": Lists(codes, px.lengths)}
+    for name in ("part_charge", "part_isChargedHadron", "part_isNeutralHadron", "part_isElectron", "part_isMuon"):
+        columns[name] = Formula(recipe.data.new[name]).of(columns)
+    table = {name: column.values.astype(int) for name, column in columns.items()}
+    charges = {211: 1, -211: -1, 22: 0, 130: 0, 11: -1, -13: 1, 2212: 1, -2112: 0}
+    assert table["part_charge"].tolist() == [charges[code] for code in codes.tolist()]
+    assert table["part_isChargedHadron"].tolist() == np.isin(abs(codes), (211, 2212)).astype(int).tolist()
+    assert table["part_isNeutralHadron"].tolist() == np.isin(abs(codes), (130, 2112)).astype(int).tolist()
+
+
+def test_a_part_without_a_readable_file_is_left_out(simulated):
+    for name in ("top_train", "top_test"):
+        write_root(f"{name}.root", simulated)
+    whole = Path("top_train.root").read_bytes()
+    Path("top_other.root").write_bytes(whole[: len(whole) // 2])
+    recipe, page = classifier("top_train.root", "top_other.root", "top_test.root")
+    assert recipe.data.extra_parts == {}
+    assert recipe.data.test == ["top_test.root"]
+    assert recipe.data.bad_files == "skip"
+    assert "# left out top_other.root" in page
+    assert "Download or write it again." in page
+    assert Assembly.open(recipe).dataset("test").samples == 60
 
 
 # Names

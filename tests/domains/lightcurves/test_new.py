@@ -4,11 +4,13 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from astropy.io import fits
 
 from sciformer.cli.main import main
 from sciformer.data import read_series
 from sciformer.data.readers.series.names import Kind, Names, error_of, resolve
 from sciformer.evaluation.embed import embed
+from sciformer.recipe import Recipe
 from sciformer.recipe.new import new
 from sciformer.run import train
 from tests.data.readers.series import examples
@@ -98,6 +100,118 @@ def test_a_table_of_objects_beside_the_curves(tmp_path, names):
     assert recipe.data.bad_files == "stop"
     with refuses("labels.csv", "times"):
         new("lightcurves", ["labels.csv"])
+
+
+def write_observations(path, head, labels, count=40, value=lambda star, place, own: own):
+    """A row for each observation of pulsating stars, star after star."""
+    rng, lines = np.random.default_rng(0), [head]
+    for star, label in enumerate(labels):
+        time = np.sort(rng.uniform(0, 400, count))
+        own = 12 + np.sin(2 * np.pi * time / (0.6 if star % 2 else 50)) + rng.normal(0, 0.02, count)
+        lines += [
+            f"{900 + star},{label[place % len(label)]},{time[place]:.5f},{value(star, place, own[place]):.4f},0.02"
+            for place in range(count)
+        ]
+    path.write_text("\n".join(lines))
+
+
+CLASSES = [["EC"], ["RRAB"]] * 12
+
+
+def test_objects_by_the_contents_of_a_column(tmp_path, capsys):
+    """Any name with id or star; other names if the column has many objects that are observed at the same time."""
+    write_observations(tmp_path / "a.csv", "ID_STAR,Type,JD,m,sigma", CLASSES)
+    recipe, page = written("lightcurves", ["a.csv"])
+    assert (recipe.data.id, recipe.data.label) == ("ID_STAR", "Type")
+    assert recipe.objective.kind == "classify"
+    write_observations(tmp_path / "b.csv", "Nr,Art,JD,m,sigma", CLASSES)
+    recipe, page = written("lightcurves", ["b.csv"])
+    assert recipe.data.id == "Nr"
+    assert "Art (EC, RRAB)" in page  # offered, as its name does not say that it has classes
+    assert "# Columns without a role: Art." in page
+    new("lightcurves", ["b.csv"], "c.yaml", changes={"data.label": "Art"})
+    assert Recipe.load("c.yaml").objective.kind == "classify"
+    with refuses("10 objects", "have 1"):
+        new("lightcurves", ["b.csv"], "d.yaml", changes={"data.id": "none"})
+    nights = [f"{night},{night + place / 30:.4f},{12 + place / 9},0.02" for night in range(30) for place in range(20)]
+    (tmp_path / "one.csv").write_text("\n".join(["night,JD,m,sigma", *nights]))
+    with refuses("have 1", hint="night"):  # a column without a role, and no ids
+        new("lightcurves", ["one.csv"])
+
+
+def test_reasons_against_classes(tmp_path):
+    write_observations(tmp_path / "two.csv", "id,type,JD,m,sigma", [["EC", "RRAB"], *CLASSES])
+    recipe, page = written("lightcurves", ["two.csv"])
+    assert recipe.objective.kind == "masked"
+    assert "same object, 900: EC, RRAB" in page
+    write_observations(tmp_path / "one.csv", "id,type,JD,m,sigma", [["EC"]] * 12)
+    recipe, page = written("lightcurves", ["one.csv"])
+    assert recipe.objective.kind == "masked"
+    assert "same class in `type`, EC" in page
+    assert recipe.tokens.periods == 0  # they would tell the hidden points
+    assert not recipe.tokens.summary
+
+
+def test_keywords_of_fits_headers(tmp_path):
+    def write(keyword):
+        for place in range(24):
+            time = np.sort(np.random.default_rng(place).uniform(0, 100, 12))
+            columns = [fits.Column(name, "D", array=column) for name, column in (("TIME", time), ("MAG", time % 3))]
+            table = fits.BinTableHDU.from_columns(columns)
+            table.header.update({keyword: ("EC", "RRAB")[place % 2], "OBJECT": f"star {place}", "TEFF": 4000.5 + place})
+            table.writeto(tmp_path / f"{place}.fits", overwrite=True)
+
+    write("VARTYPE")
+    recipe, page = written("lightcurves", ["*.fits"])
+    assert (recipe.data.label, recipe.objective.kind) == ("VARTYPE", "classify")
+    assert "EC (12), RRAB (12)" in page
+    write("GCVS")
+    recipe, page = written("lightcurves", ["*.fits"])
+    assert (recipe.data.label, recipe.objective.targets) == ("", ["TEFF"])
+    assert "GCVS (EC, RRAB)" in page
+    assert "OBJECT (" not in page
+
+
+def test_codes_of_missing_values(tmp_path):
+    code = lambda star, place, own: -99 if place % 20 == 3 else own  # noqa: E731
+    write_observations(tmp_path / "some.csv", "id,type,JD,mag,magerr", CLASSES, value=code)
+    recipe, page = written("lightcurves", ["some.csv"])
+    assert recipe.data.missing_values == [-99]
+    assert "# 48 of 960 points have a value of data.missing_values, -99: left out." in page
+    source = recipe.data.open().sources["train"]
+    assert min(source.load(0)["value"].values) > 10
+    write_observations(tmp_path / "all.csv", "id,type,JD,mag,magerr", CLASSES, value=lambda *some: 99.999)
+    with refuses("99.999", key="data.value"):
+        new("lightcurves", ["all.csv"])
+
+
+def test_periods_if_curves_repeat(tmp_path):
+    write_observations(tmp_path / "stars.csv", "id,type,JD,mag,magerr", CLASSES)
+    recipe, page = written("lightcurves", ["stars.csv"])
+    assert (recipe.tokens.periods, recipe.tokens.summary) == (2, True)
+    assert "24 of 24 inspected curves" in page
+    noise = np.random.default_rng(1)
+    write_observations(tmp_path / "a.csv", "id,type,JD,mag,magerr", CLASSES, value=lambda *some: noise.normal(12, 1))
+    recipe, page = written("lightcurves", ["a.csv"])
+    assert recipe.tokens.periods == 0
+    fading = lambda star, place, own: 12 + place / 10 + noise.normal(0, 0.02)  # noqa: E731
+    write_observations(tmp_path / "b.csv", "id,type,JD,mag,magerr", CLASSES, value=fading)
+    recipe, page = written("lightcurves", ["b.csv"])
+    assert recipe.tokens.periods == 0  # a trend repeats less than three times
+
+
+def test_a_folder_for_each_class(tmp_path):
+    """Files of two classes may have the same name: they are different objects."""
+    for name in ("EC", "RRAB"):
+        (tmp_path / "all" / name).mkdir(parents=True)
+        for number in range(12):
+            lines = [f"{time},{15 + number},0.02" for time in range(12)]
+            (tmp_path / "all" / name / f"{number}.csv").write_text("\n".join(["MJD,mag,mag_err", *lines]))
+    recipe, page = written("lightcurves", ["all"])
+    assert recipe.data.files == ["EC:all/EC/*.csv", "RRAB:all/RRAB/*.csv"]
+    assert recipe.objective.kind == "classify"
+    assert "EC (12), RRAB (12)" in page
+    assert "another curve" not in page
 
 
 def test_bad_files_are_left_out_and_named(tmp_path):

@@ -18,8 +18,21 @@ FeatureSetName = Literal["kin", "kinpid", "full"]
 VECTOR_COLUMNS = ("part_px", "part_py", "part_pz", "part_energy")
 PLANE_COLUMNS = ("part_deta", "part_dphi")
 TYPE_FLAGS = ("isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")
+UNITS = {"GeV": 1.0, "MeV": 1e-3}  # momentum units in GeV
+MAX_JET_PT, MIN_JET_PT = 1e4, 1.0  # GeV; a median outside shows another unit
 MIN_MOMENTUM = 1e-8  # GeV, lower limit of momenta in logarithms and ratios
 ROWS_AT_ONCE = 4096  # rows that fit into the CPU cache
+
+
+def guess_unit(median_pt: float) -> tuple[str, str]:
+    """Guess the unit of the momenta from the median pT of the jets; also return the reason."""
+    unit = "MeV" if median_pt > MAX_JET_PT else "GeV"
+    return unit, f"half of the jets have a pT above {format_momentum(median_pt, unit)}"
+
+
+def format_momentum(value: float, unit: str) -> str:
+    """Format a momentum with three digits and its unit: 242,000 MeV."""
+    return f"{float(f'{value:.3g}'):,.10g} {unit}"
 
 
 @dataclass
@@ -51,7 +64,7 @@ KINEMATIC_FEATURES: dict[str, Callable[[Kinematics], Array]] = {
 
 
 class Feature(BaseModel):
-    """Feature of a particle, standardised as clip((x - centre) scale)."""
+    """Feature of a particle, standardised as clip((x - centre) * scale)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -13,18 +13,25 @@ from torch import nn
 
 from ...data.batch import Batch, Stream
 from ...data.columns import Array, Lists, Table
+from ...data.profile import MIDDLE
 from ...data.readers.formula import Formula
 from ...errors import UserError, one_of
+from ...tokens.base import DataFindings
 from ...tokens.protocols import Editable, Exportable, Maskable, Pairwise, Readout
 from .features import (
     FEATURE_SETS,
     KINEMATIC_FEATURES,
+    MAX_JET_PT,
+    MIN_JET_PT,
     PLANE_COLUMNS,
     TYPE_FLAGS,
+    UNITS,
     VECTOR_COLUMNS,
     Feature,
     FeatureSetName,
     Kinematics,
+    format_momentum,
+    guess_unit,
     hidden_targets,
     relative_kinematics,
     stack_columns,
@@ -61,13 +68,16 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     hides: ClassVar[tuple[str, ...]] = ("vector", "type")
     model_keys: ClassVar[tuple[str, ...]] = ("embed", "widths")
     host_columns: ClassVar[tuple[str, ...]] = ("raw", "plane", "jet", "type")
-    may_differ_when_finetuning: ClassVar[tuple[str, ...]] = ("vector", "plane", "jet", "types", "max_tokens")
+    may_differ_when_finetuning: ClassVar[tuple[str, ...]] = ("vector", "unit", "plane", "jet", "types", "max_tokens")
     changeable_columns: ClassVar[tuple[str, ...]] = ("vector", "type", "raw")
     movable_column: ClassVar[str] = "plane"
     coordinates: ClassVar[tuple[str, ...]] = ("deta", "dphi")
 
     vector: tuple[str, str, str, str] = VECTOR_COLUMNS
-    """Columns px, py, pz and E of particles, in GeV."""
+    """Columns px, py, pz and E of particles."""
+    unit: Literal["GeV", "MeV"] = "GeV"
+    """Unit of the columns `vector`, and of pT and E of `jet`. MeV are divided by 1000, because features, drawings and
+    exports are in GeV (default: GeV)."""
     plane: tuple[str, str] = PLANE_COLUMNS
     """Columns deta and dphi of particles, relative to the jet axis (computed from the momenta if missing)."""
     jet: tuple[str, str, str, str] = ("jet_pt", "jet_eta", "jet_phi", "jet_energy")
@@ -133,7 +143,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # Tokens and coordinates
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Fit null centres and scales of features: median and 68 % interval."""
+        """Fit centres and scales of features that are null: median and 68 % interval."""
         if not any(feature.scale is None for feature in self.feature_list):
             return
         rows, count = [], 0
@@ -164,12 +174,16 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         for name, part in zip(self.vector, parts):
             check_lengths(part, lengths, name, like)
         vector = stack_columns([part.values for part in parts])
+        factor = np.float32(UNITS[self.unit])
+        if factor != 1:
+            vector *= factor
         check_finite(vector, "/".join(self.vector))
         if (wrong := vector[:, 3] < 0).any():
             message = f"{wrong.sum()} particles have a negative energy in column `{self.vector[3]}`"
             raise UserError(message, hint="Remove these particles from the data.")
         if all(name in table for name in self.jet):
             jets = np.stack([np.asarray(table[name]) for name in self.jet], -1).astype(np.float32)
+            jets[:, [0, 3]] *= factor
         else:
             jets = sum_jet_momenta(vector, lengths)
         jet = np.repeat(jets, lengths, axis=0)
@@ -186,6 +200,20 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         kept = np.minimum(lengths, self.max_tokens)
         return stream if (kept == lengths).all() else stream.cut(stream.starts, kept)
 
+    def describe_data(self, profile: Mapping[str, Any]) -> DataFindings:
+        """State the unit of the momenta, and add a note if another unit is likely."""
+        levels = [profile["columns"].get(name, {}).get("level") for name in self.vector[:2]]
+        counts = next(iter(profile["tokens"].values()), None)
+        if counts is None or None in levels:
+            return DataFindings()
+        x, y = (level[MIDDLE] for level in levels)
+        pt = float(np.hypot(x, y)) * counts[MIDDLE]  # mean |px| and |py| times the number of particles
+        seen = f"in {self.unit}; a usual jet has a pT of about {format_momentum(pt, self.unit)}"
+        factor, notes = UNITS[self.unit], list[str]()
+        if not MIN_JET_PT <= pt * factor <= MAX_JET_PT and (other := guess_unit(pt)[0]) != self.unit:
+            notes.append(f"The momenta are read {seen}: they seem to be in {other} (--tokens.unit {other}).")
+        return DataFindings({"momenta": seen}, notes)
+
     def normalise(self, stream: Stream) -> Stream:
         """Add `features` (T, F), zero for hidden particles, and coordinates `at`."""
         at = stream.columns["plane"] if self.at == "plane" else stream.columns["vector"][:, [3, 0, 1, 2]]
@@ -199,7 +227,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return stream.with_columns(**columns)
 
     def _raw_features(self, stream: Stream) -> Array:
-        """Features (T, F) before standardisation; each feature is contiguous in memory."""
+        """Features (T, F) before standardisation; the values of a feature are contiguous in memory."""
         kinematics = Kinematics(stream.columns["vector"], stream.columns["plane"], stream.columns["jet"])
         found = np.empty((len(self.feature_list), len(stream.columns["vector"])), np.float32)
         own = iter(stream.columns["raw"].T)
@@ -227,7 +255,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # Embedding, masking and readout
 
     def width(self, dim: int) -> int:
-        """Width of the embedded tokens: `dim`, or the number of features if not embedded."""
+        """Width of the tokens: `dim`, or the number of features if they are not embedded."""
         return len(self.feature_list) if self.embed == "features" else dim
 
     def embedding(self, dim: int) -> nn.Module:
@@ -268,7 +296,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return columns
 
     def _about_jet(self, vector: Array, stream: Stream) -> dict[str, Array]:
-        """Jet momenta as sums of the particles, and angles of particles to the jet axis."""
+        """Jet momenta as sums of the particles, and angles of the particles to the jet axis."""
         jet = sum_jet_momenta(vector, stream.lengths)[stream.sample]
         return {"jet": jet, "plane": relative_kinematics(vector, jet)[:, 1:]}
 
@@ -294,11 +322,11 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         momentum = rng.normal([300, 0, 100], 15, (lengths.sum(), 3)) / lengths.mean()
         energy = np.sqrt((momentum**2).sum(-1) + 0.14**2)
         for name, values in zip(self.vector, (*momentum.T, energy)):
-            table[name] = Lists(values.astype(np.float32), lengths)
+            table[name] = Lists((values / UNITS[self.unit]).astype(np.float32), lengths)
         return table
 
     def preprocessing(self) -> dict[str, Any]:
-        features = []
+        features, scaled = [], "as they are" if self.unit == "GeV" else f"times {UNITS[self.unit]:g}"
         for place, feature in enumerate(self.feature_list):
             one = feature.model_dump(mode="json")
             if feature.scale is None:
@@ -312,7 +340,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
             "features": features,
             "columns": {
                 "features": "clip((x - centre) scale) of each feature, in this order",
-                "vector": f"{', '.join(self.vector)} as they are (px, py, pz, E in GeV)",
+                "vector": f"{', '.join(self.vector)} {scaled} (px, py, pz, E in GeV)",
                 "at": "deta, dphi" if self.at == "plane" else "E, px, py, pz",
             },
             "momenta": {
@@ -393,7 +421,7 @@ def feature_values(table: Table, feature: Feature, lengths: Array, like: str) ->
 
 
 def check_lengths(column: Lists, lengths: Array, name: str, like: str) -> Lists:
-    """Return the column; refuse lists with other lengths than the column `like`."""
+    """Return the column; refuse lists whose lengths differ from those of the column `like`."""
     if not np.array_equal(column.lengths, lengths):
         row = int(np.argmax(column.lengths != lengths))
         found = f"{column.lengths[row]} particles in `{name}`, but {lengths[row]} particles in `{like}`"

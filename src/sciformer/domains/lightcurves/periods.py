@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,26 +27,57 @@ _cached: OrderedDict[tuple[bytes, PeriodSearch], Array] = OrderedDict()
 
 
 def feature_names(number: int) -> list[str]:
-    """Names of the features from `number` periods, in order."""
+    """Names of the features that `number` periods give, in order."""
     return [f"{what} of period {one + 1}" for one in range(number) for what in PERIOD_FEATURES]
 
 
-def period_search(tokens: Observations, cadence: float | None = None) -> PeriodSearch:
+def period_search(tokens: Observations) -> PeriodSearch:
     """Options of the period search; for patches, periods are at least two time steps."""
     made = PeriodSearch(tokens.periods, tokens.shortest, tokens.longest)
-    step = 2 * (cadence or tokens.spacing)
+    step = 2 * tokens.spacing
     return replace(made, shortest=max(made.shortest, step)) if tokens.patch > 1 else made
 
 
-def refuse_hidden_values(number: int) -> None:
-    """Refuse `tokens.periods` for objectives with hidden values."""
-    if number:
-        raise UserError(
-            f"tokens.periods: {number} cannot be used with an objective that hides values, because periods are found "
-            "from all values, including the hidden ones",
-            hint="Remove tokens.periods, or use an objective that hides no values.",
-            key="tokens.periods",
-        )
+def refuse_hidden_values(tokens: Observations) -> None:
+    """Refuse features of the whole series for objectives with hidden values."""
+    for name, value in {"periods": tokens.periods, "summary": tokens.summary}.items():
+        if value:
+            raise UserError(
+                f"tokens.{name}: {str(value).lower()} cannot be used with an objective that hides values, because its "
+                "features come from all values, including the hidden ones",
+                hint=f"Remove tokens.{name}, or use an objective that hides no values.",
+                key=f"tokens.{name}",
+            )
+
+
+class Points(NamedTuple):
+    """Visible points of several series: columns (T,) for series of `lengths`."""
+
+    lengths: Array
+    time: Array
+    value: Array
+    error: Array
+    band: Array | None
+
+    def each(self, most: int | None = None) -> Iterator[tuple[Array, Array, Array, Array | None]]:
+        """Time, value, error and band of each of the first `most` series."""
+        stops = np.cumsum(self.lengths)
+        for start, stop in zip((stops - self.lengths)[:most], stops[:most]):
+            band = None if self.band is None else self.band[start:stop]
+            yield self.time[start:stop], self.value[start:stop], self.error[start:stop], band
+
+
+def visible_points(stream: Stream, tokens: Observations) -> Points:
+    """Times, values and errors of the points of all series, without upper limits."""
+    columns = stream.columns
+    value, error = (columns[name].reshape(-1, tokens.patch) for name in ("value", "error"))
+    there = np.isfinite(value)
+    if "limit" in columns:
+        there &= ~columns["limit"][:, None]
+    time = columns["at"][:, None] + tokens.slots
+    band = np.broadcast_to(columns["band"][:, None], value.shape)[there] if "band" in columns else None
+    lengths = np.bincount(stream.sample, there.sum(1), len(stream)).astype(np.int64)
+    return Points(lengths, time[there], value[there], error[there], band)
 
 
 def add_phases(stream: Stream, tokens: Observations) -> Stream:
@@ -57,14 +89,7 @@ def add_phases(stream: Stream, tokens: Observations) -> Stream:
     if not tokens.periods:
         return stream
     columns = stream.columns
-    value, error = (columns[name].reshape(-1, tokens.patch) for name in ("value", "error"))
-    there = np.isfinite(value)
-    if "limit" in columns:
-        there &= ~columns["limit"][:, None]
-    time = columns["at"][:, None] + tokens.slots
-    band = np.broadcast_to(columns["band"][:, None], value.shape)[there] if "band" in columns else None
-    lengths = np.bincount(stream.sample, there.sum(1), len(stream)).astype(np.int64)
-    found = _cached_periods(lengths, time[there], value[there], error[there], band, period_search(tokens))
+    found = cached_periods(visible_points(stream, tokens), period_search(tokens))
     period, epoch, power = (part[stream.sample] for part in found)
     own = np.isfinite(period)
     if "entry" in columns:
@@ -74,12 +99,9 @@ def add_phases(stream: Stream, tokens: Observations) -> Stream:
     return stream.with_columns(**{name: np.where(own, part, 0).astype(np.float32) for name, part in made.items()})
 
 
-def learn_period(points: Stream, search: PeriodSearch) -> list[float]:
-    """Mean and standard deviation of ln(period) over the first series."""
-    some = points.take(np.arange(min(len(points), MAX_FITTED_SERIES)))
-    some = some.keep(~some.columns["limit"])
-    time, value, error, band = (some.columns[name] for name in ("at", "value", "error", "band"))
-    period = _cached_periods(some.lengths, time, value, error, band if band.any() else None, search)[0]
+def learn_period(points: Points, search: PeriodSearch) -> list[float]:
+    """Learn mean and standard deviation of ln(period) from the first series."""
+    period = cached_periods(points, search, MAX_FITTED_SERIES)[0]
     logs = np.log(period[np.isfinite(period)])
     return [float(logs.mean()), float(max(logs.std(), 0.1))] if len(logs) else [0.0, 1.0]
 
@@ -101,7 +123,7 @@ def period_features(stream: Stream, usual: tuple[float, float]) -> Array:
 
 
 def describe_features(tokens: Observations) -> str:
-    """Definition of the period features in words, for use without this library."""
+    """Define the period features in words, for programs without this library."""
     search = period_search(tokens)
     longest = "the span of the series" if search.longest is None else f"{search.longest:g}"
     return (
@@ -117,14 +139,10 @@ def describe_features(tokens: Observations) -> str:
     )
 
 
-def _cached_periods(
-    lengths: Array, time: Array, value: Array, error: Array, band: Array | None, search: PeriodSearch
-) -> tuple[Array, Array, Array]:
-    """Period, epoch and power (B, K) of all series, cached by a hash of each series."""
-    made = np.zeros((len(lengths), 3, search.number))
-    stops = np.cumsum(lengths)
-    for row, (start, stop) in enumerate(zip(stops - lengths, stops)):
-        mine = time[start:stop], value[start:stop], error[start:stop], None if band is None else band[start:stop]
+def cached_periods(points: Points, search: PeriodSearch, most: int | None = None) -> tuple[Array, Array, Array]:
+    """Period, epoch and power (B, K) of the first `most` series, cached by a hash of each series."""
+    made = np.zeros((len(points.lengths[:most]), 3, search.number))
+    for row, mine in enumerate(points.each(most)):
         digest = hashlib.blake2b(digest_size=16)
         for column in mine:
             digest.update(b"" if column is None else column.tobytes())
@@ -241,7 +259,7 @@ def _kernel_values(far: Array) -> Array:
 
 @cache
 def _kernel_transform() -> Array:
-    """Fourier transform of the kernel at all frequencies, to be divided out."""
+    """Fourier transform of the kernel at all frequencies; the spectrum is divided by it."""
     far = (np.arange(400) + 0.5) / 400 * KERNEL_CELLS - KERNEL_CELLS / 2
     mode = np.arange(FREQUENCIES_AT_ONCE) - FREQUENCIES_AT_ONCE // 2
     made = np.cos(2 * np.pi * np.outer(mode, far) / GRID_CELLS) @ _kernel_values(far) * KERNEL_CELLS / 400
@@ -249,7 +267,7 @@ def _kernel_transform() -> Array:
 
 
 def periodogram(time: Array, value: Array, error: Array | None = None, search: PeriodSearch | None = None) -> ArrayPair:
-    """Frequencies, and the share of the weighted variance explained by their sines."""
+    """Frequencies, and the fraction of the weighted variance that a sine of each explains."""
     search = search or PeriodSearch()
     span = float(np.ptp(time)) if len(time) else 0.0
     if not span > 0:
@@ -273,7 +291,7 @@ def periodogram(time: Array, value: Array, error: Array | None = None, search: P
 
 
 def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Array:
-    """Indices of the highest maxima at distances above `apart`, highest first."""
+    """Indices of the highest maxima, highest first, at least `apart` from each other."""
     padded = np.concatenate([[-1], power, [-1]])
     inner = np.flatnonzero((power >= padded[:-2]) & (power > padded[2:]))
     if len(inner) > (most := 40 * number):

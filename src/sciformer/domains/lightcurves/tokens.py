@@ -21,6 +21,7 @@ from .draw import SeriesView, draw_hidden_values, draw_series
 from .layers import ObservationEmbedding, ObservationReadout, ObservationTrace
 from .periods import (
     PERIOD_COLUMNS,
+    Points,
     add_phases,
     describe_features,
     feature_names,
@@ -30,6 +31,7 @@ from .periods import (
     refuse_hidden_values,
 )
 from .scaling import Level, compute_level, cut_patches, draw_replacements, error_weights
+from .summary import add_summary, describe_summary, learn_summary, summary_features, summary_names
 
 MAX_FITTED_POINTS = 1_000_000  # points used by `fit`
 TARGET_PREFIX = "target "
@@ -44,7 +46,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     source_columns: ClassVar[tuple[str, ...]] = ("time", "value")
     hides: ClassVar[tuple[str, ...]] = ("value", "error")
-    host_columns: ClassVar[tuple[str, ...]] = ("value", "error", "limit", "drawn", "clean", *PERIOD_COLUMNS)
+    host_columns: ClassVar[tuple[str, ...]] = ("value", "error", "limit", "drawn", "clean", *PERIOD_COLUMNS, "summary")
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = (
         *("window", "stride", "weighting", "gaussian", "magnitudes", "augment", "drop_points"),
     )
@@ -102,6 +104,10 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     """Shortest period of the period search, in units of the column `time` (default: 0.05)."""
     longest: float | None = Field(default=None, gt=0)
     """Longest period of the period search, in units of the column `time` (default: the span of the series)."""
+    summary: bool = False
+    """Add statistics of the whole series to the features of each token: deviation, skewness, kurtosis, percentiles and
+    roughness; with `periods` also harmonics and shape of the curve folded with the first period and with its double.
+    Helps with few labels. Not for objectives that hide values (default: false)."""
     magnitudes: bool = False
     """Whether values are magnitudes; plots then show small values on top (default: false)."""
     augment: tuple[Literal["noise", "thin"], ...] = ()
@@ -128,6 +134,11 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
             return {"time": "shift", **unread}
         own = {"value": "scale", "error": "scale"} if self.scale == "deviation" else {"value": "shift"}
         return {"time": "shift", **own, **unread}
+
+    @property
+    def can_hide(self) -> bool:
+        """Whether tokens can be hidden: not if features come from all values of a series."""
+        return not (self.periods or self.summary)
 
     @property
     def grid_shape(self) -> None:
@@ -166,7 +177,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
             names.append("since")
         if self.limited:
             names.append("limit")
-        return names + feature_names(self.periods)
+        return names + feature_names(self.periods) + (summary_names(self.periods > 0) if self.summary else [])
 
     @property
     def limited(self) -> bool:
@@ -178,7 +189,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def slots(self) -> Array:
-        """Times (P,) of the values of a patch, relative to its middle."""
+        """Times (P,) of the values in a patch, relative to its middle."""
         return (np.arange(self.patch) - (self.patch - 1) / 2) * self.spacing * (self.patch > 1)
 
     def fit(self, tables: Iterable[Table]) -> None:
@@ -220,8 +231,15 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
                 message = "tokens.cadence cannot be learned, because no series has points at two different times"
                 raise UserError(message, hint="Set tokens.cadence.", key="tokens.cadence")
             state["cadence"] = float(np.median(apart[apart > 0]))
-        if self.periods:
-            state["period"] = learn_period(points, period_search(self, state.get("cadence")))
+        if self.periods or self.summary:
+            some_points = points.keep(~points.columns["limit"])
+            time, value, error, band = (some_points.columns[name] for name in ("at", "value", "error", "band"))
+            visible = Points(some_points.lengths, time, value, error, band if band.any() else None)
+            self.state.update(state)  # the period search needs the cadence
+            if self.periods:
+                state["period"] = learn_period(visible, period_search(self))
+            if self.summary:
+                state["summary"] = learn_summary(visible, self)
         state["extra"] = [_extra_statistics(name, _extra_column(whole, name)) for name in self.extra]
         self.state.update(state)
 
@@ -241,7 +259,11 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         unused = {"band": not self.known_bands, "limit": not self.limited}
         columns = {name: column for name, column in stream.columns.items() if not unused.get(name)}
         stream = Stream(columns, stream.lengths)
-        return add_phases(self._prepend_extra(stream, table) if self.extra else stream, self)
+        return self._describe_series(self._prepend_extra(stream, table) if self.extra else stream)
+
+    def _describe_series(self, stream: Stream) -> Stream:
+        """Add phases and summary of each whole series."""
+        return add_summary(add_phases(stream, self), self)
 
     def _prepend_extra(self, stream: Stream, table: Table) -> Stream:
         """Add a token for each column of `extra` at the start of each sample."""
@@ -267,8 +289,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return Stream(columns, stream.lengths + more)
 
     def truncate(self, stream: Stream, limit: float) -> Stream:
-        """Keep the beginning of each series, and find its periods from this part only."""
-        return add_phases(super().truncate(stream, limit), self)
+        """Cut each series to its beginning, and compute periods and summary from this part only."""
+        return self._describe_series(super().truncate(stream, limit))
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
         if "noise" in self.augment:
@@ -340,6 +362,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
             parts.append(stream.columns["limit"][:, None])
         if self.periods:
             parts.append(period_features(stream, tuple(self.state["period"])))
+        if self.summary:
+            parts.append(summary_features(stream, self.state["summary"]))
         return np.concatenate([part.astype(np.float32) for part in parts], 1)
 
     def _hidden_targets(self, stream: Stream, about: Level) -> dict[str, Array]:
@@ -379,7 +403,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     def maskable(self, stream: Stream) -> Array:
         """Mask of tokens with a value, except upper limits and the only point of a series."""
-        refuse_hidden_values(self.periods)
+        refuse_hidden_values(self)
         columns = stream.columns
         may = np.isfinite(columns["value"].reshape(-1, self.patch)).any(1)
         if "limit" in columns:
@@ -387,23 +411,23 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return np.asarray(may & (np.bincount(stream.sample[may], minlength=len(stream)) > 1)[stream.sample])
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
-        refuse_hidden_values(self.periods)
+        refuse_hidden_values(self)
         found = {name: stream.columns[name].copy() for name in self.hides}
         for column in found.values():
             column[tokens] = np.nan
         return found
 
     def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
-        """Draw value and error of another visible measurement of the same series."""
+        """Replace value and error by those of another visible measurement of the same series."""
         choice = np.where(tokens, rng.uniform("drawn", stream.lengths), np.nan)
         return {**self.mask_out(stream, tokens), "drawn": choice}
 
     # Edits by a person
 
     def refresh(self, stream: Stream) -> Stream:
-        """Sort the measurements by time, and find the periods again."""
+        """Sort changed measurements by time, and find periods and summary again."""
         order = np.lexsort((stream.columns["at"], stream.position >= self.prefix_tokens))
-        return add_phases(stream.reorder(order), self)
+        return self._describe_series(stream.reorder(order))
 
     # Export
 
@@ -434,7 +458,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return {**super().preprocessing(), "features": self.input_features, "columns": self._describe_columns()}
 
     def _describe_columns(self) -> dict[str, str]:
-        """Definition of each model input from raw data."""
+        """Define each model input in terms of the raw data."""
         unit = f" / {self.time_unit:g}" if self.time_unit != 1 else ""
         centre = {"learned": "learned.level[0]", "none": "0"}.get(self.centre, f"{self.centre} of the window's values")
         scale = {"learned": "learned.level[1]", "none": "1"}.get(self.scale, "their root mean square about the centre")
@@ -445,7 +469,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
             f"limit: 1 for upper limits. centre: {centre}"
             + (", for each band" if self.by_band else "")
             + f"; scale: {scale}; both without upper limits"
-            + (describe_features(self) if self.periods else ""),
+            + (describe_features(self) if self.periods else "")
+            + (describe_summary(self) if self.summary else ""),
         }
         if self.times != "differences":
             words["at"] = f"(time - mean time of the window){unit}, computed in double precision"
@@ -493,7 +518,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return next((float(one) for one in known if 0 < one < np.inf), None)
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
-        """Plot visible, hidden and predicted values, with one standard deviation."""
+        """Plot visible, hidden and predicted values, the latter with one standard deviation."""
         _, _, about = self._level(sample.stream)
         mean = answer["value"].reshape(-1, self.patch) * about.scale + about.centre
         spread = answer["error"].reshape(-1, self.patch) * about.scale if self.gaussian else None

@@ -162,7 +162,7 @@ def test_folders_that_say_other_things(changes, mentions, tmp_path):
 
 def test_files_of_something_else(tmp_path):
     safetensors.torch.save_file({"fc.weight": torch.zeros(2, 2)}, tmp_path / "a.safetensors")
-    with refuses("timm", "fc.weight", file=tmp_path / "a.safetensors"):
+    with refuses("fc.weight", file=tmp_path / "a.safetensors"):
         import_model(tmp_path / "a.safetensors", tmp_path / "run")
     with refuses(file=tmp_path / "b.safetensors"):
         import_model(tmp_path / "b.safetensors", tmp_path / "run")

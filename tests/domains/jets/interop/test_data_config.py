@@ -233,6 +233,15 @@ def test_notes(change, note):
     assert found.startswith(note)
 
 
+def test_inner_keys_without_an_equivalent_are_listed():
+    made = translate_options(options(preprocess={"method": "auto", "data_fraction": 0.5, "extra": 1}))
+    assert [note for note in made.notes if note.startswith("`preprocess")] == [
+        "`preprocess: extra: 1`: no equivalent",
+        "`preprocess: data_fraction: 0.5`: centres and scales are fitted to the training part",
+    ]
+    assert any("data_fraction" in text for text in translate_options(options()).asides)
+
+
 def test_what_needs_something_untranslated_is_not_translated_either():
     new = {**NEW, "inner": "f(x)", "outer": "inner + 1"}
     made = translate_options(options(selection="outer > 2", observers=["outer", "jet_pt"], new_variables=new))

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, StreamView
@@ -145,7 +146,38 @@ def test_what_weights_do_not_tell_is_an_option(tmp_path):
     assert len(nine.recipe.tokens.feature_list) == 9
 
 
+def test_weights_in_safetensors_are_recognised(tmp_path):
+    save_file(torch.load(write(tmp_path / "a.pt"), weights_only=True), tmp_path / "a.safetensors")
+    runs = [import_model(tmp_path / f"a.{end}", tmp_path / end) for end in ("pt", "safetensors")]
+    first, second = (run.predict(jets((6, 3)))["probabilities"] for run in runs)
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("way", ["classes", "data.classes"])
+def test_classes_are_named_in_the_order_of_the_outputs(tmp_path, way):
+    path, names = write(tmp_path / "a.pt", classes=3), ["top", "W", "QCD"]
+    bare = import_model(path, tmp_path / "bare")
+    assert bare.assembly.objective.classes == ["0", "1", "2"]
+    given = {"classes": names} if way == "classes" else {"changes": {way: {name: f"is_{name}" for name in names}}}
+    run = import_model(path, tmp_path / "run", **given)
+    assert run.assembly.objective.classes == sorted(names)
+    table = jets((6, 3, 9))
+    numbers, named = bare.predict(table), run.predict(table)
+    assert named["class"].tolist() == [names[int(number)] for number in numbers["class"]]
+    with refuses("3 different names", key="--classes"):
+        import_model(path, tmp_path / "few", classes=["a", "b"])
+    with refuses("3 different names", key="data.classes"):
+        import_model(path, tmp_path / "few", {"data.classes": {"a": "is_a"}})
+
+
+def test_another_number_of_features_is_named(tmp_path):
+    with refuses("17", "7", key="tokens.features", file=tmp_path / "a.pt"):
+        import_model(write(tmp_path / "a.pt"), tmp_path / "run", {"tokens.features": "kin"})
+
+
 def test_other_files_are_refused(tmp_path):
+    with refuses("nothing.pt", "not exist", file=tmp_path / "nothing.pt"):
+        import_model(tmp_path / "nothing.pt", tmp_path / "run")
     torch.save({"mod.something": torch.zeros(3)}, tmp_path / "a.pt")
     torch.save({"epoch": 3}, tmp_path / "b.pt")
     torch.save(made(shapes()) | {"x.y": torch.zeros(1)}, tmp_path / "c.pt")

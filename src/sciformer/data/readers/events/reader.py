@@ -15,6 +15,7 @@ from ....files.formats.base import Column, Layout, TableFile, opened
 from ...columns import Array, Lists, Table, rows_of, select
 from ...fileset import (
     FOR_OBJECTIVE,
+    FOR_TOKENS,
     LABEL,
     MAX_PIECES_IN_MEMORY,
     Counts,
@@ -32,6 +33,7 @@ from ...fileset import (
 )
 from ...split import Split
 from ..formula import Formula
+from .objects import Objects
 from .reweight import Reweight, Weights
 
 ENTRY, FILE, WEIGHT = "entry", "file", "weight"  # columns computed by the reader
@@ -66,6 +68,10 @@ class EventFiles(FileSet):
     axes: dict[str, list[str]] = Field(default_factory=dict)
     """Column names for the last axis of an array: {points: [x, y, z]} for a shape (n, m, 3) or (n, 3)
     (default: NAME_0, NAME_1, ...)."""
+    objects: Objects | None = None
+    """Objects in lists that become samples, with their members by index, as in NanoAOD: {of: FatJet_, index:
+    FatJetPFCands_jetIdx, members: PFCands_, at: FatJetPFCands_pFCandsIdx}. The new columns `row` and `object` hold the
+    numbers of the event and of the object in it (default: each row is a sample)."""
     new: dict[str, str] = Field(default_factory=dict)
     """New columns by formulas, which may use each other: {pt: "hypot(px, py)"} (default: none)."""
     select: str = ""
@@ -108,7 +114,7 @@ class EventFiles(FileSet):
         return {*self.observers, *(name for text in texts if text for name in Formula(text).names)}
 
     def with_columns(self, columns: Mapping[str, str]) -> Self:
-        """Copy for renamed columns, without their formulas.
+        """Copy of the section for files with renamed columns, whose formulas are dropped.
 
         It has no `classes` if the column `label` is renamed.
         """
@@ -126,7 +132,14 @@ class EventFiles(FileSet):
         if self.split.by and training:
             extra[BY] = Formula(self.split.by)
         return Plan(
-            Layout(self.tree, self.mask, self.axes, self.label, renames=self.state.get("renames", {})),
+            Layout(
+                self.tree,
+                self.mask,
+                self.axes,
+                self.label,
+                renames=self.state.get("renames", {}),
+                objects=self.objects,
+            ),
             names,
             wishes,
             {name: Formula(text) for name, text in self.new.items()},
@@ -160,7 +173,7 @@ class EventFiles(FileSet):
         return np.max(lists, 0) == 0 if lists and self.empty == "drop" else None
 
     def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
-        """Refuse a part if all files or all samples of a class are left out."""
+        """Refuse a part in which all files, or all samples of a class, are left out."""
         if LABEL not in self.state.get("truth", ()):
             return
         found = [words for scan in scans if isinstance(words := scan.columns.get(LABEL), Words)]
@@ -176,6 +189,12 @@ class EventFiles(FileSet):
         return (known_columns(scans, BY) if split.by else None), None
 
     def learn(self, plan: Plan, scans: Sequence[Scan], train: Array, notes: list[str]) -> Plan:
+        own = next((key for key in ("label", "classes") if getattr(self, key)), "")
+        if own and plan.names is not None and LABEL not in self.state.get("truth", ()):
+            notes.append(
+                f"The classes of data.{own} are not used, because the objective needs none. To classify, write the "
+                "recipe again with `sciformer new`, or change `base` and objective.kind."
+            )
         if self.reweight is not None:
             if any(LABEL not in scan.columns for scan in scans):
                 message = "data.reweight needs classes, but the data have none"
@@ -292,7 +311,7 @@ class Plan(FilePlan):
     # Which columns are read
 
     def _returned_columns(self, file: TableFile, table: Table) -> dict[str, Column]:
-        """Columns to return, without the class and the weight."""
+        """Columns for the samples, without the columns of class and weight."""
         names = [*file.columns, *self.new] if self.names is None else [*self.names, *self.wishes]
         return {name: table[name] for name in dict.fromkeys(names) if name in table}
 
@@ -318,7 +337,7 @@ class Plan(FilePlan):
         return table
 
     def _needed_columns(self, file: TableFile, tag: str, scanning: bool) -> tuple[dict[str, str], list[str]]:
-        """Required columns {name: purpose, for error messages}, and optional columns."""
+        """Required columns {name: purpose, for error messages}, and names of optional columns."""
         needed = dict.fromkeys([*file.columns, *self.new], "") if self.names is None else dict(self.names)
         optional = list(self.wishes)
         truth: dict[str, str] = {}
@@ -362,7 +381,8 @@ class Plan(FilePlan):
             return
         if name in (ENTRY, FILE) and file.find(name) is None:
             return
-        raw[name] = file.need(name, why, CLASSES if name == LABEL and why == FOR_OBJECTIVE else "")
+        hint = f"If it follows from other columns: --data.new.{name} FORMULA" if why == FOR_TOKENS else ""
+        raw[name] = file.need(name, why, CLASSES if name == LABEL and why == FOR_OBJECTIVE else hint)
 
     # Classes and weights
 
@@ -421,7 +441,7 @@ def _single(column: Column, key: str | None, path: Path, what: str = "") -> Arra
 
 
 def lengths_of(table: Mapping[str, Column], rows: Array) -> dict[str, Array]:
-    """List lengths of the selected rows; equal `lengths` arrays are gathered once."""
+    """Lengths of the lists in the selected rows, by column; columns that share `lengths` still share it."""
     known: dict[int, Array] = {}
     return {
         name: known.setdefault(id(column.lengths), column.lengths[rows].astype(np.int32))

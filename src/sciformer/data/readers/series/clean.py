@@ -35,6 +35,7 @@ class Rules:
     same_time: SameTime = "mean"
     bad_errors: BadErrors = "drop"
     bands: tuple[str, ...] = ()
+    missing_values: tuple[float, ...] = ()
 
 
 def clean(table: Mapping[str, Column], rules: Rules, where: Path | str, counts: Counts) -> dict[str, Column]:
@@ -69,11 +70,15 @@ def _check_lengths(name: str, lengths: Array, times: Array, table: Mapping[str, 
 def _filter_points(
     points: dict[str, Array], sample: Array, rules: Rules, counts: Counts
 ) -> tuple[dict[str, Array], Array]:
-    """Filter the points, and convert columns to their final types."""
+    """Drop bad points, and convert columns to their final types."""
     counts["points"] += len(sample)
     made = {"time": numbers(points["time"], np.float64), "value": numbers(points["value"], np.float32)}
     keep = np.isfinite(made["time"]) & np.isfinite(made["value"])
     counts["not finite"] += int((~keep).sum())
+    codes = np.array(rules.missing_values, np.float32)
+    missing = keep & np.isin(made["value"], codes)
+    counts["missing"] += int(missing.sum())
+    keep &= ~missing
     if "quality" in points:
         flagged = keep & (np.nan_to_num(numbers(points["quality"], np.float64)) != 0)
         counts["flagged"] += int(flagged.sum())
@@ -93,7 +98,7 @@ def _filter_points(
         made["limit"] = truths(points["limit"])
     if "error" in points:
         made["error"] = error = numbers(points["error"], np.float32)
-        bad = keep & ~(np.isfinite(error) & (error > 0))
+        bad = keep & ~(np.isfinite(error) & (error > 0) & ~np.isin(error, codes))
         error[bad] = np.nan
         bad &= ~made.get("limit", np.zeros(len(bad), bool))
         counts["bad errors"] += int(bad.sum())
@@ -162,13 +167,13 @@ def _mean(points: dict[str, Array], new: Array) -> dict[str, Array]:
 
 
 def numbers(values: Array, kind: Any) -> Array:
-    """Convert to a dtype; overflow becomes infinite, without a warning."""
+    """Convert values to a dtype; overflow becomes infinite, without a warning."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.array(values, kind)
 
 
 def truths(values: Any) -> Array:
-    """Convert flags to booleans; nonzero numbers and `<`, `true`, `yes`, ... are true."""
+    """Convert flags to booleans: nonzero numbers and words such as `<`, `true`, `yes` become True."""
     values = np.asarray(values)
     if values.dtype.kind in "biuf":
         return np.nan_to_num(values) != 0
@@ -180,13 +185,18 @@ def truths(values: Any) -> Array:
     return np.array([one in TRUE_WORDS for one in lower], bool)[place]
 
 
+def _listed(codes: tuple[float, ...]) -> str:
+    return ", ".join(f"{code:.7g}" for code in codes)
+
+
 def describe_cleaning(found: Counts, objects: int, kept: int, rules: Rules, whose: str = "") -> list[str]:
-    """Notes on points and objects left out, sorted or merged."""
+    """Notes on the points and objects that were left out, sorted or merged."""
     points = found["points"]
     merged = {"mean": "their mean is taken", "first": "the first is taken", "keep": "kept"}[rules.same_time]
     errors = "left out" if rules.bad_errors == "drop" else "kept, the error unknown (NaN)"
     of = {
         "not finite": "have a time or value that is not finite: left out",
+        "missing": f"have a value of data.missing_values, {_listed(rules.missing_values)}: left out",
         "flagged": "are flagged: left out",
         "nameless": "have no band: left out",
         "other bands": "have a band that is not in data.bands: left out",

@@ -47,6 +47,7 @@ def read_series(
     same_time: SameTime = "mean",
     bad_errors: BadErrors = "drop",
     bands: Sequence[str] = (),
+    missing_values: Sequence[float] = (),
 ) -> Table:
     """Convert light curves to a table of samples.
 
@@ -59,7 +60,7 @@ def read_series(
             object each), a pandas or pyarrow table, or a mapping. `time`, `value`, `error`, `band`, `limit`, `id` and
             `label` are column names (default: common names), `meta` is a list of column names.
     """
-    rules = Rules(min_points, same_time, bad_errors, tuple(bands))
+    rules = Rules(min_points, same_time, bad_errors, tuple(bands), tuple(missing_values))
     if is_frame(what) or (isinstance(what, (list, tuple)) and what and all(map(is_frame, what))):
         given = {"time": time, "value": value, "error": error, "band": band, "limit": limit, "id": id, "label": label}
         for role, name in given.items():
@@ -104,7 +105,7 @@ def _number_objects(parts: list[dict[str, Column]]) -> list[dict[str, Column]]:
 def _columns_of_arrays(
     time: Any, points: Mapping[str, Any], id: Any, label: Any, meta: Mapping[str, Any] | Sequence[str]
 ) -> dict[str, Column]:
-    """Columns from the arrays of one object, or of a list of objects."""
+    """Make columns from the arrays of one object, or from a list of objects."""
     one = not len(time) or not np.ndim(time[0])
     if points["value"] is None:
         raise UserError("`value` is missing", hint="Call read_series(time, value, error, band).")
@@ -131,14 +132,14 @@ def _columns_of_arrays(
 
 
 def _per_point(entry: Any, count: int) -> Any:
-    """One value per point, from a string with a letter per point or a single value."""
+    """Value for each point, from a string with a letter per point or from a single value."""
     if isinstance(entry, str) and len(entry) == count:
         return np.array(list(entry))
     return entry if np.ndim(entry) else np.full(count, entry)
 
 
 def write_series(path: str | Path, table: Table, overwrite: bool = False) -> Path:
-    """Write a table of samples to a Parquet file, a row per object."""
+    """Write a table of samples to a Parquet file, with a row for each object."""
     path = Path(path).expanduser()
     check_name(path, (".parquet",))
     if path.exists() and not overwrite:

@@ -71,18 +71,18 @@ class SeriesFiles(FileSet):
     """Column of the object id. For this and the next keys: `none` if there is no column, `outer.inner` for a nested
     column (default: the column with a common name)."""
     time: str = ""
-    """Column of the times (default: by common names)."""
+    """Column of the times (default: a column with a common name)."""
     value: str = ""
-    """Column of the magnitudes or fluxes (default: by common names)."""
+    """Column of the magnitudes or fluxes (default: a column with a common name)."""
     error: str = ""
-    """Column of the uncertainties of the values (default: by common names)."""
+    """Column of the uncertainties of the values (default: a column with a common name)."""
     band: str = ""
-    """Column of the bands: a name for each point, a string with a letter for each point, or a name for the object
-    (default: by common names)."""
+    """Column of the bands: the band of each point, a string with one letter per point, or one band for the object
+    (default: a column with a common name, such as `band` or `filter`)."""
     limit: str = ""
-    """Column of flags, true for upper limits (default: by common names)."""
+    """Column of flags, true for upper limits (default: a column with a common name)."""
     label: str = ""
-    """Column of the class of an object (default: by common names)."""
+    """Column of the class of an object (default: a column with a common name)."""
     quality: str = ""
     """Column of quality flags: points with a flag other than 0 are left out (default: none)."""
     meta: list[str] = Field(default_factory=list)
@@ -102,6 +102,9 @@ class SeriesFiles(FileSet):
     bad_errors: BadErrors = "drop"
     """Treatment of points whose error is missing, not finite or not positive. drop: leave them out; keep: keep them
     with the error NaN. Upper limits are always kept (default: drop)."""
+    missing_values: list[float] = Field(default_factory=list)
+    """Numbers that mean a missing measurement, [-99, 99.999]: points with such a value are left out, and such an error
+    counts as missing (default: none)."""
     labels_per_class: int | None = Field(default=None, ge=1)
     """Number of training objects of each class, drawn with split.seed. A larger number includes the objects of a
     smaller number (default: all objects)."""
@@ -114,7 +117,7 @@ class SeriesFiles(FileSet):
     @property
     def rules(self) -> Rules:
         """Rules for cleaning observations."""
-        return Rules(self.min_points, self.same_time, self.bad_errors, tuple(self.bands))
+        return Rules(self.min_points, self.same_time, self.bad_errors, tuple(self.bands), tuple(self.missing_values))
 
     def plan(self, training: bool) -> Plan:
         names, wishes = wanted_columns(self.state, self.meta, "data.meta", training)
@@ -129,6 +132,7 @@ class SeriesFiles(FileSet):
             Objects(find_files([self.objects], "a table of objects")[0], given) if there else None,
             replace(LAYOUT, tree=self.table, names=tuple(self.columns), renames=self.state.get("renames", {})),
             tuple(self.state.get("truth", ())) if training else (),
+            optional=() if training else ("label",),
         )
 
     def rows_per_scan(self) -> int:
@@ -165,14 +169,14 @@ class SeriesFiles(FileSet):
         return time.lengths < self.min_points if isinstance(time, Lists) else None
 
     def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
-        groups = known_columns(scans, split.by or "id", "objects")
+        groups = known_columns(scans, split.by, "objects") if split.by else _object_ids(scans)
         if not split.by and (again := len(groups) - len(np.unique(groups))):
             share = f"{again:,} of {len(groups):,} curves"
             notes.append(f"{share} are of objects with another curve: they stay in one part.")
         return groups, known_columns(scans, split.stratify, "objects") if split.stratify else None
 
     def overlaps(self, scans: Mapping[str, Sequence[Scan]]) -> list[str]:
-        return note_overlaps({part: known_columns(some, "id") for part, some in scans.items()}, "objects")
+        return note_overlaps({part: _object_ids(some) for part, some in scans.items()}, "objects")
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,7 @@ class Plan(FilePlan):
     truth    columns that every object must have; objects without them are left out
     limits   whether to return the column `limit`, also for files without it
     marks    whether curves with too few points are kept and counted
+    optional roles whose column, named by the recipe, may be missing
     """
 
     given: Names
@@ -200,6 +205,7 @@ class Plan(FilePlan):
     truth: tuple[str, ...] = ()
     limits: bool = False
     marks: bool = False
+    optional: tuple[str, ...] = ()
     keeps_files: ClassVar[bool] = True
 
     def load(self, scan: Scan, rows: Rows) -> Table:
@@ -211,7 +217,7 @@ class Plan(FilePlan):
         return table if rows.kept is None else select(table, rows.kept)
 
     def open(self, path: Path) -> CurveFile:
-        return open_curves(path, self.given, self.layout)
+        return open_curves(path, self.given, self.layout, self.optional)
 
     def scan_rows(self, file: CurveFile, tag: str, start: int, stop: int, counts: Counts) -> Seen:
         table = self._table(file, tag, start, stop, counts)
@@ -258,7 +264,7 @@ class Plan(FilePlan):
         return clean(raw, self.rules, file.path, counts)
 
     def _further_columns(self, file: CurveFile, tag: str) -> dict[str, str]:
-        """Further columns to return, with their names in the file ("" if in `objects`)."""
+        """Names of further columns to return, with their names in the file ("" if in `objects`)."""
         kinds, roles = file.kinds, {*file.names.used(), *file.header_roles, "id"}
         outside = self.objects.columns if self.objects is not None else {}
         if tag or (self.objects is not None and self.objects.label):
@@ -293,6 +299,13 @@ class Plan(FilePlan):
             hint += "; or give the class with the files, CLASS:FILE, or in a table of objects, --data.objects"
         message = f"{file.path} has no column with {WORDS[name]} for {why}: it has {', '.join(known[:16])}"
         return file.error(message, hint, f"data.{name}")
+
+
+def _object_ids(scans: Sequence[Scan]) -> Array:
+    """Ids of all objects; for a file per object with its class, so that RRAB/1.csv and EC/1.csv differ."""
+    ids = known_columns(scans, "id", "objects")
+    tags = np.repeat([scan.tag if scan.file.single else "" for scan in scans], [len(scan.kept) for scan in scans])
+    return np.char.add(np.char.add(tags, "/"), ids) if (tags != "").any() else ids
 
 
 def _key(why: str) -> str | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ....assembly import Assembly
 from ....interop.config import Config
 from ....interop.importing import Imported, Importer, imported_recipe
-from ....interop.reading import read_config, read_json, read_pickled, read_tensors, read_weights
+from ....interop.reading import is_weights_file, read_config, read_json, read_tensors, read_weights
 from ....interop.weight_map import WeightMap, from_theirs, sort_classes
 from ....training.weights import named_tensors
 from . import mae, timm, vit
@@ -59,10 +59,10 @@ class ImageModel:
 
 def recognises(source: Path) -> bool:
     """Whether a path is an image model: a timm file, or a folder with config.json."""
-    if source.suffix in (".pt", ".pth"):
-        return timm.is_timm(read_pickled(source))
+    if is_weights_file(source):
+        return timm.is_timm(read_weights(source))
     if not (source / "config.json").is_file():
-        return source.suffix == ".safetensors"
+        return False
     config = read_json(source / "config.json")
     return config.get("model_type") in MODEL_TYPES or "architecture" in config
 
@@ -91,7 +91,7 @@ def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imp
             own = named_tensors(Assembly.from_state(recipe, state).network())
         untrained = [name for name in own if name not in weights and name.startswith(UNTRAINED_WEIGHTS)]
         weights |= {name: torch.zeros(own[name].shape) for name in untrained}
-    return Imported(source.stem, recipe, weights, state, config, notes)
+    return Imported(source.stem, recipe, weights, state, config, notes, head=HEAD, outputs=found.classes)
 
 
 def _read_model(source: Path, changes: Mapping[str, Any], notes: list[str]) -> tuple[ImageModel, dict[str, Any]]:

@@ -36,6 +36,16 @@ KNOWN_KEYS = {
     *("treename", "branch_magic", "file_magic", "selection", "test_time_selection", "preprocess", "new_variables"),
     *("inputs", "labels", "observers", "monitor_variables", "weights", "bucketing"),
 }
+KNOWN_INNER_KEYS = {
+    "preprocess": {"method", "params", "data_fraction"},
+    "labels": {"type", "value"},
+    "weights": {
+        *("use_precomputed_weights", "weight_branches", "reweight_method", "reweight_vars", "reweight_basewgt"),
+        *("reweight_basewgts", "reweight_classes", "class_weights", "reweight_threshold", "reweight_hists"),
+        "reweight_discard_under_overflow",
+    },
+}
+KNOWN_INPUT_KEYS = {"length", "vars", "pad_mode", "pad_value"}
 INPUT_ROLES = ("points", "features", "vectors", "mask")
 FeatureScaling = dict[str, Any]  # centre, scale, clip
 FILE_KEYS = ("data.files", "data.valid", "data.test")
@@ -65,7 +75,7 @@ REASONS = {
 
 
 class ImportedData(NamedTuple):
-    """Path of the written recipe, and notes on untranslated options."""
+    """Path of the written recipe, and notes on options that were not translated."""
 
     path: Path
     notes: list[str]
@@ -179,6 +189,7 @@ class Translation:
         for key in self.options:
             if key not in KNOWN_KEYS:
                 self.note(f"`{key}`: unknown key of weaver")
+        self._unknown_inner_keys()
         if "treename" in self.options:
             self.data["tree"] = str(self.options["treename"])
         self._selection()
@@ -199,10 +210,29 @@ class Translation:
         self._unused()
         return self
 
+    def _unknown_inner_keys(self) -> None:
+        sections = {key: (as_mapping(self.options.get(key), key), known) for key, known in KNOWN_INNER_KEYS.items()}
+        for name, value in as_mapping(self.options["inputs"], "inputs").items():
+            sections[f"inputs: {name}"] = as_mapping(value, f"inputs: {name}"), KNOWN_INPUT_KEYS
+        for where, (given, known) in sections.items():
+            for key in (key for key in given if key not in known):
+                self.note(f"`{where}: {key}: {repr(given[key])[:80]}`: no equivalent")
+        fraction = sections["preprocess"][0].get("data_fraction", 1)
+        if fraction != 1 and self._fits_scales:
+            self.note(f"`preprocess: data_fraction: {fraction}`: centres and scales are fitted to the training part")
+        elif fraction != 1:
+            self.asides.append(f"data_fraction: {fraction}: no effect, because the centres and scales are given")
+
+    @property
+    def _fits_scales(self) -> bool:
+        """Whether weaver computes centres and scales from the data."""
+        process = as_mapping(self.options.get("preprocess"), "preprocess")
+        return str(process.get("method", "manual")).lower().startswith("auto")
+
     # Columns and formulas
 
     def column(self, name: Any, where: str) -> str:
-        """Name of a column or new variable in the recipe; "" if not translatable."""
+        """Name that a column or new variable has in the recipe; "" if it cannot be translated."""
         name = str(name)
         if name not in self.new or self.new[name] == name:
             return self.file_name(name)
@@ -397,8 +427,7 @@ class Translation:
         known = as_mapping(process.get("params"), "preprocess: params").get(name)
         if isinstance(known, dict):
             rest = [known.get(key) for key in ("center", "scale", "min", "max")]
-        auto = str(process.get("method", "manual")).lower().startswith("auto")
-        rest = rest or ["auto" if auto else None]
+        rest = rest or ["auto" if self._fits_scales else None]
         centre, scale, low, high = [*rest, *(None, 1.0, -5.0, 5.0)[len(rest) :]][:4]
         if centre is None:
             return {}
@@ -406,7 +435,7 @@ class Translation:
         return {"centre": centre, "scale": scale, "clip": [float(low), float(high)]}
 
     def _features(self, found: list[tuple[str, FeatureScaling]]) -> Any:
-        """Name of the feature set with exactly these features; else all features."""
+        """Name of the feature set that has exactly these features; else of the set of all features."""
         entries = []
         for name, standard in found:
             try:
@@ -455,7 +484,7 @@ def class_names(columns: list[str]) -> list[str]:
 
 
 def needed_variables(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
-    """New variables in `names`, and all new variables in their formulas."""
+    """New variables in `names`, and the new variables that their formulas need."""
     found: set[str] = set()
     left = [name for name in names if name in new]
     while left:
@@ -484,7 +513,7 @@ def as_mapping(value: Any, where: str) -> dict[str, Any]:
 
 
 def _feature_key(feature: Feature) -> Any:
-    """Definition of a feature, to compare it with others."""
+    """Definition of a feature, to test features for equality."""
     what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
     return what, feature.centre, feature.scale, feature.clip
 

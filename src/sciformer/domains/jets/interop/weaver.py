@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ....assembly import Assembly
+from ....errors import UserError
 from ....interop.config import Config
 from ....interop.importing import Imported, Importer, imported_recipe
-from ....interop.reading import read_pickled
+from ....interop.reading import is_weights_file, read_weights
 from ....interop.weight_map import BATCH_NORM, LAYER, WEIGHT, WeightMap, from_theirs, layer, sort_classes
 from ..features import FEATURE_SETS
 from ..layers import PAIR_FEATURES
 from ..simulate.decays import CLASSES  # classes of JetClass, in the order of the published models
+from ..tokens import Particles
 
 FEATURE_SETS_BY_COUNT = {len(features): name for name, features in FEATURE_SETS.items()}
 PAIR_FEATURES_BY_COUNT: dict[int, list[str]] = {0: [], 1: ["ln_delta"], 3: [*PAIR_FEATURES[:3]], 4: [*PAIR_FEATURES]}
@@ -44,23 +48,41 @@ BLOCK_EXTRAS = {
 
 @dataclass
 class Checkpoint:
-    """Weaver model in the layout of Sciformer: sections, weights, classes, notes."""
+    """Weaver model in the layout of Sciformer.
+
+    classes    names of the classes, sorted
+    outputs    the same names in the order of the outputs of weaver
+    head       name of the output layer
+    features   number of features of a particle
+    """
 
     sections: dict[str, dict[str, Any]]
     weights: dict[str, Tensor]
     classes: list[str]
+    outputs: list[str]
+    head: str
+    features: int
     notes: list[str] = field(default_factory=list)
 
 
 def read_checkpoint(path: Path, changes: Mapping[str, Any] | None = None) -> Checkpoint:
-    """Read a .pt file; `changes` set the options not known from the weights."""
-    tensors, config = canonical_names(read_pickled(path)), Config({}, str(path), path)
-    if "cls_token" in tensors and "blocks.0.pre_attn_norm.weight" in tensors:
-        return convert_transformer(tensors, config, changes or {})
-    if any(name.startswith("edge_convs.") for name in tensors):
-        return convert_particlenet(tensors, config, changes or {})
-    names = ", ".join(sorted(tensors)[:6]) or "no weights at all"
-    raise config.error(f"{path} is neither a Particle Transformer nor a ParticleNet; it contains {names}")
+    """Read a file of weights; `changes` set options that the weights do not determine."""
+    tensors, config = canonical_names(read_weights(path)), Config({}, str(path), path)
+    convert = convert_transformer if is_transformer(tensors) else convert_particlenet
+    return convert(tensors, config, changes or {})
+
+
+def is_transformer(tensors: Mapping[str, Tensor]) -> bool:
+    """Whether the weights are named like a Particle Transformer."""
+    return "cls_token" in tensors and "blocks.0.pre_attn_norm.weight" in tensors
+
+
+def recognises(source: Path) -> bool:
+    """Whether a file has weights of a Particle Transformer or a ParticleNet."""
+    if not is_weights_file(source):
+        return False
+    tensors = canonical_names(read_weights(source))
+    return is_transformer(tensors) or any(name.startswith("edge_convs.") for name in tensors)
 
 
 def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -88,7 +110,9 @@ def convert_transformer(tensors: dict[str, Tensor], config: Config, changes: Map
         tensors[name] = tensors[name][:, None]
     classes = class_names(len(tensors["fc.0.weight"]) if "fc.0.weight" in tensors else 0)
     weights = from_theirs(_transformer_links(tensors, sections), tensors, config)
-    return Checkpoint(sections, weights, sort_classes(weights, HEAD, classes), [note] if unsure else [])
+    named = sort_classes(weights, HEAD, classes)
+    width = len(weights["entrance.embedding.norm.weight"])
+    return Checkpoint(sections, weights, named, classes, HEAD, width, [note] if unsure else [])
 
 
 def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -138,7 +162,7 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
 
 
 def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
-    """`tokens.features` in `changes`, otherwise the feature set with `count` features."""
+    """Name of the feature set: `tokens.features` in `changes`, else the set with `count` features."""
     if "tokens.features" in changes:
         return changes["tokens.features"]
     if count not in FEATURE_SETS_BY_COUNT:
@@ -150,7 +174,7 @@ def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
 
 
 def count_numbered(tensors: Mapping[str, Tensor], prefix: str) -> int:
-    """Number of parts with a prefix and a number, such as `blocks.0`, `blocks.1`."""
+    """Number of parts whose names are a prefix and a number, such as `blocks.0`, `blocks.1`."""
     return len({name.removeprefix(prefix).partition(".")[0] for name in tensors if name.startswith(prefix)})
 
 
@@ -227,8 +251,9 @@ def convert_particlenet(tensors: dict[str, Tensor], config: Config, changes: Map
         "the weights do not show the number of neighbours; assumed 16, as in the published models. For another "
         "number: --model.neighbours"
     )
-    classes = sort_classes(weights, f"{head}.down", class_names(len(tensors[f"fc.{last + 1}.weight"])))
-    return Checkpoint(sections, weights, classes, [] if "model.neighbours" in changes else [note])
+    classes, notes = class_names(len(tensors[f"fc.{last + 1}.weight"])), [] if "model.neighbours" in changes else [note]
+    named = sort_classes(weights, f"{head}.down", classes)
+    return Checkpoint(sections, weights, named, classes, f"{head}.down", len(weights["trunk.input_norm.weight"]), notes)
 
 
 def _edge_conv_links(tensors: Mapping[str, Tensor], blocks: int) -> list[WeightMap]:
@@ -248,16 +273,34 @@ def import_weaver(path: Path, changes: Mapping[str, Any] | None = None) -> Impor
     """Import a weaver checkpoint as a run, with a recipe for files like JetClass."""
     found = read_checkpoint(path, changes)
     data: dict[str, Any] = {"kind": "events"}
-    if set(found.classes) == set(CLASSES):
+    named = any(key.split(".")[:2] == ["data", "classes"] for key in changes or {})
+    if set(found.classes) == set(CLASSES) and not named:
         data["classes"] = {name: f"label_{name}" for name in CLASSES}
     sections = {"data": data, "objective": {"kind": "classify"}, **found.sections}
     recipe = imported_recipe(path.stem, "Imported from weaver.", sections, changes)
     objective = {"classes": found.classes, "counts": [1] * len(found.classes)}
     state = {"tokens": {"tokens": {}}, "objective": objective}
-    return Imported(path.stem, recipe, found.weights, state, {"model_type": "weaver"}, found.notes)
+    return Imported(
+        path.stem,
+        recipe,
+        found.weights,
+        state,
+        {"model_type": "weaver"},
+        found.notes,
+        check=partial(check_features, width=found.features, path=path),
+        head=found.head,
+        outputs=found.outputs,
+    )
 
 
-IMPORTER = Importer(
-    recognises=lambda source: source.suffix in (".pt", ".pth"),
-    read=lambda source, run, changes: import_weaver(source, changes),
-)
+def check_features(assembly: Assembly, width: int, path: Path) -> None:
+    """Refuse tokens whose number of features differs from that of the weights."""
+    (tokens,) = assembly.tokens.values()
+    assert isinstance(tokens, Particles)
+    if (count := len(tokens.feature_list)) != width:
+        sets = ", ".join(f"{size} ({name})" for size, name in FEATURE_SETS_BY_COUNT.items())
+        message = f"the weights of {path} need {width} features, but tokens.features has {count}"
+        raise UserError(message, hint=f"The feature sets have {sets}.", key="tokens.features", file=path)
+
+
+IMPORTER = Importer(recognises, lambda source, run, changes: import_weaver(source, changes))
