@@ -21,7 +21,7 @@ from tests.shipped import small, tiny
 
 ROOT = Path(__file__).parents[1]
 NAMES = recipes()
-COUNT = 84
+COUNT = 85
 WORDS = 33_278  # of WikiText-2
 # Parameters of the presets at full size, in millions.
 MILLIONS = {
@@ -73,6 +73,7 @@ MILLIONS = {
     "lightcurves/lstm": 0.5263,
     "lightcurves/timemodattn": 0.2072,
     "lightcurves/transformer": 0.5325,
+    "lightcurves/transient-multistream": 0.3213,
     "signals/gravitational-wave": 1.263,
     "spins/ising-cnn": 0.150,
     "spins/ising-lstm": 0.0514,

@@ -33,6 +33,7 @@ RANDOM = np.random.default_rng(0)
 TEXTS = as_table(["to be, or not to be", "", "a", "that is the question: " * 3])
 IMAGES = {"image": RANDOM.normal(size=(5, 8, 8)).astype(np.float32)}
 COLOURS = {"image": RANDOM.integers(0, 255, (5, 8, 8, 3)).astype(np.uint8)}
+SCALARS = {"mass": np.array([1.0, np.nan, 3.5, np.nan, -1]), "size": np.array([2.0, 5, np.nan, np.nan, 0.1])}
 CASES = [
     ("text", {"context": 16}, TEXTS),
     ("text", {"unit": "bytes", "tie": False}, TEXTS),
@@ -45,8 +46,10 @@ CASES = [
     ("patches", {"patch": 2, "window": (3, 2), "scale": "image", "augment": ("flip", "crop")}, COLOURS),
     ("particles", {}, jets()),
     ("observations", {"window": 16, "errors": "both", "times": "both"}, curves(bands=("g", "r"), limits=True)),
+    ("scalars", {"columns": ("mass", "size"), "log": ("size",)}, SCALARS),
+    ("scalars", {"columns": ("mass", "size"), "drop_missing": True}, SCALARS),
 ]
-MISSING = {"observations": ("value", "error")}
+MISSING = {"observations": ("value", "error"), "scalars": ("value",)}
 
 
 ABILITIES = {
@@ -54,6 +57,7 @@ ABILITIES = {
     "patches": {Gridded, Windowed, Maskable, Augmentable, Exportable, Editable},
     "particles": {Pairwise, Maskable, Exportable, Editable},
     "observations": {Windowed, Maskable, Augmentable, Exportable, Editable},
+    "scalars": {Maskable, Exportable, Editable},
 }
 
 

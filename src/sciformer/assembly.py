@@ -49,6 +49,14 @@ def data_with_columns(recipe: Recipe, streams: Collection[str] = ()) -> Data:
     return found.with_tables(recipe.tables)
 
 
+def choose_stream(recipe: Recipe) -> Objective:
+    """Objective of a recipe; if one trunk reads all streams, with the first stream as default."""
+    objective: Objective = recipe.objective
+    if objective.stream or len(recipe.streams) == 1 or not recipe.model.joins_streams:
+        return objective
+    return objective.model_copy(update={"stream": next(iter(recipe.streams))})
+
+
 def check_size(needed: int) -> None:
     """Refuse a network larger than the free memory, before it is built."""
     if needed > (free := free_memory()):
@@ -100,7 +108,7 @@ class Assembly:
         self.reading = recipe  # recipe whose `data` section reads other files
         self.learned: dict[str, Any] = {}  # by the reader of the training files, see `Splits`
         self.tokens: dict[str, Tokens] = {name: tokens.fresh() for name, tokens in recipe.streams.items()}
-        self.objective: Objective = recipe.objective.fresh()
+        self.objective: Objective = choose_stream(recipe).fresh()
         self._datasets: dict[str, Dataset] = {}
 
     @classmethod

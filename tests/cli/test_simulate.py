@@ -30,6 +30,7 @@ LINES = {
         "--things 2 3 --combinations unseen --held-out 3",
         {"things": (2, 3), "combinations": "unseen", "held_out": 3},
     ),
+    "transients": ("--classes Ia II --size 16 --bands 1", {"classes": ["Ia", "II"], "size": 16, "bands": 1}),
 }
 
 

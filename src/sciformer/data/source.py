@@ -226,9 +226,34 @@ class Data(Section):
         """Like `read`, but keeps empty samples, whose predictions become NaN."""
         return self.read(files)
 
+    def with_gaps(self, table: Table, rows: Array) -> Table:
+        """Table with the given rows of `table`; a row of -1 is a sample without this stream of data.
+
+        In such a row lists are empty, numbers NaN and strings "".
+        """
+        return {name: _with_gaps(name, column, rows) for name, column in table.items()}
+
     def empty_rows(self, table: Table) -> Array | None:
         """Mask of samples that are too empty to be predicted; None if every sample can be predicted."""
         return None
+
+
+def _with_gaps(name: str, column: Array | Lists, rows: Array) -> Array | Lists:
+    gaps = rows < 0
+    if isinstance(column, Lists):
+        found = column.take(rows[~gaps])
+        lengths = np.zeros(len(rows), np.int64)
+        lengths[~gaps] = found.lengths
+        return Lists(found.values, lengths)
+    if not gaps.any():
+        return column[rows]
+    if column.ndim > 1:
+        message = f"`{name}` is an array of shape {column.shape[1:]} for each sample, and some samples have none"
+        raise UserError(message, hint="Save its values as lists, which may be empty.")
+    empty: Any = "" if column.dtype.kind in "US" else None if column.dtype.kind == "O" else np.nan
+    made = np.full(len(rows), empty, np.result_type(column.dtype, np.float32) if empty is np.nan else column.dtype)
+    made[~gaps] = column[rows[~gaps]]
+    return made
 
 
 def fingerprint(path: Path) -> str:

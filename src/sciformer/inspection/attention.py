@@ -79,7 +79,7 @@ def watch(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Watc
         if hasattr(model, "encode"):
             encoded = model.encode(view, record)
             asked = view.name == assembly.objective.asked_stream(assembly.tokens)
-            if len(model.heads) and asked:  # otherwise the pooled vector is not used
+            if len(model.heads) and (asked or assembly.recipe.model.joins_streams):  # else the vector is not used
                 model.pool(encoded, record)
         else:
             model.decode(view, record)

@@ -102,6 +102,8 @@ def attribute(
 
     which    (B,) index of the class or value to attribute (default: the most likely class, or the first value)
     stream   stream of the tokens (default: the stream of the objective); other streams have only the gradient
+
+    Tokens of several streams in one trunk have only the gradient: attention passes through all streams.
     """
     if not has_single_answer(step, assembly):
         message = f"attribution needs `objective.kind: classify` or `regress`, not `{assembly.recipe.objective.kind}`"
@@ -121,7 +123,8 @@ def attribute(
         if len(assembly.tokens) > 1:
             recorded = choose_stream(recorded, stream)
         mixed = getattr(assembly.recipe.model.for_stream(stream), "compress", None)
-        attention = {} if mixed or stream != view.name else recorded.watch.attention
+        joins = assembly.recipe.model.joins_streams and len(assembly.tokens) > 1
+        attention = {} if mixed or joins or stream != view.name else recorded.watch.attention
         slopes = torch.autograd.grad(answer.sum(), [entered[0], *attention.values()], allow_unused=True)
     maps = {
         name: weight_by_gradient(a, slope, either)

@@ -192,7 +192,8 @@ def score_tokens(step: Any, assembly: Assembly, batch: Batch, stream: str = "") 
     Models without attention have only the gradient, and so have streams that are not the stream of the objective.
     """
     found = attribute(step, assembly, batch, stream=stream)
-    if stream and stream != assembly.objective.asked_stream(assembly.tokens):
+    joins = assembly.recipe.model.joins_streams and len(assembly.tokens) > 1
+    if joins or (stream and stream != assembly.objective.asked_stream(assembly.tokens)):
         return {"gradient": found.gradient}
     recorded = attention_maps(step, assembly, batch, stream or assembly.objective.stream)
     ways = {"attribution": found.attention, "gradient": found.gradient} if found.attention else {}

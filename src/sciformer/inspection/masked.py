@@ -20,13 +20,15 @@ from .plots.panels import join_legends
 PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches
 
 
-def predict_masked(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, dict[str, Array]]:
+def predict_masked(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> tuple[Batch, dict[str, Array]]:
     """Samples after masking (raw values), and the predictions of the model for them.
 
-    Samples have only the stream of the objective. Predictions (T, ...) are for the tokens of all samples, in the units
+    stream   stream of the tokens (default: the stream of the objective); the samples have no other stream
+
+    Predictions (T, ...) are for the tokens of all samples, in the units
     of the readout, with NaN for tokens that were not masked.
     """
-    name, model = assembly.objective.asked_stream(assembly.tokens), step.model
+    name, model = stream or assembly.objective.asked_stream(assembly.tokens), step.model
     seen, prepared = hide_tokens(assembly, batch)
     view = prepared.inputs(next(model.parameters()).device, packed=True).view(name)
     with eval_mode(step), torch.no_grad():
@@ -39,15 +41,19 @@ def predict_masked(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, 
     return seen, found
 
 
-def draw_masked(step: Any, assembly: Assembly, batch: Batch) -> Figure | None:
-    """Draw masked values beside predictions; None if the tokens cannot draw them."""
+def draw_masked(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Figure | None:
+    """Draw masked values beside predictions; None if the tokens cannot draw them.
+
+    stream   stream of the tokens (default: the stream of the objective)
+    """
     objective = assembly.objective
     if not (objective.hides and objective.reads_out and len(batch)):
         return None
-    tokens = assembly.tokens[objective.asked_stream(assembly.tokens)]
+    stream = stream or objective.asked_stream(assembly.tokens)
+    tokens = assembly.tokens[stream]
     if not isinstance(tokens, Maskable) or not overrides(tokens, Maskable.draw_hidden):
         return None
-    seen, answers = predict_masked(step, assembly, batch)
+    seen, answers = predict_masked(step, assembly, batch, stream)
     figure = Figure(figsize=(PANEL_WIDTH, PANEL_HEIGHT * len(batch) + 0.3), layout="constrained")
     grid = figure.subplots(len(batch), 1, squeeze=False)[:, 0]
     for row, axes in enumerate(grid):

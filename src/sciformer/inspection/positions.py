@@ -101,7 +101,8 @@ def position_similarity(step: Any, assembly: Assembly, batch: Batch, stream: str
     """Similarity of positional encodings, on the grid or for the longest sample."""
     name = stream_name(assembly.tokens, stream)
     tokens, sample = assembly.tokens[name], batch.streams[name]
-    position = getattr(stream_part(getattr(step.model, "trunk", None), name), "position", None)
+    parts = (stream_part(getattr(step.model, part, None), name) for part in ("entrance", "trunk"))
+    position = next((part.position for part in parts if hasattr(part, "position")), None)
     sample = sample.take(np.array([np.argmax(sample.lengths)] if len(batch) else [], np.int64))
     n = int(sample.lengths.sum())
     if not isinstance(position, Position) or n < 3:

@@ -50,6 +50,8 @@ class Model(TrunkChoice, Section):
     """Streams with their own section, for example `source` for `model.source`."""
     stream_options: ClassVar[type[StreamOptions]] = StreamOptions
     """Class of the sections of the streams."""
+    joins_streams: ClassVar[bool] = False
+    """Whether one trunk reads the tokens of all streams, so that predictions need no choice of a stream."""
 
     readout_layer: bool = False
     """Add a linear layer, an activation and a norm before the token readout, as in BERT (default: false)."""

@@ -39,10 +39,19 @@ class Encoder(Model, PoolingOptions):
         If the objective does not train the pooling, a pooling without weights replaces it.
         """
         only = single(tokens, self)
-        trunk = self.make_trunk(only, leading=int(issubclass(type(self), ClassTokenOptions)))
+        trunk = self.make_trunk(only, leading=self.leading)
+        return only, objective, trunk, self.make_pool(trunk, objective)
+
+    @property
+    def leading(self) -> int:
+        """Number of tokens before the tokens of a sample: 1 with a class token."""
+        return int(issubclass(type(self), ClassTokenOptions))
+
+    def make_pool(self, trunk: nn.Module, objective: Any) -> nn.Module:
+        """Pooling of the network, without weights if the objective does not train it."""
         asked = not objective.reads_out or not self.has_weights
         pooling: PoolingOptions = self if asked else AutoPoolingOptions()
-        return only, objective, trunk, pooling.build_pool(trunk.dim, self)  # type: ignore[arg-type]
+        return pooling.build_pool(trunk.dim, self)  # type: ignore[arg-type]
 
 
 class Encoded(NamedTuple):
@@ -53,6 +62,7 @@ class Encoded(NamedTuple):
     states    input of the first block and outputs of all blocks, if the pooling needs them
     seen      the visible tokens (`Seen`), if the hidden tokens did not enter the encoder
     stream    name of the stream, if each stream has an encoder
+    joint     the streams (`Joint`), if x has the tokens of several streams in one sequence
     """
 
     x: Tensor
@@ -60,6 +70,7 @@ class Encoded(NamedTuple):
     states: tuple[Tensor, ...] = ()
     seen: Any = None
     stream: str = ""
+    joint: Any = None
 
 
 class EncoderNetwork(Network):
@@ -81,7 +92,10 @@ class EncoderNetwork(Network):
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
         """Embed the tokens and run the trunk."""
-        x = self.embed(view)
+        return self.encode_embedded(self.embed(view), view, watch)
+
+    def encode_embedded(self, x: Tensor, view: StreamView, watch: Watch | None = None) -> Encoded:
+        """Run the trunk over embedded tokens, with a class token if there is one."""
         if isinstance(self.pooling, BlockPool):
             return self._with_states(x, view, watch)
         if not isinstance(self.pooling, ClassToken):
@@ -90,7 +104,7 @@ class EncoderNetwork(Network):
         if at is None:
             at = self._places(x, view.valid)
         x, valid, at = self.pooling.prepend(x, view.valid, at)
-        bias = self.entrance.pair_bias(view)
+        bias = self.pair_bias(view)
         if bias is not None:
             bias = bias.after() if isinstance(bias, PairBias) else nn.functional.pad(bias, (1, 0, 1, 0))
         more = {} if bias is None else {"bias": bias}

@@ -115,7 +115,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         wide = section.decoder_dim or section.dim
         super().__init__(section, tokens, objective, trunk, pool, read_dim=wide)
         tied = {id(weight) for weight in self.entrance.embedding.parameters()}
-        if wide != self.dim and any(id(weight) in tied for weight in self.readout.parameters()):  # type: ignore[union-attr]
+        if wide != self.dim and any(id(weight) in tied for weight in self.readout.parameters()):
             raise UserError(
                 f"model.decoder_dim must be {self.dim}, because the readout shares the weights of the embedding, "
                 f"but it is {wide}",

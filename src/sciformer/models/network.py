@@ -102,27 +102,34 @@ class Network(nn.Module):
         if objective.hides and not section.tokens_interact:
             message = f"{who} needs a trunk in which tokens interact, not `model.trunk: {section.trunk}`"
             raise UserError(message, key="model.trunk")
-        self.entrance = Entrance(tokens, section, hides=objective.hides and read_dim is None)
+        self.entrance: Any = Entrance(tokens, section, hides=objective.hides and read_dim is None)
         self.trunk = trunk
         self.dim: int = trunk.dim  # type: ignore[assignment]
         self.heads = nn.ModuleDict(objective.heads(self.dim, tokens))
-        self.readout: Readout | None = None
+        self.readout: Any = None
         if objective.reads_out:
-            read_dim = read_dim or self.dim
-            readout = Maskable.require(tokens, who).readout(read_dim, self.entrance.embedding)
-            before = section.readout_layer or section.readout_norm
-            self.readout = ReadoutLayer(readout, read_dim, section) if before else readout
+            self.readout = make_readout(section, tokens, who, read_dim or self.dim, self.entrance.embedding)
 
     def embed(self, view: StreamView) -> Tensor:
         return self.entrance(view)
 
+    def pair_bias(self, view: StreamView) -> Tensor | PairBias | None:
+        """Pair bias of the trunk for these tokens, or None."""
+        return self.entrance.pair_bias(view)
+
     def run(self, x: Tensor, view: StreamView, watch: Watch | None = None, **more: Any) -> Tensor:
         """Run the trunk over embedded tokens, with the coordinates and pair bias from `view`."""
-        bias = self.entrance.pair_bias(view)
+        bias = self.pair_bias(view)
         if bias is not None:
             more["bias"] = bias
         more |= {name: view.columns[name] for name in self.trunk.columns if name in view.columns}  # type: ignore[union-attr]
         return self.trunk(x, view.valid, at=view.columns.get("at"), watch=watch, **more)
+
+
+def make_readout(section: Model, tokens: Tokens, who: str, dim: int, embedding: nn.Module) -> Readout:
+    """Readout of tokens from vectors of width `dim`, with the extra layer of the section."""
+    readout = Maskable.require(tokens, who).readout(dim, embedding)
+    return ReadoutLayer(readout, dim, section) if section.readout_layer or section.readout_norm else readout
 
 
 def parameters(module: nn.Module) -> int:

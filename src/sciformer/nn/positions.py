@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError, one_of
 from .options import HeadForm, PositionOptions, TokenForm, needs_attention
+from .ragged import Ragged
 
 Rotation = tuple[Tensor, Tensor, bool]
 Periods = tuple[float, float]
@@ -101,6 +102,22 @@ class Position(nn.Module):
         if at.shape[-1] != self.axes:
             raise UserError(f"coordinates must have shape (..., N, {self.axes}), not {tuple(at.shape)}")
         return at
+
+
+def packed_places(position: Position, ragged: Ragged, device: torch.device) -> Tensor:
+    """Default coordinates of packed tokens: 0, 1, 2, ... within each sequence."""
+    places = position.place(ragged.longest, 0, device)
+    if not len(places):
+        return places.new_zeros(ragged.total, *places.shape[1:])
+    return places[ragged.position.clamp(max=len(places) - 1)]
+
+
+def add_positions(position: Position, x: Tensor, valid: Tensor | Ragged | None, at: Tensor | None) -> Tensor:
+    """Add a positional encoding to tokens x (B, N, D) or packed (T, D)."""
+    if not isinstance(valid, Ragged):
+        return position.embed(x, position.locate(x, at, valid))
+    at = packed_places(position, valid, x.device) if at is None and type(position) is not Position else at
+    return position.embed(x[None], position.locate(x[None], at, valid.inside[None]))[0]
 
 
 def grid(shape: tuple[int, ...], span: tuple[int, ...] | None = None) -> Tensor:

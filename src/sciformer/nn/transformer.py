@@ -23,7 +23,7 @@ from .attention.masks import FULL, Causal, Documents, Full, Pattern, Sight, Wind
 from .attention.pair_bias import PairBias
 from .blocks import Block, BlockArguments, block_norm
 from .options import DepthOptions, HeadForm, PositionOptions, TokenForm
-from .positions import Position
+from .positions import Position, packed_places
 from .ragged import Ragged, zero_padding
 from .watch import Watch, inner_watch
 
@@ -148,7 +148,7 @@ class Transformer(nn.Module):
             if cache is not None:
                 raise UserError("packed tokens cannot be used with a cache", hint="Pass padded tokens.")
             x, real = x[None], ragged.inside[None]
-            at = self._packed_place(ragged, x.device) if at is None else at
+            at = packed_places(self.position, ragged, x.device) if at is None else at
         memory, memory_sight = self._memory(memory, memory_valid, ragged, cache)
         start, keys_valid = (0, mask) if cache is None else cache.begin(x, mask)
         mixed_at = None if self.mixing is None else self.mixing.locate(x, at, real, start)
@@ -171,13 +171,6 @@ class Transformer(nn.Module):
             cache.finish(x.shape[1])
         x = zero_padding(self.norm(x), real)
         return x if ragged is None else x[0]
-
-    def _packed_place(self, ragged: Ragged, device: torch.device) -> Tensor:
-        """Default coordinates of packed tokens: 0, 1, 2, ... within each sequence."""
-        places = self.position.place(ragged.longest, 0, device)
-        if not len(places):
-            return places.new_zeros(ragged.total, *places.shape[1:])
-        return places[ragged.position.clamp(max=len(places) - 1)]
 
     def _bias(
         self,

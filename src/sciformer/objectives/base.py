@@ -99,7 +99,7 @@ class Objective(Section):
         return tuple(name for name in (*self.labels, self.plot_against) if name)
 
     stream: str = ""
-    """Token stream to predict (default: the only stream)."""
+    """Token stream to predict (default: the only stream; the first stream if one trunk reads all streams)."""
     metrics: list[str] = Field(default_factory=list)
     """Metrics besides the loss (default: the standard metrics of the objective)."""
     plot_against: str = ""
@@ -111,6 +111,10 @@ class Objective(Section):
     def asked_stream(self, streams: Iterable[str]) -> str:
         """Name of the stream to predict: `stream`, or the only stream."""
         return stream_name(streams, self.stream)
+
+    def predicted_streams(self, streams: Iterable[str]) -> tuple[str, ...]:
+        """Streams whose tokens are predicted or whose vector is used (default: `asked_stream`)."""
+        return (self.asked_stream(streams),)
 
     def chosen(self) -> list[str]:
         """Names of the metrics to compute."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..data.batch import Batch, ModelInputs, Stream, StreamView, sorted_rows
 from ..data.columns import Array
-from ..data.random import SampleRandom
+from ..data.random import SampleRandom, key, mix
 from ..errors import UserError, one_of
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens, stream_part
@@ -46,6 +46,11 @@ class Masked(Objective):
     """Share of the masked tokens to leave unchanged (default: 0; BERT: 0.1)."""
     whole_words: bool = False
     """Mask whole words, so that all tokens of a word are treated in the same way (default: false)."""
+    every_stream: bool = False
+    """Mask tokens of all streams, not only of `stream`; for `model.kind: multistream` (default: false)."""
+    hide_stream: float = Field(default=0.0, ge=0, lt=1)
+    """Probability to hide all tokens of a masked stream in a sample, so that they are predicted from the other streams
+    (default: 0). At least one stream with tokens stays visible in each sample."""
 
     @property
     def sends(self) -> tuple[str, ...]:
@@ -55,9 +60,44 @@ class Masked(Objective):
         if self.random + self.same > 1:
             message = f"objective.random + objective.same is {self.random + self.same}, but must be at most 1"
             raise UserError(message, key="objective.random")
-        name = self.asked_stream(batch.streams)
-        stream = batch.streams[name]
-        domain = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`")
+        names = self.predicted_streams(batch.streams)
+        whole, places = self._draw_whole_streams(batch, names, rng), []
+        for name in names:
+            # Streams of a sample draw different random numbers; a single stream draws the same numbers as ever.
+            own = (
+                rng if len(names) == 1 else SampleRandom(rng.seed, rng.epoch, mix(rng.words ^ key(name)).view(np.int64))
+            )
+            domain = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`")
+            stream = self._mask_stream(batch.streams[name], domain, whole.get(name), own)
+            places.append(_places(stream, stream.columns["asked"]))
+            batch = batch.with_columns(stream, name)
+        return batch.with_columns(None, **{PLACES: places[0] if len(places) == 1 else _stack(places)})
+
+    def predicted_streams(self, streams: Iterable[str]) -> tuple[str, ...]:
+        names = tuple(streams)
+        asked = self.asked_stream(names)
+        return names if self.every_stream else (asked,)
+
+    def _draw_whole_streams(self, batch: Batch, names: Sequence[str], rng: SampleRandom) -> dict[str, Array]:
+        """Mask (B,) of the samples in which a stream is hidden completely, by stream."""
+        if not self.hide_stream:
+            return {}
+        if len(batch.streams) == 1:
+            message = "objective.hide_stream needs several streams of tokens, but the recipe has one"
+            raise UserError(message, hint="Remove objective.hide_stream.", key="objective.hide_stream")
+        drawn = np.stack([rng.uniform(f"hide stream {name}") for name in names])
+        there = np.stack([batch.streams[name].lengths > 0 for name in names])
+        hidden = (drawn < self.hide_stream) & there
+        others = [stream.lengths > 0 for name, stream in batch.streams.items() if name not in names]
+        lone = ~((there & ~hidden).any(0) | np.any([np.zeros(len(batch), bool), *others], 0))
+        hidden[np.where(there, drawn, -1).argmax(0)[lone], lone] = False
+        return dict(zip(names, hidden))
+
+    def _mask_stream(self, stream: Stream, domain: Maskable, whole: Array | None, rng: SampleRandom) -> Stream:
+        """Mask a stream, and add its targets.
+
+        whole   mask (B,) of samples in which all tokens of the stream are hidden, or None
+        """
         if self.whole_words and "word" not in stream.columns:
             raise UserError(
                 f"objective.whole_words needs parts of words, but `tokens.kind: {domain.kind}` has no column `word`",
@@ -69,13 +109,15 @@ class Masked(Objective):
         asked = self._tokens_by_mask(domain, stream, may) if self.mask else self._draw_tokens(stream, first, may, rng)
         fate = rng.uniform("fate", stream.lengths)[first]
         hidden = asked & (fate >= self.random + self.same)
+        if whole is not None:
+            every = whole[stream.sample]
+            asked, hidden = np.where(every, True if may is None else may, asked), hidden | every
+            fate = np.where(every, 1.0, fate)
         targets = {PREFIX + column: stream.columns[column] for column in domain.hides}
         if self.random:
             stream = stream.with_columns(**domain.random_replacement(stream, asked & (fate < self.random), rng))
         stream = stream.with_columns(**domain.mask_out(stream, hidden))
-        return batch.with_columns(
-            stream.with_columns(hidden=hidden, asked=asked, **targets), name, **{PLACES: _places(stream, asked)}
-        )
+        return stream.with_columns(hidden=hidden, asked=asked, **targets)
 
     def _tokens_by_mask(self, tokens: Maskable, stream: Stream, may: Array | None) -> Array:
         """Mask (T,) of the tokens to predict, from the mask function `objective.mask`."""
@@ -113,13 +155,26 @@ class Masked(Objective):
         return asked
 
     def count(self, batch: Batch) -> float:
-        return float(batch.streams[self.asked_stream(batch.streams)].columns["asked"].sum())
+        names = self.predicted_streams(batch.streams)
+        return float(sum(batch.streams[name].columns["asked"].sum() for name in names))
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """Summed loss of the masked tokens; the readout skips all other tokens."""
         view, places = inputs.view(self.stream), inputs.samples[PLACES]
-        readout, hidden = stream_part(model.readout, view.name), model.tokens(model.encode(view))
-        total = hidden.shape[:-1].numel()
+        encoded = model.encode(view)
+        if places.dim() == 2:
+            return self._stream_step(model, view, model.tokens(encoded), places, outputs)
+        loss, found = encoded.x.new_zeros(()), Outputs()
+        for name, own in zip(self.predicted_streams(inputs.streams), places.unbind(1)):
+            more, parts = self._stream_step(model, inputs.view(name), model.stream_tokens(encoded, name), own, outputs)
+            loss, found = loss + more, {key: found[key] + part if found else part for key, part in parts.items()}
+        return loss, found
+
+    def _stream_step(
+        self, model: Any, view: StreamView, hidden: Tensor, places: Tensor, outputs: bool
+    ) -> tuple[Tensor, Outputs]:
+        """Loss of the masked tokens of a stream; see `step`."""
+        readout, total = stream_part(model.readout, view.name), hidden.shape[:-1].numel()
         index, wanted = _rows(places, view, total), (places > 0).flatten()
         if not total:  # no tokens at all
             index, wanted = index[:0], wanted[:0]
@@ -157,6 +212,12 @@ def _places(stream: Stream, asked: Array) -> Array:
     places = np.zeros((len(stream), room), np.int64)
     places[sample, np.arange(len(sample)) - np.repeat(count.cumsum() - count, count)] = place
     return places
+
+
+def _stack(places: Sequence[Array]) -> Array:
+    """Positions (B, S, K) of S streams, from the positions (B, K_s) of each stream."""
+    most = max(one.shape[1] for one in places)
+    return np.stack([np.pad(one, ((0, 0), (0, most - one.shape[1]))) for one in places], 1)
 
 
 def _rows(places: Tensor, view: StreamView, total: int) -> Tensor:

@@ -33,6 +33,7 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
     "data": {
         "arrays": "sciformer.data.readers.arrays:Arrays",
         "events": "sciformer.data.readers.events.reader:EventFiles",
+        "join": "sciformer.data.readers.join:Join",
         "series": "sciformer.data.readers.series.reader:SeriesFiles",
     },
     "format": {
@@ -52,7 +53,9 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
         "encoder": "sciformer.models.encoder:Encoder",
         "encoder_decoder": "sciformer.models.encoder_decoder:EncoderDecoder",
         "masked_autoencoder": "sciformer.models.masked_autoencoder:MaskedAutoencoder",
+        "multistream": "sciformer.models.multistream:Multistream",
     },
+    "tokens": {"scalars": "sciformer.tokens.scalars:Scalars"},
     "trunk": {
         "conformer": "sciformer.nn.trunks.conformer:ConformerOptions",
         "convolution": "sciformer.nn.trunks.convolution:ConvNetOptions",

@@ -30,6 +30,10 @@ SEQUENCES = {
         ({"what": "signals", "points": 64}, {"snr": (8.0, 8.0)}),
     ],
     "scenes": [({}, {"things": (2, 3)}), ({"held_out": 1}, {"combinations": "all"})],
+    "transients": [
+        ({"size": 16}, {"bands": 1}),
+        ({"size": 16, "classes": ["Ia", "SLSN"], "missing": 0.3}, {"unit": "flux"}),
+    ],
 }
 TABLES = {
     "copying_memory": ({"number": 60, "lag": 4}, {"symbols": 3}),

@@ -13,6 +13,8 @@ from ...errors import UserError
 class ImageColumn:
     """Images of a table: an array if shapes are equal, otherwise `Lists` of pixels.
 
+    In `Lists`, a missing image has no pixels and the shape (0, 0).
+
     shapes    (n, 2) height and width of each image
     channels  number of channels of all images
     """
@@ -39,12 +41,14 @@ class ImageColumn:
         return len(self.shapes)
 
     def groups(self) -> Iterator[tuple[Array, Array]]:
-        """Yield row numbers and images (n, height, width, channels) for each shape."""
+        """Yield row numbers and images (n, height, width, channels) for each shape, without missing images."""
         if self.one_shape:
             yield np.arange(len(self)), self.values
             return
         for rows in group_equal_rows(self.shapes):
             height, width = self.shapes[rows[0]]
+            if not height:
+                continue
             yield rows, self.lists.take(rows).values.reshape(len(rows), height, width, self.channels)
 
 
@@ -66,7 +70,7 @@ def _image_shapes(table: Table, found: Lists) -> Array:
         given = "lists" if isinstance(shapes, Lists) else shapes.shape
         raise UserError(f"the column `image_shape` must have the shape {(len(found), 2)}, not {given}")
     shapes = shapes.astype(np.int64)
-    wrong = np.flatnonzero((shapes.prod(1) != found.lengths) | (shapes < 1).any(1))
+    wrong = np.flatnonzero((shapes.prod(1) != found.lengths) | ((shapes < 1).any(1) & (shapes != 0).any(1)))
     if len(wrong):
         row = int(wrong[0])
         shape = f"{shapes[row, 0]} x {shapes[row, 1]}"

@@ -103,7 +103,11 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
         shapes = known("image_shape")
-        return None if shapes is None else np.asarray(self.cutting.grid(shapes).prod(1), np.int64)
+        return None if shapes is None else np.asarray(self._grids(shapes).prod(1), np.int64)
+
+    def _grids(self, shapes: Array) -> Array:
+        """Rows and columns (B, 2) of patches of images of these shapes; (0, 0) for a missing image."""
+        return np.where(np.asarray(shapes) > 0, self.cutting.grid(shapes), 0)
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -150,7 +154,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return True
 
     def sample_shapes(self, stream: Stream) -> Array:
-        return np.asarray(self.cutting.grid(stream.columns["size"][stream.starts]))
+        return self._grids(self._sizes(stream))
 
     def shift_windows(self, stream: Stream, starts: Array) -> Stream:
         starts, columns = np.repeat(starts, stream.lengths, 0), stream.columns
@@ -213,7 +217,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
                 f"images must have {shape[2]} channels, as in training, not {pictures.channels}{where}",
                 hint="The axes are (n, height, width, channels), or (n, height, width).",
             )
-        grids = self.cutting.grid(pictures.shapes)
+        grids = self._grids(pictures.shapes)
         lengths = grids.prod(1).astype(np.int64)
         starts, each = lengths.cumsum() - lengths, np.repeat(grids, lengths, 0)
         place = np.arange(len(each)) - np.repeat(starts, lengths)
@@ -246,16 +250,18 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return self.cutting.assemble(flat, size).reshape(*many, *size, self.shape[2])
 
     def _sizes(self, stream: Stream) -> Array:
-        """Height and width (B, 2) of each image."""
-        if "size" in stream.columns:
-            return stream.columns["size"][stream.starts]
-        return np.broadcast_to(self.shape[:2], (len(stream), 2))
+        """Height and width (B, 2) of each image; (0, 0) for a missing image."""
+        sizes, some = np.zeros((len(stream), 2), np.int64), stream.lengths > 0
+        sizes[some] = stream.columns["size"][stream.starts[some]] if "size" in stream.columns else self.shape[:2]
+        return sizes
 
     def pictures(self, stream: Stream) -> list[tuple[Array, Array]]:
-        """List row numbers and images (n, height, width, channels) for each image size."""
+        """List row numbers and images (n, height, width, channels) for each size, without missing images."""
         sizes, found = self._sizes(stream), []
         for rows in group_equal_rows(sizes):
             height, width = sizes[rows[0]]
+            if not height:
+                continue
             patches = stream.columns["patch"][_tokens(stream.starts[rows], stream.lengths[rows[0]])]
             cut = patches.reshape(len(rows), -1, patches.shape[-1])
             found.append((rows, self.image(cut, (int(height), int(width)))))
@@ -275,8 +281,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
             if patches is None:
                 patches = np.empty(stream.columns["patch"].shape, made.dtype)
             patches[_tokens(stream.starts[rows], stream.lengths[rows[0]])] = made
-        assert patches is not None
-        return stream.with_columns(patch=patches)
+        return stream if patches is None else stream.with_columns(patch=patches)
 
     def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
         """Mixup of images x of `stream` and y of `other`: share x + (1 - share) y."""

@@ -5,7 +5,11 @@ from ...recipe.field import Field
 FIELD = Field(
     title="Light curves and signals",
     tokens={"observations": ".tokens:Observations"},
-    simulation={"lightcurves": ".simulate.lightcurves:LightCurves"},
+    uses=("images",),
+    simulation={
+        "lightcurves": ".simulate.lightcurves:LightCurves",
+        "transients": ".simulate.transients:Transients",
+    },
     new={"lightcurves": ".new:LIGHTCURVES"},
     importers=(".astromer:IMPORTER",),
 )

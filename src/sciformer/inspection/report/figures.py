@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...assembly import Assembly, log_nothing
+from ...data.batch import Batch
 from ...data.columns import Table, rows_of, select
 from ...data.source import pieces
 from ...errors import UserError
 from ...tokens.protocols import Textual
-from .. import alignment, attention, distance, faithfulness, masked, positions
+from .. import alignment, attention, distance, faithfulness, masked, positions, streams
 from ..attention import Picture, even_steps, sample_ids, sample_name
 from ..attribution import has_single_answer
 from ..plots import heads
@@ -66,6 +67,7 @@ def _attention_figures(
         yield from alignment.draw_some(run, _some_sources(data, part, samples))  # attention to the source
     else:
         yield from _by_stream(data, numbers, partial(_stream_figures, run, data, part, samples, log))
+        yield from _share_figures(run, data, part, numbers)
 
 
 def _by_stream(
@@ -80,17 +82,37 @@ def _by_stream(
         yield from ((f"{stream}-{name}", draw, f"{stream}: {caption}") for name, draw, caption in make(stream, own))
 
 
+def _longest(run: Run, batch: Batch) -> int:
+    """Largest number of tokens of a sequence of the trunk."""
+    if run.recipe.model.joins_streams:
+        return sum(int(stream.lengths.max(initial=0)) for stream in batch.streams.values())
+    return batch.widest()
+
+
+def _share_figures(run: Run, data: Assembly, part: str, numbers: dict[str, Any]) -> Iterator[Picture]:
+    """Figure of the attention that each stream gets, if one trunk reads the tokens of several streams."""
+    if not run.recipe.model.joins_streams or len(data.tokens) == 1:
+        return
+    dataset = data.dataset(part)
+    some = dataset.batch(sample_ids(len(dataset), min(64, len(dataset))))
+    few = MAX_HELD_WEIGHTS // (2 * max(1, _longest(run, some)) ** 2 * getattr(run.recipe.model, "heads", 1))
+    if few and (found := streams.attention_shares(run.step, data, some.take(np.arange(min(few, len(some)))))).shares:
+        numbers["attention_shares"] = found._asdict()
+        words = "Share of the attention that the tokens of each stream get; dashed: share of the tokens."
+        yield "shares", partial(streams.draw_shares, found), words
+
+
 def _stream_figures(
     run: Run, data: Assembly, part: str, samples: int, log: Log, stream: str, numbers: dict[str, Any]
 ) -> Iterator[Picture]:
     dataset, column = data.dataset(part), run.recipe.objective.plot_against
     unit, model = data.tokens[stream].distance_unit, run.recipe.model.for_stream(stream)
     batch = dataset.batch(sample_ids(len(dataset), samples))
-    asked = stream == data.objective.asked_stream(data.tokens)
-    if asked and (seen := masked.draw_masked(run.step, data, batch)) is not None:
+    asked = stream in data.objective.predicted_streams(data.tokens)
+    if asked and (seen := masked.draw_masked(run.step, data, batch, stream)) is not None:
         caption = "Masked values and predictions, with one standard deviation if the model predicts it."
         yield "hidden", lambda: seen, caption
-    longest = batch.widest()
+    longest = _longest(run, batch)
     width = max(1, longest) ** 2 * getattr(model, "heads", 1)
     if width * len(batch) > MAX_HELD_WEIGHTS:
         log(f"Attention is not shown: samples of {longest:,} tokens are too long.")
@@ -158,7 +180,7 @@ def _reason_figures(
         return
     dataset = data.dataset(part)
     some = dataset.batch(sample_ids(len(dataset), samples))
-    width = max(1, some.widest()) ** 2 * getattr(run.recipe.model, "heads", 1)
+    width = max(1, _longest(run, some)) ** 2 * getattr(run.recipe.model, "heads", 1)
     mean = some.tokens / max(1, len(some))
     wanted = faithfulness.affordable_samples(run, mean) if quick else faithfulness.MAX_SAMPLES
     most = min(MAX_HELD_WEIGHTS // width, wanted)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ....data.columns import Array
+from ....data.columns import Array, Lists, Table
 from ....data.fileset import LABEL, Counts, FileSet, known_columns, note_overlaps
 from ....data.source import STANDARD_PARTS, Source, Splits, fingerprint_files
 from ....data.split import Split
@@ -101,6 +101,20 @@ class ImageFiles(FileSet):
 
     def with_empty(self, files: Sequence[str | Path]) -> Source:
         return self.read(files)
+
+    def with_gaps(self, table: Table, rows: Array) -> Table:
+        """Table with the given rows; a missing image (row -1) has no pixels and the shape (0, 0)."""
+        gaps, image = rows < 0, table["image"]
+        if not isinstance(image, Lists):
+            count, shape = len(image), image.shape[1:3]
+            shapes, pixels = np.tile(np.array(shape, np.int32), (count, 1)), np.prod(shape, dtype=np.int64)
+            image = Lists(image.reshape(count * pixels, -1), np.full(count, pixels))
+        else:
+            shapes = np.asarray(table["image_shape"])
+        others = {name: column for name, column in table.items() if name not in ("image", "image_shape")}
+        found = np.zeros((len(rows), 2), np.int32)
+        found[~gaps] = shapes[rows[~gaps]]
+        return {**super().with_gaps({"image": image, **others}, rows), "image_shape": found}
 
     def plan(self, training: bool) -> ReadOptions:
         wanted = (*self.state.get("truth", ()), *self.meta, self.split.by, self.split.stratify)
