@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from measure import RESULTS, Row, commit, hardware, record, spread, versions
@@ -37,7 +38,7 @@ def one(seed: int, out: Path) -> None:
     run = train(Recipe.load(NAME, CHANGES | {"train.seed": seed}), out / str(seed), report=False)
     seconds = time.process_time() - began
     captions = Counter(
-        str(caption) for table in pieces(run.data().dataset("train").source) for caption in table["caption"]
+        str(caption) for table in pieces(run.data().dataset("train").source) for caption in np.asarray(table["caption"])
     )
     found: dict[str, Any] = {part: run.evaluate(part).scores["exact_match"] for part in ("test", "unseen")}
     found |= {"cpu_s": seconds, "chance": captions.most_common(1)[0][1] / captions.total(), "captions": len(captions)}
