@@ -69,6 +69,7 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "simulate_lightcurves.*": ("domains/lightcurves/simulate",),
     "captions.transformer.*": ("images/caption-transformer",),
     "simulate_scenes.*": ("domains/images/scenes", "domains/images/simulate/scenes.py"),
+    "multistream.*": ("models/multistream.py", "nn/concatenation.py", "domains/lightcurves/simulate/transients.py"),
     "calibration.jets.*": ("jets/pfn",),
     "calibration.redshift.*": ("lightcurves/transformer",),
     "insight.shape_bias.vit": ("images/cues-vit",),
